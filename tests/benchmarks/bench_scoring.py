@@ -4,15 +4,19 @@
 
 The floor is (distinct tokens that have to be read, over the whole workload) / (the machine's raw prefill
 rate on the same model in the same run). A continuation's last token is predicted and never read: it counts
-neither as a node nor as evaluated. The raw rate is the best of several shapes, measured before and after
-the engine, with logits for the last token only. Tools that are slow run on a sample of the prompts, spread
-evenly; their milliseconds are by prompt. Log-probabilities are compared on the sample.
+neither as a node nor as evaluated. The raw rate is that of the best of several shapes, with logits for the last
+token only. It is measured for RATE_SECONDS before, after and between the engine's batches, since a shared
+machine's speed moves by a fifth within a minute. Tools that are slow run on a sample of the prompts, spread
+evenly; their milliseconds are by prompt. Log-probabilities are compared on the sample. Two further lines
+say how far float32 itself can be trusted: one-by-one in float64, and one-by-one in float32 with tokens
+after the end, which no earlier token may attend to: they change the rounding alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import itertools
 import os
 import sys
@@ -34,12 +38,14 @@ from backends.base import ScoreRequest, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
 from backends.trie import Path as TokenPath
 from backends.trie import Trie
-from suites import OccuGender
-from suites.debiasing_positions import DebiasingPositions
+from suites import MGBR, DebiasingPositions, OccuGender
 
 FLOAT64 = "one-by-one, float64"
+PADDED = "one-by-one, padded"
+PADDING = 16  # tokens after the end
 PEERS = ("one-by-one", "lm-eval", "minicons", "echo")
 SHAPES = ((1, 512), (8, 64), (16, 32))
+RATE_SECONDS = 1.5
 LM_EVAL_BATCH = 32
 
 
@@ -72,11 +78,25 @@ def few_shot(shots: int = 24, contexts: int = 5) -> list[ScoreRequest]:
     return found
 
 
+def debiasing() -> list[ScoreRequest]:
+    """The whole debiasing experiment: every task prompt, debiasing prompt, placebo and position."""
+    return [i.request for i in DebiasingPositions().items() if isinstance(i.request, ScoreRequest)]
+
+
+def counting() -> list[ScoreRequest]:
+    """Lists to count women in, under all six conditions: few continuations, long prompts."""
+    return [i.request for i in MGBR(n=20).items() if isinstance(i.request, ScoreRequest)]
+
+
 WORKLOADS: dict[str, Callable[[], list[ScoreRequest]]] = {
     "occugender": occugender,
     "dialogue": dialogue,
     "few-shot": few_shot,
+    "debiasing": debiasing,
+    "counting": counting,
 }
+#: Those of ``--workload all``; the others are asked for by name.
+COMPARED = ("occugender", "dialogue", "few-shot")
 
 
 def spread(items: Sequence[ScoreRequest], count: int) -> list[ScoreRequest]:
@@ -155,83 +175,112 @@ def by_pair(requests: Sequence[ScoreRequest], values: Sequence[float]) -> dict[t
     return dict(zip(pairs, values, strict=True))
 
 
-def engine_line(name: str, backend: Any, requests: list[ScoreRequest], rate: Callable[[], float]) -> Line:
+def engine_line(name: str, backend: Any, requests: list[ScoreRequest], raw: RawPrefill) -> Line:
     """Score everything through a backend, in batches as an audit does."""
     backend.run_blocking(spread(requests, 4))
     encoder, scorer = backend._load()[-2:]
     scorer.forget()
-    before = rate()
     tokens = scorer.tokens_computed
     values: list[float] = []
+    raw.sample()
     with peak_memory() as peak:
-        start = time.perf_counter()
+        seconds = 0.0
         for at in range(0, len(requests), backend.batch_size):
-            for answer in backend.run_blocking(requests[at : at + backend.batch_size]):
+            start = time.perf_counter()
+            answers = backend.run_blocking(requests[at : at + backend.batch_size])
+            seconds += time.perf_counter() - start
+            raw.sample()
+            for answer in answers:
                 assert isinstance(answer, ScoreResponse), answer
                 values += [float(s.logprob) for s in answer.scores if s.logprob is not None]
-        seconds = time.perf_counter() - start
     tokens = scorer.tokens_computed - tokens
-    # The higher rate makes the lower floor: the share is not flattered by a busy moment.
-    best = max(before, rate())
     texts = [str(r.prompt) + c for r in requests for c in r.continuations]
     nodes = len(Trie([TokenPath(tuple(t), len(t)) for t in encoder.encode(texts, chat=False)]))
-    return Line(name, len(requests), seconds, tokens, peak[0], by_pair(requests, values), nodes, best)
+    return Line(name, len(requests), seconds, tokens, peak[0], by_pair(requests, values), nodes, raw.rate)
 
 
-def hf_rate(model: Any) -> float:
-    """Raw prefill of a transformers model, tokens a second: the best shape."""
-    best = 0.0
-    with torch.inference_mode():
-        for shape in SHAPES:
-            ids = torch.randint(0, 1000, shape)
-            model(ids, logits_to_keep=1, use_cache=False)
-            for _ in range(3):
-                start = time.perf_counter()
-                model(ids, logits_to_keep=1, use_cache=False)
-                best = max(best, ids.numel() / (time.perf_counter() - start))
-    return best
+class RawPrefill:
+    """The rate at which a model reads tokens and does nothing else, tokens a second.
+
+    Parameters
+    ----------
+    read : callable
+        Reads ``sequences x length`` tokens once.
+    """
+
+    def __init__(self, read: Callable[[int, int], None]) -> None:
+        self._read, self._tokens, self._seconds = read, 0, 0.0
+        times = {shape: self._time(shape) for shape in (*SHAPES, *SHAPES)}  # the first round warms up
+        self.shape = min(times, key=lambda shape: times[shape] / (shape[0] * shape[1]))
+
+    def _time(self, shape: tuple[int, int]) -> float:
+        start = time.perf_counter()
+        self._read(*shape)
+        return time.perf_counter() - start
+
+    def sample(self) -> None:
+        """Read the best shape again and again for a while."""
+        spent = 0.0
+        while spent < RATE_SECONDS:
+            spent += self._time(self.shape)
+            self._tokens += self.shape[0] * self.shape[1]
+        self._seconds += spent
+
+    @property
+    def rate(self) -> float:
+        """Mean over all samples so far."""
+        return self._tokens / self._seconds
 
 
-def llama_rate(engine: Any) -> float:
-    """Raw prefill of a llama.cpp model with its default cache, tokens a second: the best shape."""
+def hf_prefill(model: Any) -> RawPrefill:
+    """Raw prefill of a transformers model."""
+
+    def read(sequences: int, length: int) -> None:
+        with torch.inference_mode():
+            model(torch.randint(0, 1000, (sequences, length)), logits_to_keep=1, use_cache=False)
+
+    return RawPrefill(read)
+
+
+def llama_prefill(engine: Any) -> RawPrefill:
+    """Raw prefill of a llama.cpp model with its default cache."""
     import llama_cpp
 
-    best = 0.0
-    for sequences, length in SHAPES:
-        count = sequences * length
-        params = llama_cpp.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_ubatch = max(count, sequences * 256), count, count
-        params.n_seq_max, params.n_threads, params.n_threads_batch = sequences, engine.threads, engine.threads
-        params.n_outputs_max_per_seq = 0
-        context = llama_cpp.llama_init_from_model(engine.model, params)
-        batch = llama_cpp.llama_batch_init(count, 0, 1)
-        batch.n_tokens = count
+    most = max(sequences * length for sequences, length in SHAPES)
+    params = llama_cpp.llama_context_default_params()
+    params.n_seq_max = max(sequences for sequences, _ in SHAPES)
+    params.n_ctx = params.n_seq_max * max(length for _, length in SHAPES)
+    params.n_batch = params.n_ubatch = most
+    params.n_threads, params.n_threads_batch = engine.threads, engine.threads
+    params.n_outputs_max_per_seq = 0
+    context = llama_cpp.llama_init_from_model(engine.model, params)
+    batch = llama_cpp.llama_batch_init(most, 0, 1)
+
+    def read(sequences: int, length: int) -> None:
+        count = batch.n_tokens = sequences * length
         for i in range(count):
             batch.token[i], batch.pos[i], batch.n_seq_id[i] = 1000 + i, i % length, 1
             batch.seq_id[i][0], batch.logits[i] = i // length, int(i == count - 1)
-        for _ in range(4):
-            llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
-            start = time.perf_counter()
-            assert llama_cpp.llama_decode(context, batch) == 0
-            llama_cpp.llama_synchronize(context)
-            best = max(best, count / (time.perf_counter() - start))
-        llama_cpp.llama_batch_free(batch)
-        llama_cpp.llama_free(context)
-    return best
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
+        assert llama_cpp.llama_decode(context, batch) == 0
+        llama_cpp.llama_synchronize(context)
+
+    return RawPrefill(read)
 
 
 # -- other ways ----------------------------------------------------------------------------------
 
 
-def one_by_one(model: Any, tokenizer: Any, requests: Sequence[ScoreRequest]) -> list[float]:
+def one_by_one(model: Any, tokenizer: Any, requests: Sequence[ScoreRequest], padding: int = 0) -> list[float]:
     """One forward pass a (prompt, continuation): the papers' procedure, in the model's dtype."""
     found = []
+    after = torch.zeros((1, padding), dtype=torch.long)
     for request in requests:
         prompt = len(tokenizer(request.prompt)["input_ids"])
         for continuation in request.continuations:
             ids = tokenizer(str(request.prompt) + continuation, return_tensors="pt")["input_ids"]
             with torch.inference_mode():
-                table = model(ids).logits[0].log_softmax(-1)
+                table = model(torch.cat([ids, after], 1)).logits[0].log_softmax(-1)
             found.append(sum(float(table[i - 1, ids[0, i]]) for i in range(prompt, ids.shape[1])))
     return found
 
@@ -334,12 +383,17 @@ def bench_hf(
     tokenizer = backend._tokenizer
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    lines = [engine_line(f"this engine, {scorer.route}", backend, requests, lambda: hf_rate(model))]
+    lines = [engine_line(f"this engine, {scorer.route}", backend, requests, hf_prefill(model))]
     for peer, run in (("one-by-one", one_by_one), ("lm-eval", lm_eval), ("minicons", minicons)):
         if peer in options.peers:
             # lm-evaluation-harness batches over prompts and needs more of them to show its speed.
             sample = spread(requests, options.sample * (4 if peer == "lm-eval" else 1))
             lines.append(peer_line(peer, model, sample, lambda run=run, s=sample: run(model, tokenizer, s)))  # type: ignore[misc]
+    if "one-by-one" in options.peers:
+        sample = spread(requests, options.sample)
+        lines.append(peer_line(PADDED, model, sample, lambda: one_by_one(model, tokenizer, sample, PADDING)))
+        exact = copy.deepcopy(model).double()
+        lines.append(peer_line(FLOAT64, exact, sample, lambda: one_by_one(exact, tokenizer, sample)))
     show(
         console,
         f"{name}: transformers, {path.name}, float32, {options.threads} threads",
@@ -357,7 +411,7 @@ def bench_llama(
     backend = LlamaCppBackend(path, threads=options.threads)
     engine, _ = backend._load()
     ours = "this engine, shared cells"
-    lines = [engine_line(ours, backend, requests, lambda: llama_rate(engine))]
+    lines = [engine_line(ours, backend, requests, llama_prefill(engine))]
     sample = spread(requests, options.sample)
     start = time.perf_counter()
     values: list[float] = []
@@ -416,7 +470,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     path = {"smollm2": smollm2_path, "gemma3": gemma3_path}[options.model]()
     console = Console(width=180 if not sys.stdout.isatty() else None)
-    for name in WORKLOADS if options.workload == "all" else [options.workload]:
+    for name in COMPARED if options.workload == "all" else [options.workload]:
         requests = list(itertools.islice(WORKLOADS[name](), options.prompts))
         if options.engine in ("hf", "both"):
             bench_hf(console, name, path, requests, options)
