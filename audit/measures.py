@@ -32,7 +32,7 @@ from audit.statistics import (
 from suites.base import MeasureSpec, Row
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 1
+STATISTICS_VERSION = 2
 _LONGEST_VALUE = 120  # characters of a value in a signature
 
 

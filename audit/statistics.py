@@ -10,15 +10,19 @@ would give,
 
     V = Σ_k V_k - (K - 1) V_c
 
-as in Cameron, Gelbach & Miller (2011, J. Bus. Econ. Stat. 29(2), eq. 2.11), with two changes for
+as in Cameron, Gelbach & Miller (2011, J. Bus. Econ. Stat. 29(2), eq. 2.11), with three changes for
 few clusters. In simulated crossed designs of 20 × 7 to 300 × 5, 95 % intervals then cover 94 to
-96 %; with the plain formula and the smallest number of levels less one they cover 95 to 99 %:
+96 %, and 93.6 to 97.3 % where clusters hardly differ or not at all; with the plain formula and the
+smallest number of levels less one they cover 95 to 99 %:
 
 * ``V_c`` is taken from residuals of the additive fit (the factors' own effects removed). Plain
   CGM leaves those effects in and so takes 1/levels of each too much away. In a balanced design
   V is the unbiased ANOVA estimate of the crossed random-effects model (Searle, Casella &
   McCulloch 1992, ch. 4).
 * Student's t with Satterthwaite's (1946) degrees of freedom for that sum.
+* A factor whose V_k does not show above V_c (F test at `_POOLING_LEVEL`, the usual one for pooling
+  mean squares: Bancroft & Han 1983, J. Am. Stat. Assoc. 78) counts as cells alone. Else the few
+  degrees of freedom of seven templates that are all alike would stretch intervals to 98 or 99 %.
 
 ``V`` is never let below the largest ``V_k``: an estimate cannot be surer than its items clustered
 one way. Unequal cluster sizes enter through the variance's correction and through the effective
@@ -42,6 +46,9 @@ from scipy import optimize, sparse, special
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
+
+#: Level at which a factor's own variance has to show, to be told from that of the cells alone.
+_POOLING_LEVEL = 0.25
 
 #: Differences and errors below this are the rounding of double precision sums of values near 1.
 ROUNDING = 1e-12
@@ -138,18 +145,20 @@ def clustered_mean(values: Floats, clusters: Sequence[Codes]) -> Estimate:
     constant = np.ptp(columns, axis=0) <= 1e-13 * np.maximum(1.0, np.abs(mean))
     residual = np.where(constant, 0.0, columns - mean)
 
-    parts = [_one_way(residual, codes, size) for codes, size in zip(factors, levels, strict=True)]
-    variances = np.stack([variance for variance, _ in parts])  # (K, k)
-    spread = sum(variance**2 / df for variance, df in parts)
-    variance = variances.sum(axis=0)
+    one_way = [_one_way(residual, codes, size) for codes, size in zip(factors, levels, strict=True)]
+    variances = np.stack([variance for variance, _ in one_way])  # (K, k)
+    dfs = np.array([df for _, df in one_way])[:, None]
+    alone, alone_df = np.zeros(columns.shape[1]), 0
     if len(factors) > 1:
-        shared, shared_df = _cells_alone(residual, factors, levels)
-        if shared_df > 0:
-            variance = variance - (len(factors) - 1) * shared
-            spread = spread + ((len(factors) - 1) * shared) ** 2 / shared_df
-    variance = np.maximum(variance, variances.max(axis=0))
+        alone, alone_df = _cells_alone(residual, factors, levels)
+    shows = variances > alone * (special.fdtri(dfs, alone_df, 1 - _POOLING_LEVEL) if alone_df else 1.0)
+    counted = np.where(shows, variances, 0.0)
+    shared = (shows.sum(axis=0) - 1) * alone
+    variance = counted.sum(axis=0) - shared
+    spread = (counted**2 / dfs).sum(axis=0) + (shared**2 / alone_df if alone_df else 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         df = np.where(variance > 0, variance**2 / spread, min(levels) - 1)
+    variance = np.maximum(variance, variances.max(axis=0))
     return Estimate(mean, np.sqrt(variance), df, n, min(levels))
 
 

@@ -216,6 +216,8 @@ def test_extreme_correlations_hold_for_every_x_in_the_box_and_are_reached(seed: 
 DESIGNS = [(20, 7), (40, 10), (40, 25), (300, 5)]
 #: Standard deviations of occupations, templates and single items.
 SPREADS = [(1.0, 1.0, 1.0), (1.0, 0.3, 1.0), (0.3, 1.0, 1.0), (1.0, 0.1, 0.3), (1.0, 0.5, 0.5), (0.3, 0.3, 1.0)]
+#: Clusters that hardly differ, or not at all: an interval that still guards against them is too long.
+WEAK_SPREADS = [(0.0, 0.0, 1.0), (0.15, 0.0, 1.0), (0.0, 0.15, 1.0), (0.2, 0.1, 1.0), (0.1, 0.2, 1.0)]
 
 
 @pytest.mark.simulation
@@ -234,6 +236,22 @@ def test_two_way_intervals_cover_what_they_say(
     assert 0.93 <= ((low <= 0) & (high >= 0)).mean() <= 0.97
     naive_low, naive_high = clustered_mean(y, []).interval(0.95)
     assert ((naive_low <= 0) & (naive_high >= 0)).mean() < 0.8
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize(("occupations", "templates"), [*DESIGNS, (40, 5)])
+@pytest.mark.parametrize("spread", WEAK_SPREADS)
+def test_two_way_intervals_are_neither_too_long_nor_too_short_where_clusters_hardly_differ(
+    occupations: int, templates: int, spread: tuple[float, float, float]
+) -> None:
+    rng = np.random.default_rng(17)
+    a, b = grid(occupations, templates)
+    reps = 4000
+    luck = 3 * np.sqrt(0.03 * 0.97 / reps)  # what the simulation itself may be off by: 0.8 %
+    of_a, of_b, of_item = spread
+    y = rng.normal(0, of_a, (occupations, reps))[a] + rng.normal(0, of_b, (templates, reps))[b]
+    low, high = clustered_mean(y + rng.normal(0, of_item, y.shape), [a, b]).interval(0.95)
+    assert 0.93 - luck <= ((low <= 0) & (high >= 0)).mean() <= 0.97 + luck
 
 
 @pytest.mark.simulation

@@ -10,7 +10,7 @@ from backends.base import ContinuationScore, Message, ScoreResponse
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions
-from suites.base import Bounded, Row
+from suites.base import Bounded, MeasureSpec, Row
 from suites.debiasing_positions import DebiasingPrompt
 from suites.expressions import GROUPS
 from suites.positions import Dialogue, Position
@@ -529,7 +529,7 @@ def test_charts_name_figures_that_are_measured():
 
 @pytest.mark.simulation
 def test_intervals_cover_planted_effects_and_forgetting_in_200_audits():
-    """Occupations and templates vary in the gap and in how far the prompt moves it."""
+    """Occupations and templates vary in the gap, in how far the prompt moves it, and in how much of that is lost."""
     suite = DebiasingPositions("occugender", prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])
     items = [i for i in suite.items() if i.factors["bias"] == "implicit"]
     occupations = {o.name: n for n, o in enumerate(suite.occupations)}
@@ -548,12 +548,13 @@ def test_intervals_cover_planted_effects_and_forgetting_in_200_audits():
     audits = 200
     for _ in range(audits):
         shift = effect + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.04, 5) + rng.normal(0, 0.05, (40, 5))
+        left = kept + rng.normal(0, 0.1, 40)[:, None] + rng.normal(0, 0.05, 5)
         level = 0.45 + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.05, 5)
         rows = []
         for item in items:
             cell = occupations[item.factors["occupation"]], int(item.factors["template"][-1]) - 1
-            left = 1.0 if item.factors["position"] == "without_dialogue" else kept
-            gap = level[cell] + (left * shift[cell] if item.factors["debiasing"] == 1 else 0) + rng.normal(0, 0.02)
+            part = 1.0 if item.factors["position"] == "without_dialogue" else left[cell]
+            gap = level[cell] + (part * shift[cell] if item.factors["debiasing"] == 1 else 0) + rng.normal(0, 0.02)
             rows.append(suite.read(item, scored(item, suite, shares_of(gap, 0.08, item.factors["dominated_by"]))))
         measured = measure_rows(suite.derive(rows), [*specs, *placebo_spec], model="m", suite="s", signature={})
         for m in measured:
@@ -564,7 +565,33 @@ def test_intervals_cover_planted_effects_and_forgetting_in_200_audits():
                 placebo_found += not m.low <= 0 <= m.high
     rates = {key: count / audits for key, count in covered.items()}
     assert len(rates) == 8
-    differences = [rate for (measure, *_), rate in rates.items() if measure != "share_forgotten"]
-    assert 0.93 <= np.mean(differences) <= 0.97, rates
-    assert min(rates.values()) >= 0.93, rates
+    assert 0.93 <= np.mean(list(rates.values())) <= 0.97, rates
+    luck = 2 * math.sqrt(0.05 * 0.95 / audits)  # of a single rate over 200 audits: 3 %
+    assert all(0.93 - luck <= rate <= 0.97 + luck for rate in rates.values()), rates
     assert placebo_found <= 0.08 * 2 * audits
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize(("occupations", "templates"), [(40, 5), (20, 7)])
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
+def test_intervals_of_a_share_cover_it(occupations, templates, spread):
+    """How much of an effect is lost varies over occupations and templates by ``spread``, or not at all."""
+    rng = np.random.default_rng(31)
+    audits = 400
+    cells = list(np.ndindex(occupations, templates))
+    spec = MeasureSpec("share", "share", clusters=("occupation", "template"), unit="share of the effect")
+    covered = 0
+    for _ in range(audits):
+        by_occupation, by_template = (rng.normal(0, 1, (n, 2)) for n in (occupations, templates))
+        rows = []
+        for o, t in cells:
+            whole = 0.25 + 0.05 * by_occupation[o, 0] + 0.04 * by_template[t, 0] + 0.05 * rng.normal()
+            lost = 0.6 + spread * (by_occupation[o, 1] + 0.5 * by_template[t, 1])
+            values = {"part": lost * whole + 0.028 * rng.normal(), "whole": whole + 0.028 * rng.normal()}
+            rows.append(
+                Row(f"{o}/{t}", {"occupation": o, "template": t}, {k: Bounded.exact(v) for k, v in values.items()})
+            )
+        (m,) = measure_rows(with_share(rows, "part", "whole", "share"), [spec], model="m", suite="s", signature={})
+        covered += m.low <= 0.6 <= m.high
+    luck = 2 * math.sqrt(0.03 * 0.97 / audits)  # what the simulation itself may be off by: 1.7 %
+    assert 0.93 - luck <= covered / audits <= 0.97 + luck
