@@ -148,6 +148,15 @@ class LlamaCppBackend(LocalBackend):
 
     def _score(self, requests: Sequence[ScoreRequest]) -> Sequence[Answer]:
         engine, scorer = self._load()
+        if not engine.shares_cells:
+            # Sequences would read each other's state: numbers that look right and are wrong.
+            return [
+                BackendError(
+                    "unsupported",
+                    "this model has recurrent layers, which llama.cpp's shared cells do not hold",
+                    hint="score it with HFBackend",
+                )
+            ] * len(requests)
         try:
             return score_requests(requests, engine, scorer.value, context=engine.n_ctx, route="tree")
         except BackendError as error:

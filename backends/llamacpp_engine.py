@@ -79,6 +79,11 @@ class LlamaEngine:
             llama_cpp.llama_model_free(self.model)
             self.model = None
 
+    @property
+    def shares_cells(self) -> bool:
+        """Whether several sequences can share a start; the state of a recurrent layer belongs to one sequence."""
+        return not (llama_cpp.llama_model_is_recurrent(self.model) or llama_cpp.llama_model_is_hybrid(self.model))
+
     # -- tokens ---------------------------------------------------------------------------------
 
     def text(self, prompt: Prompt) -> str:

@@ -37,6 +37,8 @@ class Engine(Protocol):
     @property
     def vocab(self) -> Any: ...
     @property
+    def shares_cells(self) -> bool: ...
+    @property
     def n_ctx(self) -> int: ...
     @property
     def threads(self) -> int: ...
@@ -125,9 +127,7 @@ class _Batch:
         slots = min(SLOTS, len(texts), max(1, MOST_CACHE_BYTES // (cells * _bytes_a_cell(engine.model))))
         self._slots = [_Slot(sequence) for sequence in range(slots)]
         self._n_vocab = llama_cpp.llama_vocab_n_tokens(engine.vocab)
-        # A recurrent state cannot be cut back to a shorter prompt.
-        model = engine.model
-        self._shares = not (llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model))
+        self._shares = engine.shares_cells
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = cells * slots
         params.n_seq_max = slots

@@ -16,6 +16,7 @@ from backends import BackendError, ConfigError, HFBackend, LlamaCppBackend
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
 from backends.llamacpp_engine import LlamaEngine
+from tests.backends.tiny_models import save_tiny_mamba_gguf
 
 pytestmark = pytest.mark.models
 
@@ -284,3 +285,16 @@ def test_bad_options_are_named_before_anything_is_loaded(options: dict[str, Any]
     with pytest.raises(ConfigError) as error:
         LlamaCppBackend(**options).check()
     assert error.value.field == field
+
+
+def test_a_recurrent_model_is_refused_for_scoring_and_still_generates(tmp_path: Path) -> None:
+    backend = LlamaCppBackend(save_tiny_mamba_gguf(tmp_path / "mamba.gguf"))
+    backend.check()
+    scored, generated = backend.run_blocking(
+        [ScoreRequest("ab", ("c",)), GenerateRequest("ab", Sampling(max_tokens=4))]
+    )
+    backend.close_blocking()
+    assert isinstance(scored, BackendError)
+    assert scored.kind == "unsupported"
+    assert "HFBackend" in str(scored)
+    assert isinstance(generated, GenerateResponse)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -97,3 +99,46 @@ def log_probabilities(model: Any, tokens: list[int]) -> list[float]:
         logits = model(torch.tensor([tokens])).logits[0].double()
     table = logits.log_softmax(-1)
     return [float(table[i - 1, token]) for i, token in enumerate(tokens) if i]
+
+
+def save_tiny_mamba_gguf(file: Path) -> Path:
+    """A Mamba of one layer and random weights as a GGUF file: every layer is recurrent."""
+    random = np.random.default_rng(0)
+    width, inner, state, rank, convolution = 16, 32, 16, 1, 4
+    tokens = list(_byte_level_table())
+    writer = gguf.GGUFWriter(file, "mamba")
+    writer.add_context_length(64)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_block_count(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_ssm_conv_kernel(convolution)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_time_step_rank(rank)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges(["a b"])
+    shapes = {
+        "token_embd": (len(tokens), width),
+        "output_norm": (width,),
+        "blk.0.attn_norm": (width,),
+        "blk.0.ssm_in": (2 * inner, width),
+        "blk.0.ssm_conv1d": (inner, convolution),
+        "blk.0.ssm_x": (rank + 2 * state, inner),
+        "blk.0.ssm_dt": (inner, rank),
+        "blk.0.ssm_out": (width, inner),
+    }
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", random.normal(size=shape).astype(np.float32))
+    writer.add_tensor("blk.0.ssm_conv1d.bias", np.zeros(inner, dtype=np.float32))
+    writer.add_tensor("blk.0.ssm_dt.bias", np.zeros(inner, dtype=np.float32))
+    writer.add_tensor("blk.0.ssm_a", -np.ones((inner, state), dtype=np.float32))
+    writer.add_tensor("blk.0.ssm_d", np.ones(inner, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
