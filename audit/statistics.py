@@ -141,9 +141,7 @@ def clustered_mean(values: Floats, clusters: Sequence[Codes]) -> Estimate:
     levels = [int(codes.max()) + 1 for codes in factors]
     if n < 2:
         return Estimate(mean, unknown, unknown, n, n)
-    # Rounding leaves residuals of about 1e-17 where all items agree; they are no variation.
-    constant = np.ptp(columns, axis=0) <= 1e-13 * np.maximum(1.0, np.abs(mean))
-    residual = np.where(constant, 0.0, columns - mean)
+    residual = np.where(_constant(columns), 0.0, columns - mean)
 
     one_way = [_one_way(residual, codes, size) for codes, size in zip(factors, levels, strict=True)]
     variances = np.stack([variance for variance, _ in one_way])  # (K, k)
@@ -160,6 +158,11 @@ def clustered_mean(values: Floats, clusters: Sequence[Codes]) -> Estimate:
         df = np.where(variance > 0, variance**2 / spread, min(levels) - 1)
     variance = np.maximum(variance, variances.max(axis=0))
     return Estimate(mean, np.sqrt(variance), df, n, min(levels))
+
+
+def _constant(columns: Floats) -> NDArray[np.bool_]:
+    """Whether each column (n, …) varies by rounding alone: residuals of about 1e-17 are no variation."""
+    return np.asarray(np.ptp(columns, axis=0) <= 1e-13 * np.maximum(1.0, np.abs(columns.mean(axis=0))))
 
 
 def allow_for_unseen_outcomes(estimate: Estimate) -> Estimate:
@@ -260,9 +263,10 @@ def _rank(factors: Sequence[Codes], levels: Sequence[int]) -> int:
 
 def correlation(x: Floats, y: Floats) -> float:
     """Pearson's correlation; NaN where one of the two does not vary."""
+    if _constant(x) or _constant(y):
+        return np.nan
     x, y = x - x.mean(), y - y.mean()
-    scale = np.sqrt((x @ x) * (y @ y))
-    return float(np.clip(x @ y / scale, -1, 1)) if scale > 1e-15 else np.nan
+    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1, 1))
 
 
 def leave_one_out_correlations(x: Floats, y: Floats) -> Floats:

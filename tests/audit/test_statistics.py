@@ -211,6 +211,17 @@ def test_extreme_correlations_hold_for_every_x_in_the_box_and_are_reached(seed: 
             assert correlation(at, y) == pytest.approx(bound)
 
 
+def test_values_that_differ_by_rounding_alone_have_no_correlation() -> None:
+    rng = np.random.default_rng(18)
+    y = rng.beta(0.5, 0.5, 40)
+    x = np.array([np.full(n, 0.45 / 0.9).mean() * (1 + 2**-52 * (n % 3)) for n in range(1, 41)])
+    assert np.ptp(x) > 0
+    assert np.isnan(correlation(x, y))
+    assert np.isnan(correlation(y, x))
+    assert np.isnan(correlation_interval(x, y, 0.95)).all()
+    assert np.isfinite(correlation(1e-6 * rng.normal(size=40), y)), "small, but no rounding"
+
+
 # ------------------------------------------------------------------------------ coverage
 
 DESIGNS = [(20, 7), (40, 10), (40, 25), (300, 5)]
