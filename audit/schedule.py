@@ -265,6 +265,9 @@ class Schedule:
         ``run``: slots that passed meanwhile are caught up, once for all of them. ``skip``: they are
         only noted.
 
+    A store has one schedule: its journal tells which slots were missed, and two schedules would take each
+    other's slots for their own. A second one is refused; give it a store of its own.
+
     Raises
     ------
     ConfigError
@@ -276,6 +279,7 @@ class Schedule:
             raise ConfigError("--missed", missed, "unknown", "Use run or skip")
         self.trigger = cron_trigger(cron)
         self._slots, self._missed = slots, missed
+        self._serving = FileLock(slots.journal.path.with_suffix(".serving"))
         # One worker: a slot that comes while a run is on waits in its queue, and is then late.
         self._scheduler = BlockingScheduler(executors={"default": ThreadPoolExecutor(1)}, timezone=UTC)
         self._scheduler.add_listener(self._on_missed, EVENT_JOB_MISSED)
@@ -284,7 +288,25 @@ class Schedule:
         self._stopping = False
 
     def serve(self) -> None:
-        """Run at every slot until `stop`. Slots missed before are handled first."""
+        """Run at every slot until `stop`. Slots missed before are handled first.
+
+        Raises
+        ------
+        ConfigError
+            When another schedule serves this store already.
+        """
+        try:
+            self._serving.acquire(blocking=False)
+        except Timeout:
+            mend = "Stop that one, or give this audit a store of its own"
+            journal = str(self._slots.journal.path)
+            raise ConfigError("db", journal, "another schedule serves this store", mend) from None
+        try:
+            self._serve()
+        finally:
+            self._serving.release()
+
+    def _serve(self) -> None:
         now = _now()
         if self._passed_slots(now) and self._missed == "run":
             self._scheduler.add_job(self._run_slot, args=[now], misfire_grace_time=None)

@@ -206,6 +206,28 @@ def test_a_killed_run_is_noted_and_caught_up(tmp_path: Path) -> None:
     assert len(runs) == 1
 
 
+def test_a_second_schedule_of_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    kept = journal(tmp_path)
+    refused: list[str] = []
+
+    def run() -> RunOutcome:
+        second = Schedule("0 3 * * *", Slots(lambda: RunOutcome("second", "done"), kept))
+        with pytest.raises(ConfigError, match="another schedule serves this store") as error:
+            second.serve()
+        refused.append(str(error.value))
+        return RunOutcome("first", "done")
+
+    serve_until(Schedule("* * * * * *", Slots(run, kept)), lambda: len(refused) >= 2)
+    assert len(refused) >= 2
+    assert {e["run_id"] for e in kept.entries() if e["event"] == "ended"} == {"first"}
+    serve_until(Schedule("* * * * * *", Slots(lambda: RunOutcome("r", "done"), kept)), lambda: "r" in runs_of(kept))
+    assert "r" in runs_of(kept), "once the first has stopped, another may serve"
+
+
+def runs_of(kept: Journal) -> list[str]:
+    return [entry["run_id"] for entry in kept.entries() if "run_id" in entry]
+
+
 def test_a_regression_calls_the_command_and_the_webhook(tmp_path: Path) -> None:
     got: list[bytes] = []
 
