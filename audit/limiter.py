@@ -3,17 +3,22 @@
 A `Limiter` belongs to one endpoint and key; everything that asks there shares it. It holds two
 limits, since servers have two kinds:
 
-window  requests in flight. Doubles a round trip at first, later grows by one a round trip
-        (additive increase). Halved by the first 429 and whenever all is refused, cut by a tenth by
-        a later one (multiplicative decrease).
-rate    requests a second, unknown at first. Between two bursts of 429 the server took just what its
-        rate allows: the requests accepted in between, divided by the time, are that rate. From
-        there it creeps up with each answer and steps back at each burst. Single refusals that do
-        not depend on the pace (a few in a hundred) therefore do not slow it down.
+window  requests in flight. Doubles a round trip at first (additive increase later), halved by the
+        first burst of 429, cut by a tenth by a later one (multiplicative decrease).
+rate    requests a second, unknown until the first burst. Whoever has just refused has nothing saved
+        up, so what was accepted between two bursts, divided by the time, is what the server takes a
+        second. A cut sets the rate just below that. From there it creeps up; a server that takes a
+        quarter more than was measured has changed, and is searched again by doubling.
+
+A 429 alone costs little, so a few in a hundred are tolerated: the rate stays where they begin, and
+single refusals that do not depend on the pace do not slow it down. A 429 with a wait (Retry-After)
+costs everybody that wait, so it cuts at once, and the rate then creeps so much the slower. What the
+server could have taken during the wait may be lost or saved up: the measured rate is then taken
+from the time in between.
 
 A burst of 429 is one event: those that were sent before the last cut do not cut again. A 5xx says
-nothing about speed; it only holds growth up for a round trip. A wait the server asks for
-(Retry-After) holds everybody, and ends everybody's waiting: nobody backs off beyond it.
+nothing about speed; it only holds growth up for a round trip. A wait the server asks for holds
+everybody, and ends everybody's waiting: nobody backs off beyond it.
 
 A `Breaker` sees when different requests fail alike and for good, and says why to stop.
 """
@@ -22,7 +27,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import deque
 from dataclasses import dataclass
 
@@ -33,12 +37,19 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 LONGEST_ASKED_PAUSE = 300.0  # a server that asks for more is not waited for
 BURST_SECONDS = 0.5  # refusals within this time are one burst
 REFUSALS = 3  # so many without an answer in between: not our pace is wrong, the moment is
-BELOW = 0.96  # what a cut leaves of the rate, while the share of refusals is tolerated
-TOLERATED = 0.1  # share of refusals; more of them cut by so much more
-CREEP = 0.002  # growth of the rate with each answer, less while some are refused
-SEARCH = 0.03  # the same while the rate is far below what it was before some cuts
+MEMORY = 64  # requests over which the share of refusals is smoothed
+TOLERATED = 0.08  # share of refusals that cuts nothing, while they cost no wait
+BELOW = 0.98  # what a cut leaves of the measured rate
+CREEP = 0.05  # growth of the rate in a second, less while some are refused
+SELDOM = 20.0  # seconds of slower creeping for each second that a refusal makes everybody wait
+SEARCH = 2.8  # growth in a second while the server's rate is unknown: doubles four times a second
+CHANGED = 1.25  # so far above the measured rate without a refusal: it is no longer true
+ALIKE = 0.7  # a measured rate this near to the one that was refused is believed
+SAVED_SECONDS = 0.25  # of the rate may be caught up at once after a standstill of ours
+SHORTEST = 0.05  # seconds over which a rate is measured
 LEAST = 1.0  # requests a second that are always tried
-ENOUGH = 10  # answers between two cuts that make a measured rate
+ENOUGH = 10  # answers that make a measured rate
+REMEMBERED = 512  # answers whose time is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,7 @@ class Ticket:
 
 
 class Limiter:
-    """Admits requests to one endpoint. Use from one event loop.
+    """Admits requests to one endpoint. Use from one event loop, whose clock it goes by.
 
     Parameters
     ----------
@@ -67,20 +78,24 @@ class Limiter:
         self.window = float(min(start, most))
         self.rate: float | None = None
         self.in_flight = 0
-        self._reached = 0.0  # the rate before the latest cuts; forgotten by a tenth with each
+        self._doubling = True  # the window, until the first cut
+        self._searching = False  # the rate, after it
+        self._measured = math.inf  # what the last cut set the rate to
+        self._sure = False  # whether that was measured well
+        self._cost = 0.0  # seconds that the last cut's refusal made everybody wait
         self._share = 0.0  # of refusals among the latest requests
+        self._saved_up = 0  # the most that the server takes at once: what it took before its first refusal
         self._credit = 0.0  # requests that the rate allows now
-        self._most_credit = 1.0
-        self._credited = time.monotonic()
-        self._doubling = True
-        self._creep = CREEP
+        self._credited = 0.0
         self._hold = 0  # answers still to come before anything grows
         self._refusals = 0  # in a row, without an answer in between
-        self._paused_until = -math.inf
         self._pause = FIRST_PAUSE
+        self._paused_until = -math.inf
+        self._paused_seconds = 0.0  # since the last cut
+        self._first = math.inf
         self._last_cut = self._last_pause = -math.inf
-        self._resumed = -math.inf
-        self._accepted = 0
+        self._accepted = 0  # since the last cut
+        self._answers: deque[float] = deque(maxlen=REMEMBERED)  # times of the latest answers
         self._waiting: deque[asyncio.Future[Ticket]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -103,84 +118,107 @@ class Limiter:
 
     def leave(self, ticket: Ticket, error: BackendError | None = None) -> None:
         """Say how it went: None for an answer, else what went wrong."""
-        now = time.monotonic()
+        now = _now()
         self.in_flight -= 1
-        limited = error is not None and error.kind == "rate_limited"
         asked = usable_wait(error)
-        if limited:
-            if self._refuse(ticket, now):
-                self._creep = CREEP / 32 if asked else CREEP  # a try that costs everybody a wait is made seldom
-        elif error is None:
+        paused = max(self._paused_until, now)
+        if error is None:
             self._grow(ticket, now)
-        elif error.kind in ("server", "timeout", "connection"):
-            self._hold = int(self.window)
-        if asked is not None:
-            self._paused_until = now + asked if limited else max(self._paused_until, now + asked)
+        elif error.kind == "rate_limited":
+            self._refuse(ticket, now, asked or 0.0)
+            if asked:  # a wait of 0 is no advice: many servers cut a fraction off
+                self._paused_until = now + asked
+        else:
+            if error.kind in ("server", "timeout", "connection"):
+                self._hold = int(self.window)
+            if asked is not None:
+                self._paused_until = max(self._paused_until, now + asked)
+        self._paused_seconds += max(0.0, self._paused_until - paused)
         self._wake()
 
     # -- learning --------------------------------------------------------------------------
 
     def _grow(self, ticket: Ticket, now: float) -> None:
         self._accepted += 1
-        self._share -= self._share / 16
+        self._answers.append(now)
+        self._share -= self._share / MEMORY
         if ticket.at > max(self._last_cut, self._last_pause):
             self._refusals, self._pause = 0, FIRST_PAUSE
         if self._hold:
             self._hold -= 1
             return
         if ticket.window_full:
-            self.window = min(self.most, self.window + (1.0 if self._doubling else 1.0 / self.window))
+            self.window = min(self.most, self.window + (1.0 if self._doubling else 1.0 / math.sqrt(self.window)))
         if ticket.paced and self.rate is not None:
-            calm = max(0.0, 1.0 - self._share / TOLERATED)
-            self.rate *= 1 + (SEARCH if self.rate < 0.7 * self._reached else self._creep * calm)
+            self.rate *= 1 + self._growth() / self.rate  # an answer comes every 1 / rate seconds
+            if self.rate > CHANGED * self._measured:
+                self._searching = True
 
-    def _refuse(self, ticket: Ticket, now: float) -> bool:
-        """Take in a 429; returns whether it made a cut."""
+    def _growth(self) -> float:
+        """Of the rate, in a second."""
+        if self._searching:
+            return SEARCH if self._share <= TOLERATED else 0.0
+        calm = max(0.0, 1.0 - self._share / TOLERATED)
+        return CREEP * calm / (1 + (SELDOM * self._cost if self._sure else 0.0))
+
+    def _refuse(self, ticket: Ticket, now: float, cost: float) -> None:
+        """Take in a 429 that asks everybody to wait for ``cost`` seconds."""
         if ticket.at <= max(self._last_cut, self._last_pause):
-            return False  # it belongs to a burst that was already seen
-        self._share += (1 - self._share) / 16
+            return  # it belongs to a burst that was already seen
+        self._share += (1 - self._share) / MEMORY
         self._refusals += 1
+        too_many = cost > 0 or self._share > TOLERATED or self._refusals == REFUSALS
+        if too_many and self._accepted and now - self._last_cut >= BURST_SECONDS:
+            self._cut(now, cost)
         if self._refusals >= REFUSALS:  # whatever the pace: wait, and longer each time
             self._paused_until = max(self._paused_until, now + self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self._last_pause = now
             self.window = max(1.0, self.window / 2)
-        if now - self._last_cut < BURST_SECONDS:
-            return False
-        self._cut(now)
-        return True
 
-    def _cut(self, now: float) -> None:
+    def _cut(self, now: float, cost: float) -> None:
+        self._cost = cost
         if self.rate is None:
-            if math.isfinite(self._last_cut) and self._accepted >= ENOUGH:
-                self.rate = max(LEAST, self._accepted / (now - self._last_cut) * BELOW)
-                self._most_credit = self.rate
+            self._saved_up = self._accepted
+            self.rate = self._accepted / max(1.0, now - self._first)
+            self._searching, self._share = True, 0.0
         else:
-            self._reached = max(self.rate, 0.9 * self._reached)
-            self.rate = max(LEAST, self.rate * (BELOW - max(0.0, self._share - TOLERATED)))
+            self.rate = min(self.rate, self._taken(now)) * BELOW
+            self._searching, self._share = False, min(self._share, TOLERATED / 2)
+        self.rate = self._measured = max(self.rate, LEAST)
         self.window = max(1.0, (self.in_flight + 1) / 2 if self._doubling else 0.9 * self.window)
-        if self._resumed > self._last_cut and now - self._resumed < 0.3:
-            self._most_credit = 1.0  # it takes no burst after a pause
-        self._credit, self._credited = 0.0, now
         self._doubling = False
+        self._credit, self._credited = 0.0, now
         self._last_cut = now
-        self._accepted = 0
+        self._accepted, self._paused_seconds = 0, 0.0
+
+    def _taken(self, now: float) -> float:
+        """Requests a second that the server took since the last cut."""
+        assert self.rate is not None
+        since = now - self._last_cut
+        rate = self._accepted / since  # at least: it may have had nothing left to save up in while we paused
+        for place, at in enumerate(self._answers):
+            if at > self._last_cut and now - at >= SHORTEST:
+                rate = max(rate, (len(self._answers) - place - self._saved_up) / (now - at))
+        busy = self._accepted >= ENOUGH and self._paused_seconds < 0.1 * since
+        self._sure = busy or rate > ALIKE * self.rate
+        return rate if self._sure else max(rate, self._accepted / max(since - self._paused_seconds, SHORTEST))
 
     # -- admitting -------------------------------------------------------------------------
 
     def _admit(self) -> Ticket | None:
-        now = time.monotonic()
+        now = _now()
         if self.in_flight >= int(self.window) or now < self._paused_until:
             return None
         if self.rate is not None:
-            elapsed = now - self._credited
+            unpaused = max(0.0, now - max(self._credited, self._paused_until))
+            most = max(1.0, min(self.rate * SAVED_SECONDS, self._saved_up / 2))
+            self._credit = min(self._credit + unpaused * self.rate, most)
             self._credited = now
-            self._credit = min(self._credit + elapsed * self.rate, max(self._most_credit, 1.0))
-            if self._credit < 1.0:
+            if self._credit < 1.0 - 1e-9:
                 return None
             self._credit -= 1.0
-        if self._resumed < self._paused_until:
-            self._resumed = now
+        self._first = min(self._first, now)
         self.in_flight += 1
         return Ticket(now, self.in_flight >= int(self.window), self._credit < 1.0)
 
@@ -200,15 +238,19 @@ class Limiter:
             self._timer = None
         if self._waiting and self.in_flight < int(self.window):
             # Nothing in flight need come back to wake us: only time does.
-            now = time.monotonic()
-            wait = self._paused_until - now
+            wait = max(0.0, self._paused_until - _now())
             if self.rate is not None:
-                wait = max(wait, (1.0 - self._credit) / self.rate)
+                wait += max(0.0, 1.0 - self._credit) / self.rate
             self._timer = asyncio.get_running_loop().call_later(max(wait, 0.001), self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None
         self._wake()
+
+
+def _now() -> float:
+    """The running loop's clock, which is monotonic."""
+    return asyncio.get_running_loop().time()
 
 
 def usable_wait(error: BackendError | None) -> float | None:
