@@ -195,11 +195,20 @@ class Store:
     # -- answers ---------------------------------------------------------------------------
 
     def known(self, keys: Iterable[str]) -> set[str]:
-        """Those of ``keys`` that are answered. Failures are not answers."""
+        """Those of ``keys`` that are answered. Failures are not answers.
+
+        A row whose checksum is wrong is set aside, so that what it should hold is asked again.
+        """
         found: set[str] = set()
+        damaged: list[tuple[Any, ...]] = []
         with self._read() as db:
             for some in _portions(keys):
-                found.update(k for (k,) in db.execute(f"SELECT key FROM answers WHERE key IN ({_marks(some)})", some))
+                for row in db.execute(f"SELECT {_ANSWER} FROM answers WHERE key IN ({_marks(some)})", some):
+                    if _is_sound(row):
+                        found.add(row[0])
+                    else:
+                        damaged.append(row)
+        self._set_aside(damaged)
         return found
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Answer]:
@@ -428,7 +437,7 @@ class Store:
             if row is not None:
                 told["answer"] = _load(row[5])
                 told["stored"] = _iso(row[7])
-                told["checksum"] = "right" if _checksum(*row[:6]) == row[6] else "wrong"
+                told["checksum"] = "right" if _is_sound(row) else "wrong"
         told["failures"] = [{"error": _load(body)[1], "at": _iso(at)} for *_, body, at in failed]
         told["set_aside"] = [{"problem": problem, "at": _iso(at)} for problem, at in aside]
         return told
@@ -585,10 +594,17 @@ def _checksum(key: str, fingerprint: str, kind: str, prompt: str, detail: bytes,
     return hashlib.sha256(parts).hexdigest()[:32]
 
 
-def _checked_answer(row: tuple[Any, ...]) -> Answer:
+def _is_sound(row: tuple[Any, ...]) -> bool:
     try:
-        if _checksum(*row[:6]) != row[6]:
-            raise _Damaged
+        return bool(_checksum(*row[:6]) == row[6])
+    except (TypeError, AttributeError, ValueError):  # a column of another type than was written
+        return False
+
+
+def _checked_answer(row: tuple[Any, ...]) -> Answer:
+    if not _is_sound(row):
+        raise _Damaged
+    try:
         return identity.answer_from_json(json.loads(identity.from_bytes(row[5])))
     except (ValueError, TypeError, AttributeError, KeyError):
         raise _Damaged from None
