@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import re
 import stat
 from pathlib import Path
+from typing import Any
 
 from backends.errors import ConfigError
+
+_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 
 
 @functools.cache
@@ -60,6 +64,14 @@ class ApiKey:
         """The text with the key taken out: servers repeat keys in their error messages."""
         value = self.read()
         return text.replace(value, "[key]") if value and len(value) >= 4 else text
+
+    def is_repeated_by(self, body: bytes, parsed: Any) -> bool:
+        """Whether a JSON body holds the key, plainly or behind escapes; ``parsed`` is what it says."""
+        value = self.read()
+        if not value or len(value) < 4:
+            return False
+        escaped = _ESCAPED_ASCII.search(body) is not None
+        return value.encode() in body or (escaped and value in json.dumps(parsed, ensure_ascii=False))
 
     @property
     def _field(self) -> str:

@@ -99,7 +99,8 @@ class HttpClient:
 
     def _parsed(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
         if response.status_code != 200:
-            message = self._key.redact(http_errors.message_of(body))
+            # Taken out before the message is cut: a cut through the key would leave its start.
+            message = self._key.redact(http_errors.message_of(body, longest=2**14))[: http_errors.LONGEST_MESSAGE]
             raise http_errors.from_status(response.status_code, response.headers, message)
         try:
             answer = json.loads(body)
@@ -107,15 +108,14 @@ class HttpClient:
             raise BackendError("malformed", f"{len(body)} bytes that are no JSON", retryable=True) from None
         if not isinstance(answer, dict):
             raise BackendError("malformed", "JSON that is no object", retryable=True)
-        failed = http_errors.from_error_body(answer, response.headers)
+        repeated = self._key.is_repeated_by(body, answer)
+        told = json.loads(self._key.redact(json.dumps(answer, ensure_ascii=False))) if repeated else answer
+        failed = http_errors.from_error_body(told, response.headers)
         if failed is not None:
-            raise BackendError(
-                failed.kind,
-                self._key.redact(failed.message),
-                retryable=failed.retryable,
-                retry_after=failed.retry_after,
-                hint=failed.hint,
-            )
+            raise failed
+        if repeated:
+            hint = "It would be stored with the answer. See what stands between you and the model"
+            raise BackendError("untruthful", "the answer repeats the API key", hint=hint)
         return answer
 
     def _connected(self) -> httpx.AsyncClient:
@@ -162,7 +162,7 @@ async def _decompressed(response: httpx.Response) -> AsyncIterator[bytes]:
             yield part
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise BackendError("malformed", f"a body packed as {encoding[:40]!r}, which was not asked for")
+        raise BackendError("malformed", "a body packed in a way that was not asked for")
     unpacker = zlib.decompressobj(wbits=47)  # 47: a gzip or zlib header, whichever comes
     try:
         async for packed in response.aiter_raw():

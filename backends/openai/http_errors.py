@@ -41,6 +41,8 @@ MAPPED: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
     httpx.StreamError: ("internal", False),
 }
 
+LONGEST_MESSAGE = 240
+
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
 _CONTEXT = re.compile(r"context.{0,12}(length|size|window)|exceed_context|maximum context|too many tokens", re.I)
 #: A refusal for good that some servers send as a 500 (llama-cpp-python: its body failed validation).
@@ -119,7 +121,7 @@ def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> Back
     return BackendError("server", f"an error with HTTP 200: {said}", retryable=True)
 
 
-def message_of(body: bytes | Mapping[str, Any], *, longest: int = 240) -> str:
+def message_of(body: bytes | Mapping[str, Any], *, longest: int = LONGEST_MESSAGE) -> str:
     """What an error body says, in one short line of printable characters."""
     said: Any = body
     if isinstance(body, bytes):
