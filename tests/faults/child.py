@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
 import sqlite3
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from audit import migrations, scheduler, store
 from audit.plan import Plan
+from audit.schedule import Journal, RunOutcome, Slots
 from audit.scheduler import Job, RetryPolicy, run_jobs
 from audit.signals import INTERRUPTED, StopSignal, stop_on_signals
 from audit.store import Entry, Store, StoreError
 from backends import OpenAIBackend
-from backends.base import GenerateRequest
+from backends.base import GenerateRequest, Request, ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item
+from tests.backends.openai.liar import MODEL as SCORED_MODEL
+from tests.faults.faults import CONTINUATIONS, Fate
 
 FINGERPRINT = "fp1-lab"
 TIMEOUT = 0.5
+NOBODY = 65534
 
 KILL_POINTS = (
     "opening",
@@ -57,12 +62,18 @@ class Spec:
     file_limit: int | None = None  # bytes that a file may have
     page_limit: int | None = None
     clock_jumps: bool = False
+    as_nobody: bool = False  # without root's right to write anything
     first_wait: float = 0.02
 
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """One request for each prompt."""
+        return tuple(ScoreRequest(p, CONTINUATIONS) if Fate.of(p).scored else GenerateRequest(p) for p in self.prompts)
 
-def requests(prompts: Sequence[str]) -> list[Item]:
-    """One item for each prompt."""
-    return [Item(p, GenerateRequest(p), {}) for p in prompts]
+    @property
+    def memory(self) -> Path:
+        """Where the audit notes by how many bytes its memory grew at most."""
+        return self.db.parent / "memory"
 
 
 class _Killer:
@@ -114,8 +125,8 @@ def _plant(kill: _Killer, acks: int) -> None:
     async def write(self: Store, entries: Sequence[Entry]) -> None:
         await real_write(self, entries)
         for entry in entries:
-            assert isinstance(entry.request, GenerateRequest)
-            os.write(acks, f"{entry.request.prompt}\t{type(entry.answer).__name__}\n".encode())
+            for key in entry.keys:
+                os.write(acks, f"{key}\t{type(entry.answer).__name__}\n".encode())
         kill("acknowledged")
 
     async def release(self: Store) -> None:
@@ -134,6 +145,29 @@ def _plant(kill: _Killer, acks: int) -> None:
 
 def live(spec: Spec) -> None:
     """Run to the end, or until something ends it. The exit code is the audit's own."""
+    kill = _begin(spec)
+    try:
+        kill("opening")
+        code = asyncio.run(_audit(spec, kill))
+    except (StoreError, ConfigError):
+        code = 1
+    os._exit(code)
+
+
+def live_scheduled(spec: Spec) -> None:
+    """Run as one slot of a schedule. Exits 0 when it was done, 1 when another process was at it."""
+    kill = _begin(spec)
+
+    def run() -> RunOutcome:
+        code = asyncio.run(_audit(spec, kill))
+        return RunOutcome("lab", "done" if code == 0 else "incomplete")
+
+    slots = Slots(run, Journal(Journal.path_beside(spec.db)))
+    slots.note_killed()
+    os._exit(0 if slots.run_slot(datetime.now(UTC)).get("status") == "done" else 1)
+
+
+def _begin(spec: Spec) -> _Killer:
     # What a crashing audit prints is part of the trial's noise, not of the lab's table.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     kill = _Killer(spec.kill_at, spec.kill_after)
@@ -141,16 +175,13 @@ def live(spec: Spec) -> None:
     if spec.clock_jumps:
         real_time, jumps = time.time, iter(range(10**9))
         time.time = lambda: real_time() + (-1) ** next(jumps) * 1e6
-    try:
-        kill("opening")
-        code = asyncio.run(_audit(spec, kill))
-    except (StoreError, ConfigError):
-        code = 1
-    sys.stdout.flush()
-    os._exit(code)
+    return kill
 
 
 async def _audit(spec: Spec, kill: _Killer) -> int:
+    if spec.as_nobody and os.geteuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
     stop = StopSignal(grace=5.0)
     with Store.open(spec.db) as opened, stop_on_signals(stop, "again"):
         kill("opened")
@@ -159,21 +190,32 @@ async def _audit(spec: Spec, kill: _Killer) -> int:
         if spec.page_limit is not None:
             limit = spec.page_limit
             opened._submit(lambda db: db.execute(f"PRAGMA max_page_count={limit}")).result()
+        items = [Item(prompt, request, {}) for prompt, request in zip(spec.prompts, spec.requests, strict=True)]
         backend = OpenAIBackend(
             f"http://127.0.0.1:{spec.port}/v1",
-            model="lab",
+            model=SCORED_MODEL if isinstance(items[0].request, ScoreRequest) else "lab",
             api_key_env=None,
             timeout=TIMEOUT,
             max_in_flight=spec.in_flight,
             probe_folder=spec.db.parent / "probes",
         )
-        items = requests(spec.prompts)
         plan = Plan("lab", FINGERPRINT, lambda: iter(items))
         retry = RetryPolicy(attempts=4, first_wait=spec.first_wait, longest_wait=0.2)
+        before = _most_memory(reset=True)
         try:
             outcome = (await run_jobs([Job("lab", backend, plan)], opened, stop=stop, retry=retry))["lab"]
         finally:
             await backend.close()
+            with contextlib.suppress(OSError):  # a full disk is what some trials are about
+                spec.memory.write_text(str(_most_memory() - before))
     if stop.requested:
         return INTERRUPTED
     return 0 if outcome.stopped is None and not outcome.failed else 1
+
+
+def _most_memory(reset: bool = False) -> int:
+    """The most memory that this process has held at once, in bytes; ``reset`` forgets what was before now."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024

@@ -1,14 +1,18 @@
 """The faults a server can have, chosen by (fault, trial, request, attempt), so that they replay.
 
 A prompt names its own fate, ``fault|trial|index``, so one server serves every trial at once and
-whoever reads a ledger knows what should have happened.
+whoever reads a ledger knows what should have happened. Where log-probabilities are asked for, a
+continuation follows it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from tests.backends.openai.liar import distribution
 
 #: fault → share of the requests it befalls, and how many attempts of such a request.
 SERVER_FAULTS: Mapping[str, tuple[float, int]] = {
@@ -36,12 +40,20 @@ SERVER_FAULTS: Mapping[str, tuple[float, int]] = {
     "nul": (1.0, 99),
     "bom": (1.0, 99),
     "huge-body": (0.05, 1),
+    "gzip": (1.0, 99),
     "gzip-bomb": (0.05, 1),
     "answered-twice": (0.3, 1),
     "answers-swapped": (0.1, 1),
     "late-answer": (0.1, 1),
     "other-model": (0.04, 1),
+    "logprob-nan": (0.1, 1),
+    "logprob-null": (0.1, 1),
+    "logprob-positive": (0.1, 1),
+    "logprob--9999": (0.1, 1),
+    "logprobs-swapped": (0.1, 1),
 }
+#: What follows the prompts of the faults that are about log-probabilities.
+CONTINUATIONS = (" Male", " Female")
 #: After these a request may rightly end a run without an answer: the failure is stored, told, and asked
 #: again by the next run. What is broken for good stays a failure.
 MAY_FAIL = frozenset(
@@ -55,6 +67,11 @@ MAY_FAIL = frozenset(
         "answers-swapped",
         "answered-twice",
         "lone-surrogate",
+        "logprob-nan",
+        "logprob-null",
+        "logprob-positive",
+        "logprob--9999",
+        "logprobs-swapped",
     }
 )
 
@@ -66,26 +83,40 @@ class Fate:
     fault: str
     trial: str
     index: int
+    continuation: str = ""
 
     @classmethod
     def of(cls, prompt: str) -> Fate:
         """The fate that a prompt names."""
-        fault, trial, index = prompt.split("|")
-        return cls(fault, trial, int(index))
+        fault, trial, rest = prompt.split("|")
+        index = re.match(r"\d+", rest)
+        assert index is not None
+        return cls(fault, trial, int(index[0]), rest[index.end() :])
 
     @property
     def prompt(self) -> str:
         """The prompt that names this fate."""
-        return f"{self.fault}|{self.trial}|{self.index}"
+        return f"{self.fault}|{self.trial}|{self.index}{self.continuation}"
+
+    @property
+    def scored(self) -> bool:
+        """Whether log-probabilities are asked for."""
+        return self.fault.startswith("logprob")
 
     def strikes(self, attempt: int) -> bool:
         """Whether the fault befalls this attempt (from 0)."""
-        share, attempts = SERVER_FAULTS[self.fault]
+        share, attempts = SERVER_FAULTS.get(self.fault, (0.0, 0))
         drawn = int.from_bytes(hashlib.sha256(self.prompt.encode()).digest()[:4], "big") / 2**32
         return drawn < share and attempt < attempts
 
     @property
     def truth(self) -> str:
-        """The only right answer."""
+        """The only right answer, where a text is asked for."""
         text = hashlib.sha256(f"truth {self.prompt}".encode()).hexdigest()[:16]
         return text + (" \x00 end" if self.fault == "nul" else "")
+
+    @property
+    def true_logprobs(self) -> tuple[float, ...]:
+        """The only right log-probabilities of the `CONTINUATIONS`."""
+        after = distribution(self.prompt)
+        return tuple(after[c] for c in CONTINUATIONS)

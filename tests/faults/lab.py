@@ -14,26 +14,27 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
-from audit.keys import answer_keys
+from audit.keys import answer_keys, join_answers
 from audit.store import Store
-from backends.base import GenerateRequest, GenerateResponse
+from backends.base import Answer, GenerateResponse, ScoreResponse
 from backends.errors import BackendError
-from tests.faults.child import FINGERPRINT, Spec, live
-from tests.faults.faults import Fate
+from tests.faults.child import FINGERPRINT, Spec, live, live_scheduled
+from tests.faults.faults import CONTINUATIONS, Fate
 
 _ROOT = Path(__file__).parents[2]
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.faults.child"])
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["tests.faults.child", "audit.cli", "audit.runner", "audit.report", "audit.progress"])
 
 
 @dataclass
 class Verdict:
-    """What the two sides say. All counts are requests.
+    """What the two sides say. All counts are requests, but for the lost.
 
-    lost        acknowledged by the audit as stored, and not in the store
+    lost        answers acknowledged by the audit as stored, and not in the store
     wrong       stored, and not the truth
     paid_twice  right answers delivered by the server beyond the first
     unresolved  neither an answer nor a failure in the store
+    struck      requests that the fault befell
     """
 
     lost: int = 0
@@ -43,6 +44,7 @@ class Verdict:
     failed: int = 0
     answered: int = 0
     asked: int = 0
+    struck: int = 0
 
     def __add__(self, other: Verdict) -> Verdict:
         return Verdict(*(getattr(self, f) + getattr(other, f) for f in self.__dataclass_fields__))
@@ -65,6 +67,7 @@ class Lab:
         self._read_to = 0
         self._delivered: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
+        self._struck: Counter[str] = Counter()
 
     def __enter__(self) -> Lab:
         return self
@@ -80,9 +83,9 @@ class Lab:
         prompts = tuple(Fate(fault, trial, i).prompt for i in range(requests))
         return replace(Spec(self.port, folder / "audit.db", folder / "acks.tsv", prompts), **options)  # type: ignore[arg-type]
 
-    def start(self, spec: Spec) -> BaseProcess:
-        """Let an audit live."""
-        process = _processes.Process(target=live, args=(spec,))
+    def start(self, spec: Spec, *, scheduled: bool = False) -> BaseProcess:
+        """Let an audit live, by itself or as a slot of a schedule."""
+        process = processes.Process(target=live_scheduled if scheduled else live, args=(spec,))
         process.start()
         return process
 
@@ -123,35 +126,44 @@ class Lab:
         whole = data[: data.rfind(b"\n") + 1]
         self._read_to += len(whole)
         for line in whole.decode().splitlines():
-            prompt, _, what = line.split("\t")
+            prompt, attempt, what = line.split("\t")
             self._asked[prompt] += 1
+            self._struck[prompt] += Fate.of(prompt).strikes(int(attempt))
             self._delivered[prompt] += what == "answered"
 
     def check(self, spec: Spec) -> Verdict:
         """Compare the ledger, the acknowledgements and the store."""
-        keys = {p: answer_keys(GenerateRequest(p), FINGERPRINT)[0] for p in spec.prompts}
+        keys = [answer_keys(request, FINGERPRINT) for request in spec.requests]
         with Store.open(spec.db, read_only=True) as store:
-            stored = store.get_many(keys.values())
-        verdict = Verdict(asked=self.asked(spec.prompts))
-        for prompt in spec.prompts:
-            answer = stored.get(keys[prompt])
+            stored = store.get_many(key for some in keys for key in some)
+        sent = [prompt + c for prompt in spec.prompts for c in ("", *CONTINUATIONS)]
+        verdict = Verdict(asked=self.asked(sent), struck=sum(self._struck[text] for text in sent))
+        for prompt, request, some in zip(spec.prompts, spec.requests, keys, strict=True):
+            answer = join_answers(request, some, stored)
             if answer is None:
                 verdict.unresolved += 1
             elif isinstance(answer, BackendError):
                 verdict.failed += 1
             else:
                 verdict.answered += 1
-                assert isinstance(answer, GenerateResponse)
-                verdict.wrong += answer.text != Fate.of(prompt).truth
-        for prompt in acknowledged(spec):
-            verdict.lost += not isinstance(stored.get(keys[prompt]), GenerateResponse)
-        verdict.paid_twice = sum(max(0, n - 1) for n in self.delivered(spec.prompts).values())
+                verdict.wrong += not _is_true(answer, Fate.of(prompt))
+        for key in acknowledged(spec):
+            verdict.lost += isinstance(stored.get(key), BackendError | None)
+        verdict.paid_twice = sum(max(0, n - 1) for n in self.delivered(sent).values())
         return verdict
 
 
+def _is_true(answer: Answer, fate: Fate) -> bool:
+    if isinstance(answer, ScoreResponse):
+        said = tuple(score.logprob for score in answer.scores)
+        return all(a is not None and abs(a - b) < 1e-9 for a, b in zip(said, fate.true_logprobs, strict=True))
+    assert isinstance(answer, GenerateResponse)
+    return answer.text == fate.truth
+
+
 def acknowledged(spec: Spec) -> set[str]:
-    """Prompts whose answers the audit was told to be on the disk."""
+    """Keys whose answers the audit was told to be on the disk."""
     if not spec.acks.exists():
         return set()
-    lines = spec.acks.read_text().splitlines()
-    return {line.split("\t")[0] for line in lines if line.endswith("\tGenerateResponse")}
+    lines = (line.split("\t") for line in spec.acks.read_text().splitlines())
+    return {key for key, answer in lines if not answer.endswith("Error")}

@@ -13,6 +13,7 @@ import contextlib
 import email.utils
 import gzip
 import json
+import math
 import os
 import socket
 import struct
@@ -21,10 +22,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.backends.openai.liar import MODEL as SCORED_MODEL
+from tests.backends.openai.liar import Liar, Reply
 from tests.faults.faults import Fate
 
 HANG_SECONDS = 30.0
 LATE_SECONDS = 1.0
+SWAP_SECONDS = 0.1
 DELAY_SECONDS = 0.002
 
 
@@ -53,6 +57,8 @@ class FaultServer:
         self._attempts: Counter[str] = Counter()
         self._buckets: dict[str, Bucket] = {}
         self._last: dict[str, dict[str, object]] = {}
+        self._scored = Liar()
+        self._held: dict[str, tuple[Reply, asyncio.Future[Reply]]] = {}
         self._count = 0
         self._huge = b'{"choices": [' + b" " * 40 * 2**20 + b"]}"
         self._bomb = gzip.compress(b" " * 200 * 2**20, 1)
@@ -72,7 +78,9 @@ class FaultServer:
                 if b"/completions" not in head.split(b"\r\n")[0]:
                     await self._send(writer, _ERROR, "404 Not Found")
                     continue
-                if not await self._answer(writer, body):
+                if body.get("model") == SCORED_MODEL:
+                    await self._score(writer, head.split()[1].decode(), body)
+                elif not await self._answer(writer, body):
                     break
         writer.close()
 
@@ -93,6 +101,11 @@ class FaultServer:
             return True
         fate = Fate.of(prompt)
         await asyncio.sleep(DELAY_SECONDS)
+        if fate.fault == "gzip":
+            self.note(prompt, attempt, "answered")
+            packed = gzip.compress(json.dumps(self._right(prompt, fate.truth, body)).encode())
+            await self._send(writer, packed, extra=["Content-Encoding: gzip"])
+            return True
         if not fate.strikes(attempt):
             self.note(prompt, attempt, "answered")
             answer = self._right(prompt, fate.truth, body)
@@ -100,6 +113,39 @@ class FaultServer:
             await self._send(writer, answer)
             return True
         return await self._fault(writer, fate, attempt, body)
+
+    async def _score(self, writer: asyncio.StreamWriter, path: str, body: dict[str, object]) -> None:
+        """Log-probabilities of a small known model, some of them made into what cannot be true."""
+        reply = self._scored.honest(path, body)
+        prompt = body.get("prompt")
+        if isinstance(prompt, str) and "|" in prompt and reply.status == 200:
+            fate, attempt = Fate.of(prompt), self._attempts[prompt]
+            self._attempts[prompt] += 1
+            await asyncio.sleep(DELAY_SECONDS)
+            if not fate.strikes(attempt):
+                self.note(prompt, attempt, "answered")
+            elif fate.fault == "logprobs-swapped":
+                theirs = await self._swapped(fate.trial, reply)
+                self.note(prompt, attempt, "answered" if theirs is reply else fate.fault)
+                reply = theirs
+            else:
+                self.note(prompt, attempt, fate.fault)
+                _spoil(fate, reply)
+        await self._send(writer, reply.body, f"{reply.status} Said")
+
+    async def _swapped(self, trial: str, mine: Reply) -> Reply:
+        """The reply to another struck request of the trial, which gets this one; its own where none comes."""
+        if trial in self._held:
+            theirs, other = self._held.pop(trial)
+            other.set_result(mine)
+            return theirs
+        found: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._held[trial] = (mine, found)
+        await asyncio.wait([found], timeout=SWAP_SECONDS)
+        if found.done():
+            return found.result()
+        del self._held[trial]
+        return mine
 
     async def _limited(self, writer: asyncio.StreamWriter, prompt: str, attempt: int, body: dict[str, object]) -> bool:
         """``limit:RATE:SIZE:RETRY_AFTER|trial|index``: a token bucket for each trial."""
@@ -210,6 +256,17 @@ class FaultServer:
     ) -> None:
         writer.write(_packet(answer, status, extra, kind))
         await writer.drain()
+
+
+def _spoil(fate: Fate, reply: Reply) -> None:
+    """Make the value of the prompt's last token, or of all of them, one that cannot be true."""
+    logprobs = reply.choice["logprobs"]
+    values = logprobs["token_logprobs"]
+    for place in (-2,) if fate.index % 2 else range(1, len(values)):
+        true = values[place]
+        lie = {"nan": math.nan, "null": None, "positive": -true, "-9999": -9999.0}[fate.fault.removeprefix("logprob-")]
+        values[place] = lie
+        logprobs["top_logprobs"][place] = dict.fromkeys(logprobs["top_logprobs"][place], lie)
 
 
 _ERROR = {"error": {"message": "planted", "type": "planted"}}

@@ -97,7 +97,7 @@ class Liar:
                 self.requests += 1
                 self.bodies.append(sent)
                 self.headers.append(head)
-                reply = self._honest(head.split()[1], sent)
+                reply = self.honest(head.split()[1], sent)
                 if self.lie is not None and reply.status == 200:
                     self.lie(sent, reply)
                 body = reply.raw if reply.raw is not None else json.dumps(reply.body).encode()
@@ -109,7 +109,8 @@ class Liar:
                     break
         writer.close()
 
-    def _honest(self, path: str, sent: dict[str, Any]) -> Reply:
+    def honest(self, path: str, sent: dict[str, Any]) -> Reply:
+        """The truthful reply to one request."""
         if path != "/v1/completions" or not isinstance(sent.get("prompt"), str):
             return Reply({"error": {"message": "no such route", "code": "not_found"}}, 404)
         if sent["model"] != MODEL:

@@ -1,0 +1,112 @@
+"""The key is found in no byte that a failing audit leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+
+import pytest
+
+from tests.faults.canary import KEY, REPLIES, KeyServer, command, forbid_large_files, places_of_the_key
+from tests.faults.lab import processes
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture(scope="module")
+def server():
+    with KeyServer().running() as running:
+        yield running
+
+
+def start(folder, config, *arguments, before=None):
+    process = processes.Process(target=command, args=(folder, config, arguments or ("run", "-v"), before))
+    process.start()
+    return process
+
+
+def outcome(process):
+    process.join(90)
+    assert process.exitcode is not None, "it did not end"
+    return process.exitcode
+
+
+def test_of_a_server_that_repeats_the_key_in_every_way(server, tmp_path):
+    assert len(REPLIES) >= 30
+    assert outcome(start(tmp_path, f"audit = audit_of({server.port}, {list(REPLIES)!r})")) == 1
+    assert server.struck >= set(REPLIES), set(REPLIES) - server.struck
+    with sqlite3.connect(tmp_path / "audit.db") as db:
+        assert db.execute("SELECT count(*) FROM failures").fetchone()[0] >= 30
+    left = {p.name for p in tmp_path.rglob("*") if p.is_file()}
+    assert {"audit.db", "stdout", "stderr", "report.html", "report.json"} <= left
+    assert any(name.endswith(".jsonl") for name in left)
+    assert places_of_the_key(tmp_path) == []
+
+
+#: name: config, exit code, what stderr must say (so that the failure is the one that is meant)
+CONFIGS = {
+    "refused at once": ('audit = audit_of({port}, ["refused-from-the-start"])', 2, "401"),
+    "no server": ('audit = audit_of(9, ["m"])', 2, "ConnectError"),
+    "plain server asked by TLS": (
+        'audit = audit_of(0, ["m"], timeout=0.2, base_url="https://127.0.0.1:{port}/v1")',
+        2,
+        "Error: models.m",
+    ),
+    "key would travel unencrypted": ('audit = audit_of(0, ["m"], base_url="http://host.example/v1")', 2, "unencrypted"),
+    "key in the URL's user": ('audit = audit_of(0, ["m"], base_url="https://u:{key}@h.example/v1")', 2, "password"),
+    "key in the URL's query": ('audit = audit_of(0, ["m"], base_url="https://h.example/v1?k={key}")', 2, "query"),
+    "key with a blank": (
+        'os.environ["OTHER_API_KEY"] = "{key} x"\naudit = audit_of(0, ["m"], api_key_env="OTHER_API_KEY")',
+        2,
+        "blanks",
+    ),
+    "key file that others may read": (
+        'Path("key").write_text("{key}")\nPath("key").chmod(0o644)\n'
+        'audit = audit_of(0, ["m"], api_key_env=None, key_file="key")',
+        2,
+        "chmod 600",
+    ),
+    "store of another program": (
+        'import sqlite3\nsqlite3.connect("audit.db").execute("CREATE TABLE t (x)")\n'
+        'audit = audit_of({port}, ["answers-all"])',
+        2,
+        "another program",
+    ),
+    "a bug in a suite": ('audit = audit_of({port}, ["answers-all"], Questions(broken=True))', 1, "Traceback"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_of_an_audit_that_cannot_be_run(server, tmp_path, name):
+    config, code, said = CONFIGS[name]
+    assert outcome(start(tmp_path, config.format(port=server.port, key=KEY))) == code
+    assert said in (tmp_path / "stderr").read_text()
+    assert places_of_the_key(tmp_path) == []
+
+
+def test_of_a_full_disk(server, tmp_path):
+    config = f'audit = audit_of({server.port}, ["answers-all"], Questions(2000))'
+    assert outcome(start(tmp_path, config, before=forbid_large_files)) == 1
+    assert "disk" in (tmp_path / "stderr").read_text()
+    assert places_of_the_key(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9), (signal.SIGABRT, -6)],
+)
+def test_of_an_audit_that_is_ended(server, tmp_path, number, code):
+    process = start(tmp_path, f'audit = audit_of({server.port}, ["answers-all"], Questions(2000))')
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "audit.db").exists() or b"Yes." not in _bytes(tmp_path):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, number)
+    assert outcome(process) == code
+    assert places_of_the_key(tmp_path) == []
+
+
+def _bytes(folder):
+    return b"".join(p.read_bytes() for p in folder.glob("audit.db*"))
