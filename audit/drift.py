@@ -14,10 +14,14 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from audit.compare import in_words
-from audit.result import Comparison, EngineDrift, ModelInfo
+from audit.result import Comparison, EngineDrift, ModelInfo, PromptDrift
 from audit.row_table import Levels, RowTable, item_index
+from audit.statistics import Floats
 from backends.base import ScoreResponse
 from suites.base import Row
+
+#: Prompts kept one by one, to be drawn. All of them are in the other figures.
+DRAWN_PROMPTS = 400
 
 #: Where a backend's fingerprint holds the hash of its weights.
 WEIGHTS = "weights_sha256"
@@ -95,7 +99,7 @@ def engine_drift(
         When an item has other continuations on one engine than on the other.
     """
     first = {item: _logprobs(response) for item, response in answers_a}
-    gaps: list[np.ndarray] = []
+    gaps: dict[str, np.ndarray] = {}
     variations: dict[str, float] = {}
     unmatched = 0
     for item, response in answers_b:
@@ -108,11 +112,12 @@ def engine_drift(
         both = np.isfinite(ours) & np.isfinite(theirs)
         unmatched += int((~both).sum())
         if both.any():
-            gaps.append(theirs[both] - ours[both])
+            gaps[item] = theirs[both] - ours[both]
         if both.all():
             variations[item] = total_variation(ours, theirs)
     unmatched += sum(len(left) for left in first.values())
-    every = np.concatenate(gaps) if gaps else np.empty(0)
+    every = np.concatenate(list(gaps.values())) if gaps else np.empty(0)
+    index, quantity_gaps = _quantity_gaps(rows_a, rows_b)
     farthest = max(variations, key=variations.__getitem__) if variations else None
     return EngineDrift(
         suite=suite,
@@ -127,7 +132,20 @@ def engine_drift(
         variation_mean=float(np.mean(list(variations.values()))) if variations else None,
         variation_max=variations[farthest] if farthest is not None else None,
         farthest=farthest,
-        quantities=_quantity_drift(rows_a, rows_b),
+        quantities={name: _summary(gap[np.isfinite(gap)]) for name, gap in quantity_gaps.items()},
+        prompts=[
+            PromptDrift(
+                item=item,
+                logprob=float(gaps[item].mean()),
+                variation=variations.get(item),
+                quantities={
+                    name: float(gap[index[item]])
+                    for name, gap in quantity_gaps.items()
+                    if item in index and np.isfinite(gap[index[item]])
+                },
+            )
+            for item in _thinned(list(gaps))
+        ],
     )
 
 
@@ -144,18 +162,26 @@ def _logprobs(response: ScoreResponse) -> np.ndarray:
     return np.array([math.nan if s.exactness != "exact" or s.logprob is None else s.logprob for s in response.scores])
 
 
-def _quantity_drift(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> dict[str, dict[str, float]]:
+def _quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[str, int], dict[str, Floats]]:
+    """Position of each item, and for each quantity that is exact on both somewhere its differences, NaN elsewhere."""
     index, levels = item_index([rows_a, rows_b]), Levels()
     ours, theirs = RowTable(rows_a, index, levels), RowTable(rows_b, index, levels)
-    drift = {}
-    for name in dict.fromkeys(name for row in rows_a for name in row.values):
-        gap = theirs.quantity(name).value - ours.quantity(name).value
-        gap = gap[np.isfinite(gap)]
-        if gap.size:
-            drift[name] = {
-                "n": float(gap.size),
-                "mean": float(gap.mean()),
-                "mean_abs": float(np.abs(gap).mean()),
-                "max_abs": float(np.abs(gap).max()),
-            }
-    return drift
+    names = dict.fromkeys(name for row in rows_a for name in row.values)
+    gaps = {name: theirs.quantity(name).value - ours.quantity(name).value for name in names}
+    return index, {name: gap for name, gap in gaps.items() if np.isfinite(gap).any()}
+
+
+def _summary(gap: Floats) -> dict[str, float]:
+    return {
+        "n": float(gap.size),
+        "mean": float(gap.mean()),
+        "mean_abs": float(np.abs(gap).mean()),
+        "max_abs": float(np.abs(gap).max()),
+    }
+
+
+def _thinned(items: list[str]) -> list[str]:
+    """At most `DRAWN_PROMPTS` of the items, evenly spread over their order."""
+    if len(items) <= DRAWN_PROMPTS:
+        return items
+    return [items[i * len(items) // DRAWN_PROMPTS] for i in range(DRAWN_PROMPTS)]

@@ -131,6 +131,19 @@ class Ranking(_Frozen):
     ranks: list[Rank]
 
 
+class PromptDrift(_Frozen):
+    """How one prompt's answers differ between two engines, b minus a.
+
+    ``logprob`` is the mean over its continuations (nats), ``variation`` the total variation, and
+    ``quantities`` the difference of each quantity of its row. None, or no entry: not exact on both.
+    """
+
+    item: str
+    logprob: float | None
+    variation: float | None
+    quantities: dict[str, float]
+
+
 class EngineDrift(_Frozen):
     """How the answers of the same weights differ between two engines, prompt by prompt. b minus a.
 
@@ -150,6 +163,8 @@ class EngineDrift(_Frozen):
     quantities : mapping
         For each numeric quantity of the rows (P̃ of each group…): ``n``, ``mean``, ``mean_abs``
         and ``max_abs`` of its difference over items that are exact on both.
+    prompts : list of PromptDrift
+        Single prompts, to be drawn: all, or an even sample where they are many.
     """
 
     suite: str
@@ -165,6 +180,7 @@ class EngineDrift(_Frozen):
     variation_max: float | None
     farthest: str | None
     quantities: dict[str, dict[str, float]]
+    prompts: list[PromptDrift] = []
 
 
 class ModelInfo(_Frozen):

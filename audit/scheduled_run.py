@@ -81,6 +81,8 @@ class ScheduledAudit:
         """Load the config, run it, write its report, judge it."""
         self._audit = audit = load_audit(self._config)
         result = asyncio.run(self._run(audit))
+        if not (audit.out / "trend.html").exists():
+            self._draw_trend()  # so that the first report can already lead to it
         write_report(result, audit.out)
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
         if self._baseline is None or result.interrupted:
@@ -107,10 +109,13 @@ class ScheduledAudit:
             self._stop = None
 
     def _on_entry(self, entry: dict[str, Any]) -> None:
-        """Tell of an outcome, and draw the trend with it. A trend that cannot be drawn ends no schedule."""
-        if entry["event"] == "started":
-            return
-        self._tell(outcome_line(entry))
+        """Tell of an outcome, and draw the trend with it."""
+        if entry["event"] != "started":
+            self._tell(outcome_line(entry))
+            self._draw_trend()
+
+    def _draw_trend(self) -> None:
+        """Draw the trend page. One that cannot be drawn ends no schedule."""
         try:
             update_trend(self._audit)
         except Exception as error:

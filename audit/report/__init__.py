@@ -13,7 +13,7 @@ Format = Literal["html", "json", "csv", "markdown"]
 
 
 def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = get_args(Format)) -> dict[str, Path]:
-    """Write the report into the folder ``out``, made if missing.
+    """Write the report into the folder ``out``, made if missing. A trend page that lies there is linked.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     out.mkdir(parents=True, exist_ok=True)
     texts: dict[str, tuple[str, str]] = {}
     if "html" in formats:
-        texts["html"] = ("report.html", html_report(result))
+        texts["html"] = ("report.html", html_report(result, trend=(out / "trend.html").exists()))
     if "json" in formats:
         texts["json"] = ("report.json", _json(result))
     if "markdown" in formats:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from audit.report import words
+from audit.report.drift_plots import drift_plot, noise_plot
 from audit.report.examples import shown_examples
 from audit.report.figures import Figures, where_key
 from audit.report.labels import measure_label, where_label
-from audit.report.numbers import MISSING, figure, why_missing
+from audit.report.numbers import MISSING, bounded, figure, why_missing
 from audit.report.page import render_page
 from audit.report.plots import FigureTable, Plot, forest_plot, headline_plot, short, suite_plots
 from audit.report.safe_text import one_line
@@ -17,8 +18,8 @@ from audit.report.vega_specs import CONFIG, VERDICTS
 from audit.result import AuditResult, Measure
 
 
-def html_report(result: AuditResult) -> str:
-    """The whole page."""
+def html_report(result: AuditResult, *, trend: bool = False) -> str:
+    """The whole page; with ``trend`` it leads to a trend.html beside it."""
     figures = Figures(result)
     table = FigureTable()
     plots: list[Plot] = []
@@ -38,6 +39,7 @@ def html_report(result: AuditResult) -> str:
                 "summary": words.suite_summary(figures, info.name),
                 "plots": [numbered(plot) for plot in suite_plots(figures, table, info.name, info.charts)],
                 "forest": numbered(forest_plot(figures, info.name)),
+                "drift_plots": [numbered(plot(figures, info.name)) for plot in (drift_plot, noise_plot)],
                 "rankings": figures.rankings(info.name),
                 "drift": [drift for drift in result.drift if drift.suite == info.name],
                 "tables": paper_tables(figures, info.name),
@@ -76,18 +78,20 @@ def html_report(result: AuditResult) -> str:
         left_out=left_out,
         shown=len(examples),
         figure_number=table.number,
+        trend=trend,
     )
 
 
 def _plot_data(plot: Plot) -> dict[str, Any]:
     """A plot for the page's script. Differences, of which there are most, are lists in the order of ``columns``."""
     columns = list(dict.fromkeys(key for p in plot.panels for row in p.rows for key in row))
-    listed = plot.kind == "forest"
+    listed = plot.kind in ("forest", "drift", "noise")
     return {
         "kind": plot.kind,
         "spec": plot.spec,
         "aspect": plot.aspect,
         "heights": plot.heights,
+        "names": plot.names,
         "columns": columns if listed else None,
         "panels": [
             {
@@ -105,6 +109,7 @@ def _figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
     suites = {info.name: i for i, info in enumerate(result.suites)}
     models = {info.name: i for i, info in enumerate(result.models)}
     texts: dict[str, int] = {}
+    signatures: dict[str, int] = {}
     wheres: dict[Any, int] = {}
     conditions: list[dict[str, Any]] = []
 
@@ -130,8 +135,8 @@ def _figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
             short(m.value),
             short(m.low),
             short(m.high),
-            short(m.bound_low),
-            short(m.bound_high),
+            short(m.bound_low) if bounded(m) else None,
+            short(m.bound_high) if bounded(m) else None,
             short(m.naive_low),
             short(m.naive_high),
             m.n_items,
@@ -139,22 +144,27 @@ def _figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
             m.missing,
             m.censored,
             short(m.coverage),
-            text(one_line(m.signature)),
+            signatures.setdefault(one_line(m.signature), len(signatures)),
             m.neutral,
             text(one_line(m.unit)),
             text(one_line(m.estimator)),
             int(m.detail),
             text("" if figure(m) != MISSING else why_missing(m)),
+            short(m.p),
+            short(m.p_holm),
         ]
         for m in table.measures
     ]
+    # Signatures are long and mostly alike: told as their parts, and each part once.
+    parts = [[text(part) for part in signature.split("|")] for signature in signatures]
     return {
         "columns": [
             "id", "suite", "model", "measure", "where", "text", "value", "low", "high", "boundLow", "boundHigh",
             "naiveLow", "naiveHigh", "items", "clusters", "missing", "censored", "coverage", "signature", "neutral",
-            "unit", "estimator", "detail", "why",
+            "unit", "estimator", "detail", "why", "p", "pHolm",
         ],
         "rows": rows,
         "texts": list(texts),
+        "signatures": parts,
         "conditions": conditions,
     }  # fmt: skip

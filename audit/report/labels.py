@@ -36,9 +36,14 @@ def short_level(factor: str, level: Scalar) -> str:
     return level_label(level) if isinstance(level, str) else f"{factor_label(factor)} {level_label(level)}"
 
 
+#: A factor by which a suite sorts its rows. The measure's name says the same to a reader.
+_UNTOLD = "kind"
+
+
 def where_label(where: Mapping[str, Scalar]) -> str:
     """``bias explicit · debiasing none``; ``overall`` where nothing is narrowed."""
-    return " · ".join(f"{factor_label(k)} {level_label(v)}" for k, v in where.items()) or "overall"
+    told = (f"{factor_label(k)} {level_label(v)}" for k, v in where.items() if k != _UNTOLD)
+    return " · ".join(told) or "overall"
 
 
 def unit_label(unit: str) -> str:

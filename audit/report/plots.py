@@ -45,7 +45,7 @@ class Plot:
 
     ``aspect`` is height ÷ width where the shape matters, else the specification has a height.
     ``heights`` are the panels' own heights where they differ. ``marks`` names what the key below
-    the picture has to explain.
+    the picture has to explain. ``names`` are texts that many rows share: their ``i`` points there.
     """
 
     title: str
@@ -56,6 +56,7 @@ class Plot:
     aspect: float | None = None
     heights: list[int] = field(default_factory=list)
     marks: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
 
 
 class FigureTable:
@@ -108,17 +109,29 @@ def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
     return Plot("The answer in one picture", "", spec, panels, "dots", heights=heights, marks=_marks(everything))
 
 
+#: Differences that a page holds of all suites together. More are in comparisons.csv: ten models have tens of
+#: thousands, and the page must stay small enough to mail.
+FOREST_ROWS = 8_000
+
+
 def forest_plot(figures: Figures, suite: str) -> Plot | None:
-    """Paired differences between models, one panel a figure; the page shows one panel at a time."""
+    """Paired differences between models, one panel a figure; the page shows one panel at a time.
+
+    The figures that speak for the suite come first; those beyond the suite's share of `FOREST_ROWS` are left
+    out, and the caption says so.
+    """
     headline = [(name, where_key(where)) for name, where in figures.headline(suite)]
     grouped: dict[tuple[str, Any], list[Comparison]] = {}
     for c in figures.result.comparisons:
         if c.suite == suite and not c.detail:
             grouped.setdefault((c.measure, where_key(c.where)), []).append(c)
     order = [key for key in headline if key in grouped] + [key for key in grouped if key not in headline]
-    panels = []
+    room = FOREST_ROWS // len(figures.result.suites)
+    panels: list[Panel] = []
     for key in order:
-        rows = [_forest_row(figures, c) for c in grouped[key]]
+        if panels and sum(len(p.rows) for p in panels) + len(grouped[key]) > room:
+            break
+        rows = [forest_row(figures, c) for c in grouped[key]]
         first = grouped[key][0]
         title = f"{measure_label(first.measure)}: {where_label(first.where)}"
         panels.append(Panel(title, rows, ends=_forest_ends(grouped[key])))
@@ -136,12 +149,20 @@ def forest_plot(figures: Figures, suite: str) -> Plot | None:
         if there
     )
     heights = [34 * len(p.rows) + 8 for p in panels]
+    left_out = len(order) - len(panels)
+    caption = f"{left_out:,} more figures are compared in comparisons.csv, left out here to keep the page small."
     return Plot(
-        "Differences between models, on the same items", "", specs.forest(), panels, "forest", None, heights, marks
+        "Differences between models, on the same items",
+        caption if left_out else "",
+        specs.forest(),
+        panels,
+        "forest",
+        heights=heights,
+        marks=marks,
     )
 
 
-def _forest_row(figures: Figures, c: Comparison) -> Row:
+def forest_row(figures: Figures, c: Comparison) -> Row:
     """A difference b − a: the models' numbers, the drawn numbers, the verdict's number."""
     bounds = {"bl": short(c.bound_low), "bh": short(c.bound_high)} if _differ(c.bound_low, c.bound_high) else {}
     return {

@@ -61,12 +61,12 @@ class Change:
 
 
 def write_trend(history: History, path: Path, *, title: str) -> Path:
-    """Write the page, its folder made if missing."""
-    return write_whole(path, trend_page(history, title))
+    """Write the page, its folder made if missing. A report.html that lies there is linked."""
+    return write_whole(path, trend_page(history, title, report=path.with_name("report.html").exists()))
 
 
-def trend_page(history: History, title: str) -> str:
-    """The whole page."""
+def trend_page(history: History, title: str, *, report: bool = False) -> str:
+    """The whole page; with ``report`` it leads to a report.html beside it."""
     pictures = _pictures(history)
     data = {
         "models": [one_line(name) for name in history.models],
@@ -79,6 +79,7 @@ def trend_page(history: History, title: str) -> str:
         ("page.js", "trend.js"),
         data,
         title=title,
+        report=report,
         history=history,
         pictures=pictures,
         changes=_changes(history),

@@ -243,11 +243,7 @@ def forest() -> dict[str, Any]:
         sort=None,
         axis=alt.Axis(title=None, labelExpr="split(datum.label, '\\n')", labelLineHeight=14),
     )
-    verdict = alt.Color(
-        "w:N",
-        legend=None,
-        scale=alt.Scale(domain=list(range(len(VERDICTS))), range=[f"var(--v-{name})" for name in _VERDICT_COLOURS]),
-    )
+    verdict = _verdict_colour()
     x = alt.X("v:Q", axis=alt.Axis(title="difference", tickCount=6), scale=alt.Scale(domain=[-1, 1], nice=False))
     return _layered(
         alt.Chart()
@@ -274,6 +270,47 @@ def forest() -> dict[str, Any]:
         .encode(x=alt.X("l:Q"), x2="h", y=y, color=verdict),
         height=100,
     )
+
+
+def drift() -> dict[str, Any]:
+    """A tick a prompt: its difference between two engines, a row a pair of engines."""
+    y = alt.Y("k:N", sort=None, axis=alt.Axis(title=None, labelExpr="split(datum.label, '\\n')", labelLineHeight=14))
+    x = alt.X("v:Q", axis=alt.Axis(title="difference", tickCount=5), scale=alt.Scale(domain=[-1, 1], nice=False))
+    return _layered(
+        alt.Chart()
+        .mark_tick(thickness=1.6, height=20, opacity=0.45, color="var(--accent)", tooltip=_HOVER)
+        .encode(x=x, y=y),
+        alt.Chart(alt.Data(values=[{"z": 0}])).mark_rule(color="var(--axis)", strokeWidth=1.2).encode(x=alt.X("z:Q")),
+        height=100,
+    )
+
+
+def noise(across: float, up: float) -> dict[str, Any]:
+    """Size of differences between models over the noise of engines, both from 0; the line is where they are equal."""
+    x = _quantitative(alt.X, "e", [0, across], "largest difference between engines, same weights")
+    y = alt.Y(
+        "d:Q",
+        scale=alt.Scale(domain=[0, up], nice=False),
+        axis=alt.Axis(title="size of the difference between models", tickCount=5),
+    )
+    end = min(across, up)
+    equal = alt.Data(values=[{"x": 0, "y": 0}, {"x": end, "y": end}])
+    return _layered(
+        alt.Chart()
+        .transform_calculate(d="abs(datum.v)")
+        .mark_point(filled=True, shape="diamond", size=60, opacity=0.75, tooltip=_HOVER)
+        .encode(x=x, y=y, color=_verdict_colour()),
+        alt.Chart(equal)
+        .mark_line(strokeDash=[2, 3], strokeWidth=1.4, color="var(--axis)")
+        .encode(x=alt.X("x:Q"), y=alt.Y("y:Q")),
+        height=260,
+    )
+
+
+def _verdict_colour() -> Any:
+    """The colour of a verdict's number ``w``."""
+    colours = [f"var(--v-{name})" for name in _VERDICT_COLOURS]
+    return alt.Color("w:N", legend=None, scale=alt.Scale(domain=list(range(len(VERDICTS))), range=colours))
 
 
 def _layered(top: alt.Chart, *below: alt.Chart, height: int) -> dict[str, Any]:

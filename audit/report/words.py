@@ -215,7 +215,7 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
     condition, largest = max(apart, key=lambda wc: abs(wc[1].difference or 0.0))
     noisy = sum(_within_noise(c) for _, c in apart)
     tail = (
-        f" {_verb(noisy, 'of these differences is', 'of these differences are')} within the engines' own noise."
+        f" {_verb(noisy, 'of these differences is', 'of these differences are')} smaller than the engines' noise."
         if noisy
         else ""
     )
@@ -232,18 +232,18 @@ def _pair(c: Comparison) -> str:
     if c.verdict == "smaller":
         return f"{b} is smaller than {a}{apart}{_noise(c)}."
     if c.verdict == "equivalent":
-        return f"{a} and {b} are tied: equivalent within ±{number(c.margin, 2)}."
+        return f"{a} and {b} are tied: equivalent within ±{number(c.margin, 2)}{_noise(c)}."
     if c.verdict == "not comparable":
         return f"{a} and {b} cannot be compared."
-    return f"{a} and {b}: inconclusive, neither a difference nor equivalence is shown."
+    return f"{a} and {b}: inconclusive, neither a difference nor equivalence is shown{_noise(c)}."
 
 
 def _noise(c: Comparison) -> str:
-    return ", which is less than their engines' own noise" if _within_noise(c) else ""
+    return "; the difference is smaller than the engines' noise" if _within_noise(c) else ""
 
 
 def _within_noise(c: Comparison) -> bool:
-    return c.engine_noise is not None and c.difference is not None and abs(c.difference) < c.engine_noise
+    return c.engine_noise is not None and c.difference is not None and abs(c.difference) <= c.engine_noise
 
 
 def _cautions(figures: Figures, suite: str) -> Iterable[Sentence]:

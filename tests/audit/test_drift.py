@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.compare import compare_models, rank_models
-from audit.drift import engine_drift, same_weights, total_variation, with_engine_noise
+from audit.drift import DRAWN_PROMPTS, engine_drift, same_weights, total_variation, with_engine_noise
 from audit.result import ModelInfo
 from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
 from suites.base import Bounded, MeasureSpec, Row
@@ -55,6 +55,28 @@ def test_drift_by_hand() -> None:
     assert found.logprob_max_abs == pytest.approx(-gap)
     assert (found.variation_max, found.variation_mean, found.farthest) == (pytest.approx(0.1), pytest.approx(0.05), "0")
     assert found.quantities["p"] == pytest.approx({"n": 2, "mean": -0.025, "mean_abs": 0.075, "max_abs": 0.1})
+
+
+def test_each_prompts_differences_are_kept_to_be_drawn() -> None:
+    found = engine_drift(
+        "s", "hf", "gguf",
+        [("0", scored(0.5, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, 0.1))],
+        [("0", scored(0.4, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, None))],
+        rows(0.5, 0.2, None), rows(0.4, 0.25, 0.3),
+    )  # fmt: skip
+    first, second, third = found.prompts
+    assert (first.item, first.logprob, first.variation) == ("0", pytest.approx(math.log(0.8) / 2), pytest.approx(0.1))
+    assert (first.quantities, second.quantities) == ({"p": pytest.approx(-0.1)}, {"p": pytest.approx(0.05)})
+    assert (third.logprob, third.variation, third.quantities) == (0.0, None, {})
+
+
+def test_many_prompts_are_thinned_evenly() -> None:
+    answers = [(str(i), scored(0.5)) for i in range(2500)]
+    found = engine_drift("s", "a", "b", answers, answers, [], [])
+    kept = [int(prompt.item) for prompt in found.prompts]
+    assert found.n_prompts == 2500
+    assert (kept[0], len(kept)) == (0, DRAWN_PROMPTS)
+    assert set(np.diff(kept)) <= {6, 7}
 
 
 def test_drift_of_nothing_in_common_is_unknown_and_not_zero() -> None:

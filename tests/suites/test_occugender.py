@@ -302,3 +302,8 @@ def test_the_signature_tells_apart_what_may_change_a_figure():
         OccuGender(occupations=[replace(o, female_share=0.5) for o in OccuGender().occupations]),
     ]
     assert all(o.signature() != same for o in others)
+
+
+def test_the_sources_of_tables_are_told_without_the_data_files_own_abbreviations():
+    sources = [layout.source for layout in OccuGender(debiasing=True).tables()]
+    assert all("arXiv" in source and "pm =" not in source for source in sources)

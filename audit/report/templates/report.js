@@ -4,23 +4,26 @@
   const columns = Object.fromEntries(data.figures.columns.map((name, i) => [name, i]));
   const { rows: figures, texts, conditions } = data.figures;
   const hidden = new Set();
-  const views = [];
+  const views = new Set();
 
   const get = (f, name) => figures[f][columns[name]];
   const text = (f, name) => texts[get(f, name)];
+  const signature = (f) => data.figures.signatures[get(f, "signature")].map((part) => texts[part]).join("|");
   const condition = (f) => conditions[get(f, "where")];
 
   // --- plots ---------------------------------------------------------------------------------------------------------
 
   function hoverText(row) {
     if (row.pub !== undefined) return [row.pub, `published: ${digits(row.u)}`];
-    if (row.w !== undefined) return [verdictText(row), `${digits(row.v)}, interval ${range(row.l, row.h)}`, ...notes(row)];
+    if (row.w !== undefined) return [row.name, verdictText(row), `${digits(row.v)}, interval ${range(row.l, row.h)}`, ...notes(row)];
+    if (row.b !== undefined) return [row.name, `${data.models[row.b]} − ${data.models[row.a]}: ${digits(row.v)}`];
     const ids = row.fs ?? [row.f];
     const lines = [`${data.models[row.m]}${row.k === data.models[row.m] ? "" : ` · ${row.k}`}`];
     for (const f of ids) lines.push(`${text(f, "measure")} ${get(f, "text")}`);
     const f = ids[0];
     if (row.x !== undefined && !row.fs) lines.push(`at ${digits(row.x)}`);
     lines.push(`${get(f, "items")} items, ${get(f, "clusters")} clusters`);
+    if (get(f, "pHolm") !== null) lines.push(`p after Holm's correction: ${digits(get(f, "pHolm"))}`);
     if (get(f, "coverage") !== null) lines.push(`coverage ${digits(get(f, "coverage"))}`);
     return lines;
   }
@@ -52,7 +55,9 @@
     if (!plot.columns) return rows;
     return rows.map((values) => {
       const row = Object.fromEntries(plot.columns.map((name, i) => [name, values[i]]));
-      return { ...row, k: `${data.models[row.b]} − ${data.models[row.a]}\n${data.verdicts[row.w]}` };
+      const below = plot.kind === "drift" ? `− ${data.models[row.a]}` : data.verdicts[row.w];
+      const k = plot.kind === "drift" ? `${data.models[row.b]}\n${below}` : `${data.models[row.b]} − ${data.models[row.a]}\n${below}`;
+      return { ...row, k, name: plot.names[row.i] };
     });
   }
 
@@ -66,10 +71,12 @@
     const width = canvas.offsetWidth;
     const spec = structuredClone(plot.spec);
     spec.datasets = { ...spec.datasets, rows: rowsOf(plot, index) };
-    if (plot.aspect) spec.height = Math.round(Math.min(width, 460) * plot.aspect);
+    const large = figure.classList.contains("large");
+    if (plot.aspect) spec.height = Math.round(Math.min(width, large ? 900 : 460) * plot.aspect);
     if (plot.heights.length) spec.height = plot.heights[index];
     const { ends } = plot.panels[index];
     if (ends) for (const { encoding } of spec.layer) if (encoding.x?.scale) encoding.x.scale.domain = ends;
+    if (large && plot.kind === "scatter") spec.layer.push(nameLayer(spec, width));
     const config = structuredClone(data.config);
     config.axisY.labelLimit = width < 420 ? 120 : 240;
     config.axisX = width < 420 ? { titleAnchor: "end", titleLimit: width - 30 } : {};
@@ -82,9 +89,38 @@
       else if (row?.fs) openFigures(row.fs);
     });
     if (hidden.size) await view.signal("hidden", [...hidden]).runAsync();
-    views.push(view);
+    views.add(view);
     panel.view = view;
     canvas.dataset.drawn = "done";
+  }
+
+  function redraw(panel) {
+    delete panel.querySelector(".canvas").dataset.drawn;
+    views.delete(panel.view);
+    panel.view?.finalize();
+    return draw(panel);
+  }
+
+  /** Names beside the points of a large scatter plot; those that would lie on another are left to hovering. */
+  function nameLayer(spec, width) {
+    const ends = (axis) => spec.layer.find(({ encoding }) => encoding[axis]?.scale).encoding[axis].scale.domain;
+    const [x, y] = [ends("x"), ends("y")];
+    const kept = [];
+    spec.datasets.rows = spec.datasets.rows.map((row) => {
+      if (!isKnown(row.v)) return row;
+      const at = [(row.x - x[0]) / (x[1] - x[0]) * width, (row.v - y[0]) / (y[1] - y[0]) * spec.height, 6.5 * row.k.length + 12];
+      const free = at[0] + at[2] < width && kept.every((other) =>
+        Math.abs(at[1] - other[1]) > 14 || at[0] > other[0] + other[2] || other[0] > at[0] + at[2]);
+      if (free) kept.push(at);
+      return free ? { ...row, t: row.k } : row;
+    });
+    return {
+      transform: [{ filter: "isValid(datum.t)" }],
+      mark: { type: "text", align: "left", dx: 7, fontSize: 11 },
+      encoding: {
+        x: { field: "x", type: "quantitative" }, y: { field: "v", type: "quantitative" }, text: { field: "t", type: "nominal" },
+      },
+    };
   }
 
   drawWhenSeen([...document.querySelectorAll(".panel")], draw);
@@ -97,10 +133,15 @@
     figure.querySelector("select")?.addEventListener("change", async (event) => {
       const panel = figure.querySelector(".panel");
       panel.dataset.panel = event.target.value;
-      delete panel.querySelector(".canvas").dataset.drawn;
-      panel.view?.finalize();
-      await draw(panel);
+      await redraw(panel);
       if (behind.open) fill();
+    });
+    figure.querySelector(".enlarge")?.addEventListener("click", async ({ target }) => {
+      const large = figure.classList.toggle("large");
+      target.setAttribute("aria-pressed", String(large));
+      target.textContent = large ? "Make small" : "Enlarge";
+      for (const panel of figure.querySelectorAll(".panel")) await redraw(panel);
+      figure.scrollIntoView({ block: "nearest" });
     });
   }
 
@@ -121,6 +162,20 @@
         make("td", notes(row).join("; ")),
       ]));
       return make("table", [head("Pair", "Difference", "Interval", "Verdict", "Margin", "Notes"), make("tbody", body)]);
+    }
+    if (plot.kind === "noise") {
+      const body = rowsOf(plot, 0).map((row) => make("tr", [
+        make("th", row.name, { scope: "row" }), make("td", `${data.models[row.b]} − ${data.models[row.a]}`),
+        make("td", digits(row.v), { class: "n" }), make("td", digits(row.e), { class: "n" }), make("td", verdictText(row)),
+      ]));
+      return make("table", [head("Figure", "Pair", "Difference", "Noise of engines", "Verdict"), make("tbody", body)]);
+    }
+    if (plot.kind === "drift") {
+      const body = plot.panels.flatMap((panel, index) => rowsOf(plot, index).map((row) => make("tr", [
+        make("th", panel.title, { scope: "row" }), make("td", `${data.models[row.b]} − ${data.models[row.a]}`),
+        make("td", row.name), make("td", digits(row.v), { class: "n" }),
+      ])));
+      return make("table", [head("Quantity", "Pair", "Item", "Difference"), make("tbody", body)]);
     }
     const body = [];
     for (const panel of plot.panels) {
@@ -267,6 +322,7 @@
       ["Interval if every answer were independent", range(get(f, "naiveLow"), get(f, "naiveHigh"))],
       ...(bounded ? [["Bounds (not sampling error)", range(get(f, "boundLow"), get(f, "boundHigh"))]] : []),
       ["Neutral value", get(f, "neutral") === null ? "not defined" : digits(get(f, "neutral"))],
+      ...(get(f, "p") === null ? [] : [["p against the neutral value", `${digits(get(f, "p"))}; after Holm's correction over its family ${digits(get(f, "pHolm"))}`]]),
       ["Items, clusters", `${get(f, "items")}, ${get(f, "clusters")}`],
       ["Missing; only bounds known", `${get(f, "missing")}; ${get(f, "censored")}`],
       ...(text(f, "why") ? [["Why there is no value", text(f, "why")]] : []),
@@ -277,7 +333,7 @@
     return make("div", [
       make("h2", `${text(f, "measure")}: ${get(f, "text")}`, i ? {} : { id: "figure-title" }),
       list,
-      make("details", [make("summary", "What reproduces it"), make("code", text(f, "signature")),
+      make("details", [make("summary", "What reproduces it"), make("code", signature(f)),
         make("p", "All items behind it, from the store:"), make("code", `audit show ${get(f, "id")}`)]),
     ]);
   }

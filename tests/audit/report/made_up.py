@@ -9,7 +9,19 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from audit.result import AuditResult, Comparison, Example, LedgerEntry, Measure, ModelInfo, SuiteInfo
+from audit.measures import write_signature
+from audit.result import (
+    AuditResult,
+    Comparison,
+    EngineDrift,
+    Example,
+    LedgerEntry,
+    Measure,
+    ModelInfo,
+    PromptDrift,
+    SuiteInfo,
+)
+from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from suites.base import Chart, MeasureSpec, PublishedFigure, Suite, TableColumn, TableLayout
 
 HOSTILE = (
@@ -171,6 +183,47 @@ def result(
     )
 
 
+def drift(suite: str, a: str, b: str, prompts: int = 100) -> EngineDrift:
+    """Differences between two engines with the same weights, prompt by prompt."""
+    random_ = random.Random(5)
+    each = [
+        PromptDrift(
+            item=f"item-{i}",
+            logprob=random_.gauss(0, 0.02),
+            variation=abs(random_.gauss(0, 0.01)),
+            quantities={"p_female": random_.gauss(0, 0.01), "stereotype_gap": random_.gauss(0, 0.02)},
+        )
+        for i in range(prompts)
+    ]
+    return EngineDrift(
+        suite=suite, a=a, b=b, n_prompts=prompts, n_logprobs=6 * prompts, unmatched=0, logprob_mean=0.0,
+        logprob_mean_abs=0.016, logprob_max_abs=0.3, variation_mean=0.008, variation_max=0.03, farthest="item-0",
+        quantities={}, prompts=each,
+    )  # fmt: skip
+
+
+def four_suites(models: int) -> AuditResult:
+    """A result as large as real ones are: every figure of four suites, all pairs, drift, and long examples."""
+    names = [f"model {i} (engine)" for i in range(models)]
+    infos, measures, shown = [], [], []
+    for suite in (OccuGender(), DebiasingPositions(), MGBR(), GenderPair()):
+        infos.append(
+            suite_info(
+                suite.name, suite.name, tables=suite.tables(), charts=suite.charts(), published=suite.published()
+            )
+        )
+        measures += measured(suite, names)
+        shown += [
+            e.model_copy(update={"item_id": f"{i} {e.item_id}"})
+            for i in range(60)
+            for e in examples(names, suite.name, "word " * 120)
+        ]
+    compared = result(names, infos, [m for m in measures if not m.detail]).comparisons
+    compared = [c.model_copy(update={"engine_noise": 0.0123456}) for c in compared]
+    engines = [drift(info.name, a, b, 400) for info in infos for a, b in itertools.combinations(names[:4], 2)]
+    return result(names, infos, measures, examples=shown, comparisons=compared, drift=engines)
+
+
 def ledger_entry(model: str, suite: str, **more: Any) -> LedgerEntry:
     fields: dict[str, Any] = {
         "n_items": 2000,
@@ -218,10 +271,15 @@ def measured(suite: Suite, models: Sequence[str], seed: int = 1) -> list[Measure
     random_ = random.Random(seed)
     lean = {model: random_.uniform(0.05, 0.35) for model in models}
     specs = list(suite.measures(()))
-    return [_made_up(spec, suite.name, model, lean[model], random_) for model in models for spec in specs]
+    reproduced = {"suite": suite.name, "version": suite.version, **suite.signature(), "limit": None}
+    return [
+        _made_up(spec, suite.name, model, lean[model], random_, write_signature(reproduced, spec))
+        for model in models
+        for spec in specs
+    ]
 
 
-def _made_up(spec: MeasureSpec, suite: str, model: str, lean: float, random_: random.Random) -> Measure:
+def _made_up(spec: MeasureSpec, suite: str, model: str, lean: float, random_: random.Random, signature: str) -> Measure:
     group = spec.where.get("dominated_by")
     sign = {"female": 1, "male": -1}.get(str(group), random_.uniform(-1, 1))
     calm = 1.0 if spec.where.get("debiasing") is None else 0.6
@@ -240,7 +298,8 @@ def _made_up(spec: MeasureSpec, suite: str, model: str, lean: float, random_: ra
     return measure(
         model, spec.measure, dict(spec.where), value, 0.1 if spec.detail else 0.03, suite=suite, unit=spec.unit,
         neutral=spec.neutral, estimator=spec.estimator, family=spec.family, detail=spec.detail,
-        n_items=25 if spec.detail else 1000,
+        n_items=25 if spec.detail else 1000, signature=signature, p=None if spec.neutral is None else 0.004,
+        p_holm=None if spec.neutral is None else 0.047,
     )  # fmt: skip
 
 

@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import made_up as mu
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from opened import CHROMIUM, Opened
+from playwright.sync_api import Browser
 
 from audit.report import write_report
 from audit.result import AuditResult
 from suites.occugender import OccuGender
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MODELS = ["smollm2", "gemma3", "hosted"]
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
-        )
-        yield chromium
-        chromium.close()
-
-
-class Opened:
-    """A page with all that it complained about and asked for."""
-
-    def __init__(self, browser: Browser, path: Path, **options: object) -> None:
-        self.page: Page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})  # type: ignore[arg-type]
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector("html[data-plots=drawn]", timeout=60_000)
 
 
 def _result() -> AuditResult:
@@ -60,7 +32,9 @@ def _result() -> AuditResult:
     measures = [m for m in mu.measured(suite, MODELS) if not m.detail or m.where.get("debiasing") is None]
     measures += mu.toy_measures(MODELS)
     examples = [*mu.examples(MODELS, suite.name), *mu.examples(MODELS, "toy")]
-    return mu.result(MODELS, infos, measures, examples=examples)
+    result = mu.result(MODELS, infos, measures, examples=examples)
+    noisy = [c.model_copy(update={"engine_noise": 0.03}) if c.suite == "toy" else c for c in result.comparisons]
+    return result.model_copy(update={"drift": [mu.drift("toy", MODELS[0], MODELS[1])], "comparisons": noisy})
 
 
 @pytest.fixture(scope="module")
@@ -244,3 +218,72 @@ def test_hostile_names_and_answers_do_nothing_but_show(browser: Browser, tmp_pat
     assert opened.complaints == []
     assert opened.requests == [path.as_uri()]
     page.close()
+
+
+def test_drift_is_drawn_prompt_by_prompt_and_beside_the_differences(opened: Opened) -> None:
+    page = opened.page
+    drift = page.locator("#suite-1 .picture.drift")
+    assert drift.locator("h5").all_inner_texts()[:3] == [
+        "log-probability (nats), mean over a prompt's continuations",
+        "total variation between the two distributions, 0 to 1",
+        "P̃(female)",
+    ]
+    assert drift.locator(".panel").first.locator("svg g.mark-rect path").count() == 100
+    mark = drift.locator("svg g.mark-rect path").last  # the one that lies on top
+    mark.scroll_into_view_if_needed()
+    mark.hover()
+    assert page.locator("#hover").inner_text().startswith("item-")
+    noise = page.locator("#suite-1 .picture.noise")
+    shown = [
+        c for c in _result().comparisons if c.engine_noise is not None and c.difference is not None and not c.detail
+    ]
+    small = sum(abs(c.difference or 0) <= 0.03 for c in shown)
+    assert 0 < small < len(shown)
+    assert f"smaller than the engines' noise: {small} of {len(shown)}" in noise.inner_text()
+    assert noise.locator("svg [aria-roledescription=point]").count() == len(shown)
+    noise.locator("details.behind summary").click()
+    assert noise.locator("details.behind tbody tr").count() == len(shown)
+    assert opened.complaints == []
+
+
+def test_a_scatter_plot_can_be_enlarged_and_then_names_its_points(opened: Opened) -> None:
+    page = opened.page
+    picture = page.locator("#suite-1 .picture.scatter")
+    before = picture.locator(".canvas svg").first.bounding_box()
+    assert before is not None
+    assert picture.locator("svg text", has_text="nurse").count() == 0
+    picture.locator(".enlarge").click()
+    page.wait_for_function(
+        "figure => figure.querySelectorAll('.canvas[data-drawn=done]').length === 3", arg=picture.element_handle()
+    )
+    after = picture.locator(".canvas svg").first.bounding_box()
+    assert after is not None
+    assert after["width"] > 2 * before["width"]
+    assert picture.locator("svg text", has_text="nurse").count() == len(MODELS)
+    picture.locator(".enlarge").click()
+    page.wait_for_function(
+        "figure => figure.querySelectorAll('.canvas[data-drawn=done]').length === 3", arg=picture.element_handle()
+    )
+    assert picture.locator("svg text", has_text="nurse").count() == 0
+    assert opened.complaints == []
+
+
+def test_the_p_of_a_figure_is_shown_as_holms_correction_leaves_it(opened: Opened) -> None:
+    page = opened.page
+    page.locator("#plot-0 details.behind").evaluate("details => details.open = true")
+    page.locator("#plot-0 details.behind button.figure").first.click()
+    told = page.locator("dialog[open] dl.pairs").inner_text()
+    assert "0.004; after Holm's correction over its family 0.047" in told
+    page.keyboard.press("Escape")
+
+
+def test_ten_models_still_open(browser: Browser, tmp_path: Path) -> None:
+    result = mu.four_suites(10)
+    path = write_report(result, tmp_path, formats=["html"])["html"]
+    opened = Opened(browser, path)
+    forests = opened.page.locator(".picture.forest")
+    assert forests.count() == 4
+    assert "more figures are compared in comparisons.csv" in forests.nth(1).inner_text()
+    assert opened.page.locator(".chip").count() == 10
+    assert opened.complaints == []
+    opened.page.close()

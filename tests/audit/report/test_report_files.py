@@ -12,12 +12,15 @@ import made_up as mu
 import pytest
 from rich.console import Console
 
+from audit.history import history
 from audit.report import write_report
 from audit.report.examples import shown_examples
 from audit.report.figures import Figures
 from audit.report.tables import paper_tables
 from audit.report.terminal import print_comparisons, print_result
+from audit.report.trend import write_trend
 from audit.result import AuditResult, EngineDrift, Example, Rank, Ranking
+from suites import DebiasingPositions
 from suites.occugender import OccuGender
 
 MODELS = ("smollm2", "gemma3")
@@ -167,6 +170,36 @@ def test_ten_models_on_four_suites_take_seconds(tmp_path: Path) -> None:
     start = time.process_time()
     write_report(result, tmp_path, formats=["html"])
     assert time.process_time() - start < 15
+
+
+def test_four_models_on_four_suites_stay_under_five_megabytes(tmp_path: Path) -> None:
+    result = mu.four_suites(4)
+    assert len(result.measures) > 8_000
+    assert len(result.comparisons) > 9_000
+    paths = write_report(result, tmp_path, formats=["html", "csv"])
+    assert paths["html"].stat().st_size < 5_000_000
+    with paths["comparisons"].open() as file:
+        assert sum(1 for _ in csv.reader(file)) == len(result.comparisons) + 1, "what the page leaves out is here"
+
+
+def test_report_and_trend_lead_to_each_other_where_both_lie(tmp_path: Path) -> None:
+    page = write_report(_toy(), tmp_path, formats=["html"])["html"]
+    assert "trend.html" not in page.read_text()
+    trend = write_trend(history([_toy()]), tmp_path / "trend.html", title="t")
+    assert '<a href="report.html">' in trend.read_text()
+    assert '<a href="trend.html">' in write_report(_toy(), tmp_path, formats=["html"])["html"].read_text()
+    alone = write_trend(history([_toy()]), tmp_path / "alone" / "trend.html", title="t")
+    assert "report.html" not in alone.read_text()
+
+
+def test_csv_tells_p_as_holms_correction_leaves_it(tmp_path: Path) -> None:
+    suite = DebiasingPositions()
+    made = mu.measured(suite, ["m"])
+    result = mu.result(["m"], [mu.suite_info(suite.name, suite.name)], made, comparisons=[])
+    text = write_report(result, tmp_path, formats=["csv"])["measures"].read_text()
+    effects = [line for line in csv.DictReader(io.StringIO(text)) if line["measure"] == "effect"]
+    assert effects
+    assert {(line["p"], line["p_holm"]) for line in effects} == {("0.004", "0.047")}
 
 
 def test_ranks_drift_and_text_lengths_are_shown(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from audit.report.labels import measure_label, where_label
 from audit.report.numbers import decimals_for, figure, number, p_value, why_missing, with_interval
 from audit.report.safe_text import csv_cell, file_name, json_for_script, markdown_text, one_line, visible
+from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 
 
 def test_invisible_characters_are_written_out() -> None:
@@ -49,6 +50,18 @@ def test_no_text_cell_of_a_csv_starts_like_a_formula(text: str) -> None:
     csv.writer(target).writerow([csv_cell(text)])
     read = next(csv.reader(io.StringIO(target.getvalue())))[0]
     assert read.strip()[:1] not in {"=", "+", "-", "@", "\t", "\r"}
+
+
+def test_the_factor_that_only_sorts_rows_is_not_told() -> None:
+    assert where_label({"kind": "pair", "condition": "zero-shot"}) == "condition zero-shot"
+    assert where_label({"kind": "pair"}) == "overall"
+
+
+def test_no_two_figures_of_a_suite_have_one_label() -> None:
+    for suite in (OccuGender(debiasing=True), DebiasingPositions(), MGBR(), GenderPair()):
+        told = [(measure_label(s.measure), where_label(s.where)) for s in suite.measures(())]
+        assert len(set(told)) == len(told)
+        assert not any("kind" in where.split() for _, where in told)
 
 
 def test_numbers_in_a_csv_stay_numbers() -> None:

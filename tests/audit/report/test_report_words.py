@@ -70,7 +70,7 @@ def test_a_difference_within_the_engines_noise_is_said_to_be_so() -> None:
     result = _result({"gap": [0.1, 0.2]}, ("a", "b"))
     noisy = [c.model_copy(update={"engine_noise": 0.15}) for c in result.comparisons]
     (said,) = _said(result.model_copy(update={"comparisons": noisy}), "comparison")
-    assert said == "Gap: b is larger than a by 0.100, which is less than their engines' own noise."
+    assert said == "Gap: b is larger than a by 0.100; the difference is smaller than the engines' noise."
 
 
 def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
