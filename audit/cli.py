@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 incomplete or failed; 2 usage or config; 3 a gate found a 
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import json
 import os
 import sys
@@ -43,6 +44,21 @@ Config = Annotated[
 ]
 Db = Annotated[Path, typer.Option("--db", help="Store of answers and runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on stdout.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bias-audit {importlib.metadata.version('bias-audit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that stand before any command."""
 
 
 @app.command()

@@ -121,8 +121,8 @@ def limit_items(
     Returns
     -------
     callable
-        Makes the sampled items, in their original order. The items are walked through once
-        now; only a few bytes for each set are kept.
+        Gives the sampled items, in their original order. All items are walked through twice now, and the
+        sample is kept: it is gone through many times, and making it anew would make all items anew.
 
     Raises
     ------
@@ -134,15 +134,18 @@ def limit_items(
     strata, together = tuple(strata), tuple(together)
     sizes: dict[int, int] = {}
     stratum_of: dict[int, tuple[str, ...]] = {}
+    units: list[int] = []
     for item in items():
         unit = _rank(item, together, seed)
+        units.append(unit)
         sizes[unit] = sizes.get(unit, 0) + 1
         levels = canonical_json([item.factors.get(f) for f in strata])
         seen = stratum_of.get(unit, ())
         if levels not in seen:
             stratum_of[unit] = tuple(sorted((*seen, levels)))
     chosen = _choose(sizes, stratum_of, limit, seed)
-    return lambda: (item for item in items() if _rank(item, together, seed) in chosen)
+    sample = tuple(itertools.compress(items(), (unit in chosen for unit in units)))
+    return lambda: iter(sample)
 
 
 def _rank(item: Item, together: tuple[str, ...], seed: int) -> int:

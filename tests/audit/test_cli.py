@@ -163,3 +163,4 @@ def test_help_teaches(audit):
     assert code == 0
     assert "audit run examples/demo.py" in out
     assert "stopped" in audit("run", "--help")[1]
+    assert audit("--version")[1].startswith("bias-audit ")
