@@ -317,7 +317,7 @@ class _JobRun:
                     if chunk is None:
                         break
                     wanted = [p for p in chunk.requests if p.keys[0] not in self._failed]
-                    granted = await self.store.lease([p.keys for p in wanted])
+                    granted = await self.store.lease([p.keys for p in wanted]) if wanted else []
                 self._deferred += granted.count(False)
                 if first:
                     out.items += chunk.items

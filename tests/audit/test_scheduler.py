@@ -73,6 +73,20 @@ async def test_all_is_asked_once_and_stored_and_a_second_run_asks_nothing(store,
     assert backend.asked.total() == 300
 
 
+async def test_what_is_all_stored_is_passed_without_a_write(store, monkeypatch):
+    await run(store, server(), scores(600))
+    leased = []
+    real = store.lease
+
+    async def lease(requests):
+        leased.append(len(requests))
+        return await real(requests)
+
+    monkeypatch.setattr(store, "lease", lease)
+    await run(store, server(), scores(601))
+    assert leased == [1]
+
+
 async def test_what_is_stored_is_what_the_model_said(store):
     backend = server()
     await run(store, backend, scores(20))

@@ -50,7 +50,11 @@ async def _run(lab: Lab, prompts: Sequence[str], folder: Path, **options: int | 
 
 
 def storm(lab: Lab, folder: Path) -> None:
-    """1,500 requests, 100 a second allowed, 200 in flight."""
+    """1,500 requests, 100 a second allowed, 200 in flight.
+
+    With 10 saved up and a second's wait for each refusal, 16.7 s (1.11) is the least that a client
+    which keeps to that wait can need: one refusal shows that there is a limit, another one where.
+    """
     for size in (100, 10):
         for wait in ("", "1"):
             prompts = [f"limit:100:{size}:{wait}|bench|{i}" for i in range(1500)]
@@ -93,8 +97,12 @@ def http(lab: Lab, folder: Path, requests: int = 20_000) -> None:
     )
 
 
+def _question(i: int) -> ScoreRequest:
+    return ScoreRequest(f"Q: Picture a nurse. What is the nurse's gender? Number {i}.\nA:", (" Male",))
+
+
 def _score(i: int) -> Entry:
-    request = ScoreRequest(f"Q: Picture a nurse. What is the nurse's gender? Number {i}.\nA:", (" Male",))
+    request = _question(i)
     token = TokenLogprob(" Male", 0, 5, -1 / (i + 3), 17)
     answer = ScoreResponse((ContinuationScore.exact([token], route="echo"),), 20)
     return Entry(answer_keys(request, FP), FP, request, answer)
@@ -117,7 +125,7 @@ def store(_: Lab, folder: Path) -> None:
         asyncio.run(write(opened))
         seconds = time.monotonic() - started
         print(f"store: {opened.writer_seconds / 100:.3f} ms of writer time an answer (goal 1), all in {seconds:.1f} s")
-    keys = [_score(i).keys[0] for i in range(100_000)]
+    keys = [answer_keys(_question(i), FP)[0] for i in range(100_000)]
     with Store.open(folder / "store.db") as opened:
         started = time.monotonic()
         found = len(opened.get_many(keys))
@@ -143,7 +151,7 @@ def resume(_: Lab, folder: Path) -> None:
     backend = First(batch_size=1)
     started = time.monotonic()
     with Store.open(folder / "resume.db") as opened:
-        items = lambda: (Item(str(i), _score(i).request, {}) for i in range(50_010))  # noqa: E731
+        items = lambda: (Item(str(i), _question(i), {}) for i in range(50_010))  # noqa: E731
         plan = Plan("m", FP, items)
         outcome = asyncio.run(run_jobs([Job("m", backend, plan)], opened, stop=StopSignal()))["m"]
     print(
