@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,7 +17,7 @@ from types import TracebackType
 from audit.keys import answer_keys, join_answers
 from audit.store import Store
 from backends.base import Answer, GenerateResponse, ScoreResponse
-from backends.errors import BackendError
+from backends.errors import BackendError, ConfigError
 from tests.faults.child import FINGERPRINT, Spec, live, live_scheduled
 from tests.faults.faults import CONTINUATIONS, Fate
 
@@ -130,6 +130,16 @@ class Lab:
             self._asked[prompt] += 1
             self._struck[prompt] += Fate.of(prompt).strikes(int(attempt))
             self._delivered[prompt] += what == "answered"
+
+    @staticmethod
+    def lost(spec: Spec, keys: Iterable[str]) -> int:
+        """How many of these keys have no answer in the store."""
+        keys = set(keys)
+        try:
+            with Store.open(spec.db, read_only=True) as store:
+                return len(keys - store.known(keys))
+        except ConfigError:
+            return len(keys)  # killed before the store was made
 
     def check(self, spec: Spec) -> Verdict:
         """Compare the ledger, the acknowledgements and the store."""

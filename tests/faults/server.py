@@ -96,7 +96,7 @@ class FaultServer:
         if prompt.startswith("limit:"):
             return await self._limited(writer, prompt, attempt, body)
         if prompt.startswith("delay:"):
-            await asyncio.sleep(float(prompt.split(":")[1]))
+            await asyncio.sleep(float(prompt.split("|")[0].removeprefix("delay:")))
             await self._send(writer, self._right(prompt, "x" * 16, body))
             return True
         fate = Fate.of(prompt)

@@ -26,5 +26,5 @@ def test_an_audit_killed_again_and_again_loses_nothing(lab):
     verdict, kills, acknowledged, most = campaign(lab, 2000, 4)
     assert (verdict.lost, verdict.wrong, verdict.unresolved) == (0, 0, 0)
     assert kills >= 2
-    assert acknowledged >= 2000 - 16 * kills  # stored, and killed before that was said
+    assert acknowledged >= 2000
     assert most <= 16
