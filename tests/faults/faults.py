@@ -27,10 +27,10 @@ SERVER_FAULTS: Mapping[str, tuple[float, int]] = {
     "error-body-200": (0.3, 2),
     "html-200": (0.3, 2),
     "empty-choices": (0.3, 1),
-    "429": (0.3, 2),
-    "429-retry-after-0": (0.3, 2),
-    "429-retry-after--1": (0.3, 2),
-    "429-retry-after-nan": (0.3, 2),
+    "429": (0.1, 2),
+    "429-retry-after-0": (0.1, 2),
+    "429-retry-after--1": (0.1, 2),
+    "429-retry-after-nan": (0.1, 2),
     "429-retry-after-date": (0.05, 1),
     "429-retry-after-1e9": (0.1, 1),
     "flapping-5xx": (0.4, 2),
@@ -51,6 +51,12 @@ SERVER_FAULTS: Mapping[str, tuple[float, int]] = {
     "logprob-positive": (0.1, 1),
     "logprob--9999": (0.1, 1),
     "logprobs-swapped": (0.1, 1),
+}
+#: What a server that refuses everything for good says, by the fault's name: status, and the error's code.
+REFUSED_FOR_GOOD: Mapping[str, tuple[str, str]] = {
+    "401": ("401 Unauthorized", "invalid_api_key"),
+    "quota-exhausted": ("429 Too Many Requests", "insufficient_quota"),
+    "model-not-found": ("404 Not Found", "model_not_found"),
 }
 #: What follows the prompts of the faults that are about log-probabilities.
 CONTINUATIONS = (" Male", " Female")

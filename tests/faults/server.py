@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.backends.openai.liar import MODEL as SCORED_MODEL
 from tests.backends.openai.liar import Liar, Reply
-from tests.faults.faults import Fate
+from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 
 HANG_SECONDS = 30.0
 LATE_SECONDS = 1.0
@@ -101,6 +101,11 @@ class FaultServer:
             return True
         fate = Fate.of(prompt)
         await asyncio.sleep(DELAY_SECONDS)
+        if fate.fault in REFUSED_FOR_GOOD:
+            self.note(prompt, attempt, fate.fault)
+            status, code = REFUSED_FOR_GOOD[fate.fault]
+            await self._send(writer, {"error": {"message": "planted", "type": code, "code": code}}, status)
+            return True
         if fate.fault == "gzip":
             self.note(prompt, attempt, "answered")
             packed = gzip.compress(json.dumps(self._right(prompt, fate.truth, body)).encode())

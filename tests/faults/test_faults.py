@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
+from audit.plan import Plan
+from audit.scheduler import Job, RetryPolicy, run_jobs
+from audit.signals import StopSignal
+from audit.store import Store
+from backends import OpenAIBackend
+from backends.base import GenerateRequest
+from suites.base import Item
+from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 from tests.faults.lab import Lab
 from tests.faults.trials import TRIALS, campaign
 
@@ -28,3 +39,37 @@ def test_an_audit_killed_again_and_again_loses_nothing(lab):
     assert kills >= 2
     assert acknowledged >= 2000
     assert most <= 16
+
+
+def ask(lab, folder, prompts, **options):
+    """The outcome of asking in this process, with the real backend; each request is tried once."""
+    backend = OpenAIBackend(
+        f"http://127.0.0.1:{lab.port}/v1", model="lab", api_key_env=None, probe_folder=folder, **options
+    )
+    plan = Plan("lab", "fp1-lab", lambda: (Item(p, GenerateRequest(p), {}) for p in prompts))
+
+    async def run():
+        await backend.describe()
+        started = time.monotonic()
+        with Store.open(folder / "audit.db") as store:
+            done = await run_jobs([Job("lab", backend, plan)], store, stop=StopSignal(), retry=RetryPolicy(attempts=1))
+        await backend.close()
+        return done["lab"], time.monotonic() - started
+
+    return asyncio.run(run())
+
+
+def test_waiting_for_a_turn_is_not_counted_into_a_time_limit(lab, tmp_path):
+    prompts = [f"delay:0.1|waiting|{i}" for i in range(15)]  # one at a time they take five times the limit
+    outcome, seconds = ask(lab, tmp_path, prompts, max_in_flight=1, timeout=0.3)
+    assert (outcome.answered, outcome.failed) == (15, 0)
+    assert seconds > 1.5
+
+
+@pytest.mark.parametrize("fault", REFUSED_FOR_GOOD)
+def test_a_server_that_refuses_for_good_is_left_within_20_requests_and_5_seconds(lab, tmp_path, fault):
+    prompts = [Fate(fault, "for good", i).prompt for i in range(500)]
+    outcome, seconds = ask(lab, tmp_path, prompts, max_in_flight=64, timeout=2)
+    assert seconds < 5
+    assert lab.asked(prompts) <= 20
+    assert REFUSED_FOR_GOOD[fault][1] in outcome.stopped
