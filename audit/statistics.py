@@ -136,19 +136,27 @@ def clustered_mean(values: Floats, clusters: Sequence[Codes]) -> Estimate:
     factors = crossed_factors(clusters)
     if clusters and not factors:
         return Estimate(mean, unknown, unknown, n, 1)
-    if not factors:
-        factors = [np.arange(n)]
-    levels = [int(codes.max()) + 1 for codes in factors]
     if n < 2:
         return Estimate(mean, unknown, unknown, n, n)
-    residual = np.where(_constant(columns), 0.0, columns - mean)
+    residual = np.where(_constant(columns, mean), 0.0, columns - mean)
+    if not factors:
+        variance = (residual**2).sum(axis=0) / (n * (n - 1))
+        return Estimate(mean, np.sqrt(variance), np.full(variance.shape, n - 1.0), n, n)
+    levels = [int(codes.max()) + 1 for codes in factors]
+    if len(factors) == 1:
+        variance, one_df = _one_way(residual, factors[0], levels[0])
+        df = np.where(variance > 0, one_df, levels[0] - 1.0)
+    else:
+        variance, df = _crossed(residual, factors, levels)
+    return Estimate(mean, np.sqrt(variance), df, n, min(levels))
 
+
+def _crossed(residual: Floats, factors: Sequence[Codes], levels: Sequence[int]) -> tuple[Floats, Floats]:
+    """Variance of the mean over crossed factors (k,), and its degrees of freedom (k,)."""
     one_way = [_one_way(residual, codes, size) for codes, size in zip(factors, levels, strict=True)]
     variances = np.stack([variance for variance, _ in one_way])  # (K, k)
     dfs = np.array([df for _, df in one_way])[:, None]
-    alone, alone_df = np.zeros(columns.shape[1]), 0
-    if len(factors) > 1:
-        alone, alone_df = _cells_alone(residual, factors, levels)
+    alone, alone_df = _cells_alone(residual, factors, levels)
     shows = variances > alone * (special.fdtri(dfs, alone_df, 1 - _POOLING_LEVEL) if alone_df else 1.0)
     counted = np.where(shows, variances, 0.0)
     shared = (shows.sum(axis=0) - 1) * alone
@@ -156,13 +164,12 @@ def clustered_mean(values: Floats, clusters: Sequence[Codes]) -> Estimate:
     spread = (counted**2 / dfs).sum(axis=0) + (shared**2 / alone_df if alone_df else 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         df = np.where(variance > 0, variance**2 / spread, min(levels) - 1)
-    variance = np.maximum(variance, variances.max(axis=0))
-    return Estimate(mean, np.sqrt(variance), df, n, min(levels))
+    return np.maximum(variance, variances.max(axis=0)), df
 
 
-def _constant(columns: Floats) -> NDArray[np.bool_]:
-    """Whether each column (n, …) varies by rounding alone: residuals of about 1e-17 are no variation."""
-    return np.asarray(np.ptp(columns, axis=0) <= 1e-13 * np.maximum(1.0, np.abs(columns.mean(axis=0))))
+def _constant(columns: Floats, mean: Floats | float) -> NDArray[np.bool_]:
+    """Whether each column (n, …) of that mean varies by rounding alone: by about 1e-17, which is no variation."""
+    return np.asarray(columns.max(axis=0) - columns.min(axis=0) <= 1e-13 * np.maximum(1.0, np.abs(mean)))
 
 
 def allow_for_unseen_outcomes(estimate: Estimate) -> Estimate:
@@ -263,7 +270,7 @@ def _rank(factors: Sequence[Codes], levels: Sequence[int]) -> int:
 
 def correlation(x: Floats, y: Floats) -> float:
     """Pearson's correlation; NaN where one of the two does not vary."""
-    if _constant(x) or _constant(y):
+    if _constant(x, x.mean()) or _constant(y, y.mean()):
         return np.nan
     x, y = x - x.mean(), y - y.mean()
     return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1, 1))
