@@ -17,11 +17,15 @@ _CHUNK = 512  # items whose answers are read together: bounds memory, whatever t
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An item, the keys of its answer, and the answer: None where none was ever given."""
+    """An item, the keys of its answer, and the answer: None where none was ever given.
+
+    ``root`` is the id of the suite's own item that a follow-up hangs on; for others their own id.
+    """
 
     item: Item
     keys: tuple[str, ...]
     answer: Answer | None
+    root: str
 
 
 def answered_items(
@@ -37,11 +41,12 @@ def answered_items(
         ``Item.asked_of → fingerprint id``: the audited model's for None, else a scorer's.
     """
     source = items()
-    while chunk := list(itertools.islice(source, _CHUNK)):
+    while some := list(itertools.islice(source, _CHUNK)):
+        chunk = [(item, item.id) for item in some]
         while chunk:
             found = _with_answers(chunk, fingerprint_of, store)
             yield from found
-            chunk = [follow for one in found for follow in _follow_ups(suite, one)]
+            chunk = [(follow, one.root) for one in found for follow in _follow_ups(suite, one)]
 
 
 def has_follow_ups(suite: Suite) -> bool:
@@ -55,7 +60,12 @@ def _follow_ups(suite: Suite, one: Answered) -> Iterable[Item]:
     return suite.follow_ups(one.item, one.answer)
 
 
-def _with_answers(items: list[Item], fingerprint_of: Callable[[str | None], str], store: Store) -> list[Answered]:
-    keys = [answer_keys(item.request, fingerprint_of(item.asked_of)) for item in items]
+def _with_answers(
+    items: list[tuple[Item, str]], fingerprint_of: Callable[[str | None], str], store: Store
+) -> list[Answered]:
+    keys = [answer_keys(item.request, fingerprint_of(item.asked_of)) for item, _ in items]
     stored = store.get_many(itertools.chain.from_iterable(keys))
-    return [Answered(item, k, join_answers(item.request, k, stored)) for item, k in zip(items, keys, strict=True)]
+    return [
+        Answered(item, k, join_answers(item.request, k, stored), root)
+        for (item, root), k in zip(items, keys, strict=True)
+    ]

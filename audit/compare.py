@@ -80,6 +80,8 @@ def compare_models(
     """
     models = list(rows_by_model)
     pairs = list(itertools.combinations(range(len(models)), 2))
+    if not pairs:
+        return []
     index = item_index(rows_by_model.values())
     levels = Levels()
     tables = [RowTable(rows, index, levels) for rows in rows_by_model.values()]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from audit.answered import Answered, answered_items, has_follow_ups
+from audit.answered import Answered, answered_items
 from audit.compare import compare_models, rank_models
 from audit.drift import engine_drift, with_engine_noise
 from audit.measures import measure_rows
@@ -36,6 +36,7 @@ class _Reading:
 
     rows: list[Row] = field(default_factory=list)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    roots: dict[str, str] = field(default_factory=dict)  # of each item the suite's own item it hangs on
     failures: Counter[str] = field(default_factory=Counter)
     failures_by: Counter[str] = field(default_factory=Counter)
     merged: int = 0
@@ -115,12 +116,17 @@ def judge_suite(
         if "score" in suite.needs
     ]
     wanted = _example_items(readings, list(specs.values()))
-    # Follow-ups hang on their parents, so they are only reached through all items.
-    some = items if has_follow_ups(suite) else lambda: (item for item in items() if item.id in wanted)
+    # A follow-up is only reached through the item it hangs on, which it does for every model.
+    roots = {reading.roots[item] for reading in readings.values() for item in wanted if item in reading.roots}
     examples = [
         example
         for model, fingerprint_of in fingerprints.items()
-        for example in _examples(model, name, answered_items(some, suite, fingerprint_of, store), wanted)
+        for example in _examples(
+            model,
+            name,
+            answered_items(lambda: (i for i in items() if i.id in roots), suite, fingerprint_of, store),
+            wanted,
+        )
     ]
     return SuiteVerdict(
         measures,
@@ -140,6 +146,7 @@ def _read(suite: Suite, answered: Iterable[Answered]) -> _Reading:
     for one in answered:
         item, answer = one.item, one.answer
         reading.keys[item.id] = one.keys
+        reading.roots[item.id] = one.root
         if answer is None or isinstance(answer, BackendError):
             reason = "not asked" if answer is None else answer.kind
             reading.failures[reason] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from audit.statistics import Codes, Floats
 from suites.base import Factor, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Numbers = tuple[float, float, float]  # value, low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +78,19 @@ class RowTable:
         for at, row in zip(position, rows, strict=True):
             self.reasons[at] = row.missing
         self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
-        self._codes: dict[str, Codes] = {}
-        self._quantities: dict[str, Quantity] = {}
         self._masks: dict[tuple[str, int], Bools] = {}
-        for factor in dict.fromkeys(name for row in rows for name in row.factors):
-            codes = np.full(n, -1, dtype=np.intp)
-            codes[position] = [
-                self.levels.code(factor, row.factors[factor]) if factor in row.factors else -1 for row in rows
-            ]
-            self._codes[factor] = codes
-        for name in dict.fromkeys(name for row in rows for name in row.values):
-            self._quantities[name] = _quantity(rows, name, position, n)
+        self._codes = {name: _column(n, *found) for name, found in self._levels_of(rows, position.tolist()).items()}
+        self._quantities = {name: _quantity(n, *found) for name, found in _values_of(rows, position.tolist()).items()}
+
+    def _levels_of(self, rows: Sequence[Row], position: list[int]) -> dict[str, tuple[list[int], list[int]]]:
+        """For each factor the places of the rows that have it, and their level codes."""
+        found: dict[str, tuple[list[int], list[int]]] = {}
+        for at, row in zip(position, rows, strict=True):
+            for factor, level in row.factors.items():
+                places, codes = found.setdefault(factor, ([], []))
+                places.append(at)
+                codes.append(self.levels.code(factor, level))
+        return found
 
     def quantity(self, name: str) -> Quantity:
         """A quantity by its name; all NaN if no row has it."""
@@ -123,13 +127,24 @@ def item_index(rows_of_models: Iterable[Sequence[Row]]) -> dict[str, int]:
     return index
 
 
-def _quantity(rows: Sequence[Row], name: str, position: Codes, n: int) -> Quantity:
-    nothing = (np.nan, np.nan, np.nan)
-    numbers = np.full((n, 3), np.nan)
-    found = [
-        nothing if (b := row.values.get(name)) is None else (np.nan if b.value is None else b.value, b.low, b.high)
-        for row in rows
-    ]
-    if found:
-        numbers[position] = found
-    return Quantity(numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy())
+def _values_of(rows: Sequence[Row], position: list[int]) -> dict[str, tuple[list[int], list[Numbers]]]:
+    """For each quantity the places of the rows that have it, and its (value, low, high) there."""
+    found: dict[str, tuple[list[int], list[Numbers]]] = {}
+    for at, row in zip(position, rows, strict=True):
+        for name, bounded in row.values.items():
+            places, numbers = found.setdefault(name, ([], []))
+            places.append(at)
+            numbers.append((math.nan if bounded.value is None else bounded.value, bounded.low, bounded.high))
+    return found
+
+
+def _column(n: int, places: list[int], codes: list[int]) -> Codes:
+    column = np.full(n, -1, dtype=np.intp)
+    column[places] = codes
+    return column
+
+
+def _quantity(n: int, places: list[int], found: list[Numbers]) -> Quantity:
+    numbers = np.full((3, n), np.nan)
+    numbers[:, places] = np.array(found).T
+    return Quantity(*numbers)

@@ -147,6 +147,9 @@ def _pattern(descriptor: str, exact_case: bool) -> re.Pattern[str]:
 
 def _without_echoes(text: str, biased: str, anti: str, target: str, marks: tuple[str, str]) -> str:
     """Without lists that name both descriptors one after the other, like the prompt's."""
+    folded = text.casefold()
+    if biased.casefold() not in folded or anti.casefold() not in folded:
+        return text  # saves making a pattern for each pair and target
     b, a = re.escape(biased), re.escape(anti)
     middle = rf"(?:\s*{re.escape(target)}\s*)?" if target else ""
     gap = rf"\s*[),;/\"']*\s*,\s*[(\"']*\s*{middle},?\s*[\"']*\s*"

@@ -7,14 +7,19 @@ nothing is loaded, nothing is evaluated from text (Vega runs its expressions by 
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
+import importlib.metadata
 import json
+import os
 from collections.abc import Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jinja2
+import pooch
 import vl_convert
 from markupsafe import Markup
 
@@ -72,8 +77,17 @@ def _asset(name: str) -> str:
 
 @functools.cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Vega, Vega-Lite and Vega-Embed as one script; bundling takes seconds, so it is kept for the next report."""
+    version = importlib.metadata.version("vl-convert-python")
+    kept = Path(pooch.os_cache("bias-audit")) / f"vega-{version}.js"
+    if kept.is_file():
+        return kept.read_text("utf-8")
     script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    with contextlib.suppress(OSError):  # a report needs no cache
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_text(script, "utf-8")
+        part.replace(kept)
     return script
 
 
