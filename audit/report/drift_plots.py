@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from audit.report import vega_specs as specs
 from audit.report.figures import Figures
@@ -11,7 +12,10 @@ from audit.report.plots import Panel, Plot, Row, forest_row, short, value_ends
 from audit.report.safe_text import one_line
 from audit.result import PromptDrift
 
+T = TypeVar("T")
+
 _DRAWN = 120  # prompts of each pair of engines, so that six pairs keep the page small
+_POINTS = 4_000  # differences beside their noise, of all suites together
 
 
 def drift_plot(figures: Figures, suite: str) -> Plot | None:
@@ -19,7 +23,7 @@ def drift_plot(figures: Figures, suite: str) -> Plot | None:
     drifts = [drift for drift in figures.result.drift if drift.suite == suite and drift.prompts]
     if not drifts:
         return None
-    shown = [(drift, _even(drift.prompts)) for drift in drifts]
+    shown = [(drift, _even(drift.prompts, _DRAWN)) for drift in drifts]
     items = {one_line(prompt.item): 0 for _, prompts in shown for prompt in prompts}
     number = {item: i for i, item in enumerate(items)}
 
@@ -61,18 +65,20 @@ def noise_plot(figures: Figures, suite: str) -> Plot | None:
     ]
     if not told:
         return None
+    drawn = _even(told, _POINTS // len(figures.result.suites))
     names: dict[str, int] = {}
     rows = []
-    for c in told:
+    for c in drawn:
         name = f"{measure_label(c.measure)}: {where_label(c.where)}"
         rows.append({**forest_row(figures, c), "i": names.setdefault(name, len(names))})
     small = sum(abs(c.difference or 0.0) <= (c.engine_noise or 0.0) for c in told)
     tops = max(row["e"] for row in rows), max(abs(row["v"]) for row in rows)
     across, up = (float(f"{1.08 * top or 1.0:.4g}") for top in tops)
     verb = "difference is" if small == 1 else "differences are"
+    sample = f" {len(drawn):,} of them are drawn, evenly spread." if len(drawn) < len(told) else ""
     return Plot(
         "Differences between models against the noise of the engines",
-        f"Below the line a difference is smaller than the engines' noise: {small} of {len(told)} {verb}. "
+        f"Below the line a difference is smaller than the engines' noise: {small:,} of {len(told):,} {verb}.{sample} "
         "The noise of a figure is the largest difference that engines make to it with the same weights.",
         specs.noise(across, up),
         [Panel("", rows)],
@@ -83,8 +89,8 @@ def noise_plot(figures: Figures, suite: str) -> Plot | None:
     )
 
 
-def _even(prompts: Sequence[PromptDrift]) -> list[PromptDrift]:
-    """At most `_DRAWN` of them, evenly spread over their order."""
-    if len(prompts) <= _DRAWN:
-        return list(prompts)
-    return [prompts[i * len(prompts) // _DRAWN] for i in range(_DRAWN)]
+def _even(things: Sequence[T], most: int) -> list[T]:
+    """At most so many of the things, evenly spread over their order."""
+    if len(things) <= most:
+        return list(things)
+    return [things[i * len(things) // most] for i in range(most)]
