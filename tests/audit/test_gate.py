@@ -1,9 +1,9 @@
-"""The gate: verdicts by hand, limits, output forms, and its error rates over simulated nights."""
+"""The gate: verdicts by hand, limits, output forms, and its error rates at the margin."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from xml.etree import ElementTree
 
 import numpy as np
@@ -257,7 +257,7 @@ def test_reports_for_ci_systems() -> None:
     assert judge(before, before).markdown().startswith("# Gate passed: 2 checks")
 
 
-# ----------------------------------------------------------------------- simulated nights
+# ------------------------------------------- simulated nights (through the engine: test_gate_nights.py)
 
 OCCUPATIONS, TEMPLATES = 40, 25
 
@@ -267,48 +267,15 @@ def night(rng: np.random.Generator, truth: np.ndarray) -> np.ndarray:
     return truth + rng.normal(0, 0.015, (len(truth), 1)) + rng.normal(0, 0.12, truth.shape)
 
 
-def verdicts(shift: float, items: Callable[[np.ndarray], np.ndarray], nights: int = 100) -> list[str]:
-    rng = np.random.default_rng(9)
-    found = []
-    for _ in range(nights):
-        truth = rng.normal(0.25, 0.1, (OCCUPATIONS, 1)) + rng.normal(0, 0.05, (1, TEMPLATES))
-        truth = truth + np.zeros((OCCUPATIONS, TEMPLATES))
-        before, after = items(night(rng, truth)), items(night(rng, truth + shift))
-        found.append(judge(Run(after), Run(before), margins=0.02).figures[0].verdict)
-    return found
-
-
-def whole(values: np.ndarray) -> np.ndarray:
-    return values
-
-
-def a_tenth(values: np.ndarray) -> np.ndarray:
-    return values[::2, ::5]
-
-
-@pytest.mark.simulation
-def test_a_planted_shift_is_caught_at_least_95_nights_of_100() -> None:
-    assert verdicts(0.05, whole).count("regressed") >= 95
-
-
-@pytest.mark.simulation
-def test_an_unchanged_model_raises_at_most_5_false_alarms_in_100_nights() -> None:
-    found = verdicts(0.0, whole)
-    assert found.count("regressed") <= 5
-    assert found.count("unchanged") >= 60
-
-
 @pytest.mark.simulation
 def test_a_shift_of_just_the_margin_alarms_at_most_as_often_as_said() -> None:
-    assert verdicts(0.02, whole, 200).count("regressed") <= 0.06 * 200
-
-
-@pytest.mark.simulation
-@pytest.mark.parametrize("shift", [0.0, 0.02])
-def test_one_tenth_of_the_items_is_inconclusive_and_not_unchanged(shift: float) -> None:
-    found = verdicts(shift, a_tenth)
-    assert found.count("inconclusive") >= 95
-    assert found.count("unchanged") <= 5
+    rng = np.random.default_rng(9)
+    nights, alarms = 200, 0
+    for _ in range(nights):
+        truth = rng.normal(0.25, 0.1, (OCCUPATIONS, 1)) + rng.normal(0, 0.05, (1, TEMPLATES))
+        before, after = night(rng, truth), night(rng, truth + 0.02)
+        alarms += judge(Run(after), Run(before), margins=0.02).figures[0].verdict == "regressed"
+    assert alarms <= 0.06 * nights
 
 
 @pytest.mark.simulation
