@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.faults.faults import SERVER_FAULTS
@@ -18,6 +19,7 @@ from tests.faults.lab import Lab, Verdict
 from tests.faults.trials import TRIALS, campaign
 
 CAMPAIGN = "campaign"
+AT_ONCE = 3  # trials; they mostly wait
 #: Faults that are a draw each time need more of them, where the others are tried often too.
 OFTEN = {"kill -9: any time": 100}
 
@@ -57,9 +59,11 @@ def _repeat(lab: Lab, name: str, trials: int) -> tuple[Verdict, int]:
     """Run one fault's trials and print their line. Returns their sum, and how many trials went another way."""
     found, broken = Verdict(), []
     started = time.monotonic()
-    for number in range(trials):
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        lives = [pool.submit(TRIALS[name], lab, str(number)) for number in range(trials)]
+    for number, life in enumerate(lives):
         try:
-            found += TRIALS[name](lab, str(number))
+            found += life.result()
         except AssertionError as error:
             broken.append(f"trial {number}: {error}")
     never = trials >= 40 and name in SERVER_FAULTS and not found.struck

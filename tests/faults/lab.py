@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from audit.keys import answer_keys, join_answers
 from audit.store import Store
@@ -23,7 +26,9 @@ from tests.faults.faults import CONTINUATIONS, Fate
 
 _ROOT = Path(__file__).parents[2]
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tests.faults.child", "audit.cli", "audit.runner", "audit.report", "audit.progress"])
+#: What each life of an audit would import anew.
+PRELOADED = ["tests.faults.child", "httpcore", "anyio._backends._asyncio", "certifi"]
+processes.set_forkserver_preload(PRELOADED)
 
 
 @dataclass
@@ -55,6 +60,8 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Trials run in several threads; of a process's end, too, only one thread may take notice at a time.
+        self._lock = threading.RLock()
         self._ledger = folder / "ledger.tsv"
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.server", str(self._ledger)],
@@ -86,22 +93,25 @@ class Lab:
     def start(self, spec: Spec, *, scheduled: bool = False) -> BaseProcess:
         """Let an audit live, by itself or as a slot of a schedule."""
         process = processes.Process(target=live_scheduled if scheduled else live, args=(spec,))
-        process.start()
+        with self._lock:
+            process.start()
         return process
 
     def run(self, spec: Spec, timeout: float = 60.0) -> int:
         """Let an audit live to its end; returns its exit code (-9: killed)."""
         return self.wait(self.start(spec), timeout)
 
-    @staticmethod
-    def wait(process: BaseProcess, timeout: float = 60.0) -> int:
+    def wait(self, process: BaseProcess, timeout: float = 60.0) -> int:
         """The exit code. An audit that does not end is a failed trial."""
-        process.join(timeout)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-            raise AssertionError(f"the audit did not end within {timeout:g} s")
-        return process.exitcode
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            with self._lock:
+                code = process.exitcode
+            if code is not None:
+                return code
+            time.sleep(0.005)
+        process.kill()
+        raise AssertionError(f"the audit did not end within {timeout:g} s")
 
     @staticmethod
     def signal(process: BaseProcess, number: signal.Signals) -> None:
@@ -109,10 +119,10 @@ class Lab:
         assert process.pid is not None
         os.kill(process.pid, number)
 
-    def delivered(self, prompts: Sequence[str]) -> dict[str, int]:
-        """How often the server sent the right answer to each of the prompts."""
+    def paid_twice(self, prompts: Sequence[str]) -> int:
+        """How many right answers the server sent beyond the first to each of the prompts."""
         self._read_ledger()
-        return {p: self._delivered[p] for p in prompts}
+        return sum(max(0, self._delivered[p] - 1) for p in prompts)
 
     def asked(self, prompts: Sequence[str]) -> int:
         """How many requests the server saw for these prompts."""
@@ -120,9 +130,12 @@ class Lab:
         return sum(self._asked[p] for p in prompts)
 
     def _read_ledger(self) -> None:
-        with self._ledger.open("rb") as ledger:
-            ledger.seek(self._read_to)
-            data = ledger.read()
+        with self._lock, self._ledger.open("rb") as ledger:
+            self._take_in(ledger)
+
+    def _take_in(self, ledger: BinaryIO) -> None:
+        ledger.seek(self._read_to)
+        data = ledger.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._read_to += len(whole)
         for line in whole.decode().splitlines():
@@ -159,7 +172,7 @@ class Lab:
                 verdict.wrong += not _is_true(answer, Fate.of(prompt))
         for key in acknowledged(spec):
             verdict.lost += isinstance(stored.get(key), BackendError | None)
-        verdict.paid_twice = sum(max(0, n - 1) for n in self.delivered(sent).values())
+        verdict.paid_twice = self.paid_twice(sent)
         return verdict
 
 

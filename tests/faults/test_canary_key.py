@@ -10,9 +10,10 @@ import time
 import pytest
 
 from tests.faults.canary import KEY, REPLIES, KeyServer, command, forbid_large_files, places_of_the_key
-from tests.faults.lab import processes
+from tests.faults.lab import PRELOADED, processes
 
 pytestmark = pytest.mark.faults
+processes.set_forkserver_preload([*PRELOADED, "audit.cli", "audit.runner", "audit.report", "audit.progress"])
 
 
 @pytest.fixture(scope="module")

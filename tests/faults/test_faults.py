@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -27,9 +28,17 @@ def lab(tmp_path_factory):
         yield opened
 
 
+@pytest.fixture(scope="module")
+def trials(lab, request):
+    """The trials that are asked for, some at once since they mostly wait."""
+    names = [item.callspec.params["fault"] for item in request.session.items if "trials" in item.fixturenames]
+    with ThreadPoolExecutor(3) as pool:
+        yield {name: pool.submit(TRIALS[name], lab, "short") for name in names}
+
+
 @pytest.mark.parametrize("fault", TRIALS)
-def test_nothing_is_lost_wrong_or_left_open(lab, fault):
-    verdict = TRIALS[fault](lab, "short")
+def test_nothing_is_lost_wrong_or_left_open(trials, fault):
+    verdict = trials[fault].result()
     assert (verdict.lost, verdict.wrong, verdict.unresolved) == (0, 0, 0)
 
 

@@ -284,7 +284,7 @@ def campaign(lab: Lab, answers: int, kills: int, seed: int = 0) -> tuple[Verdict
         said = acknowledged(spec)
         lost += lab.lost(spec, said - known)
         known = said
-        now = sum(max(0, n - 1) for n in lab.delivered(spec.prompts).values())
+        now = lab.paid_twice(spec.prompts)
         most, paid = max(most, now - paid), now
     while (verdict := _live_on(lab, spec)).unresolved:
         pass
