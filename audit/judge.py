@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from audit.answered import Answered, answered_items
 from audit.compare import compare_models, rank_models
 from audit.drift import engine_drift, with_engine_noise
 from audit.measures import measure_rows
+from audit.reading import Reading, read_answers
 from audit.result import Comparison, EngineDrift, Example, LedgerEntry, Measure, Ranking, Scalar
 from audit.store import Store, StoredRow
 from backends.base import (
@@ -27,20 +28,7 @@ from backends.base import (
     prompt_to_json,
 )
 from backends.errors import BackendError
-from suites.base import Item, MeasureSpec, Row, Suite
-
-
-@dataclass
-class _Reading:
-    """One model's answers to one suite, read."""
-
-    rows: list[Row] = field(default_factory=list)
-    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    roots: dict[str, str] = field(default_factory=dict)  # of each item the suite's own item it hangs on
-    failures: Counter[str] = field(default_factory=Counter)
-    failures_by: Counter[str] = field(default_factory=Counter)
-    merged: int = 0
-    straddled: int = 0
+from suites.base import Item, MeasureSpec, Suite
 
 
 @dataclass(frozen=True)
@@ -63,6 +51,7 @@ def judge_suite(
     fingerprints: Mapping[str, Callable[[str | None], str]],
     store: Store,
     *,
+    read: Mapping[str, Reading],
     run_id: str,
     signature: Mapping[str, Any],
     margins: float | Mapping[str, float],
@@ -76,13 +65,19 @@ def judge_suite(
     ----------
     fingerprints : mapping
         For each model's name: ``Item.asked_of → fingerprint id``.
+    read : mapping
+        Answers that were read already, by model, and have not changed since.
     engines : sequence of pairs of names
         Models with the same weights on different engines: what differs between them is noise.
     """
     readings = {
-        model: _read(suite, answered_items(items, suite, fingerprint_of, store))
+        model: read[model]
+        if model in read
+        else read_answers(suite, answered_items(items, suite, fingerprint_of, store))
         for model, fingerprint_of in fingerprints.items()
     }
+    for reading in readings.values():
+        reading.derive()
     specs: dict[tuple[Any, ...], MeasureSpec] = {}
     measures: list[Measure] = []
     for model, reading in readings.items():
@@ -139,42 +134,19 @@ def judge_suite(
     )
 
 
-def _read(suite: Suite, answered: Iterable[Answered]) -> _Reading:
-    reading = _Reading()
-    stratum = "dominated_by"
-    rows = []
-    for one in answered:
-        item, answer = one.item, one.answer
-        reading.keys[item.id] = one.keys
-        reading.roots[item.id] = one.root
-        if answer is None or isinstance(answer, BackendError):
-            reason = "not asked" if answer is None else answer.kind
-            reading.failures[reason] += 1
-            level = item.factors.get(stratum, item.factors.get(suite.strata[0]) if suite.strata else None)
-            reading.failures_by[str(level)] += 1
-            rows.append(Row(item.id, item.factors, {}, missing=reason))
-            continue
-        if isinstance(answer, ScoreResponse):
-            reading.merged += any(s.boundary == "merged" for s in answer.scores)
-            reading.straddled += any(s.boundary == "straddled" for s in answer.scores)
-        rows.append(suite.read(item, answer))
-    reading.rows = list(suite.derive(rows))
-    return reading
-
-
 def _scored(answered: Iterable[Answered]) -> Iterator[tuple[str, ScoreResponse]]:
     for one in answered:
         if isinstance(one.answer, ScoreResponse):
             yield one.item.id, one.answer
 
 
-def _stored(reading: _Reading) -> Iterator[StoredRow]:
+def _stored(reading: Reading) -> Iterator[StoredRow]:
     for row in reading.rows:
         keys = dict.fromkeys(key for item in row.items for key in reading.keys.get(item, ()))
         yield StoredRow(row, tuple(keys))
 
 
-def _ledger(model: str, suite: str, reading: _Reading, measures: Sequence[Measure]) -> LedgerEntry:
+def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure]) -> LedgerEntry:
     unreadable = Counter(row.missing for row in reading.rows if row.missing and row.item_id in reading.keys)
     covered = [m.coverage for m in measures if m.model == model and m.coverage is not None and not m.detail]
     return LedgerEntry(
@@ -191,7 +163,7 @@ def _ledger(model: str, suite: str, reading: _Reading, measures: Sequence[Measur
     )
 
 
-def _example_items(readings: Mapping[str, _Reading], specs: Sequence[MeasureSpec]) -> set[str]:
+def _example_items(readings: Mapping[str, Reading], specs: Sequence[MeasureSpec]) -> set[str]:
     """Ids of items to show: for every figure at least one item behind it, the same for all models."""
     rows = next(iter(readings.values())).rows if readings else []
     by_level: dict[tuple[str, Scalar], set[int]] = {}

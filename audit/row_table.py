@@ -33,8 +33,9 @@ class Levels:
 
     def code(self, factor: str, level: Factor) -> int:
         """The level's code, new if it was never seen. True is not 1."""
-        codes = self.by_factor.setdefault(factor, {})
-        return codes.setdefault((isinstance(level, bool), level), len(codes))
+        if (codes := self.by_factor.get(factor)) is None:
+            codes = self.by_factor[factor] = {}
+        return codes.setdefault((level is True or level is False, level), len(codes))
 
     def find(self, factor: str, level: Factor) -> int | None:
         """The level's code, None if no row has it."""
@@ -87,9 +88,10 @@ class RowTable:
         found: dict[str, tuple[list[int], list[int]]] = {}
         for at, row in zip(position, rows, strict=True):
             for factor, level in row.factors.items():
-                places, codes = found.setdefault(factor, ([], []))
-                places.append(at)
-                codes.append(self.levels.code(factor, level))
+                if (column := found.get(factor)) is None:
+                    column = found[factor] = ([], [])
+                column[0].append(at)
+                column[1].append(self.levels.code(factor, level))
         return found
 
     def quantity(self, name: str) -> Quantity:

@@ -27,6 +27,7 @@ from audit.judge import judge_suite
 from audit.keys import fingerprint_id
 from audit.logs import run_log
 from audit.plan import ItemsFactory, Plan, limit_items
+from audit.reading import Reading
 from audit.result import AuditResult, ModelInfo, SuiteInfo
 from audit.scheduler import Job, OnEvent, Outcome, run_jobs
 from audit.signals import StopSignal, stop_on_signals
@@ -159,9 +160,13 @@ async def run_audit(
             store.remember_fingerprint(asked.description.fingerprint)
         store.start_run(run_id, audit.title, json.dumps(_config_json(audit)))
         try:
-            outcomes = await _ask(audit, prepared, store, stop, on_event)
+            outcomes, read = await _ask(audit, prepared, store, stop, on_event)
             suspects = await _set_suspects_aside(prepared, store)
-            result = await asyncio.to_thread(_judged, audit, prepared, store, run_id, started, outcomes, suspects, stop)
+            if suspects:
+                read = {}  # some of those answers are no longer in the store
+            result = await asyncio.to_thread(
+                _judged, audit, prepared, store, run_id, started, outcomes, read, suspects, stop
+            )
         except BaseException as error:
             with contextlib.suppress(StoreError):  # the store itself may be what failed
                 store.finish_run(run_id, f"failed: {type(error).__name__}", None)
@@ -174,34 +179,39 @@ async def run_audit(
     return result
 
 
+#: What was read of (suite, model) on the way.
+Readings = dict[tuple[str, str], Reading]
+
+
 async def _ask(
     audit: Audit, prepared: Prepared, store: Store, stop: StopSignal, on_event: OnEvent
-) -> dict[str, list[Outcome]]:
-    """Ask in waves until no answer gives rise to a further question."""
+) -> tuple[dict[str, list[Outcome]], Readings]:
+    """Ask in waves until no answer gives rise to a further question; what the last look at the store read."""
     outcomes: dict[str, list[Outcome]] = {}
     tried: set[str] = set()  # keys of failed follow-ups, so that they are tried once a run
     wave = 0
     while not stop.requested:
-        jobs = await asyncio.to_thread(_jobs, audit, prepared, store, wave, tried)
+        read: Readings = {}
+        jobs = await asyncio.to_thread(_jobs, audit, prepared, store, wave, tried, read)
         if not jobs:
-            break
+            return outcomes, read
         for name, outcome in (await run_jobs(jobs, store, on_event=on_event, stop=stop)).items():
             outcomes.setdefault(name, []).append(outcome)
         wave += 1
         if not any(has_follow_ups(suite) for suite in audit.suites.values()):
             break
-    return outcomes
+    return outcomes, {}
 
 
-def _jobs(audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str]) -> list[Job]:
+def _jobs(audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str], read: Readings) -> list[Job]:
     return [
         Job(asked.name, asked.backend, Plan(asked.name, asked.fingerprint_id, items, sum(1 for _ in items())))
-        for asked, items in _wave(audit, prepared, store, wave, tried)
+        for asked, items in _wave(audit, prepared, store, wave, tried, read)
     ]
 
 
 def _wave(
-    audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str]
+    audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str], read: Readings
 ) -> Iterator[tuple[Asked, ItemsFactory]]:
     """Who is asked what in a wave: the suites' own items first, then what follows from answers."""
     if wave == 0:
@@ -215,7 +225,9 @@ def _wave(
             if not has_follow_ups(suite):
                 continue
             fingerprint_of = prepared.fingerprint_of(model, suite_name)
+            reading = read[suite_name, model] = Reading(suite)
             for one in answered_items(prepared.items[suite_name], suite, fingerprint_of, store):
+                reading.add(one)
                 unanswered = one.answer is None or isinstance(one.answer, BackendError)
                 if not unanswered or tried.issuperset(one.keys):
                     continue
@@ -253,6 +265,7 @@ def _judged(
     run_id: str,
     started: str,
     outcomes: Mapping[str, list[Outcome]],
+    read: Readings,
     suspects: list[str],
     stop: StopSignal,
 ) -> AuditResult:
@@ -265,6 +278,7 @@ def _judged(
             prepared.items[name],
             {model: prepared.fingerprint_of(model, name) for model in prepared.models},
             store,
+            read={model: reading for (of, model), reading in read.items() if of == name},
             run_id=run_id,
             signature=_signature(audit, suite),
             margins=audit.margins,

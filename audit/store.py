@@ -656,13 +656,16 @@ def _insert_rows(db: sqlite3.Connection, values: Sequence[tuple[Any, ...]]) -> N
     )
 
 
+_write_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # made once: `json.dumps` makes one a call
+
+
 def _row_to_columns(stored: StoredRow) -> tuple[Any, ...]:
     row = stored.row
     numbers = {name: [b.value, b.low, b.high] for name, b in row.values.items()}
     return (
         row.item_id,
-        identity.to_bytes(json.dumps(dict(row.factors), ensure_ascii=False)),  # order of factors kept
-        identity.to_bytes(json.dumps(numbers, ensure_ascii=False, allow_nan=False)),
+        identity.to_bytes(_write_json(dict(row.factors))),  # order of factors kept
+        identity.to_bytes(_write_json(numbers)),
         row.missing,
         "\n".join(stored.keys).encode(),
     )

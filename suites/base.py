@@ -6,7 +6,6 @@ comparisons and verdicts are made later from those rows, without knowing the sui
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,8 +52,8 @@ class Bounded:
     high: float
 
     def __post_init__(self) -> None:
-        numbers = (self.low, self.high) if self.value is None else (self.low, self.value, self.high)
-        if not all(map(math.isfinite, numbers)) or any(a > b for a, b in itertools.pairwise(numbers)):
+        value = self.low if self.value is None else self.value
+        if not -math.inf < self.low <= value <= self.high < math.inf:
             raise ValueError(f"Bounded({self.value!r}, {self.low!r}, {self.high!r}): needs finite low <= value <= high")
 
     @classmethod
