@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from audit.measures import cluster_codes, cluster_means, finite, usable, yes_no
+from audit.measures import cluster_codes, cluster_means, counted, finite, usable, yes_no
 from audit.result import Comparison, Rank, Ranking, Verdict
 from audit.row_table import Bools, Levels, Quantity, RowTable, item_index
 from audit.statistics import (
@@ -173,12 +173,14 @@ def _means(
     at_high = highs[:, b] - lows[:, a]
     low = clustered_mean(at_low, clusters)
     high = low if np.array_equal(at_low, at_high) else clustered_mean(at_high, clusters)
+    involved = np.unique(np.array(pairs))
+    sides = lows[:, involved], highs[:, involved]
+    if counted(spec, *sides):
+        low = high = allow_for_unseen_outcomes(low)
     # Half of each one-sided test: for an exact difference this is the two-sided p.
     p = np.minimum(1.0, 2 * np.minimum(low.p_above(0.0), high.p_below(0.0)))
     test = "paired t, clustered" if clusters else "paired t"
-    involved = np.unique(np.array(pairs))
-    if yes_no(spec, lows[:, involved], highs[:, involved]):
-        low = high = allow_for_unseen_outcomes(low)
+    if yes_no(spec, *sides):
         mcnemar = mcnemar_exact((at_low > 0).sum(axis=0), (at_low < 0).sum(axis=0))
         if crossed_factors(clusters):
             # McNemar's test takes items as independent, and the t-test leans on many discordant

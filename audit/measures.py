@@ -196,7 +196,7 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
     clustered = clustered_mean(columns, cluster_codes(table, spec, used))
     naive = clustered_mean(columns, [])
-    if yes_no(spec, quantity.low[used], quantity.high[used]):
+    if counted(spec, quantity.low[used], quantity.high[used]):
         clustered, naive = allow_for_unseen_outcomes(clustered), allow_for_unseen_outcomes(naive)
     value = float(quantity.value[used].mean())  # NaN when any row is known only by bounds
     within = _within_0_and_1(spec, quantity.low[used], quantity.high[used])
@@ -215,8 +215,19 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
 
 def yes_no(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
     """Whether the values are outcomes of yes or no, not differences that happen to be 0 everywhere."""
-    exact = np.array_equal(low, high)
-    return spec.unit in ("probability", "share") and exact and bool(np.isin(low, (0.0, 1.0)).all())
+    return spec.unit in ("probability", "share") and _exactly(low, high, (0.0, 1.0))
+
+
+def counted(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
+    """Whether the values come from counting: outcomes of yes or no, or differences of two of them.
+
+    Where all of a few such values are alike, that is no certainty: the next one may differ by 1.
+    """
+    return yes_no(spec, low, high) or (spec.unit == "difference of shares" and _exactly(low, high, (-1.0, 0.0, 1.0)))
+
+
+def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
+    return np.array_equal(low, high) and bool(np.isin(low, values).all())
 
 
 def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:

@@ -169,6 +169,17 @@ def test_yes_no_outcomes_that_never_differ_in_a_small_sample_are_no_proof_of_equ
     assert compare(many, many).verdict == "equivalent"
 
 
+def test_differences_of_yes_no_outcomes_that_are_all_alike_are_no_proof_of_equivalence() -> None:
+    spec = MeasureSpec("bias_score", "p", unit="difference of shares", neutral=0.0)
+    few, many = np.tile([0.0, 1.0, -1.0, 0.0], 2), np.tile([0.0, 1.0, -1.0, 0.0], 300)
+    assert compare(few, few, spec).verdict == "inconclusive"
+    assert compare(many, many, spec).verdict == "equivalent"
+    apart = compare(np.zeros(4), np.ones(4), spec)
+    assert apart.p is not None
+    assert apart.p > 0.001
+    assert apart.test == "paired t", "McNemar's test is for outcomes, not for their differences"
+
+
 def test_mcnemar_agrees_with_statsmodels_for_every_small_table() -> None:
     only_b, only_a = np.meshgrid(np.arange(12), np.arange(12))
     found = mcnemar_exact(only_b, only_a)

@@ -165,6 +165,18 @@ def test_a_yes_no_outcome_that_never_happened_keeps_an_upper_limit() -> None:
     assert (effect.low, effect.high) == (0, 0)
 
 
+def test_differences_of_yes_no_outcomes_that_are_all_alike_are_not_certain() -> None:
+    spec = MeasureSpec("bias_score", "p", unit="difference of shares", neutral=0.0)
+    none = one([row(str(i), 0.0) for i in range(4)], spec)
+    unseen = 1 - 0.025 ** (1 / 4)
+    assert (none.low, none.high) == pytest.approx((-unseen, unseen))
+    assert none.p == pytest.approx(1.0)
+    every = one([row(str(i), -1.0) for i in range(4)], spec)
+    assert every.p is not None
+    assert 0.001 < every.p
+    assert every.high == pytest.approx(-1 + unseen)
+
+
 def test_coverage_is_the_mean_raw_mass_at_its_lower_bound() -> None:
     rows = [
         Row("a", {}, {"p": Bounded.exact(0.5), "mass": Bounded.exact(0.8)}),
