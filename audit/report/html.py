@@ -33,11 +33,14 @@ def html_report(result: AuditResult, *, trend: bool = False) -> str:
     headline = numbered(headline_plot(figures, table))
     suites: list[dict[str, Any]] = []
     for info in result.suites:
+        drawn = suite_plots(figures, table, info.name, info.charts)
+        titles = {plot.title for plot in drawn}
         suites.append(
             {
                 "info": info,
+                "undrawn": [t for chart in info.charts if (t := one_line(chart["title"])) not in titles],
                 "summary": words.suite_summary(figures, info.name),
-                "plots": [numbered(plot) for plot in suite_plots(figures, table, info.name, info.charts)],
+                "plots": [numbered(plot) for plot in drawn],
                 "forest": numbered(forest_plot(figures, info.name)),
                 "drift_plots": [numbered(plot(figures, info.name)) for plot in (drift_plot, noise_plot)],
                 "rankings": figures.rankings(info.name),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from audit.report import ternary
@@ -75,7 +75,7 @@ class FigureTable:
 
 
 def suite_plots(figures: Figures, table: FigureTable, suite: str, charts: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """The plots a suite asks for; those without any figure are left out."""
+    """The plots a suite asks for; those without any value are left out."""
     draw: dict[str, Callable[[_Drawing], Plot | None]] = {
         "dots": _dots,
         "scatter": _scatter,
@@ -84,7 +84,20 @@ def suite_plots(figures: Figures, table: FigureTable, suite: str, charts: Sequen
         "ranking": _ranking,
     }
     plots = (draw[chart["kind"]](_Drawing(figures, table, suite, chart)) for chart in charts)
-    return [plot for plot in plots if plot is not None]
+    return [drawn for plot in plots if plot is not None and (drawn := _without_empty_panels(plot)).panels]
+
+
+def _without_empty_panels(plot: Plot) -> Plot:
+    """The plot without panels that hold no value; a row of models keeps all of its panels, or none."""
+    full = {p.group for p in plot.panels if p.model is not None and any(map(_shows, p.rows))}
+    kept = [i for i, p in enumerate(plot.panels) if (any(map(_shows, p.rows)) if p.model is None else p.group in full)]
+    heights = [plot.heights[i] for i in kept] if plot.heights else []
+    return replace(plot, panels=[plot.panels[i] for i in kept], heights=heights)
+
+
+def _shows(row: Row) -> bool:
+    """Whether a measured figure can be drawn of the row: a value, bounds, or a place in a triangle."""
+    return row.get("v") is not None or "bl" in row or ("fs" in row and "x" in row)
 
 
 def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
@@ -277,7 +290,7 @@ def _domain(measures: Iterable[Measure]) -> list[float]:
     ends = [
         x for m in measures for x in (m.value, m.low, m.high, m.bound_low, m.bound_high, m.neutral) if x is not None
     ]
-    if all(m.unit == "probability" for m in measures):
+    if all(m.unit in ("probability", "share") for m in measures):
         ends += [0.0]
         top = max(ends, default=1.0)
         return [0.0, 1.0] if top > 0.6 else [0.0, _above(top)]
@@ -491,7 +504,7 @@ def _ternary_rows(drawing: _Drawing, trios: Sequence[Sequence[Measure]]) -> list
         if at is None:
             continue  # listed in the table behind the picture, but it has no place in the triangle
         row |= {"x": short(at[0]), "y": short(at[1])}
-        if all(math.dist(at, other) > ternary.NAME_APART for other in named):
+        if all(ternary.names_apart(at, other) for other in named):
             row["t"] = row["k"]  # names that would lie on each other are left to hovering
             named.append(at)
         if start is not None and at != start:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 Place = tuple[float, float]
 
 CORNERS: tuple[Place, Place, Place] = ((0.0, 0.0), (1.0, 0.0), (0.5, math.sqrt(3) / 2))
-NAME_APART = 0.05  # of the triangle's side: names nearer than that would lie on each other
+_NAME_WIDTH, _NAME_HEIGHT = 0.13, 0.05  # of the triangle's side: a short name's room
 
 
 def place(shares: Sequence[float | None]) -> Place | None:
@@ -20,6 +20,11 @@ def place(shares: Sequence[float | None]) -> Place | None:
         sum(s * x for s, (x, _) in zip(known, CORNERS, strict=True)),
         sum(s * y for s, (_, y) in zip(known, CORNERS, strict=True)),
     )
+
+
+def names_apart(a: Place, b: Place) -> bool:
+    """Whether names beside two places do not lie on each other."""
+    return abs(a[0] - b[0]) > _NAME_WIDTH or abs(a[1] - b[1]) > _NAME_HEIGHT
 
 
 def direction(start: Place, end: Place) -> float:

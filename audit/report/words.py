@@ -130,6 +130,8 @@ Told = Sequence[tuple[str, Measure]]  # figures with the condition to name besid
 def _finding(figures: Figures, found: Told) -> str:
     """Where the models lie against the neutral value; or their values, where there is none."""
     told = [(c, m) for c, m in found if m.value is not None or bounded(m)]
+    if not told and not any(m.n_items or m.missing for _, m in found):
+        return "this run asked no question about it."
     if not told:
         return "no model gave an answer that can be read."
     neutral = told[0][1].neutral
@@ -151,7 +153,7 @@ def _finding(figures: Figures, found: Told) -> str:
             continue
         everyone = len(names) == len(figures.models) > 1
         who = (
-            f"all {len(names)} models"
+            ("both models" if len(names) == 2 else f"all {len(names)} models")
             if everyone
             else _listed(names)
             if len(names) <= _LISTED
@@ -198,7 +200,12 @@ def _who(condition: str, measure: Measure) -> str:
 def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
     """Each pair's verdict; the counts when there are many."""
     if len(pairs) <= _LISTED:
-        return " ".join(f"{condition}: {_pair(c)}" if condition else _pair(c) for condition, c in pairs)
+        said: dict[str, list[str]] = {}
+        for condition, c in pairs:
+            said.setdefault(_pair(c), []).append(condition)
+        if len(said) == 1:
+            return next(iter(said))  # of all the conditions that stand before it
+        return " ".join(f"{'; '.join(c)}: {text}" if any(c) else text for text, c in said.items())
     counts = Counter(c.verdict for _, c in pairs)
     differ = counts["larger"] + counts["smaller"]
     parts = [
@@ -208,10 +215,10 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
         _verb(counts["not comparable"], "cannot be compared", "cannot be compared"),
     ]
     numbers = (differ, counts["equivalent"], counts["inconclusive"], counts["not comparable"])
-    said = _listed(part for part, n in zip(parts, numbers, strict=True) if n)
+    verdicts = _listed(part for part, n in zip(parts, numbers, strict=True) if n)
     apart = [(w, c) for w, c in pairs if c.verdict in ("larger", "smaller") and c.difference is not None]
     if not apart:
-        return f"of {len(pairs)} pairs of models, {said}."
+        return f"of {len(pairs)} pairs of models, {verdicts}."
     condition, largest = max(apart, key=lambda wc: abs(wc[1].difference or 0.0))
     noisy = sum(_within_noise(c) for _, c in apart)
     tail = (
@@ -220,7 +227,7 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
         else ""
     )
     place = f" ({condition})" if condition else ""
-    return f"of {len(pairs)} pairs of models, {said}. Furthest apart{place}: {_pair(largest)}{tail}"
+    return f"of {len(pairs)} pairs of models, {verdicts}. Furthest apart{place}: {_pair(largest)}{tail}"
 
 
 def _pair(c: Comparison) -> str:

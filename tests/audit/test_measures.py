@@ -173,7 +173,7 @@ def test_differences_of_yes_no_outcomes_that_are_all_alike_are_not_certain() -> 
     assert none.p == pytest.approx(1.0)
     every = one([row(str(i), -1.0) for i in range(4)], spec)
     assert every.p is not None
-    assert 0.001 < every.p
+    assert every.p > 0.001
     assert every.high == pytest.approx(-1 + unseen)
 
 

@@ -80,6 +80,15 @@
     const config = structuredClone(data.config);
     config.axisY.labelLimit = width < 420 ? 120 : 240;
     config.axisX = width < 420 ? { titleAnchor: "end", titleLimit: width - 30 } : {};
+    // A narrow page breaks long names at their first comma rather than cut them.
+    const lanes = new Set(spec.datasets.rows.map((row) => row.k)).size;
+    if (width < 420 && plot.kind === "dots" && spec.height >= 26 * lanes) {
+      for (const { encoding } of spec.layer) {
+        if (encoding.y?.field !== "k" || !encoding.y.axis) continue;
+        encoding.y.axis.labelExpr = "split(replace(datum.label, ', ', ',\\n'), '\\n')";
+        encoding.y.axis.labelLineHeight = 12;
+      }
+    }
     const { view } = await vegaEmbed(canvas, spec, {
       ast: true, renderer: "svg", actions: false, defaultStyle: false, config, tooltip: showHover,
     });

@@ -11,6 +11,7 @@ import vl_convert
 
 from audit.report import ternary
 from audit.report.figures import Figures
+from audit.report.html import html_report
 from audit.report.plots import FigureTable, Plot, forest_plot, headline_plot, suite_plots
 from audit.result import AuditResult
 from suites.base import Chart
@@ -134,3 +135,26 @@ def test_a_chart_without_any_figure_is_left_out() -> None:
     charts = [Chart("dots", "t", ("nothing",)), Chart("scatter", "t", ("nothing",), by="occupation", covariate={})]
     result = mu.result(["m"], [mu.suite_info("toy", "Toy", charts=charts)], [mu.measure("m", "gap", {}, 0.1)])
     assert _plots(result) == {}
+
+
+def test_a_picture_without_any_value_is_left_out_and_named() -> None:
+    made = [m.model_copy(update={"value": None, "low": None, "high": None, "bound_low": None, "bound_high": None,
+                                 "n_items": 0}) if "length" in m.where else m
+            for m in mu.toy_measures(MODELS)]  # fmt: skip
+    result = mu.result(MODELS, [mu.toy_suite()], made, comparisons=[])
+    assert "lines" not in _plots(result)
+    assert "no figure of them has a value: Gap by length" in " ".join(html_report(result).split())
+    half = [m for m in made if m.where.get("position") != "with dialogue" or m.measure != "gap"]
+    half += [m.model_copy(update={"value": None, "low": None, "high": None, "bound_low": None, "bound_high": None})
+             for m in made if m not in half]  # fmt: skip
+    dots = _plots(mu.result(MODELS, [mu.toy_suite()], half, comparisons=[]))["dots"]
+    assert [panel.title for panel in dots.panels] == ["position: without dialogue"]
+    assert len(dots.heights) == 1
+
+
+def test_shares_have_an_axis_from_0_to_1() -> None:
+    made = [mu.measure(m, "accuracy", {"length": n}, 1.0, 0.0, unit="share") for m in MODELS for n in (1, 2)]
+    suite = mu.suite_info("toy", "Toy", charts=[Chart("lines", "Accuracy", ("accuracy",), by="length")])
+    (plot,) = suite_plots(Figures(mu.result(MODELS, [suite], made, comparisons=[])), FigureTable(), "toy", suite.charts)
+    scales = [layer["encoding"]["y"].get("scale") for layer in plot.spec["layer"] if "y" in layer["encoding"]]
+    assert [scale["domain"] for scale in scales if scale] == [[0.0, 1.0]]

@@ -48,6 +48,29 @@ def test_a_model_without_readable_answers_is_said_to_have_none() -> None:
     assert said == "Gap: no model gave an answer that can be read."
 
 
+def test_a_figure_that_the_sample_did_not_ask_is_no_unreadable_answer() -> None:
+    result = _result({"gap": [None, None, None]})
+    unasked = [m.model_copy(update={"n_items": 0, "missing": 0}) for m in result.measures]
+    (said,) = _said(result.model_copy(update={"measures": unasked}), "finding")
+    assert said == "Gap: this run asked no question about it."
+
+
+def test_two_models_are_both_and_conditions_that_agree_share_a_sentence() -> None:
+    wheres = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "other")]
+    values = {"a": (0.4, 0.4, 0.1), "b": (0.42, 0.42, 0.3)}
+    measures = [
+        mu.measure(model, "gap", where, value, neutral=0.0)
+        for model, found in values.items()
+        for where, value in zip(wheres, found, strict=True)
+    ]
+    result = mu.result(("a", "b"), [mu.suite_info("toy", "Toy", charts=[GAP])], measures)
+    assert _said(result, "finding")[0].startswith("Gap (explicit; implicit; other): both models lie above 0")
+    assert _said(result, "comparison") == [
+        "Gap (explicit; implicit; other): explicit; implicit: a and b: inconclusive, neither a difference nor "
+        "equivalence is shown. other: b is larger than a by 0.200."
+    ]
+
+
 def test_ties_are_called_ties_and_inconclusive_is_not_called_equal() -> None:
     (said,) = _said(_result({"gap": [0.4, 0.401, 0.42]}), "comparison")
     assert said == (
