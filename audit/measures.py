@@ -68,7 +68,7 @@ def measure_rows(
         not constant within its clusters.
     """
     table = RowTable(rows)
-    shared = {**signature, "statistics": STATISTICS_VERSION, "confidence": confidence, "seed": seed}
+    shared = _written({**signature, "statistics": STATISTICS_VERSION, "confidence": confidence, "seed": seed})
     return _corrected([_measure(table, spec, model, suite, shared, confidence) for spec in specs])
 
 
@@ -98,6 +98,15 @@ def write_signature(parts: Mapping[str, Any], spec: MeasureSpec) -> str:
     A long value of ``parts``, such as a list of templates, stands as its hash: the suite's
     signature has it whole. The figure's own fields are never hashed: a gate reads them back.
     """
+    return _signature(_written(parts), spec)
+
+
+def _written(parts: Mapping[str, Any]) -> dict[str, str]:
+    """The parts that figures share, written once for all of them."""
+    return {key: _short(value) for key, value in parts.items()}
+
+
+def _signature(shared: Mapping[str, str], spec: MeasureSpec) -> str:
     own = {
         "measure": spec.measure,
         "quantity": spec.quantity,
@@ -107,7 +116,7 @@ def write_signature(parts: Mapping[str, Any], spec: MeasureSpec) -> str:
         "covariate": spec.covariate,
         "coverage": spec.coverage,
     }
-    fields = {key: _short(value) for key, value in parts.items()} | {k: _canonical(v) for k, v in own.items()}
+    fields = {**shared, **{key: _canonical(value) for key, value in own.items()}}
     return "|".join(f"{_quoted(key).replace(':', '%3A')}:{_quoted(value)}" for key, value in fields.items())
 
 
@@ -154,7 +163,7 @@ def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes
 
 
 def _measure(
-    table: RowTable, spec: MeasureSpec, model: str, suite: str, signature: Mapping[str, Any], confidence: float
+    table: RowTable, spec: MeasureSpec, model: str, suite: str, shared: Mapping[str, str], confidence: float
 ) -> Measure:
     matching = table.matching(spec.where)
     quantity = table.quantity(spec.quantity)
@@ -178,7 +187,7 @@ def _measure(
         missing=int((matching & table.missing).sum()),
         censored=int((used & ~np.isfinite(quantity.value)).sum()),
         coverage=float(known.mean()) if known.size else None,
-        signature=write_signature(signature, spec),
+        signature=_signature(shared, spec),
         estimator=spec.estimator,
         unit=spec.unit,
         neutral=spec.neutral,
