@@ -29,7 +29,6 @@ from tests.backends.openai.liar import MODEL as SCORED_MODEL
 from tests.faults.faults import CONTINUATIONS, Fate
 
 FINGERPRINT = "fp1-lab"
-TIMEOUT = 0.5
 NOBODY = 65534
 
 KILL_POINTS = (
@@ -57,6 +56,7 @@ class Spec:
     acks: Path
     prompts: tuple[str, ...]
     in_flight: int = 8
+    timeout: float = 20.0
     kill_at: str | None = None
     kill_after: int = 1  # passings of that point
     file_limit: int | None = None  # bytes that a file may have
@@ -195,7 +195,7 @@ async def _audit(spec: Spec, kill: _Killer) -> int:
             f"http://127.0.0.1:{spec.port}/v1",
             model=SCORED_MODEL if isinstance(items[0].request, ScoreRequest) else "lab",
             api_key_env=None,
-            timeout=TIMEOUT,
+            timeout=spec.timeout,
             max_in_flight=spec.in_flight,
             probe_folder=spec.db.parent / "probes",
         )

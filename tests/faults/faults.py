@@ -60,6 +60,8 @@ REFUSED_FOR_GOOD: Mapping[str, tuple[str, str]] = {
 }
 #: What follows the prompts of the faults that are about log-probabilities.
 CONTINUATIONS = (" Male", " Female")
+#: These take longer than a request may.
+SLOW = frozenset({"hang", "slow-loris", "late-answer"})
 #: After these a request may rightly end a run without an answer: the failure is stored, told, and asked
 #: again by the next run. What is broken for good stays a failure.
 MAY_FAIL = frozenset(

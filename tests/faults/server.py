@@ -114,7 +114,7 @@ class FaultServer:
         if not fate.strikes(attempt):
             self.note(prompt, attempt, "answered")
             answer = self._right(prompt, fate.truth, body)
-            self._last[fate.trial] = answer
+            self._last[prompt.rpartition("|")[0]] = answer
             await self._send(writer, answer)
             return True
         return await self._fault(writer, fate, attempt, body)
@@ -130,7 +130,7 @@ class FaultServer:
             if not fate.strikes(attempt):
                 self.note(prompt, attempt, "answered")
             elif fate.fault == "logprobs-swapped":
-                theirs = await self._swapped(fate.trial, reply)
+                theirs = await self._swapped(prompt.rpartition("|")[0], reply)
                 self.note(prompt, attempt, "answered" if theirs is reply else fate.fault)
                 reply = theirs
             else:
@@ -232,8 +232,8 @@ class FaultServer:
             with contextlib.suppress(ConnectionError):
                 await self._send(writer, right)
         elif fault == "answers-swapped":
-            # The answer to a neighbour, with its number: what a broken proxy delivers.
-            await self._send(writer, self._last.get(fate.trial, right))
+            # The answer that this client got to its last question, with its number: a broken proxy's.
+            await self._send(writer, self._last.get(prompt.rpartition("|")[0], right))
         else:
             raise AssertionError(f"no such fault: {fault}")
         return True

@@ -17,7 +17,7 @@ from pathlib import Path
 from audit.schedule import Journal
 from audit.store import Store
 from tests.faults.child import KILL_POINTS, Spec
-from tests.faults.faults import MAY_FAIL, SERVER_FAULTS
+from tests.faults.faults import MAY_FAIL, SERVER_FAULTS, SLOW
 from tests.faults.lab import Lab, Verdict, acknowledged
 
 LIVES = 4  # a run that ended early is simply started again, as its user would
@@ -37,7 +37,11 @@ def server_fault(fault: str) -> Callable[[Lab, str], Verdict]:
     """A server that fails in one way."""
 
     def trial(lab: Lab, name: str) -> Verdict:
-        spec = lab.spec(fault, name, in_flight=1 if fault == "gzip-bomb" else 8)
+        spec = lab.spec(fault, name)
+        if fault == "gzip-bomb":
+            spec = replace(spec, in_flight=1)
+        if fault in SLOW:
+            spec = replace(spec, timeout=0.5)
         verdict = _live_on(lab, spec)
         if fault == "gzip-bomb":  # 200 MB each
             grown = int(spec.memory.read_text())
