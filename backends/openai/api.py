@@ -77,6 +77,8 @@ class ServerApi:
     ----------
     temperature : float
         At which lists are asked for: 0, or 1 (no change) where the server's lists depend on it.
+    always : dict
+        Fields that go with every question.
     seen : SeenAnswers
         What the answers so far said of themselves.
     """
@@ -84,6 +86,7 @@ class ServerApi:
     def __init__(self, client: HttpClient, model: str, usage: Usage) -> None:
         self.client, self.model, self.usage = client, model, usage
         self.temperature = 0.0
+        self.always: dict[str, Any] = {}
         self.seen = SeenAnswers()
         self._chat_limit = "max_tokens"
         self._answers: dict[str, dict[str, Any]] | None = None
@@ -137,6 +140,11 @@ class ServerApi:
             self._chat_limit = _NEW_LIMIT
             return await self._ask("chat/completions", self._limited({"messages": turns, **options}), None)
 
+    async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Any question, counted and paid for; its answer is not held to be the one answer of this model."""
+        sent = self._limited(payload) if path == "chat/completions" else payload
+        return await self._ask_anew(path, sent, None, checked=False)
+
     def _limited(self, payload: dict[str, Any]) -> dict[str, Any]:
         return {self._chat_limit if name == "max_tokens" else name: value for name, value in payload.items()}
 
@@ -166,12 +174,15 @@ class ServerApi:
             self._answers[key] = answer
         return self._answers[key]
 
-    async def _ask_anew(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
+    async def _ask_anew(
+        self, path: str, payload: dict[str, Any], prompt_tokens: int | None, *, checked: bool = True
+    ) -> dict[str, Any]:
         reserved = self.usage.reserve(payload)
         answer: dict[str, Any] | None = None
         charged = True
         try:
-            answer = await self.client.post(path, {"model": self.model, **payload}, accept=self.seen.check)
+            body = {"model": self.model, **self.always, **payload}
+            answer = await self.client.post(path, body, accept=self.seen.check if checked else lambda _: None)
         except BackendError as error:
             charged = error.kind in _PERHAPS_CHARGED
             raise

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import NoneType
 
 import httpx
 
@@ -17,6 +19,7 @@ from backends.base import (
     ClassifyRequest,
     Description,
     GenerateRequest,
+    Prompt,
     Request,
     Response,
 )
@@ -27,13 +30,15 @@ from backends.openai.canary import ask_canary, coarse_identity, exact_identity, 
 from backends.openai.client import HttpClient
 from backends.openai.findings import ProbeReport
 from backends.openai.generation import generate
-from backends.openai.probe import Probe
+from backends.openai.probe import probe
 from backends.openai.probe_record import ProbeRecord
 from backends.openai.routes import Routes
 from backends.openai.tokenizer import RemoteTokenizer
 from backends.openai.usage import PriceTable, Usage
 
 _UNFINISHED_REQUESTS = 256
+#: Seconds that counting tokens may keep its caller waiting.
+_LONGEST_COUNT = 10.0
 #: After these, the answers that came before are as good as they were.
 _NO_ANSWER = ("rate_limited", "timeout", "connection", "server", "quota")
 
@@ -61,8 +66,8 @@ class OpenAIBackend(Backend):
     samples : int, optional
         Where a server gives no log-probabilities, draw this many answers and count them. It
         costs as many requests.
-    prices : PriceTable, optional
-        Prices per million tokens.
+    prices : PriceTable or mapping, optional
+        Prices per million tokens; as a mapping: ``prompt``, ``completion`` and perhaps ``cached``.
     max_cost : float, optional
         In the currency of ``prices``. A request that could pass it is not sent.
     canary_every : int
@@ -89,17 +94,20 @@ class OpenAIBackend(Backend):
         timeout: float = 120.0,
         max_in_flight: int = 8,
         samples: int | None = None,
-        prices: PriceTable | None = None,
+        prices: PriceTable | Mapping[str, float] | None = None,
         max_cost: float | None = None,
         canary_every: int = 500,
         probe_folder: str | Path | None = None,
     ) -> None:
+        _check_types(base_url=base_url, model=model, api_key_env=api_key_env, key_file=key_file)
+        _check_types(probe_folder=probe_folder, timeout=timeout, max_cost=max_cost)
+        _check_types(max_in_flight=max_in_flight, samples=samples, canary_every=canary_every)
         self.base_url, self.model = base_url.rstrip("/"), model
         self.timeout, self.max_in_flight = timeout, max_in_flight
         self.samples, self.max_cost, self.canary_every = samples, max_cost, canary_every
-        self.usage = Usage(prices, max_cost)
+        self._prices = PriceTable.of(prices)
+        self.usage = Usage(self._prices, max_cost)
         self.suspect_since: float | None = None
-        self._prices = prices
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = ApiKey(api_key_env, key_file)
         # A request and a canary may be under way together.
@@ -141,8 +149,15 @@ class OpenAIBackend(Backend):
                 raise ConfigError(name, value, "too small", f"Give at least {least}")
         if not 0 < self.timeout < float("inf"):
             raise ConfigError("timeout", self.timeout, "no time limit", "Give seconds above 0")
+        if self.max_cost is not None and not 0 < self.max_cost < float("inf"):
+            raise ConfigError("max_cost", self.max_cost, "no limit to costs", "Give a number above 0")
         if self.max_cost is not None and self._prices is None:
-            raise ConfigError("max_cost", self.max_cost, "no prices are given", "Give prices=PriceTable(...) too")
+            raise ConfigError(
+                "max_cost",
+                self.max_cost,
+                "no prices are given",
+                "Give prices too, per million tokens",
+            )
         local = _is_this_machine(url.host)
         self._key.check(needed=not local)
         if url.scheme == "http" and not local and self._key.read():
@@ -164,11 +179,8 @@ class OpenAIBackend(Backend):
                 "backend": "openai",
                 "base_url": self.base_url,
                 "model": self.model,
-                "answered_model": found.answered_model,
-                "text_route": found.text_route,
-                "chat_route": found.chat_route,
+                **report.identity(),
                 "samples": self.samples if "sampled" in (found.text_route, found.chat_route) else None,
-                "canary": report.canary_id,
             },
             frozenset(capabilities),
             {
@@ -202,6 +214,28 @@ class OpenAIBackend(Backend):
             await self._ask_canary()
         except ModelChanged as error:
             self._notice(error)
+
+    def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
+        """Tokens of texts by the server's tokenise endpoint; None without one, for chats, or when it fails."""
+        texts = [p for p in prompts if isinstance(p, str)]
+        if self._report is None or self._report.findings.family is None or len(texts) < len(prompts):
+            return None
+        dialect = self._report.findings.family
+
+        async def count() -> list[int]:
+            # A client of its own: the caller may be on the event loop that the other one belongs to.
+            client = HttpClient(self.base_url, self._key, timeout=_LONGEST_COUNT, max_connections=1)
+            try:
+                async with asyncio.timeout(_LONGEST_COUNT):
+                    return await RemoteTokenizer(client, self.model, dialect).counts(texts)
+            finally:
+                await client.close()
+
+        with ThreadPoolExecutor(max_workers=1) as worker:
+            try:
+                return worker.submit(asyncio.run, count()).result()
+            except (BackendError, TimeoutError):
+                return None
 
     def spent(self) -> float | None:
         return self.usage.cost
@@ -271,7 +305,7 @@ class OpenAIBackend(Backend):
             return known
         self._api = ServerApi(self._client, self.model, self.usage)
         before = self.usage.requests
-        found, checks, self._tokenizer = await Probe(self._api, samples=self.samples).run()
+        found, checks, self._tokenizer = await probe(self._api, samples=self.samples)
         self._api.seen.numbered = found.answers_numbered
         canary = await ask_canary(Routes(self._api, found, self._tokenizer, samples=self.samples), found)
         identity = coarse_identity(canary, found.spread)
@@ -289,7 +323,7 @@ class OpenAIBackend(Backend):
         if not known.canary:
             return False
         self._api = ServerApi(self._client, self.model, self.usage)
-        self._api.temperature = found.temperature
+        self._api.temperature, self._api.always = found.temperature, found.always_sent
         self._api.seen.model, self._api.seen.numbered = found.answered_model, found.answers_numbered
         self._tokenizer = RemoteTokenizer(self._client, self.model, found.family) if found.family is not None else None
         try:
@@ -299,6 +333,28 @@ class OpenAIBackend(Backend):
                 raise
             return False
         return farthest(known.canary, now) <= tolerance(found.spread)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "base_url": (str,),
+    "model": (str,),
+    "api_key_env": (str, NoneType),
+    "key_file": (str, Path, NoneType),
+    "probe_folder": (str, Path, NoneType),
+    "timeout": (int, float),
+    "max_cost": (int, float, NoneType),
+    "max_in_flight": (int,),
+    "samples": (int, NoneType),
+    "canary_every": (int,),
+}
+
+
+def _check_types(**options: object) -> None:
+    """A config file gives any type: told here, by the option's name."""
+    for name, value in options.items():
+        if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+            wanted = "a number" if int in _TYPES[name] else "a text"
+            raise ConfigError(name, value, f"not {wanted}", f"Give {wanted}")
 
 
 def _is_this_machine(host: str) -> bool:

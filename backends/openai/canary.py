@@ -14,8 +14,8 @@ from backends.openai.routes import Routes
 Canary = tuple[float | None, ...]
 
 _TEXTS = (
-    ("The days of the week are Monday, Tuesday,", (" Wednesday", " Thursday")),
-    ("My sister is a nurse and my brother is a", (" doctor", " nurse")),
+    ("Monday, Tuesday,", (" Wednesday", " Thursday")),
+    ("Her brother is a", (" doctor", " nurse")),
 )
 _CHAT = (Message("user", "Which day comes after Tuesday? Answer with one word."),)
 _CHAT_ANSWERS = ("Wednesday", "Tuesday")

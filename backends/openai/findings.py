@@ -37,8 +37,12 @@ class Findings:
         The longest list of next tokens that it gives; the vocabulary's size when it gives all.
     identity : str or None
         What tells listed tokens apart: ids, bytes or text.
+    bos : bool or None
+        Whether a text's tokens begin with one of their own; None where that is not known.
     spread : float
         How far its own numbers move from one asking to the next, in nats.
+    uncached : bool
+        Whether it is asked without its cache of earlier prompts, because that moves its numbers.
     temperature : float
         At which lists are the model's own.
     prefill
@@ -54,12 +58,23 @@ class Findings:
     largest_chat_k: int = 0
     identity: str | None = None
     takes_ids: bool = False
+    bos: bool | None = None
     spread: float = 0.0
+    uncached: bool = False
     prefill: Prefill | None = None
     temperature: float = 0.0
     seed_works: bool = False
     answers_numbered: bool = False
     answered_model: str | None = None
+
+    @property
+    def always_sent(self) -> dict[str, Any]:
+        """What goes with every question."""
+        return {"cache_prompt": False} if self.uncached else {}
+
+
+#: Checks whose outcome may change with the server's noise: no part of its identity.
+_OF_NOISE = ("repetition and order", "chat repeated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +91,10 @@ class ProbeReport:
     canary: tuple[float | None, ...] = ()
     canary_id: str = ""
     requests: int = 0
-    version: int = 1
+    version: int = 2
 
     #: Raised when findings mean something else than before: older reports are not read.
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""
@@ -96,6 +111,14 @@ class ProbeReport:
                 "canary": tuple(data["canary"]),
             }
         )
+
+    def identity(self) -> dict[str, str | int | float | bool | None]:
+        """What was found, but for the noise: the probe's part of the model's fingerprint."""
+        found = dataclasses.asdict(self.findings)
+        del found["spread"]
+        signs = {True: "ok", False: "failed", None: "-"}
+        checks = sorted(f"{c.name}: {signs[c.passed]}" for c in self.checks if c.name not in _OF_NOISE)
+        return {**found, "checks": "; ".join(checks), "canary": self.canary_id}
 
     def render_text(self) -> str:
         """The report for a terminal."""

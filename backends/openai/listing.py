@@ -164,7 +164,7 @@ def _first_position(choice: Mapping[str, Any], asked: int) -> Listing:
         sampled = str(first.get("token", ""))
         if all(t.token_id is not None for t in tokens):
             return Listing(tokens, asked, sampled, "ids")
-        known = all(t.data is not None for t in tokens)
+        known = all(t.data is not None or _is_lossy(t.text) for t in tokens)
         return Listing(tokens, asked, sampled, "bytes" if known else "text")
     top = logprobs.get("top_logprobs")
     if not isinstance(top, Sequence) or not top or not isinstance(top[0], Mapping):
@@ -184,8 +184,15 @@ def _entries(entries: Sequence[Any]) -> Iterator[ListedToken]:
             known = None if data is None else bytes(data)
         except (TypeError, ValueError):
             raise BackendError("malformed", "bytes of a token that are none", retryable=True) from None
+        if known is not None and _is_lossy(entry["token"]) and known == entry["token"].encode():
+            known = None  # vLLM gives the bytes of the text, not of the token
         number = token_id if isinstance(token_id, int) and not isinstance(token_id, bool) else None
         yield ListedToken(entry["token"], checked_logprob(entry.get("logprob")), number, known)
+
+
+def _is_lossy(text: str) -> bool:
+    """Whether a token's text hides which bytes it has: several tokens then have one text."""
+    return "�" in text
 
 
 def _readable(text: str) -> str:

@@ -72,17 +72,23 @@ class RemoteTokenizer:
             position += len(piece.data)
         raise BackendError("unsupported", "the server's tokens do not reach the continuation")
 
+    async def counts(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens each text is, BOS included."""
+        return [len(await self._tokens(text)) for text in texts]
+
     async def _ask(self, text: str) -> list[Piece]:
+        tokens = await self._tokens(text)
         if self.dialect == "llama.cpp":
-            answer = await self._client.post(
-                "/tokenize", {"content": text, "add_special": True, "parse_special": True, "with_pieces": True}
-            )
-            return [Piece(t["id"], _piece_bytes(t["piece"])) for t in _tokens(answer)]
+            return [Piece(t["id"], _piece_bytes(t["piece"])) for t in tokens]
+        return [Piece(i, await self._decoded(i)) for i in tokens]
+
+    async def _tokens(self, text: str) -> list[Any]:
+        if self.dialect == "llama.cpp":
+            body = {"content": text, "add_special": True, "parse_special": True, "with_pieces": True}
+            return _tokens(await self._client.post("/tokenize", body))
         if self.dialect == "llama-cpp-python":
-            answer = await self._client.post("/extras/tokenize", {"model": self._model, "input": text})
-        else:
-            answer = await self._client.post("/tokenize", {"model": self._model, "prompt": text})
-        return [Piece(i, await self._decoded(i)) for i in _tokens(answer)]
+            return _tokens(await self._client.post("/extras/tokenize", {"model": self._model, "input": text}))
+        return _tokens(await self._client.post("/tokenize", {"model": self._model, "prompt": text}))
 
     async def _decoded(self, token_id: int) -> bytes:
         if token_id not in self._data:

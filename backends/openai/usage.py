@@ -23,8 +23,26 @@ class PriceTable:
     def __post_init__(self) -> None:
         for name in ("prompt", "completion", "cached"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < float("inf"):
+            if value is None and name == "cached":
+                continue
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value < float("inf"):
                 raise ConfigError(f"prices.{name}", value, "a price per million tokens", "Give a number from 0 on")
+
+    @classmethod
+    def of(cls, prices: PriceTable | Mapping[str, float] | None) -> PriceTable | None:
+        """The table that a config gives as a mapping of ``prompt``, ``completion`` and perhaps ``cached``."""
+        if prices is None or isinstance(prices, PriceTable):
+            return prices
+        if not isinstance(prices, Mapping):
+            raise ConfigError("prices", prices, "no table of prices", "Give {prompt = 0.15, completion = 0.6}")
+        for name in prices:
+            if name not in ("prompt", "completion", "cached"):
+                raise ConfigError(f"prices.{name}", prices[name], "unknown", "Use prompt, completion and cached")
+        for name in ("prompt", "completion"):
+            if name not in prices:
+                raise ConfigError(f"prices.{name}", None, "missing", "Give the price of a million tokens")
+        return cls(**prices)
 
     def cost(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
         """What these tokens cost. ``cached_tokens`` are part of ``prompt_tokens``."""
@@ -100,13 +118,21 @@ class Usage:
         if self._prices is None:
             return 0.0
         prompt = payload.get("prompt")
+        prompts = 1
         if isinstance(prompt, str):
-            tokens = len(prompt.encode()) + 2
-        elif prompt is not None:
-            tokens = len(prompt)
-        else:
+            tokens = _most_tokens(prompt)
+        elif prompt is None:
             tokens = sum(len(str(m["content"]).encode()) + 16 for m in payload["messages"]) + 64
-        return self._prices.cost(tokens, int(payload.get("max_tokens", payload.get("max_completion_tokens", 1))))
+        elif isinstance(prompt[0], str):
+            tokens, prompts = sum(map(_most_tokens, prompt)), len(prompt)
+        else:
+            tokens = len(prompt)
+        answer = int(payload.get("max_tokens", payload.get("max_completion_tokens", 1)))
+        return self._prices.cost(tokens, answer * prompts * int(payload.get("n", 1)))
+
+
+def _most_tokens(text: str) -> int:
+    return len(text.encode()) + 2
 
 
 def _count(usage: Any, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""A server that tells one lie: raw asyncio on loopback, and a small known model behind it.
+"""A server that tells one lie, and a small known model behind it.
 
 The honest server knows words, numbers and punctuation as tokens; its next-token distribution is a
 fixed function of the token before. It serves ``/v1/completions`` with lists, echo, and text
@@ -7,16 +7,14 @@ prompts, as OpenAI's own did. A lie changes one answer of it.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import itertools
-import json
 import math
 import re
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
+
+from tests.backends.openai.raw_server import RawServer, Reply
 
 MODEL = "honest-1"
 _WORD = re.compile(r" ?[A-Za-z]+| ?[0-9]+|[^A-Za-z0-9]", re.S)
@@ -38,76 +36,22 @@ def distribution(before: str) -> dict[str, float]:
     return {w: math.log(x / total) for w, x in weights.items()}
 
 
-@dataclass
-class Reply:
-    """What is about to be sent. A lie changes it."""
-
-    body: Any
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
-    raw: bytes | None = None
-    cut: int | None = None
-
-    @property
-    def choice(self) -> dict[str, Any]:
-        return self.body["choices"][0]  # type: ignore[no-any-return]
-
-    @property
-    def listed(self) -> dict[str, float]:
-        return self.choice["logprobs"]["top_logprobs"][-1]  # type: ignore[no-any-return]
-
-
 Lie = Callable[[dict[str, Any], Reply], None]
 
 
-class Liar:
-    """Honest until ``lie`` is set. ``requests`` counts what arrived."""
+class Liar(RawServer):
+    """Honest until ``lie`` is set."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.lie: Lie | None = None
-        self.requests = 0
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[str] = []
-        self.port = 0
         self._numbers = itertools.count()
-        self._writers: list[asyncio.StreamWriter] = []
 
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Liar]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
-            yield self
-        finally:
-            server.close()
-            for writer in self._writers:
-                writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.append(writer)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                length = re.search(r"content-length: (\d+)", head, re.I)
-                sent = json.loads(await reader.readexactly(int(length[1]))) if length else {}
-                self.requests += 1
-                self.bodies.append(sent)
-                self.headers.append(head)
-                reply = self.honest(head.split()[1], sent)
-                if self.lie is not None and reply.status == 200:
-                    self.lie(sent, reply)
-                body = reply.raw if reply.raw is not None else json.dumps(reply.body).encode()
-                headers = {**reply.headers, "Content-Length": str(len(body))}
-                lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
-                writer.write(f"HTTP/1.1 {reply.status} Said\r\n{lines}\r\n".encode() + body[: reply.cut])
-                await writer.drain()
-                if reply.cut is not None:
-                    break
-        writer.close()
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        reply = self.honest(path, sent)
+        if self.lie is not None and reply.status == 200:
+            self.lie(sent, reply)
+        return reply
 
     def honest(self, path: str, sent: dict[str, Any]) -> Reply:
         """The truthful reply to one request."""

@@ -13,7 +13,8 @@ import pytest
 from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from tests.backends.openai.liar import MODEL, Liar, Lie, Reply, distribution
+from tests.backends.openai.liar import MODEL, Liar, Lie, distribution
+from tests.backends.openai.raw_server import Reply
 
 PROMPT = "Q: Who is it?\nA:"
 REQUEST = ScoreRequest(PROMPT, (" Male", " Female"))

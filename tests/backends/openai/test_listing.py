@@ -13,6 +13,7 @@ from backends.openai.censoring import upper_bound
 from backends.openai.findings import Check, Findings, ProbeReport
 from backends.openai.forcing import starts_a_token
 from backends.openai.listing import ListedToken, Listing, read_listing
+from backends.openai.probe_notebook import distance
 
 
 def legacy(entries: dict[str, float], drawn: str) -> dict[str, object]:
@@ -54,6 +55,23 @@ def test_a_string_that_breaks_the_order_of_a_list_names_no_token() -> None:
 def test_blanks_and_broken_characters_name_no_token(text: str) -> None:
     listing = read_listing(legacy({" F": -0.9, text: -2.0}, " F"), 2)
     assert not listing.names(listing.tokens[1])
+
+
+def test_bytes_that_are_only_the_text_of_a_broken_character_name_no_token() -> None:
+    # vLLM gives the bytes of what a token decodes to: two tokens that are parts of characters have the same.
+    def entry(text: str, data: bytes, value: float) -> dict[str, object]:
+        return {"token": text, "bytes": list(data), "logprob": value}
+
+    lossy = "�".encode()
+    tops = [entry(" F", b" F", -0.9), entry("�", lossy, -1.5), entry("�", lossy, -2.5), entry("é", "é".encode(), -3.0)]
+    content = [{**tops[0], "top_logprobs": tops}]
+    listing = read_listing({"choices": [{"index": 0, "logprobs": {"content": content}}]}, 4)
+    assert listing.identity == "bytes"
+    assert [t.data for t in listing.tokens] == [b" F", None, None, "é".encode()]
+    # Either may be the start of "è", which its own bytes would not show.
+    assert len(listing.prefixes_of("è".encode())) == 2
+    moved = Listing((listing.tokens[0], listing.tokens[2], listing.tokens[1], listing.tokens[3]), 4, " F", "bytes")
+    assert distance(listing, moved) == 0
 
 
 def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:

