@@ -41,11 +41,11 @@ def small_audit(folder: Path) -> Audit:
         [
             OccuGender(),
             DebiasingPositions(occupations=jobs, positions=["without_dialogue", "with_dialogue"], placebo=False),
-            MGBR(n=4, conditions=["zero-shot", "zero-shot+dp"]),
+            MGBR(n=3, conditions=["zero-shot", "zero-shot+dp"]),
             GenderPair(sampling={"max_tokens": 12}),
         ],
         title="Every suite, small",
-        limit=56,
+        limit=28,
         db=folder / "audit.db",
         out=folder,
     )
