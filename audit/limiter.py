@@ -11,7 +11,8 @@ rate    requests a second, unknown until the first burst. Whoever has just refus
         quarter more than was measured has changed, and is searched again by doubling.
 
 A 429 alone costs little, so a few in a hundred are tolerated: the rate stays where they begin, and
-single refusals that do not depend on the pace do not slow it down. A 429 with a wait (Retry-After)
+single refusals that do not depend on the pace do not slow it down. Where more are refused, however
+slowly it is asked, their share is tolerated and the rate searched again. A 429 with a wait (Retry-After)
 costs everybody that wait, so it cuts at once, and the rate then creeps so much the slower. What the
 server could have taken during the wait may be lost or saved up: the measured rate is then taken
 from the time in between.
@@ -39,6 +40,8 @@ BURST_SECONDS = 0.5  # refusals within this time are one burst
 REFUSALS = 3  # so many without an answer in between: not our pace is wrong, the moment is
 MEMORY = 64  # requests over which the share of refusals is smoothed
 TOLERATED = 0.08  # share of refusals that cuts nothing, while they cost no wait
+IN_VAIN = 1 / 16  # of the best rate: if some are still refused so far below, the pace is not the reason
+MOODY = 1.25  # so many times their share is tolerated then
 BELOW = 0.98  # what a cut leaves of the measured rate
 CREEP = 0.05  # growth of the rate in a second, less while some are refused
 SELDOM = 20.0  # seconds of slower creeping for each second that a refusal makes everybody wait
@@ -84,6 +87,9 @@ class Limiter:
         self._sure = False  # whether that was measured well
         self._cost = 0.0  # seconds that the last cut's refusal made everybody wait
         self._share = 0.0  # of refusals among the latest requests
+        self._tolerated = TOLERATED
+        self._refused = 0  # since the last cut
+        self._best = 0.0  # the highest rate that was ever measured
         self._saved_up = 0  # the most that the server takes at once: what it took before its first refusal
         self._credit = 0.0  # requests that the rate allows now
         self._credited = 0.0
@@ -157,8 +163,8 @@ class Limiter:
     def _growth(self) -> float:
         """Of the rate, in a second."""
         if self._searching:
-            return SEARCH if self._share <= TOLERATED else 0.0
-        calm = max(0.0, 1.0 - self._share / TOLERATED)
+            return SEARCH if self._share <= self._tolerated else 0.0
+        calm = max(0.0, 1.0 - self._share / self._tolerated)
         return CREEP * calm / (1 + (SELDOM * self._cost if self._sure else 0.0))
 
     def _refuse(self, ticket: Ticket, now: float, cost: float) -> None:
@@ -166,8 +172,10 @@ class Limiter:
         if ticket.at <= max(self._last_cut, self._last_pause):
             return  # it belongs to a burst that was already seen
         self._share += (1 - self._share) / MEMORY
+        self._refused += 1
         self._refusals += 1
-        too_many = cost > 0 or self._share > TOLERATED or self._refusals == REFUSALS
+        streak = self._refusals == REFUSALS and self._tolerated == TOLERATED
+        too_many = cost > 0 or self._share > self._tolerated or streak
         if too_many and self._accepted and now - self._last_cut >= BURST_SECONDS:
             self._cut(now, cost)
         if self._refusals >= REFUSALS:  # whatever the pace: wait, and longer each time
@@ -183,14 +191,21 @@ class Limiter:
             self.rate = self._accepted / max(1.0, now - self._first)
             self._searching, self._share = True, 0.0
         else:
-            self.rate = min(self.rate, self._taken(now)) * BELOW
-            self._searching, self._share = False, min(self._share, TOLERATED / 2)
+            taken = self._taken(now)
+            self._best = max(self._best, taken)
+            self.rate = min(self.rate, taken) * BELOW
+            share = self._refused / (self._accepted + self._refused)
+            self._searching = cost == 0 and self.rate < IN_VAIN * self._best and TOLERATED < share < 0.5
+            if self._searching:
+                self._tolerated = MOODY * share
+            self._share = min(self._share, self._tolerated / 2)
         self.rate = self._measured = max(self.rate, LEAST)
         self.window = max(1.0, (self.in_flight + 1) / 2 if self._doubling else 0.9 * self.window)
         self._doubling = False
         self._credit, self._credited = 0.0, now
         self._last_cut = now
-        self._accepted, self._paused_seconds = 0, 0.0
+        self._accepted = self._refused = 0
+        self._paused_seconds = 0.0
 
     def _taken(self, now: float) -> float:
         """Requests a second that the server took since the last cut."""

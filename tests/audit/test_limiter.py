@@ -139,6 +139,12 @@ def test_single_refusals_that_do_not_depend_on_the_pace_slow_nothing_down(virtua
     assert asked <= 1.04 * 6000
 
 
+def test_a_server_that_refuses_a_tenth_at_any_pace_is_not_asked_ever_slower(virtual):
+    seconds, asked = virtual.run_until_complete(storm(3000, 64, Moody(0.1)))
+    assert seconds <= 60  # 20 times the time without any 429; endless where each of them slows it down
+    assert asked <= 1.15 * 3000
+
+
 def test_after_a_cut_refusals_within_half_a_second_do_not_cut_again(virtual):
     async def cuts():
         limiter, at = Limiter(8, start=8), asyncio.get_running_loop().time
