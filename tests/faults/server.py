@@ -29,6 +29,7 @@ from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 HANG_SECONDS = 30.0
 LATE_SECONDS = 1.0
 SWAP_SECONDS = 0.1
+ARRIVED_SECONDS = 0.02
 DELAY_SECONDS = 0.002
 
 
@@ -114,8 +115,11 @@ class FaultServer:
         if not fate.strikes(attempt):
             self.note(prompt, attempt, "answered")
             answer = self._right(prompt, fate.truth, body)
-            self._last[prompt.rpartition("|")[0]] = answer
             await self._send(writer, answer)
+            # Once the client has it. A copy that overtakes its original could not be told from an answer.
+            asyncio.get_running_loop().call_later(
+                ARRIVED_SECONDS, self._last.__setitem__, prompt.rpartition("|")[0], answer
+            )
             return True
         return await self._fault(writer, fate, attempt, body)
 
@@ -232,7 +236,7 @@ class FaultServer:
             with contextlib.suppress(ConnectionError):
                 await self._send(writer, right)
         elif fault == "answers-swapped":
-            # The answer that this client got to its last question, with its number: a broken proxy's.
+            # The answer that this client got to another question, with its number: a broken proxy's.
             await self._send(writer, self._last.get(prompt.rpartition("|")[0], right))
         else:
             raise AssertionError(f"no such fault: {fault}")

@@ -69,10 +69,15 @@ def killed_at(point: str) -> Callable[[Lab, str], Verdict]:
 
 
 def killed_at_random(lab: Lab, name: str) -> Verdict:
-    """kill -9 at any time."""
+    """kill -9 at any time: of its start, or of its asking."""
     spec = lab.spec("none", f"random-{name}", 150)
+    draw = random.Random(name)
     process = lab.start(spec)
-    time.sleep(random.Random(name).uniform(0.02, 0.6))
+    if draw.random() < 0.7:
+        _wait_for_answers(spec)
+        time.sleep(draw.uniform(0, 0.15))
+    else:
+        time.sleep(draw.uniform(0.02, 0.6))
     process.kill()
     lab.wait(process)
     return _after_death(lab, spec)
