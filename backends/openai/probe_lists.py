@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from backends.errors import BackendError
-from backends.openai.listing import Listing
+from backends.openai.listing import Listing, NothingDrawn
 from backends.openai.probe_notebook import FULL_PRECISION, LARGEST_SPREAD, OTHER, PROMPT, Notebook, distance
 
 _HALF = PROMPT.replace("one word", "a drawing")  # begins like it and leaves a cache that is half of use
@@ -34,8 +34,8 @@ async def longest(ask: Callable[[int], Awaitable[Listing | BackendError]]) -> tu
         listing = await ask(k)
         if isinstance(listing, Listing):
             break
-        if listing.kind not in ("bad_request", "unsupported", "server"):
-            return listing, 0
+        if isinstance(listing, NothingDrawn) or listing.kind == "not_found":
+            return listing, 0  # a shorter list will not help
         refused = k
     else:
         return listing, 0
