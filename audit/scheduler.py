@@ -410,9 +410,12 @@ class _JobRun:
             await asyncio.sleep(seconds)
 
     async def _keep(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
-        """Store what has ended, then count it."""
+        """Store what has ended, then count it. Whether to stop is known before the disk is done."""
         if not ended:
             return
+        for _, answer in ended:
+            if why := self._breaker.note(answer if isinstance(answer, BackendError) else None):
+                self.halt(why)
         fingerprint = self.job.plan.fingerprint_id
         await self.store.write([Entry(p.keys, fingerprint, p.request, a) for p, a in ended])
         out = self.outcome
@@ -422,10 +425,7 @@ class _JobRun:
                 out.failures[answer.kind] += 1
                 self._failed.update(dict.fromkeys(planned.keys, answer.kind))
                 log.warning("failed", model=self.job.name, item=planned.item_id, error=str(answer))
-                if why := self._breaker.note(answer):
-                    self.halt(why)
             else:
-                self._breaker.note(None)
                 out.answered += 1
                 if not isinstance(answer, ClassifyResponse):
                     out.prompt_tokens += answer.prompt_tokens

@@ -171,6 +171,19 @@ async def test_different_requests_that_fail_alike_for_good_stop_it_within_20_req
     assert "planned by Faults" in outcome.stopped  # the hint
 
 
+async def test_a_slow_disk_does_not_delay_the_stop(store, monkeypatch):
+    real = store.write
+
+    async def write(entries):
+        await asyncio.sleep(0.2)
+        await real(entries)
+
+    monkeypatch.setattr(store, "write", write)
+    backend = server(max_in_flight=64, latency=0.005, faults=Faults(1.0, ("quota",), permanent=True))
+    await run(store, backend, scores(500))
+    assert backend.asked.total() <= 20
+
+
 async def test_a_server_that_never_recovers_is_given_up(store):
     backend = server(faults=Faults(1.0, ("server",) * 99))
     outcome = await run(store, backend, scores(2000))
