@@ -18,7 +18,7 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import BackendError, ConfigError
-from backends.fingerprint import SMALL_FILES, files_sha256, folder_weights, package_version, text_sha256
+from backends.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights, package_version, text_sha256
 from backends.gguf_header import is_gguf, quantisation, read_gguf_header
 from backends.local_answers import answer_by_kind
 from backends.local_options import available_threads, check_count, need_package
@@ -168,7 +168,7 @@ class HFBackend(LocalBackend):
         """What identifies the weights, and their quantisation if any."""
         path = Path(self.model).expanduser()
         if path.is_file():
-            return {"weights_sha256": files_sha256([path])}, quantisation(read_gguf_header(path))
+            return {"weights_sha256": file_sha256(path)}, quantisation(read_gguf_header(path))
         config = self._config()
         kind = _quantisation_method(config)
         if path.is_dir():

@@ -270,6 +270,15 @@ def test_identity_is_found_without_loading_weights(path: Path) -> None:
     assert ("chat" in described.capabilities) == ("SmolLM2" in path.name)
 
 
+def test_both_engines_know_the_same_weights_by_the_same_hash() -> None:
+    """What two engines make of one model is drift: it is only looked for where the weights are told to be the same."""
+    fingerprints = [
+        b.describe_blocking().fingerprint for b in (HFBackend(smollm2_path()), LlamaCppBackend(smollm2_path()))
+    ]
+    assert fingerprints[0]["weights_sha256"] == fingerprints[1]["weights_sha256"]
+    assert fingerprints[0] != fingerprints[1]
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
