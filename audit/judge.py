@@ -30,6 +30,9 @@ from backends.base import (
 from backends.errors import BackendError
 from suites.base import Item, MeasureSpec, Suite
 
+#: Most items that are shown of those a derived row is made of.
+SOURCES_SHOWN = 2
+
 
 @dataclass(frozen=True)
 class SuiteVerdict:
@@ -165,20 +168,22 @@ def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure
 
 def _example_items(readings: Mapping[str, Reading], specs: Sequence[MeasureSpec]) -> set[str]:
     """Ids of items to show: for every figure at least one item behind it, the same for all models."""
-    rows = next(iter(readings.values())).rows if readings else []
+    reading = next(iter(readings.values()), None)
+    if reading is None:
+        return set()
+    rows = reading.rows
     by_level: dict[tuple[str, Scalar], set[int]] = {}
-    asked = next(iter(readings.values())).keys if readings else {}
-    shown = [row for row in rows if row.item_id in asked]
-    for index, row in enumerate(shown):
+    for index, row in enumerate(rows):
         for level in row.factors.items():
             by_level.setdefault(level, set()).add(index)
     chosen: set[int] = set()
     for spec in sorted(specs, key=lambda s: -len(s.where)):
         levels = [by_level.get(level, set()) for level in spec.where.items()]
-        behind = set.intersection(*levels) if levels else set(range(len(shown)))
+        behind = set.intersection(*levels) if levels else set(range(len(rows)))
         if behind and not behind & chosen:
             chosen.add(min(behind))
-    return {shown[index].item_id for index in chosen}
+    asked = (item for index in chosen for item in rows[index].items[:SOURCES_SHOWN])
+    return {item for item in asked if item in reading.keys}
 
 
 def _examples(model: str, suite: str, answered: Iterable[Answered], wanted: set[str]) -> Iterator[Example]:

@@ -214,17 +214,14 @@ class Slots:
 
     def note_killed(self) -> int:
         """Note the slots whose process was killed in the run. Returns how many."""
-        killed = self.journal.unended() if not self._is_running() else []
-        for slot in killed:
-            self.journal.write("killed", slot, error="its process ended before the run did")
-        return len(killed)
-
-    def _is_running(self) -> bool:
         try:
-            with self._lock.acquire(blocking=False):
-                return False
-        except Timeout:
-            return True
+            with self._lock.acquire(blocking=False):  # two that start together note each slot once
+                killed = self.journal.unended()
+                for slot in killed:
+                    self.journal.write("killed", slot, error="its process ended before the run did")
+                return len(killed)
+        except Timeout:  # the run of the last slot is still on
+            return 0
 
     def _notify(self, gate: GateReport) -> list[str]:
         """Tell the user's command and webhook. What they answered, or why they could not be told."""

@@ -42,10 +42,10 @@ def small_audit(folder: Path) -> Audit:
             OccuGender(),
             DebiasingPositions(occupations=jobs, positions=["without_dialogue", "with_dialogue"], placebo=False),
             MGBR(n=3, conditions=["zero-shot", "zero-shot+dp"]),
-            GenderPair(sampling={"max_tokens": 12}),
+            GenderPair(sampling={"max_tokens": 8}),
         ],
         title="Every suite, small",
-        limit=28,
+        limit=56,
         db=folder / "audit.db",
         out=folder,
     )
@@ -80,7 +80,7 @@ def test_every_plot_of_every_suite_is_drawn_without_complaint_or_network(
 ) -> None:
     page = opened.page
     panels = page.locator(".panel .canvas")
-    assert panels.count() > 60
+    assert panels.count() > 30
     assert page.locator(".panel .canvas svg").count() == panels.count()
     marks = page.evaluate(
         "[...document.querySelectorAll('.picture')].map(p => [p.querySelector('h4')?.textContent,"
@@ -99,7 +99,7 @@ def test_a_figure_of_every_suite_leads_to_its_answers(opened: Opened) -> None:
         page.locator(f"#suite-{number} .picture:not(.forest) details.behind summary").first.click()
         page.locator(f"#suite-{number} details.behind button.figure").first.click()
         dialog = page.locator("dialog[open]")
-        assert "audit show" in dialog.inner_text()
+        assert "audit show" in dialog.inner_html()
         example = dialog.locator("details.example").first
         example.locator("summary").click()
         example.locator("pre, table").first.wait_for()
