@@ -404,7 +404,9 @@ class GenderPair(Suite):
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._by_group("bias_pair_ratio", "biased", "selection", neutral=0.5)
         yield from self._by_group("bias_pair_ratio_balanced", "biased_balanced", "contrast", neutral=0.5)
-        yield from self._by_group("position_effect", "position_effect", "contrast", unit="difference", neutral=0.0)
+        yield from self._by_group(
+            "position_effect", "position_effect", "contrast", unit="difference of shares", neutral=0.0
+        )
         yield from self._by_group("bias_pair_ratio_released", "biased_released", "answer", neutral=0.5)
         for share in ("fallback", "names_both", "marked", "refusal", "empty"):
             yield from self._by_group(f"{share}_share", share, "answer", family="answers")
