@@ -22,7 +22,7 @@ from typing import Any
 
 import tenacity
 
-from audit.keys import fits
+from audit.keys import answer_keys, fits
 from audit.limiter import LONGEST_ASKED_PAUSE, Breaker, Limiter, usable_wait
 from audit.logs import logger
 from audit.plan import CHUNK, Plan, PlannedRequest
@@ -35,6 +35,7 @@ log = logger("scheduler")
 
 RENEW_SECONDS = 10.0
 PROGRESS_SECONDS = 0.1
+MIXED_UP_PASSES = 3  # what is still mixed up after these is set aside, and missing until the next run
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,20 @@ class _JobRun:
                 await asyncio.sleep(wait)
             wait = min(2 * wait, 2.0)
             await self._one_pass(first=False)
+        for _ in range(MIXED_UP_PASSES):
+            if not await asyncio.to_thread(self._set_doubtful_aside) or self.halted:
+                return
+            await self._one_pass(first=False)
+        await asyncio.to_thread(self._set_doubtful_aside)
+
+    def _set_doubtful_aside(self) -> int:
+        """Set aside answers that may be another question's, so that a pass asks them again. Returns how many."""
+        count = 0
+        for request in self.job.backend.take_doubtful():
+            keys = answer_keys(request, self.job.plan.fingerprint_id)
+            count += bool(self.store.set_aside(keys, "perhaps another question's answer"))
+        self.outcome.answered -= count
+        return count
 
     async def _one_pass(self, first: bool) -> None:
         out = self.outcome

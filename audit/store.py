@@ -263,6 +263,15 @@ class Store:
 
         self._submit(move).result()
 
+    def set_aside(self, keys: Sequence[str], problem: str) -> int:
+        """Set aside the answers under ``keys``, so that they are asked again. Returns how many there were."""
+        rows: list[tuple[Any, ...]] = []
+        with self._read() as db:
+            for some in _portions(keys):
+                rows += db.execute(f"SELECT {_ANSWER} FROM answers WHERE key IN ({_marks(some)})", some).fetchall()
+        self._set_aside(rows, problem)
+        return len(rows)
+
     def set_aside_since(self, fingerprint: str, since: float, problem: str) -> int:
         """Set aside a model's answers stored after ``since`` (seconds since the epoch). Returns how many."""
         with self._read() as db:

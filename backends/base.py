@@ -274,6 +274,10 @@ class Backend(ABC):
         """Called once when a run has asked all it will: a last look whether it is still the same model."""
         return
 
+    def take_doubtful(self) -> list[Request]:
+        """Requests answered since the last call whose answer has turned out to be perhaps another's."""
+        return []
+
     async def close(self) -> None:
         """Free weights and connections. May be called more than once."""
         return

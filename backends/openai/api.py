@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
+import math
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from backends.base import Message
+from backends.base import Message, Request
 from backends.errors import BackendError
 from backends.openai.client import HttpClient
 from backends.openai.listing import Listing, NothingDrawn, read_listing, untruthful
@@ -42,20 +45,27 @@ class SeenAnswers:
         The model's name in the answers. Once set, another name is refused.
     numbered : bool
         Whether the server numbers its answers, so that a repeated number is a repeated answer.
+    doubtful : list of Request
+        Requests that took an answer under a number which came again for a question that was already
+        under way then: which of the two the answer belongs to, nobody knows.
     """
 
     def __init__(self) -> None:
         self.model: str | None = None
         self.numbered = False
-        self._numbers: dict[str, None] = {}
+        self.doubtful: list[Request] = []
+        self._numbers: dict[str, tuple[Request | None, float]] = {}  # who took it, and when
 
     @property
     def distinct(self) -> int:
         """How many different numbers were seen."""
         return len(self._numbers)
 
-    def check(self, answer: Mapping[str, Any]) -> None:
-        """Raise ``untruthful`` for another model's answer, and for one given before."""
+    def check(self, answer: Mapping[str, Any], *, asking: Request | None = None, sent: float = math.inf) -> None:
+        """Raise ``untruthful`` for another model's answer, and for one given before.
+
+        ``asking`` is whose question it answers, ``sent`` when that was asked (monotonic seconds).
+        """
         model, number = answer.get("model"), answer.get("id")
         if isinstance(model, str) and self.model is None:
             self.model = model
@@ -64,8 +74,11 @@ class SeenAnswers:
         if not isinstance(number, str) or not number:
             return
         if self.numbered and number in self._numbers:
+            first, taken = self._numbers[number]
+            if first is not None and first is not asking and sent < taken:
+                self.doubtful.append(first)
             raise untruthful("an answer that was given before, under the same number", retryable=True)
-        self._numbers[number] = None
+        self._numbers[number] = asking, time.monotonic()
         if len(self._numbers) > _REMEMBERED_ANSWERS:
             self._numbers.pop(next(iter(self._numbers)))
 
@@ -90,6 +103,7 @@ class ServerApi:
         self.seen = SeenAnswers()
         self._chat_limit = "max_tokens"
         self._answers: dict[str, dict[str, Any]] | None = None
+        self._asking: Request | None = None
         self._draw = 0
 
     async def next_tokens(self, prompt: str | Sequence[int], k: int) -> Listing:
@@ -148,13 +162,13 @@ class ServerApi:
     def _limited(self, payload: dict[str, Any]) -> dict[str, Any]:
         return {self._chat_limit if name == "max_tokens" else name: value for name, value in payload.items()}
 
-    def remembering(self, answers: dict[str, dict[str, Any]]) -> ServerApi:
-        """The same server; what ``answers`` holds is not asked again, and new answers are put there.
+    def remembering(self, answers: dict[str, dict[str, Any]], asking: Request) -> ServerApi:
+        """The same server on behalf of a request; what ``answers`` holds is not asked again, new ones are put there.
 
         A request of several questions that fails at one of them then pays for none twice.
         """
         view = copy.copy(self)
-        view._answers = answers
+        view._answers, view._asking = answers, asking
         return view
 
     def numbered(self, draw: int) -> ServerApi:
@@ -182,7 +196,8 @@ class ServerApi:
         charged = True
         try:
             body = {"model": self.model, **self.always, **payload}
-            answer = await self.client.post(path, body, accept=self.seen.check if checked else lambda _: None)
+            check = functools.partial(self.seen.check, asking=self._asking, sent=time.monotonic())
+            answer = await self.client.post(path, body, accept=check if checked else lambda _: None)
         except BackendError as error:
             charged = error.kind in _PERHAPS_CHARGED
             raise

@@ -215,6 +215,10 @@ class OpenAIBackend(Backend):
         except ModelChanged as error:
             self._notice(error)
 
+    def take_doubtful(self) -> list[Request]:
+        taken, self._api.seen.doubtful = self._api.seen.doubtful, []
+        return taken
+
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         """Tokens of texts by the server's tokenise endpoint; None without one, for chats, or when it fails."""
         texts = [p for p in prompts if isinstance(p, str)]
@@ -274,7 +278,7 @@ class OpenAIBackend(Backend):
     async def _asked(self, request: Request, report: ProbeReport) -> Response:
         while len(self._unfinished) > _UNFINISHED_REQUESTS:
             self._unfinished.pop(next(iter(self._unfinished)))
-        api = self._api.remembering(self._unfinished.setdefault(request, {}))
+        api = self._api.remembering(self._unfinished.setdefault(request, {}), request)
         response: Response
         if isinstance(request, GenerateRequest):
             response = await generate(api, report.findings, request)

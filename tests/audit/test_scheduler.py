@@ -87,6 +87,37 @@ async def test_what_is_all_stored_is_passed_without_a_write(store, monkeypatch):
     assert leased == [1]
 
 
+class MixedUp(FakeBackend):
+    """Gives the first request another one's answer, and finds out when all are answered."""
+
+    mixed_up: ScoreRequest | None = None
+    told = False
+
+    async def run(self, batch):
+        [request] = batch
+        if self.mixed_up is None:
+            self.mixed_up = request
+            return await super().run([ScoreRequest("another prompt", request.continuations)])
+        return await super().run(batch)
+
+    def take_doubtful(self):
+        taken, self.told = [] if self.told else [self.mixed_up], True
+        return taken
+
+
+async def test_an_answer_that_may_be_another_questions_is_set_aside_and_asked_again(store):
+    backend = MixedUp("server", batch_size=1, max_in_flight=1)
+    outcome = await run(store, backend)
+    assert (outcome.items, outcome.answered, outcome.failed) == (50, 50, 0)
+    for item in scores(50)():
+        keys = answer_keys(item.request, FP)
+        [said] = await FakeBackend("server").run([item.request])
+        assert join_answers(item.request, keys, store.get_many(keys)) == said
+    assert [entry["problem"] for entry in store.explain(answer_keys(backend.mixed_up, FP)[0])["set_aside"]] == [
+        "perhaps another question's answer"
+    ]
+
+
 async def test_what_is_stored_is_what_the_model_said(store):
     backend = server()
     await run(store, backend, scores(20))
