@@ -254,6 +254,8 @@ class _JobRun:
             if not self.halted:
                 raise
         finally:
+            with contextlib.suppress(StoreError):  # a store that takes no more is told by what it failed at first
+                self._set_doubtful_aside()  # also after a stop: nobody looks again
             out = self.outcome
             if out.stopped is not None and self._all_planned and out.answered + out.failed + out.cached == out.items:
                 out.stopped = None  # it was asked to stop when nothing was left
@@ -275,7 +277,6 @@ class _JobRun:
             if not await asyncio.to_thread(self._set_doubtful_aside) or self.halted:
                 return
             await self._one_pass(first=False)
-        await asyncio.to_thread(self._set_doubtful_aside)
 
     def _set_doubtful_aside(self) -> int:
         """Set aside answers that may be another question's, so that a pass asks them again. Returns how many."""

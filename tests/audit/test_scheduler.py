@@ -118,6 +118,24 @@ async def test_an_answer_that_may_be_another_questions_is_set_aside_and_asked_ag
     ]
 
 
+async def test_an_interrupted_run_sets_such_an_answer_aside_too(store):
+    stop = StopSignal()
+
+    class Interrupted(MixedUp):
+        async def run(self, batch):
+            if self.mixed_up is not None:
+                stop.request("SIGINT")
+                await asyncio.sleep(0.05)
+            return await super().run(batch)
+
+    backend = Interrupted("server", batch_size=1, max_in_flight=8)  # some wait for their turn when it comes
+    outcome = await run(store, backend, stop=stop)
+    assert outcome.stopped == "interrupted"
+    keys = answer_keys(backend.mixed_up, FP)
+    assert store.get_many(keys) == {}
+    assert store.explain(keys[0])["set_aside"]
+
+
 async def test_what_is_stored_is_what_the_model_said(store):
     backend = server()
     await run(store, backend, scores(20))
