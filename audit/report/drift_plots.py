@@ -10,6 +10,7 @@ from audit.report.figures import Figures
 from audit.report.labels import measure_label, where_label
 from audit.report.plots import Panel, Plot, Row, forest_row, short, value_ends
 from audit.report.safe_text import one_line
+from audit.report.words import within_noise
 from audit.result import PromptDrift
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ def noise_plot(figures: Figures, suite: str) -> Plot | None:
     for c in drawn:
         name = f"{measure_label(c.measure)}: {where_label(c.where)}"
         rows.append({**forest_row(figures, c), "i": names.setdefault(name, len(names))})
-    small = sum(abs(c.difference or 0.0) <= (c.engine_noise or 0.0) for c in told)
+    small = sum(map(within_noise, told))
     tops = max(row["e"] for row in rows), max(abs(row["v"]) for row in rows)
     across, up = (float(f"{1.08 * top or 1.0:.4g}") for top in tops)
     verb = "difference is" if small == 1 else "differences are"

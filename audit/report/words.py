@@ -173,9 +173,9 @@ def _side(measure: Measure, neutral: float) -> str:
 
 
 def _sure_side(measure: Measure, neutral: float, alpha: float) -> str:
-    """The same, where Holm's correction over the figure's family leaves it sure."""
+    """The same, where Holm's correction over the figure's family leaves it sure; without a p, the interval alone."""
     side = _side(measure, neutral)
-    return "open" if side in ("above", "below") and (measure.p_holm or 0.0) >= alpha else side
+    return "open" if side in ("above", "below") and measure.p_holm is not None and measure.p_holm >= alpha else side
 
 
 def _values(told: Told) -> str:
@@ -220,7 +220,7 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
     if not apart:
         return f"of {len(pairs)} pairs of models, {verdicts}."
     condition, largest = max(apart, key=lambda wc: abs(wc[1].difference or 0.0))
-    noisy = sum(_within_noise(c) for _, c in apart)
+    noisy = sum(within_noise(c) for _, c in apart)
     tail = (
         f" {_verb(noisy, 'of these differences is', 'of these differences are')} smaller than the engines' noise."
         if noisy
@@ -246,10 +246,11 @@ def _pair(c: Comparison) -> str:
 
 
 def _noise(c: Comparison) -> str:
-    return "; the difference is smaller than the engines' noise" if _within_noise(c) else ""
+    return "; the difference is smaller than the engines' noise" if within_noise(c) else ""
 
 
-def _within_noise(c: Comparison) -> bool:
+def within_noise(c: Comparison) -> bool:
+    """Whether a difference is known, and is no larger than what the same weights differ by on two engines."""
     return c.engine_noise is not None and c.difference is not None and abs(c.difference) <= c.engine_noise
 
 
