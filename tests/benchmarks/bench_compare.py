@@ -1,12 +1,13 @@
 """Ten models on four suites, 400,000 stored answers: measures, comparisons, rankings. Target: 60 s, 1.5 GB, 2 cores.
 
-    python tests/benchmarks/bench_compare.py
+    python -m tests.benchmarks.bench_compare
 
 The rows are written to a real store first, outside the clock, and read back from it within.
 """
 
 from __future__ import annotations
 
+import argparse
 import resource
 import tempfile
 import time
@@ -65,6 +66,7 @@ def specs() -> list[MeasureSpec]:
 
 def main() -> None:
     """Print the time and the peak memory."""
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0]).parse_args()
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "bench.db") as store:
         for model in range(MODELS):
             for suite in range(SUITES):

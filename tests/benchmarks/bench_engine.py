@@ -1,10 +1,11 @@
-"""What the engine costs: python -m tests.benchmarks.bench_engine [storm] [http] [store] [resume] [hung]
+"""What the engine costs: a line for each measure, with its goal.
 
-Prints a line for each measure with its goal. Without names, all are measured.
+python -m tests.benchmarks.bench_engine [storm] [http] [store] [resume] [hung]
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import resource
@@ -176,9 +177,14 @@ MEASURES = {"storm": storm, "http": http, "store": store, "resume": resume, "hun
 
 
 def main() -> None:
-    """Measure what is named, or all."""
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (default: all)")
+    names = parser.parse_args().measures or [*MEASURES]
+    if unknown := [name for name in names if name not in MEASURES]:
+        parser.error(f"no such measure: {', '.join(unknown)}; there are {', '.join(MEASURES)}")
     with tempfile.TemporaryDirectory() as folder, Lab(Path(folder)) as lab:
-        for name in sys.argv[1:] or MEASURES:
+        for name in names:
             (Path(folder) / name).mkdir()
             MEASURES[name](lab, Path(folder) / name)
             sys.stdout.flush()

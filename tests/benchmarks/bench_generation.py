@@ -1,6 +1,6 @@
 """Generated tokens a second against generation one by one, and against the machine's floor.
 
-    python tests/benchmarks/bench_generation.py [llamacpp] [hf]
+    python -m tests.benchmarks.bench_generation
 
 SmolLM2-135M, 64 chat prompts of different lengths that ask for long texts, 64 tokens each, greedy. All ways
 of one engine are measured in turns within this one run, and the best of the rounds counts, since other
@@ -13,8 +13,8 @@ scheduling.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 
@@ -187,6 +187,16 @@ def floor_rate(prompts: list[list[int]], prefill: float, decode: float) -> float
     return generated / (distinct_prompt_tokens(prompts) / prefill + generated / decode)
 
 
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--engine", choices=["hf", "llamacpp", "both"], default="both")
+    engine = parser.parse_args().engine
+    if engine != "hf":
+        llamacpp()
+    if engine != "llamacpp":
+        hf()
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ("llamacpp", "hf"):
-        {"llamacpp": llamacpp, "hf": hf}[name]()
+    main()

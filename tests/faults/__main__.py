@@ -1,13 +1,14 @@
-"""The fault laboratory in full: python -m tests.faults [TRIALS] [KILLS] [ANSWERS] [PART/PARTS] [NAME...]
+"""The fault laboratory in full.
+
+    python -m tests.faults --trials 40 hang reset
 
 Prints a line for each fault; exits 1 when an answer was lost, wrong or left open, or a fault never
-struck. Without names, all faults and the campaign of kills run (the campaign alone: ``campaign``).
-PART/PARTS, such as 2/8, takes every eighth fault from the second on, and an eighth of the campaign.
+struck. Without names, all faults and the campaign of kills run.
 """
 
 from __future__ import annotations
 
-import re
+import argparse
 import sys
 import tempfile
 import time
@@ -26,11 +27,9 @@ OFTEN = {"kill -9: any time": 100}
 
 def main() -> int:
     """Run the trials that are asked for and print the table."""
-    numbers = [int(a) for a in sys.argv[1:] if a.isdigit()]
-    trials, kills, answers = (*numbers, *(40, 200, 50_000)[len(numbers) :])
-    [part] = [a for a in sys.argv[1:] if re.fullmatch(r"\d+/\d+", a)] or ["1/1"]
-    at, parts = map(int, part.split("/"))
-    names = [a for a in sys.argv[1:] if a in (*TRIALS, CAMPAIGN)] or [*TRIALS, CAMPAIGN]
+    options = _options()
+    trials, kills, (at, parts) = options.trials, options.kills, options.part
+    bad = 0
     bad = 0
     print(
         f"{'fault':34} {'trials':>6} {'requests':>9} {'struck':>7} {'lost':>5} {'wrong':>6} {'unresolved':>11}", end=""
@@ -38,14 +37,14 @@ def main() -> int:
     print(f" {'paid twice':>11} {'seconds':>8}", flush=True)
     with tempfile.TemporaryDirectory() as folder, Lab(Path(folder)) as lab:
         total = Verdict()
-        for name in [n for n in names if n != CAMPAIGN][at - 1 :: parts]:
+        for name in [n for n in options.names if n != CAMPAIGN][at - 1 :: parts]:
             found, problems = _repeat(lab, name, max(trials, OFTEN.get(name, 0)) if trials >= 40 else trials)
             total += found
             bad += found.lost + found.wrong + found.unresolved + problems
         print(f"all: lost {total.lost}, wrong {total.wrong}, unresolved {total.unresolved}", flush=True)
-        if CAMPAIGN in names and kills:
+        if CAMPAIGN in options.names and kills:
             started = time.monotonic()
-            verdict, made, acknowledged, most = campaign(lab, -(-answers // parts), -(-kills // parts), seed=at)
+            verdict, made, acknowledged, most = campaign(lab, -(-options.answers // parts), -(-kills // parts), seed=at)
             bad += verdict.lost + verdict.wrong + verdict.unresolved + (most > 16)
             print(
                 f"campaign: {made} kills, {acknowledged} acknowledged, lost {verdict.lost}, wrong {verdict.wrong}, "
@@ -53,6 +52,36 @@ def main() -> int:
                 f"(16 in flight), {time.monotonic() - started:.0f} s"
             )
     return 1 if bad else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults",
+        description="Strike an audit with faults and kills; no answer may be lost, wrong or left open.",
+        epilog=f"Faults: {', '.join(TRIALS)}, and the {CAMPAIGN} of kills.",
+    )
+    parser.add_argument("names", nargs="*", metavar="FAULT", help="which (default: all, and the campaign)")
+    parser.add_argument("--trials", type=int, default=40, help="of each fault (default: 40)")
+    parser.add_argument("--kills", type=int, default=200, help="in the campaign (default: 200)")
+    parser.add_argument("--answers", type=int, default=50_000, help="least answers of the campaign (default: 50000)")
+    parser.add_argument(
+        "--part",
+        type=_part,
+        default="1/1",
+        help="2/8: every eighth fault from the second on, and an eighth of the campaign",
+    )
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in (*TRIALS, CAMPAIGN)]:
+        parser.error(f"no such fault: {', '.join(unknown)}; see --help")
+    options.names = options.names or [*TRIALS, CAMPAIGN]
+    return options
+
+
+def _part(text: str) -> tuple[int, int]:
+    at, _, parts = text.partition("/")
+    if not (at.isdigit() and parts.isdigit() and 1 <= int(at) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 2/8")
+    return int(at), int(parts)
 
 
 def _repeat(lab: Lab, name: str, trials: int) -> tuple[Verdict, int]:
