@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from audit.answered import Answered, answered_items
 from audit.compare import compare_models, rank_models
 from audit.drift import engine_drift, with_engine_noise
 from audit.measures import measure_rows
 from audit.reading import Reading, read_answers
-from audit.result import Comparison, EngineDrift, Example, LedgerEntry, Measure, Ranking, Scalar
-from audit.store import Store, StoredRow
+from audit.result import Comparison, EngineDrift, Example, LedgerEntry, Measure, Ranking
+from audit.row_table import RowTable
+from audit.store import Store
+from audit.stored_rows import StoredRow
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -172,16 +176,14 @@ def _example_items(readings: Mapping[str, Reading], specs: Sequence[MeasureSpec]
     if reading is None:
         return set()
     rows = reading.rows
-    by_level: dict[tuple[str, Scalar], set[int]] = {}
-    for index, row in enumerate(rows):
-        for level in row.factors.items():
-            by_level.setdefault(level, set()).add(index)
-    chosen: set[int] = set()
+    table = RowTable(rows)
+    shown = np.zeros(len(rows), dtype=np.bool_)
+    chosen = []
     for spec in sorted(specs, key=lambda s: -len(s.where)):
-        levels = [by_level.get(level, set()) for level in spec.where.items()]
-        behind = set.intersection(*levels) if levels else set(range(len(rows)))
-        if behind and not behind & chosen:
-            chosen.add(min(behind))
+        behind = table.matching(spec.where)
+        if behind.any() and not (behind & shown).any():
+            chosen.append(int(behind.argmax()))
+            shown[chosen[-1]] = True
     asked = (item for index in chosen for item in rows[index].items[:SOURCES_SHOWN])
     return {item for item in asked if item in reading.keys}
 

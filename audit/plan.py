@@ -6,6 +6,7 @@ chunks, so that a hundred thousand of them take the memory of a few hundred.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import random
@@ -16,7 +17,7 @@ from audit.keys import answer_keys, canonical_json, to_bytes
 from audit.store import Store
 from backends.base import Backend, ClassifyRequest, GenerateRequest, Prompt, Request, ScoreRequest
 from backends.errors import ConfigError
-from suites.base import Item
+from suites.base import Factor, Item
 
 ItemsFactory = Callable[[], Iterator[Item]]
 
@@ -139,13 +140,18 @@ def limit_items(
         unit = _rank(item, together, seed)
         units.append(unit)
         sizes[unit] = sizes.get(unit, 0) + 1
-        levels = canonical_json([item.factors.get(f) for f in strata])
+        levels = _levels(*[item.factors.get(f) for f in strata])
         seen = stratum_of.get(unit, ())
         if levels not in seen:
             stratum_of[unit] = tuple(sorted((*seen, levels)))
     chosen = _choose(sizes, stratum_of, limit, seed)
     sample = tuple(itertools.compress(items(), (unit in chosen for unit in units)))
     return lambda: iter(sample)
+
+
+@functools.lru_cache(maxsize=4096, typed=True)  # True is not 1
+def _levels(*levels: Factor) -> str:
+    return canonical_json(levels)
 
 
 def _rank(item: Item, together: tuple[str, ...], seed: int) -> int:

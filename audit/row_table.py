@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from audit.statistics import Codes, Floats
-from suites.base import Factor, Row
+from suites.base import Bounded, Factor, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
-Numbers = tuple[float, float, float]  # value, low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,13 @@ class Levels:
         if (codes := self.by_factor.get(factor)) is None:
             codes = self.by_factor[factor] = {}
         return codes.setdefault((level is True or level is False, level), len(codes))
+
+    def codes_of(self, factor: str, levels: Sequence[Factor]) -> list[int]:
+        """Each level's code. A column has few levels, so each is looked up once."""
+        if bool in set(map(type, levels)):  # True and 1 are the same key of a dict
+            return [self.code(factor, level) for level in levels]
+        codes = {level: self.code(factor, level) for level in dict.fromkeys(levels)}
+        return [codes[level] for level in levels]
 
     def find(self, factor: str, level: Factor) -> int | None:
         """The level's code, None if no row has it."""
@@ -80,25 +85,18 @@ class RowTable:
             self.reasons[at] = row.missing
         self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
         self._masks: dict[tuple[str, int], Bools] = {}
-        self._codes = {name: _column(n, *found) for name, found in self._levels_of(rows, position.tolist()).items()}
-        self._quantities = {name: _quantity(n, *found) for name, found in _values_of(rows, position.tolist()).items()}
-
-    def _levels_of(self, rows: Sequence[Row], position: list[int]) -> dict[str, tuple[list[int], list[int]]]:
-        """For each factor the places of the rows that have it, and their level codes."""
-        found: dict[str, tuple[list[int], list[int]]] = {}
-        for at, row in zip(position, rows, strict=True):
-            for factor, level in row.factors.items():
-                if (column := found.get(factor)) is None:
-                    column = found[factor] = ([], [])
-                column[0].append(at)
-                column[1].append(self.levels.code(factor, level))
-        return found
+        self._codes: dict[str, Codes] = {}
+        self._quantities: dict[str, Quantity] = {}
+        for places, alike in _alike(rows, position):
+            for factor in alike[0].factors:
+                self.codes(factor)[places] = self.levels.codes_of(factor, [row.factors[factor] for row in alike])
+            for name in alike[0].values:
+                _fill(self.quantity(name), places, [row.values[name] for row in alike])
 
     def quantity(self, name: str) -> Quantity:
         """A quantity by its name; all NaN if no row has it."""
         if name not in self._quantities:
-            nothing = np.full(len(self.index), np.nan)
-            self._quantities[name] = Quantity(nothing, nothing, nothing)
+            self._quantities[name] = Quantity(*np.full((3, len(self.index)), np.nan))
         return self._quantities[name]
 
     def codes(self, factor: str) -> Codes:
@@ -129,24 +127,16 @@ def item_index(rows_of_models: Iterable[Sequence[Row]]) -> dict[str, int]:
     return index
 
 
-def _values_of(rows: Sequence[Row], position: list[int]) -> dict[str, tuple[list[int], list[Numbers]]]:
-    """For each quantity the places of the rows that have it, and its (value, low, high) there."""
-    found: dict[str, tuple[list[int], list[Numbers]]] = {}
-    for at, row in zip(position, rows, strict=True):
-        for name, bounded in row.values.items():
-            places, numbers = found.setdefault(name, ([], []))
-            places.append(at)
-            numbers.append((math.nan if bounded.value is None else bounded.value, bounded.low, bounded.high))
-    return found
+def _alike(rows: Sequence[Row], position: Codes) -> Iterator[tuple[Codes, list[Row]]]:
+    """Rows with the same factors and quantities, and their places: a column of each is made in one go."""
+    by_names: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for number, row in enumerate(rows):
+        by_names.setdefault((tuple(row.factors), tuple(row.values)), []).append(number)
+    for numbers in by_names.values():
+        yield position[numbers], [rows[number] for number in numbers]
 
 
-def _column(n: int, places: list[int], codes: list[int]) -> Codes:
-    column = np.full(n, -1, dtype=np.intp)
-    column[places] = codes
-    return column
-
-
-def _quantity(n: int, places: list[int], found: list[Numbers]) -> Quantity:
-    numbers = np.full((3, n), np.nan)
-    numbers[:, places] = np.array(found).T
-    return Quantity(*numbers)
+def _fill(column: Quantity, places: Codes, numbers: Sequence[Bounded]) -> None:
+    column.value[places] = np.array([number.value for number in numbers], dtype=float)  # None becomes NaN
+    column.low[places] = [number.low for number in numbers]
+    column.high[places] = [number.high for number in numbers]

@@ -5,7 +5,7 @@
     prompts     each prompt's text once, under its hash
     leases      who is asking what just now (two audits may share a store)
     quarantine  rows whose checksum was wrong: set aside, and asked again
-    runs, item_rows, baselines   results, so that reports compute nothing from models
+    runs, row_chunks, baselines   results, so that reports compute nothing from models
 
 Durability. WAL with synchronous=FULL: when `Store.write` returns, the answer is on the disk. One
 thread with one connection writes; what arrives while it commits goes into its next transaction,
@@ -28,6 +28,7 @@ import sqlite3
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,9 +39,9 @@ import sqlite_utils
 
 from audit import keys as identity
 from audit.migrations import migrations
+from audit.stored_rows import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
 from backends.base import Answer, Request
 from backends.errors import AuditError, BackendError, ConfigError
-from suites.base import Bounded, Row
 
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header: this database is one of ours
 BUSY_SECONDS = 60.0
@@ -77,14 +78,6 @@ class Entry:
     fingerprint: str
     request: Request
     answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A suite's row together with the keys of the answer it was read from."""
-
-    row: Row
-    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,28 +364,43 @@ class Store:
 
     def write_rows(self, run_id: str, model: str, suite: str, rows: Iterable[StoredRow]) -> int:
         """Keep the numeric rows of one model and suite; replaces earlier ones. Returns how many."""
-        self._do("DELETE FROM item_rows WHERE run = ? AND model = ? AND suite = ?", (run_id, model, suite))
+        self._do("DELETE FROM row_chunks WHERE run = ? AND model = ? AND suite = ?", (run_id, model, suite))
         count = 0
-        for some in _portions(rows, 2000):
-            values = [(run_id, model, suite, *_row_to_columns(row)) for row in some]
-            self._submit(lambda db, values=values: _insert_rows(db, values)).result()  # type: ignore[misc]
-            count += len(values)
+        writing: concurrent.futures.Future[Any] | None = None
+        for some in _portions(rows, ROWS_A_CHUNK):
+            text = write_chunk(some)  # while the writer packs and stores the one before
+            if writing is not None:
+                writing.result()
+            writing = self._submit(lambda db, text=text: _insert_chunk(db, run_id, model, suite, text))  # type: ignore[misc]
+            count += len(some)
+        if writing is not None:
+            writing.result()
         return count
 
     def read_rows(self, run_id: str, model: str, suite: str) -> Iterator[StoredRow]:
-        """The rows that `write_rows` kept, in the order they were written."""
+        """The rows that `write_rows` kept, in the order they were written.
+
+        Raises
+        ------
+        StoreError
+            A part of them is damaged.
+        """
         last = 0
         while True:
             with self._read() as db:
-                rows = db.execute(
-                    "SELECT id, item, factors, quantities, missing, keys FROM item_rows "
-                    "WHERE run = ? AND model = ? AND suite = ? AND id > ? ORDER BY id LIMIT 2000",
+                found = db.execute(
+                    "SELECT id, body FROM row_chunks WHERE run = ? AND model = ? AND suite = ? AND id > ? "
+                    "ORDER BY id LIMIT 1",
                     (run_id, model, suite, last),
-                ).fetchall()
-            if not rows:
+                ).fetchone()
+            if found is None:
                 return
-            last = rows[-1][0]
-            yield from (_row_from_columns(row[1:]) for row in rows)
+            last, body = found
+            try:
+                rows = read_chunk(zlib.decompress(body))
+            except (zlib.error, ValueError, TypeError) as error:
+                raise StoreError(self.path, "damaged", f"rows of run {run_id}: {error}") from None
+            yield from rows
 
     def save_baseline(self, name: str, run_id: str) -> None:
         """Make a run the baseline ``name``. ConfigError if the name is taken or the run has no result."""
@@ -657,33 +665,9 @@ def _insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
         db.executemany("DELETE FROM leases WHERE key = ?", [(k,) for k in entry.keys])
 
 
-def _insert_rows(db: sqlite3.Connection, values: Sequence[tuple[Any, ...]]) -> None:
-    db.executemany(
-        "INSERT INTO item_rows (run, model, suite, item, factors, quantities, missing, keys) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        values,
-    )
-
-
-_write_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # made once: `json.dumps` makes one a call
-
-
-def _row_to_columns(stored: StoredRow) -> tuple[Any, ...]:
-    row = stored.row
-    numbers = {name: [b.value, b.low, b.high] for name, b in row.values.items()}
-    return (
-        row.item_id,
-        identity.to_bytes(_write_json(dict(row.factors))),  # order of factors kept
-        identity.to_bytes(_write_json(numbers)),
-        row.missing,
-        "\n".join(stored.keys).encode(),
-    )
-
-
-def _row_from_columns(columns: tuple[Any, ...]) -> StoredRow:
-    item, factors, quantities, missing, keys = columns
-    values = {name: Bounded(*numbers) for name, numbers in _load(quantities).items()}
-    return StoredRow(Row(item, _load(factors), values, missing), tuple(keys.decode().split("\n")) if keys else ())
+def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, text: bytes) -> None:
+    body = zlib.compress(text, 1)  # rows repeat their factors: a tenth is left
+    db.execute("INSERT INTO row_chunks (run, model, suite, body) VALUES (?, ?, ?, ?)", (run_id, model, suite, body))
 
 
 def _load(data: bytes) -> Any:

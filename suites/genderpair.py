@@ -625,8 +625,11 @@ _read_cached = lru_cache(maxsize=1 << 16)(
 _swap_cached = lru_cache(maxsize=1 << 17)(swap_identity)
 
 
+_YES, _NO = Bounded.exact(1.0), Bounded.exact(0.0)  # made once: every text has several
+
+
 def _flag(condition: bool) -> Bounded:
-    return Bounded.exact(float(condition))
+    return _YES if condition else _NO
 
 
 def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:

@@ -20,7 +20,8 @@ import sqlite_utils
 from audit import store as store_module
 from audit.keys import answer_keys, fingerprint_id, join_answers
 from audit.migrations import migrations
-from audit.store import Entry, Store, StoredRow, StoreError
+from audit.store import Entry, Store, StoreError
+from audit.stored_rows import StoredRow
 from backends.base import (
     ContinuationScore,
     GenerateRequest,
@@ -571,6 +572,38 @@ def test_a_store_of_every_earlier_schema_is_brought_up_to_date(path, steps):
         assert asyncio.run(store.lease([("a",)])) == [True]
         store.start_run("r", "t", "{}")
         assert len(store.runs()) == 1
+
+
+def test_rows_of_the_schema_before_chunks_are_kept(tmp_path):
+    old = tmp_path / "old.db"
+    db = sqlite_utils.Database(old)
+    migrations.apply(db, stop_before="m004_row_chunks")
+    db.execute(f"PRAGMA application_id={store_module.APPLICATION_ID}")
+    columns = "run, model, suite, item, factors, quantities, missing, keys"
+    for run in ("r1", "r2"):
+        for i in range(2003):
+            quantities = b'{"p": [0.5, 0.5, 0.5], "b": [null, 0.25, 0.5]}' if i else b"{}"
+            factors = '{"occupation": "nurse \ud800"}'.encode("utf-8", "surrogatepass")
+            row = (run, "m", "s", f"item {i}", factors, quantities, None if i else "refusal", b"k1\nk2" if i else b"")
+            db.conn.execute(f"INSERT INTO item_rows ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    db.conn.commit()
+    db.conn.close()
+    with Store.open(old) as store:
+        rows = list(store.read_rows("r2", "m", "s"))
+    factors = {"occupation": "nurse \ud800"}
+    assert rows[0] == StoredRow(Row("item 0", factors, {}, "refusal"), ())
+    values = {"p": Bounded.exact(0.5), "b": Bounded(None, 0.25, 0.5)}
+    assert rows[1:] == [StoredRow(Row(f"item {i}", factors, values), ("k1", "k2")) for i in range(1, 2003)]
+
+
+def test_damaged_rows_are_told_and_never_read_as_numbers(store, path):
+    store.write_rows("r1", "m", "s", [StoredRow(Row(f"i{i}", {}, {"p": Bounded.exact(0.5)}), ()) for i in range(9)])
+    with sqlite3.connect(path) as db:
+        body = bytearray(db.execute("SELECT body FROM row_chunks").fetchone()[0])
+        body[len(body) // 2] ^= 1
+        db.execute("UPDATE row_chunks SET body = ?", (bytes(body),))
+    with pytest.raises(StoreError, match="rows of run r1"):
+        list(store.read_rows("r1", "m", "s"))
 
 
 def test_a_store_of_a_newer_version_is_refused(path):

@@ -18,7 +18,8 @@ import numpy as np
 
 from audit.compare import compare_models, rank_models
 from audit.measures import measure_rows
-from audit.store import Store, StoredRow
+from audit.store import Store
+from audit.stored_rows import StoredRow
 from suites.base import Bounded, MeasureSpec, Row
 
 MODELS, SUITES, OCCUPATIONS, TEMPLATES, CONDITIONS = 10, 4, 40, 25, 10

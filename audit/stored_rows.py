@@ -1,0 +1,71 @@
+"""How the numeric rows of a run are kept: some thousands as one JSON text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from audit.keys import from_bytes, to_bytes
+from suites.base import Bounded, Row
+
+ROWS_A_CHUNK = 2000  # few enough for memory, enough to be written and packed in one go
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A suite's row together with the keys of the answer it was read from."""
+
+    row: Row
+    keys: tuple[str, ...]
+
+
+_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def write_chunk(rows: Sequence[StoredRow]) -> bytes:
+    """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each.
+
+    A quantity is one number where it equals its bounds, else ``[value or null, low, high]``.
+
+    Raises
+    ------
+    ValueError
+        For NaN and infinities.
+    """
+    return to_bytes(
+        _write(
+            [
+                [
+                    stored.row.item_id,
+                    dict(stored.row.factors),
+                    {
+                        name: n.value if n.value == n.low == n.high else [n.value, n.low, n.high]
+                        for name, n in stored.row.values.items()
+                    },
+                    stored.row.missing,
+                    stored.keys,
+                ]
+                for stored in rows
+            ]
+        )
+    )
+
+
+def read_chunk(text: bytes) -> list[StoredRow]:
+    """Read back what `write_chunk` wrote."""
+    return [
+        StoredRow(
+            Row(
+                item,
+                factors,
+                {
+                    name: Bounded(*number) if isinstance(number, list) else Bounded.exact(number)
+                    for name, number in quantities.items()
+                },
+                missing,
+            ),
+            tuple(keys),
+        )
+        for item, factors, quantities, missing, keys in json.loads(from_bytes(text))
+    ]
