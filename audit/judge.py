@@ -87,11 +87,14 @@ def judge_suite(
         reading.derive()
     specs: dict[tuple[Any, ...], MeasureSpec] = {}
     measures: list[Measure] = []
+    first: tuple[Reading, RowTable] | None = None
     for model, reading in readings.items():
         own = list(suite.measures(reading.rows))
+        table = RowTable(reading.rows)
+        first = first or (reading, table)
         specs.update({(s.measure, *sorted(s.where.items())): s for s in own})
         measures += measure_rows(
-            reading.rows, own, model=model, suite=name, signature=signature, confidence=confidence, seed=seed
+            table, own, model=model, suite=name, signature=signature, confidence=confidence, seed=seed
         )
         store.write_rows(run_id, model, name, _stored(reading))
     comparisons = with_engine_noise(
@@ -117,7 +120,7 @@ def judge_suite(
         for a, b in engines
         if "score" in suite.needs
     ]
-    wanted = _example_items(readings, list(specs.values()))
+    wanted = _example_items(*first, list(specs.values())) if first else set()
     # A follow-up is only reached through the item it hangs on, which it does for every model.
     roots = {reading.roots[item] for reading in readings.values() for item in wanted if item in reading.roots}
     examples = [
@@ -170,13 +173,9 @@ def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure
     )
 
 
-def _example_items(readings: Mapping[str, Reading], specs: Sequence[MeasureSpec]) -> set[str]:
-    """Ids of items to show: for every figure at least one item behind it, the same for all models."""
-    reading = next(iter(readings.values()), None)
-    if reading is None:
-        return set()
+def _example_items(reading: Reading, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
+    """Ids of items to show, for all models: for every figure at least one item behind it, by the first model's rows."""
     rows = reading.rows
-    table = RowTable(rows)
     shown = np.zeros(len(rows), dtype=np.bool_)
     chosen = []
     for spec in sorted(specs, key=lambda s: -len(s.where)):

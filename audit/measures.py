@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from audit.statistics import (
     extreme_correlation,
     holm,
 )
-from suites.base import MeasureSpec, Row
+from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
 STATISTICS_VERSION = 2
@@ -37,7 +37,7 @@ _LONGEST_VALUE = 120  # characters of a value in a signature
 
 
 def measure_rows(
-    rows: Sequence[Row],
+    table: RowTable,
     specs: Iterable[MeasureSpec],
     *,
     model: str,
@@ -50,7 +50,7 @@ def measure_rows(
 
     Parameters
     ----------
-    rows : sequence of Row
+    table : RowTable
         All rows of the model, derived ones too.
     specs : iterable of MeasureSpec
         Usually ``suite.measures(rows)``.
@@ -64,10 +64,9 @@ def measure_rows(
     Raises
     ------
     ValueError
-        When an item has two rows, an estimator is unknown, or a correlation's covariate is
-        not constant within its clusters.
+        When an estimator is unknown, or a correlation's covariate is not constant within its
+        clusters.
     """
-    table = RowTable(rows)
     shared = _written({**signature, "statistics": STATISTICS_VERSION, "confidence": confidence, "seed": seed})
     return _corrected([_measure(table, spec, model, suite, shared, confidence) for spec in specs])
 

@@ -381,7 +381,6 @@ def _versions() -> dict[str, str]:
         "bias-audit",
         "numpy",
         "scipy",
-        "statsmodels",
         "torch",
         "transformers",
         "llama-cpp-python",

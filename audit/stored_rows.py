@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from audit.keys import from_bytes, to_bytes
 from suites.base import Bounded, Row
 
@@ -20,36 +22,28 @@ class StoredRow:
     keys: tuple[str, ...]
 
 
-_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
 def write_chunk(rows: Sequence[StoredRow]) -> bytes:
     """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each.
 
     A quantity is one number where it equals its bounds, else ``[value or null, low, high]``.
-
-    Raises
-    ------
-    ValueError
-        For NaN and infinities.
     """
-    return to_bytes(
-        _write(
-            [
-                [
-                    stored.row.item_id,
-                    dict(stored.row.factors),
-                    {
-                        name: n.value if n.value == n.low == n.high else [n.value, n.low, n.high]
-                        for name, n in stored.row.values.items()
-                    },
-                    stored.row.missing,
-                    stored.keys,
-                ]
-                for stored in rows
-            ]
-        )
-    )
+    written = [
+        [
+            stored.row.item_id,
+            dict(stored.row.factors),
+            {
+                name: n.value if n.value == n.low == n.high else [n.value, n.low, n.high]
+                for name, n in stored.row.values.items()
+            },
+            stored.row.missing,
+            stored.keys,
+        ]
+        for stored in rows
+    ]
+    try:
+        return orjson.dumps(written)
+    except orjson.JSONEncodeError:  # lone surrogates, and whole numbers of more than 64 bits
+        return to_bytes(json.dumps(written, ensure_ascii=False, allow_nan=False))
 
 
 def read_chunk(text: bytes) -> list[StoredRow]:

@@ -15,6 +15,7 @@ from audit.gate import gate, spec_of
 from audit.gate_report import GateReport
 from audit.measures import measure_rows
 from audit.result import AuditResult
+from audit.row_table import RowTable
 from backends.errors import ConfigError
 from suites.base import Bounded, MeasureSpec, Row
 
@@ -31,7 +32,9 @@ class Run:
             Row(f"{o}/{t}", {"occupation": o, "template": t}, {"p": Bounded.exact(float(v))})
             for (o, t), v in np.ndenumerate(values)
         ]
-        measures = measure_rows(self.rows, specs or (GAP,), model="m", suite="s", signature=signature or {"data": "x"})
+        measures = measure_rows(
+            RowTable(self.rows), specs or (GAP,), model="m", suite="s", signature=signature or {"data": "x"}
+        )
         self.result = AuditResult(
             run_id="run", title="", started="", finished="", complete=True, interrupted=False, seed=0, limit=None,
             confidence=0.95, versions={}, models=[], suites=[], measures=measures, comparisons=[], ledger=[],

@@ -9,6 +9,7 @@ from pathlib import Path
 from audit.history import Absence, History, absences, history, stored_results
 from audit.measures import measure_rows
 from audit.result import AuditResult, ModelInfo
+from audit.row_table import RowTable
 from audit.schedule import Journal
 from audit.store import Store
 from suites.base import Bounded, MeasureSpec, Row
@@ -32,7 +33,7 @@ def result(
     return AuditResult(
         run_id=f"run{run}", title="nightly", started=f"2026-01-0{run}T00:00:00+00:00", finished="", complete=True,
         interrupted=False, seed=0, limit=None, confidence=0.95, versions={}, models=[model], suites=[],
-        measures=measure_rows(rows, specs, model="m", suite="s", signature={"data": data, "limit": limit}),
+        measures=measure_rows(RowTable(rows), specs, model="m", suite="s", signature={"data": data, "limit": limit}),
         comparisons=[], ledger=[],
     )  # fmt: skip
 

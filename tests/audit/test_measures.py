@@ -22,7 +22,7 @@ def row(item: str, value: float | Bounded | None, missing: str | None = None, **
 
 
 def one(rows: list[Row], spec: MeasureSpec, **options: object) -> Measure:
-    (found,) = measure_rows(rows, [spec], model="m", suite="s", signature={"data": "abc"}, **options)  # type: ignore[arg-type]
+    (found,) = measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={"data": "abc"}, **options)  # type: ignore[arg-type]
     return found
 
 
@@ -54,7 +54,7 @@ def test_p_against_neutral_is_scipys_and_holm_corrects_within_the_family() -> No
         MeasureSpec("effect", "p", {"group": g}, unit="difference", neutral=0.0, family="other" if g == "c" else "f")
         for g in values
     ]
-    found = measure_rows(rows, specs, model="m", suite="s", signature={})
+    found = measure_rows(RowTable(rows), specs, model="m", suite="s", signature={})
     expected = [stats.ttest_1samp(some, 0.0).pvalue for some in values.values()]
     assert [m.p for m in found] == pytest.approx(expected)
     assert [m.p_holm for m in found] == pytest.approx([2 * expected[0], max(2 * expected[0], expected[1]), expected[2]])
@@ -267,7 +267,7 @@ def test_the_signature_tells_all_but_the_model() -> None:
     rows = [row("a", 0.1), row("b", 0.2)]
     spec = MeasureSpec("p", "p", clusters=("occupation",))
     first, second = (
-        measure_rows(rows, [spec], model=model, suite="s", signature={"data": "abc"}, seed=3)[0].signature
+        measure_rows(RowTable(rows), [spec], model=model, suite="s", signature={"data": "abc"}, seed=3)[0].signature
         for model in ("m", "n")
     )
     assert first == second

@@ -18,6 +18,7 @@ import numpy as np
 
 from audit.compare import compare_models, rank_models
 from audit.measures import measure_rows
+from audit.row_table import RowTable
 from audit.store import Store
 from audit.stored_rows import StoredRow
 from suites.base import Bounded, MeasureSpec, Row
@@ -83,7 +84,7 @@ def main() -> None:
                 reading += time.process_time() - before
                 n_rows += len(by_model[name])
                 n_measures += len(
-                    measure_rows(by_model[name], specs(), model=name, suite=f"suite {suite}", signature={})
+                    measure_rows(RowTable(by_model[name]), specs(), model=name, suite=f"suite {suite}", signature={})
                 )
             comparisons = compare_models(by_model, specs(), suite=f"suite {suite}")
             n_comparisons += len(comparisons)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from audit.measures import measure_rows
+from audit.row_table import RowTable
 from backends.base import ContinuationScore, Message, ScoreResponse
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, PlantedBias
@@ -72,7 +73,7 @@ def rows_of(suite, gap_and_diverse):
 
 
 def figures(suite, rows):
-    measured = measure_rows(rows, list(suite.measures(rows)), model="planted", suite=suite.name, signature={})
+    measured = measure_rows(RowTable(rows), list(suite.measures(rows)), model="planted", suite=suite.name, signature={})
     return {(m.measure, tuple(sorted(m.where.items()))): m for m in measured}
 
 
@@ -556,7 +557,9 @@ def test_intervals_cover_planted_effects_and_forgetting_in_200_audits():
             part = 1.0 if item.factors["position"] == "without_dialogue" else left[cell]
             gap = level[cell] + (part * shift[cell] if item.factors["debiasing"] == 1 else 0) + rng.normal(0, 0.02)
             rows.append(suite.read(item, scored(item, suite, shares_of(gap, 0.08, item.factors["dominated_by"]))))
-        measured = measure_rows(suite.derive(rows), [*specs, *placebo_spec], model="m", suite="s", signature={})
+        measured = measure_rows(
+            RowTable(suite.derive(rows)), [*specs, *placebo_spec], model="m", suite="s", signature={}
+        )
         for m in measured:
             for (measure, factor, name), truth in truths.items():
                 if m.measure == measure and m.where.get(factor) == name:
@@ -591,7 +594,9 @@ def test_intervals_of_a_share_cover_it(occupations, templates, spread):
             rows.append(
                 Row(f"{o}/{t}", {"occupation": o, "template": t}, {k: Bounded.exact(v) for k, v in values.items()})
             )
-        (m,) = measure_rows(with_share(rows, "part", "whole", "share"), [spec], model="m", suite="s", signature={})
+        (m,) = measure_rows(
+            RowTable(with_share(rows, "part", "whole", "share")), [spec], model="m", suite="s", signature={}
+        )
         covered += m.low <= 0.6 <= m.high
     luck = 2 * math.sqrt(0.03 * 0.97 / audits)  # what the simulation itself may be off by: 1.7 %
     assert 0.93 - luck <= covered / audits <= 0.97 + luck

@@ -9,6 +9,7 @@ import pytest
 
 from audit.measures import measure_rows
 from audit.plan import limit_items
+from audit.row_table import RowTable
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -60,7 +61,7 @@ def figures(suite, text_of, *, prefers=(-1.0, -2.0), classify=None):
                     answer = ClassifyResponse(classify(text))
             rows.append(suite.read(follow, answer))
     derived = suite.derive(rows)
-    measures = measure_rows(derived, list(suite.measures(derived)), model="m", suite="s", signature={})
+    measures = measure_rows(RowTable(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
     return {(m.measure, tuple(sorted(m.where.items()))): m for m in measures}
 
 

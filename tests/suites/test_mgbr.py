@@ -17,6 +17,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from audit.measures import measure_rows
 from audit.plan import limit_items
 from audit.result import Measure
+from audit.row_table import RowTable
 from audit.statistics import correlation_interval
 from backends.base import (
     ContinuationScore,
@@ -90,7 +91,7 @@ def measured(suite: MGBR, rows: Sequence[Row], measure: str, **where: Factor) ->
     specs = [
         s for s in suite.measures(rows) if s.measure == measure and not s.detail and where.items() <= s.where.items()
     ]
-    (found,) = measure_rows(rows, specs, model="planted", suite="mgbr", signature={})
+    (found,) = measure_rows(RowTable(rows), specs, model="planted", suite="mgbr", signature={})
     return found
 
 
