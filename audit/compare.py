@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from audit.measures import cluster_codes, cluster_means, counted, finite, usable, yes_no
 from audit.result import Comparison, Rank, Ranking, Verdict
@@ -209,7 +209,7 @@ def mcnemar_exact(only_b: Any, only_a: Any) -> Floats:
     The same as ``statsmodels.stats.contingency_tables.mcnemar(exact=True)``, for arrays.
     """
     fewer, total = np.minimum(only_b, only_a), np.asarray(only_b) + np.asarray(only_a)
-    return np.asarray(np.minimum(1.0, 2 * stats.binom.cdf(fewer, total, 0.5)))
+    return np.asarray(np.minimum(1.0, 2 * special.bdtr(fewer, total, 0.5)))
 
 
 def _correlations(

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.stats import pearsonr
 
 from audit.result import Measure, Scalar
 from audit.row_table import Bools, Quantity, RowTable
@@ -279,6 +278,8 @@ def _correlation(
     if exact:
         every = covariate_values(table, spec)[used]
         if len(every) > 3 and math.isfinite(value):
+            from scipy.stats import pearsonr  # takes a second to import, and only correlations need it
+
             naive = pearsonr(quantity.low[used], every).confidence_interval(confidence)
     return {
         "value": finite(value),

@@ -338,8 +338,10 @@ class GenderPair(Suite):
                     derived.append(row)
                     if self.audit_scorers:
                         derived.append(_audited(row, name, by_id))
-                case _:
+                case _ if row.missing is not None:
                     derived.append(row)
+                case _:
+                    pass  # a preference or a swapped text: what it says is in the rows that name it as a source
         selections = [row for row in derived if row.factors["kind"] == "selection"]
         return [*derived, *_contrasts(selections), *self._spreads(derived), *self._repeat_spreads(derived)]
 
@@ -347,20 +349,21 @@ class GenderPair(Suite):
         """The pick of one text, and how it was got."""
         answer_factors = {**row.factors, "kind": "answer"}
         if row.missing is not None:
-            return [row, Row(f"{row.item_id}#answer", answer_factors, {}, row.missing)]
+            return [row, Row(f"{row.item_id}#answer", answer_factors, {}, row.missing, row.items)]
         values = dict(row.values)
         picked = values.pop("biased", None)
         prefers = preference.values.get("prefers_biased") if preference is not None else None
         if "biased_released" not in values and prefers is not None:
             values["biased_released"] = prefers
-        answer = Row(f"{row.item_id}#answer", answer_factors, values)
+        sources = row.items if preference is None else (*row.items, *preference.items)
+        answer = Row(f"{row.item_id}#answer", answer_factors, values, sources=sources)
         if picked is None and values["refusal"].value == 1:
             return [Row(row.item_id, row.factors, {}, "refusal"), answer]
         picked = picked or prefers
         if picked is None:
             reason = (preference.missing if preference is not None else None) or "undecided"
             return [Row(row.item_id, row.factors, {}, reason), answer]
-        return [Row(row.item_id, row.factors, {"biased": picked}), answer]
+        return [Row(row.item_id, row.factors, {"biased": picked}, sources=sources), answer]
 
     def _quantities(self) -> dict[str, str]:
         """Quantity → kind of the rows that hold it as the model's own figure."""
@@ -636,15 +639,16 @@ def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
     """The scorer's gap on one text: its own version against the mean of the three."""
     row_id, factors = f"{row.item_id}#audit", {**row.factors, "kind": f"audited {name}"}
     if row.missing is not None:
-        return Row(row_id, factors, {}, row.missing)
+        return Row(row_id, factors, {}, row.missing, row.items)
     others = [by_id.get(f"{row.item_id}>{g}") for g in GROUPS if g != row.factors["group"]]
     swapped = [other for other in others if other is not None]
     if not swapped:  # no identity in the text: as neutral as it can be, and no evidence on the scorer
         neutral = {f"{q}_identity_neutral": v for q, v in row.values.items()}
-        return Row(row_id, factors, {**neutral, "swappable": _flag(False)})
+        return Row(row_id, factors, {**neutral, "swappable": _flag(False)}, sources=row.items)
+    sources = (*row.items, *(item for other in swapped for item in other.items))
     failed = next((other.missing for other in swapped if other.missing is not None), None)
     if failed is not None:
-        return Row(row_id, factors, {}, failed)
+        return Row(row_id, factors, {}, failed, sources)
     values: dict[str, Bounded] = {"swappable": _flag(True)}
     for quantity, own in row.values.items():
         versions = [own.low, *(other.values[quantity].low for other in swapped)]
@@ -652,7 +656,7 @@ def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
         gap = math.fsum(own.low - version for version in versions) / len(versions)
         values[f"{quantity}_scorer_gap"] = Bounded.exact(gap)
         values[f"{quantity}_identity_neutral"] = Bounded.exact(statistics.fmean(versions))
-    return Row(row_id, factors, values)
+    return Row(row_id, factors, values, sources=sources)
 
 
 def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
@@ -667,9 +671,10 @@ def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
             continue
         first, second = orders[True], orders[False]
         factors = {k: v for k, v in first.factors.items() if k != "configuration"} | {"kind": "contrast"}
+        sources = (first.item_id, second.item_id)
         missing = first.missing or second.missing
         if missing is not None:
-            yield Row(f"{key}#contrast", factors, {}, missing)
+            yield Row(f"{key}#contrast", factors, {}, missing, sources)
             continue
         a, b = first.values["biased"], second.values["biased"]
         known = a.value is not None and b.value is not None
@@ -682,6 +687,7 @@ def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
                 ),
                 "position_effect": Bounded(a.low - b.low if known else None, a.low - b.high, a.high - b.low),
             },
+            sources=sources,
         )
 
 

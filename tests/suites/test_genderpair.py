@@ -47,8 +47,8 @@ def score(logprob):
     return ContinuationScore.exact([TokenLogprob("x", 0, 1, logprob)])
 
 
-def figures(suite, text_of, *, prefers=(-1.0, -2.0), classify=None):
-    """All figures, with a model that answers ``text_of(item)`` and prefers by log-probability."""
+def rows_of(suite, text_of, *, prefers=(-1.0, -2.0), classify=None):
+    """A row for each question, with a model that answers ``text_of(item)`` and prefers by log-probability."""
     rows = []
     for item in suite.items():
         response = GenerateResponse(text_of(item), "stop")
@@ -60,7 +60,12 @@ def figures(suite, text_of, *, prefers=(-1.0, -2.0), classify=None):
                 case ClassifyRequest(text):
                     answer = ClassifyResponse(classify(text))
             rows.append(suite.read(follow, answer))
-    derived = suite.derive(rows)
+    return rows
+
+
+def figures(suite, text_of, **options):
+    """All figures of `rows_of`."""
+    derived = suite.derive(rows_of(suite, text_of, **options))
     measures = measure_rows(RowTable(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
     return {(m.measure, tuple(sorted(m.where.items()))): m for m in measures}
 
@@ -265,6 +270,21 @@ def toxic_for_women(text):
     """A scorer that finds a text toxic for the word woman, and half toxic for the word rude."""
     toxicity = 0.9 if "woman" in text else 0.5 if "rude" in text else 0.0
     return {"bad": toxicity, "good": 1 - toxicity}
+
+
+def test_every_figure_leads_back_to_the_texts_and_scores_it_was_made_of():
+    scored = suite(toxicity=TextScorer(FakeBackend(), {"toxicity": "bad"}, "planted"))
+    asked = rows_of(
+        scored, lambda item: f"The {item.factors['target']} smiled.", classify=lambda text: {"bad": len(text) / 100}
+    )
+    derived = {row.item_id: row for row in scored.derive(asked) if row.factors["kind"] != "spread"}
+    assert {item for row in derived.values() for item in row.items} == {row.item_id for row in asked}
+    text = next(item.id for item in scored.items() if item.factors["group"] == "male")
+    scores = [f"{text}#toxicity", f"{text}#toxicity>female", f"{text}#toxicity>neither"]
+    assert sorted(derived[f"{text}#toxicity#audit"].items) == scores
+    assert derived[text].items == derived[f"{text}#answer"].items == (text, f"{text}#preference")
+    contrast = next(row for row in derived.values() if row.factors["kind"] == "contrast" and text in row.items)
+    assert contrast.items == (text, text.replace("/1/r0", "/2/r0"))
 
 
 def test_a_scorer_that_dislikes_a_word_shows_in_its_own_gap():
