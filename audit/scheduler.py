@@ -28,7 +28,7 @@ from audit.logs import logger
 from audit.plan import CHUNK, Plan, PlannedRequest
 from audit.signals import StopSignal
 from audit.store import Entry, Store, StoreError
-from backends.base import Answer, Backend, ClassifyResponse, GenerateResponse
+from backends.base import Answer, Backend, ClassifyResponse, GenerateResponse, Tell
 from backends.errors import BackendError
 
 log = logger("scheduler")
@@ -380,14 +380,14 @@ class _JobRun:
 
         async def attempt() -> list[BackendError]:
             nonlocal pending, counted
-            answers = await self._attempt(pending, again=pending is not batch)
-            left = [(p, a) for p, a in zip(pending, answers, strict=True) if _may_retry(a)]
+            ended = await self._attempt(pending, again=pending is not batch)
+            left = [(p, a) for p, a in ended if _may_retry(a)]
             errors = [a for _, a in left if isinstance(a, BackendError)]
             counted += any(e.kind != "rate_limited" for e in errors)
             if errors and self._given_up(counted):
                 left, errors = [], []
             later = {id(p) for p, _ in left}
-            await self._keep([(p, a) for p, a in zip(pending, answers, strict=True) if id(p) not in later])
+            await self._keep([(p, a) for p, a in ended if id(p) not in later])
             pending = [p for p, _ in left]
             return errors
 
@@ -404,19 +404,31 @@ class _JobRun:
             retry=tenacity.retry_if_result(bool), wait=wait, stop=tenacity.stop_never, sleep=self._sleep
         )(attempt)
 
-    async def _attempt(self, pending: Sequence[PlannedRequest], again: bool) -> list[Answer]:
-        """One call of the backend; its time limit is its own and starts after the limiter's wait."""
+    async def _attempt(self, pending: Sequence[PlannedRequest], again: bool) -> list[tuple[PlannedRequest, Answer]]:
+        """One call of the backend; its time limit is its own and starts after the limiter's wait.
+
+        Answers that it tells of before the others are kept at once. Returns those that are not kept yet.
+        """
         with self._interruptible():
             ticket = await self.limiter.enter(again)
         told: BackendError | None = _UNTOLD
+        early: dict[int, asyncio.Task[None]] = {}
+
+        def keep(place: int, answer: Answer) -> None:
+            if fits(pending[place].request, answer) and not isinstance(answer, BackendError):
+                early[place] = asyncio.create_task(self._keep([(pending[place], answer)]))
+
         try:
-            answers = await _answers(self.job.backend, pending)
+            answers = await _answers(self.job.backend, pending, keep)
             told = _for_limiter(answers)
         finally:
             self.limiter.leave(ticket, told)
+            await asyncio.gather(*early.values(), return_exceptions=True)
+        for task in early.values():
+            task.result()  # raises what the store raised
         if any(not isinstance(a, BackendError) for a in answers):
             self._last_answer = time.monotonic()
-        return answers
+        return [(p, a) for at, (p, a) in enumerate(zip(pending, answers, strict=True)) if at not in early]
 
     def _given_up(self, counted: int) -> bool:
         return counted >= self._retry.attempts or time.monotonic() - self._last_answer > self._retry.patience
@@ -477,10 +489,10 @@ class _JobRun:
 _UNTOLD = BackendError("internal", "the call did not end")
 
 
-async def _answers(backend: Backend, pending: Sequence[PlannedRequest]) -> list[Answer]:
+async def _answers(backend: Backend, pending: Sequence[PlannedRequest], tell: Tell) -> list[Answer]:
     """What the backend says, made to fit: one answer of the right form for each request."""
     try:
-        answers = await backend.run([p.request for p in pending])
+        answers = await backend.run_telling([p.request for p in pending], tell)
     except Exception as error:
         # With an endpoint there is a key, and a foreign exception's text may hold it.
         said = f": {error}" if backend.endpoint is None else ""

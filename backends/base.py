@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -225,6 +226,9 @@ class Description:
 
 R = TypeVar("R")
 
+Tell = Callable[[int, Answer], None]
+"""Told of one answer of a batch, by its place, as soon as it is known."""
+
 
 class Backend(ABC):
     """A model that can be asked.
@@ -266,6 +270,14 @@ class Backend(ABC):
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         """Answer a batch: one answer or `BackendError` for each request, in order."""
 
+    async def run_telling(self, batch: Sequence[Request], tell: Tell) -> list[Answer]:
+        """`run`, which tells of an answer at once where others of the batch take longer.
+
+        ``tell`` is called on the event loop, at most once for each request; the answer is returned with the
+        others all the same.
+        """
+        return await self.run(batch)
+
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         """Prompt tokens of each prompt, for estimates; None where it cannot be told cheaply."""
         return None
@@ -295,6 +307,14 @@ class Backend(ABC):
         return
 
 
+class _AbandonedError(Exception):
+    """Nobody waits for the rest of a batch any more."""
+
+
+def tell_nobody(place: int, answer: Answer) -> None:
+    """Tell nobody."""
+
+
 class LocalBackend(Backend):
     """A backend whose work blocks: it runs in one worker thread of its own, never on the loop."""
 
@@ -306,8 +326,8 @@ class LocalBackend(Backend):
         """`describe`, in the worker thread."""
 
     @abstractmethod
-    def run_blocking(self, batch: Sequence[Request]) -> list[Answer]:
-        """`run`, in the worker thread."""
+    def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
+        """`run`, in the worker thread; calls ``tell`` there where answers are known early."""
 
     def close_blocking(self) -> None:
         """`close`, in the worker thread."""
@@ -318,6 +338,20 @@ class LocalBackend(Backend):
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         return await self._in_worker(lambda: self.run_blocking(batch))
+
+    async def run_telling(self, batch: Sequence[Request], tell: Tell) -> list[Answer]:
+        loop, abandoned = asyncio.get_running_loop(), threading.Event()
+
+        def tell_loop(place: int, answer: Answer) -> None:
+            if abandoned.is_set():
+                raise _AbandonedError
+            loop.call_soon_threadsafe(tell, place, answer)
+
+        try:
+            return await self._in_worker(lambda: self.run_blocking(batch, tell_loop))
+        except asyncio.CancelledError:
+            abandoned.set()  # a thread cannot be stopped from outside: it ends at its next answer
+            raise
 
     async def close(self) -> None:
         if self._worker is not None:

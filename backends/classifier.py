@@ -20,7 +20,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backends.base import Answer, ClassifyRequest, ClassifyResponse, Description, LocalBackend, Request
+from backends.base import (
+    Answer,
+    ClassifyRequest,
+    ClassifyResponse,
+    Description,
+    LocalBackend,
+    Request,
+    Tell,
+    tell_nobody,
+)
 from backends.errors import BackendError, ConfigError, MissingExtra
 
 #: The classifiers of the GenderPair paper, by their hub ids.
@@ -33,7 +42,7 @@ class _TextClassifier(LocalBackend):
 
     batch_size = 64
 
-    def run_blocking(self, batch: Sequence[Request]) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
         texts = [(i, r.text) for i, r in enumerate(batch) if isinstance(r, ClassifyRequest)]
         answers: list[Answer] = [
             BackendError("unsupported", f"a text classifier cannot answer a {type(r).__name__}") for r in batch

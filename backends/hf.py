@@ -16,6 +16,8 @@ from backends.base import (
     Prompt,
     Request,
     ScoreRequest,
+    Tell,
+    tell_nobody,
 )
 from backends.errors import BackendError, ConfigError
 from backends.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights, package_version, text_sha256
@@ -261,9 +263,9 @@ class HFBackend(LocalBackend):
 
     # -- work -----------------------------------------------------------------------------------
 
-    def run_blocking(self, batch: Sequence[Request]) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
         self._load()
-        return answer_by_kind(batch, self._score, self._generate)
+        return answer_by_kind(batch, self._score, self._generate, tell)
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         if self._encoder is None:
@@ -285,11 +287,11 @@ class HFBackend(LocalBackend):
         except BackendError as error:
             return [error] * len(requests)
 
-    def _generate(self, requests: Sequence[GenerateRequest]) -> Sequence[Answer]:
+    def _generate(self, requests: Sequence[GenerateRequest], tell: Tell) -> Sequence[Answer]:
         from backends.hf_generation import generate
 
         model, encoder, _ = self._load()
-        return generate(model, self._tokenizer, requests, device=self.device, render=encoder.render)
+        return generate(model, self._tokenizer, requests, device=self.device, render=encoder.render, tell=tell)
 
 
 def _looks_like_path(name: str) -> bool:

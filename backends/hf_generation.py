@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from backends.base import GenerateRequest, GenerateResponse, Prompt
+from backends.base import GenerateRequest, GenerateResponse, Prompt, Tell, tell_nobody
 from backends.errors import BackendError
 from backends.sampling import Logits, Sampler
 
@@ -61,6 +61,7 @@ def generate(
     *,
     device: str,
     render: Callable[[Prompt], list[int]],
+    tell: Tell = tell_nobody,
 ) -> list[GenerateResponse | BackendError]:
     """One answer for each request, in order.
 
@@ -72,6 +73,8 @@ def generate(
         Where ``model`` is.
     render : callable
         The tokens of a prompt.
+    tell : callable
+        Hears of each text as it is finished.
     """
     answers: list[GenerateResponse | BackendError | None] = [None] * len(requests)
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
@@ -89,7 +92,7 @@ def generate(
     if texts:
         try:
             with torch.inference_mode():
-                _Batch(model, tokenizer, device, texts).run(answers)
+                _Batch(model, tokenizer, device, texts, tell).run(answers)
         except torch.OutOfMemoryError as error:
             failure = BackendError("out_of_memory", str(error)[:200], hint="lower batch_size or max_tokens")
             answers = [failure if answer is None else answer for answer in answers]
@@ -175,9 +178,9 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 class _Batch:
     """The running rows, the queue, and the loop over them."""
 
-    def __init__(self, model: Any, tokenizer: Any, device: str, texts: list[_Text]) -> None:
+    def __init__(self, model: Any, tokenizer: Any, device: str, texts: list[_Text], tell: Tell) -> None:
         _check_cache(model)
-        self._model, self._tokenizer, self._device = model, tokenizer, device
+        self._model, self._tokenizer, self._device, self._tell = model, tokenizer, device, tell
         # Similar lengths together waste little padding; equal prompts follow each other.
         self._queue = sorted(texts, key=lambda t: (len(t.prompt), t.prompt))
         self._rows: list[_Text] = []
@@ -279,7 +282,11 @@ class _Batch:
                 answers[text.index] = GenerateResponse(found, "stop", len(text.prompt), len(text.drawn))
             elif len(text.drawn) == sampling.max_tokens:
                 answers[text.index] = self._answer(text, "length")
-        self._finished = {text.index for text in texts if answers[text.index] is not None}
+        self._finished = set()
+        for text in texts:
+            if (answer := answers[text.index]) is not None:
+                self._finished.add(text.index)
+                self._tell(text.index, answer)
 
     def _shrink(self) -> None:
         """Drop finished rows; the last row moves into the place of each."""

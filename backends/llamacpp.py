@@ -16,6 +16,8 @@ from backends.base import (
     Prompt,
     Request,
     ScoreRequest,
+    Tell,
+    tell_nobody,
 )
 from backends.errors import BackendError, ConfigError
 from backends.fingerprint import file_sha256, package_version, text_sha256
@@ -111,9 +113,9 @@ class LlamaCppBackend(LocalBackend):
         }
         return Description(fingerprint, frozenset(capabilities), notes)
 
-    def run_blocking(self, batch: Sequence[Request]) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
         self._load()
-        return answer_by_kind(batch, self._score, self._generate)
+        return answer_by_kind(batch, self._score, self._generate, tell)
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         if self._engine is None:
@@ -162,11 +164,11 @@ class LlamaCppBackend(LocalBackend):
         except BackendError as error:
             return [error] * len(requests)
 
-    def _generate(self, requests: Sequence[GenerateRequest]) -> Sequence[Answer]:
+    def _generate(self, requests: Sequence[GenerateRequest], tell: Tell) -> Sequence[Answer]:
         from backends.llamacpp_generation import generate
 
         engine, _ = self._load()
-        return generate(engine, requests)
+        return generate(engine, requests, tell)
 
 
 def _llama_has_gpu() -> bool:

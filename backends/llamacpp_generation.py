@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import llama_cpp
 import numpy as np
 
-from backends.base import GenerateRequest, GenerateResponse, Prompt
+from backends.base import GenerateRequest, GenerateResponse, Prompt, Tell, tell_nobody
 from backends.errors import BackendError
 from backends.sampling import Logits, Sampler, TextSoFar
 
@@ -75,8 +75,10 @@ class _Slot:
     text: _Text | None = None
 
 
-def generate(engine: Engine, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | BackendError]:
-    """One answer for each request, in order.
+def generate(
+    engine: Engine, requests: Sequence[GenerateRequest], tell: Tell = tell_nobody
+) -> list[GenerateResponse | BackendError]:
+    """One answer for each request, in order; ``tell`` hears of each text as it is finished.
 
     Memory: slots x the longest (prompt + max_tokens) cells of the model's cache; fewer slots are
     used where that would pass 2 GiB.
@@ -96,7 +98,7 @@ def generate(engine: Engine, requests: Sequence[GenerateRequest]) -> list[Genera
     if texts:
         try:
             with _Batch(engine, texts) as batch:
-                batch.run(answers)
+                batch.run(answers, tell)
         except BackendError as failure:
             answers = [failure if answer is None else answer for answer in answers]
     return [answer for answer in answers if answer is not None]
@@ -149,8 +151,8 @@ class _Batch:
         llama_cpp.llama_batch_free(self._batch)
         llama_cpp.llama_free(self._context)
 
-    def run(self, answers: list[GenerateResponse | BackendError | None]) -> None:
-        """Fill in the answers of all texts."""
+    def run(self, answers: list[GenerateResponse | BackendError | None], tell: Tell) -> None:
+        """Fill in the answers of all texts, and tell of each."""
         while self._queue or any(slot.text for slot in self._slots):
             self._admit()
             self._close_ranks()
@@ -159,6 +161,7 @@ class _Batch:
                 if answer is not None:
                     assert slot.text is not None
                     answers[slot.text.index] = answer
+                    tell(slot.text.index, answer)
                     slot.text = None
 
     def _admit(self) -> None:

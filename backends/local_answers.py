@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from backends.base import Answer, GenerateRequest, Request, ScoreRequest
+from backends.base import Answer, GenerateRequest, Request, ScoreRequest, Tell
 from backends.errors import BackendError
 
 
 def answer_by_kind(
     batch: Sequence[Request],
     score: Callable[[Sequence[ScoreRequest]], Sequence[Answer]],
-    generate: Callable[[Sequence[GenerateRequest]], Sequence[Answer]],
+    generate: Callable[[Sequence[GenerateRequest], Tell], Sequence[Answer]],
+    tell: Tell,
 ) -> list[Answer]:
-    """One answer for each request, in order."""
+    """One answer for each request, in order; ``tell`` hears of each text as it is finished."""
     refusal = BackendError("unsupported", "a causal language model classifies no texts", hint="use a classifier")
     answers: list[Answer] = [refusal] * len(batch)
     scored = [(i, r) for i, r in enumerate(batch) if isinstance(r, ScoreRequest)]
     generated = [(i, r) for i, r in enumerate(batch) if isinstance(r, GenerateRequest)]
     for (i, _), answer in zip(scored, score([r for _, r in scored]) if scored else (), strict=True):
         answers[i] = answer
-    for (i, _), answer in zip(generated, generate([r for _, r in generated]) if generated else (), strict=True):
-        answers[i] = answer
+    if generated:
+        texts = generate([r for _, r in generated], lambda at, answer: tell(generated[at][0], answer))
+        for (i, _), answer in zip(generated, texts, strict=True):
+            answers[i] = answer
     return answers

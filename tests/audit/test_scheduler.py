@@ -14,7 +14,16 @@ from audit.plan import Plan
 from audit.scheduler import Job, RetryPolicy, run_jobs
 from audit.signals import StopSignal
 from audit.store import Store, StoreError
-from backends.base import ClassifyRequest, ClassifyResponse, GenerateRequest, GenerateResponse, ScoreRequest
+from backends.base import (
+    ClassifyRequest,
+    ClassifyResponse,
+    Description,
+    GenerateRequest,
+    GenerateResponse,
+    LocalBackend,
+    ScoreRequest,
+    tell_nobody,
+)
 from backends.errors import BackendError
 from backends.fake import FakeBackend, Faults
 from suites.base import Item
@@ -424,6 +433,67 @@ async def test_a_local_model_computes_while_the_last_batch_is_stored(store):
     started = time.monotonic()
     await run(store, backend, scores(100))
     assert time.monotonic() - started < 0.85  # one after the other it would take 1.0 s
+
+
+class Writing(LocalBackend):
+    """A local model that writes one text after the other, each after ``seconds``; it works in its thread."""
+
+    device, batch_size = "cpu", 20
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds, self.written = seconds, 0
+
+    def check(self):
+        return
+
+    def describe_blocking(self):
+        return Description({"name": "writing"}, frozenset({"generate"}))
+
+    def run_blocking(self, batch, tell=tell_nobody):
+        answers = []
+        for place, request in enumerate(batch):
+            time.sleep(self.seconds)
+            self.written += 1
+            answers.append(GenerateResponse(request.prompt, "stop", 1, 1))
+            tell(place, answers[-1])
+        return answers
+
+
+async def test_a_local_models_texts_are_stored_and_counted_while_their_batch_is_under_way(store):
+    seen = []
+
+    def on_event(progress):
+        seen.append((progress.done, len(stored(store, texts(20)))))
+
+    outcome = await run(store, Writing(0.11), texts(20), on_event=on_event)
+    assert (outcome.answered, outcome.completion_tokens) == (20, 20)
+    assert len({done for done, _ in seen}) > 10
+    assert all(kept >= done for done, kept in seen)
+    assert store.stats()["answers"] == 20
+
+
+async def test_a_stop_keeps_the_texts_a_local_model_has_written_and_does_not_wait_for_the_rest(store):
+    stop = StopSignal(grace=0.2)
+    backend = Writing(0.1)
+    asyncio.get_running_loop().call_later(0.35, stop.request, "SIGINT")
+    started = time.monotonic()
+    outcome = await run(store, backend, texts(20), stop=stop)
+    await backend.close()
+    assert time.monotonic() - started < 1.2  # all 20 take 2 s
+    assert outcome.stopped == "interrupted"
+    assert 3 <= outcome.answered == len(stored(store, texts(20))) <= backend.written < 9
+    again = await run(store, Writing(0.0), texts(20))
+    assert (again.cached, again.answered) == (outcome.answered, 20 - outcome.answered)
+
+
+async def test_a_store_that_fails_while_a_batch_is_under_way_ends_the_run(store):
+    async def full(entries):
+        raise StoreError(store.path, "full", "no space")
+
+    store.write = full
+    with pytest.raises(StoreError, match="no space"):
+        await run(store, Writing(0.0), texts(20))
 
 
 # -- stopping ----------------------------------------------------------------------------------

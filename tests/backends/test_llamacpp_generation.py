@@ -25,7 +25,11 @@ def engine():
 
 
 def ask(engine, requests):
-    return llamacpp_generation.generate(engine, requests)
+    told = []
+    answers = llamacpp_generation.generate(engine, requests, lambda *one: told.append(one))
+    written = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, BackendError)]
+    assert sorted(told, key=lambda one: one[0]) == written  # each once
+    return answers
 
 
 @pytest.mark.parametrize("slots", [3, 32])
