@@ -512,7 +512,16 @@ class MGBR(Suite):
         scores = {word: score for word, score in self.words.occupations.items() if score is not None}
         of_occupations: dict[str, Factor] = {"kind": "occupation", "condition": first}
         charts = [
-            Chart("dots", "Bias score by condition", ("bias_score",), {"kind": "pair"}, by="condition", facet="gender"),
+            Chart(
+                "dots",
+                "Bias score by condition",
+                ("bias_score",),
+                {"kind": "pair"},
+                by="condition",
+                facet="gender",
+                caption="Share of lists counted rightly, minus that share once occupations are added to the lists. "
+                "Above 0: the occupations mislead the model.",
+            ),
             *(
                 Chart(
                     "lines",
@@ -521,6 +530,9 @@ class MGBR(Suite):
                     {"kind": "list", "test_set": TEST_SETS[gender, True]},
                     by="r",
                     facet="condition",
+                    caption=f"r is the number of occupations, stereotyped {gender}, in a list beside feminine and "
+                    f"masculine words. {TEST_SETS[gender, True]} are all lists with such occupations; the figure is "
+                    "the share of them that the model counts rightly.",
                 )
                 for gender in self.genders
             ),

@@ -129,3 +129,22 @@ async def token_ids(book: Notebook) -> None:
     works = apart <= book.tolerance()
     book.learn(takes_ids=works)
     book.note("prompts as token ids", works, f"{apart:.2g} nats from the same prompt as text")
+    if works:
+        await _without_bos(book, ids, by_text)
+
+
+async def _without_bos(book: Notebook, ids: list[int], by_text: Listing) -> None:
+    """Whether the same tokens without BOS are another prompt, or the server puts it before them by itself."""
+    name = "prompt without BOS"
+    if not book.found.bos:
+        book.note(name, True, "is what the model was trained on: it has no BOS")
+        return
+    bare = await book.listed(ids[1:], min(book.found.largest_k, 100))
+    if isinstance(bare, BackendError):
+        book.note(name, None, f"refused: {str(bare)[:80]}")
+        return
+    apart = distance(by_text, bare)
+    if apart <= book.tolerance():
+        book.note(name, True, "is given one by the server, and one that is sent is not doubled")
+    else:
+        book.note(name, True, f"is another prompt, {apart:.2g} nats away: the BOS is always sent")

@@ -91,7 +91,15 @@ async def test_prompt_log_probabilities_by_token_id_are_found_and_are_the_models
     assert (found.text_route, found.chat_route, found.prefill) == ("prompt_logprobs", "chat_prefill", "flags")
     assert (found.largest_k, found.largest_chat_k, found.takes_ids, found.bos) == (20, 20, True, False)
     passed = {c.name: c.passed for c in report.checks}
-    for name in ("prompt_logprobs", "prompts as token ids", "token counts", "seeds", "logit_bias", "possible values"):
+    for name in (
+        "prompt_logprobs",
+        "prompts as token ids",
+        "token counts",
+        "seeds",
+        "logit_bias",
+        "possible values",
+        "prompt without BOS",
+    ):
         assert passed[name] is True, report.render_text()
     for name in ("logprob_token_ids", "several prompts in one request", "unknown model name", "assistant prefill"):
         assert passed[name] is True, report.render_text()
