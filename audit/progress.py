@@ -43,7 +43,8 @@ class Display:
         )
         self._tasks: dict[str, TaskID] = {}
         self._told: dict[str, float] = {}
-        self._began: dict[str, float] = {}
+        self._began: dict[tuple[str, int | None], float] = {}
+        self._last: dict[str, str] = {}
 
     def __enter__(self) -> Display:
         if self._bars:
@@ -67,6 +68,7 @@ class Display:
             self._bars.update(task, completed=event.done, total=event.total, counts=counts)
             return
         now = time.monotonic()
+        self._began.setdefault((event.job, event.total), now)  # follow-up questions are a stretch of their own
         finished = event.total is not None and event.done >= event.total
         if not finished and not self._verbose and now - self._told.get(event.job, 0.0) < _LINE_SECONDS:
             return
@@ -76,10 +78,12 @@ class Display:
             line = json.dumps({"progress": {name: getattr(event, name) for name in fields}})
         else:
             line = f"{event.job}: {event.done}/{event.total or '?'}{self._eta(event, now)}, {counts}"
-        print(line, file=sys.stderr, flush=True)
+        if line != self._last.get(event.job):  # a job's end is told when it is stored, and when all is closed
+            self._last[event.job] = line
+            print(line, file=sys.stderr, flush=True)
 
     def _eta(self, event: JobProgress, now: float) -> str:
-        began = self._began.setdefault(event.job, now)
+        began = self._began[event.job, event.total]
         asked = event.done - event.cached
         if event.total is None or asked <= 0 or now <= began:
             return ""
