@@ -41,7 +41,7 @@ class Display:
             if console.is_terminal and not as_json
             else None
         )
-        self._tasks: dict[str, TaskID] = {}
+        self._tasks: dict[tuple[str, int | None], TaskID] = {}
         self._told: dict[str, float] = {}
         self._began: dict[tuple[str, int | None], float] = {}
         self._last: dict[str, str] = {}
@@ -62,9 +62,12 @@ class Display:
         if event.note:
             counts += f" ({event.note})"
         if self._bars:
-            task = self._tasks.get(event.job)
+            task = self._tasks.get((event.job, event.total))
             if task is None:
-                task = self._tasks[event.job] = self._bars.add_task(event.job, total=event.total, counts="")
+                follows = any(job == event.job for job, _ in self._tasks)
+                name = f"{event.job}, follow-up questions" if follows else event.job
+                task = self._bars.add_task(name, total=event.total, counts="")
+                self._tasks[event.job, event.total] = task
             self._bars.update(task, completed=event.done, total=event.total, counts=counts)
             return
         now = time.monotonic()
