@@ -221,6 +221,7 @@
   // --- heatmap -------------------------------------------------------------------------------------------------------
 
   const heatmap = document.getElementById("heatmap");
+  const PALEST = 0.1;  // a measure whose figures are all below it is not coloured in full
 
   /** Figures of all models in one row: [suite, measure, where, {model: figure}], in reported order. */
   function heatRows() {
@@ -234,13 +235,19 @@
     return [...found.values()].sort((a, b) => a.suite - b.suite || a.measure - b.measure);
   }
 
+  /** What a cell's colour shows: how far its whole interval stays from the neutral value, else the value itself. */
+  function weight(f) {
+    const neutral = get(f, "neutral"), low = get(f, "low"), high = get(f, "high");
+    if (neutral === null) return get(f, "value") ?? 0;
+    if (low === null || high === null) return 0;
+    return low > neutral ? low - neutral : high < neutral ? high - neutral : 0;
+  }
+
   function shade(f, largest) {
-    const value = get(f, "value");
-    if (value === null || !largest) return "";
-    const neutral = get(f, "neutral");
-    const part = (value - (neutral ?? 0)) / largest;
-    const step = Math.min(4, Math.round(Math.abs(part) * 4));
-    return `h${neutral !== null && part < 0 ? "-" : ""}${step}`;
+    if (get(f, "value") === null) return "";
+    const part = weight(f) / largest;
+    const step = Math.min(4, Math.ceil(Math.abs(part) * 4));
+    return `h${get(f, "neutral") !== null && part < 0 ? "-" : ""}${step}`;
   }
 
   function drawHeatmap() {
@@ -248,9 +255,8 @@
     const largest = {};
     for (const row of rows) {
       for (const f of Object.values(row.cells)) {
-        const distance = Math.abs((get(f, "value") ?? 0) - (get(f, "neutral") ?? 0));
         const key = `${row.suite}|${row.measure}`;
-        largest[key] = Math.max(largest[key] ?? 0, distance);
+        largest[key] = Math.max(largest[key] ?? PALEST, Math.abs(weight(f)));
       }
     }
     const table = make("table", [make("thead", [make("tr", [make("th", "Where", { scope: "col" }),

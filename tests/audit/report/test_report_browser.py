@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import made_up as mu
@@ -124,6 +125,23 @@ def test_all_figures_can_be_filtered(opened: Opened) -> None:
     assert set(missing.all_inner_texts()) == {"–"}
     page.fill("#filter", "")
     assert rows.count() == everything
+
+
+def test_colour_means_surely_away_from_the_neutral_value(opened: Opened) -> None:
+    page = opened.page
+    page.locator("#heatmap").scroll_into_view_if_needed()
+    page.wait_for_selector("#heatmap table")
+    cells = page.locator("#heatmap tbody:has(th.block:text-matches('stereotype gap|effect')) td.n:has(button)")
+    seen = set()
+    for classes, shown in cells.evaluate_all("all => all.map(c => [c.className, c.textContent])"):
+        numbers = [float(n.replace("−", "-")) for n in re.findall(r"[−-]?[0-9.]+", shown)]
+        if len(numbers) < 3 or 0 in numbers:  # nothing known, or rounded to the neutral value
+            continue
+        _, low, high = numbers
+        sign = "above" if low > 0 else "below" if high < 0 else "unsure"
+        assert re.search({"above": "h[1-4]", "below": "h-[1-4]", "unsure": "h0"}[sign], classes), shown
+        seen.add(sign)
+    assert seen == {"above", "below", "unsure"}
 
 
 def test_differences_of_another_figure_can_be_chosen(opened: Opened) -> None:
