@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 
 from backends.base import Boundary, ContinuationScore, TokenLogprob
-from backends.openai.listing import Listing
-
-#: Room for the rounding of the listed probabilities whose sum is taken from 1.
-_LEFTOVER_SLACK = 1e-5
+from backends.openai.listing import MASS_SLACK, Listing
 
 
 def upper_bound(listing: Listing) -> float:
@@ -17,7 +14,8 @@ def upper_bound(listing: Listing) -> float:
     It is at most the last of the k likeliest, and at most the mass that the list leaves over.
     A drawn token that is listed beyond the k is no rank and does not lower the bound.
     """
-    leftover = math.log(max(1.0 - listing.mass, 0.0) + _LEFTOVER_SLACK)
+    # Where a server's probabilities add up to more than 1, less seems to be left over than is.
+    leftover = math.log(max(1.0 - listing.mass, 0.0) + MASS_SLACK)
     return min(_last_rank(listing), leftover, 0.0)
 
 

@@ -7,6 +7,7 @@ Two shapes are in use. ``/completions`` of OpenAI, vLLM and llama-cpp-python giv
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import Any, Literal
 
 from backends.errors import BackendError
 
-#: Room for float32 rounding of a sum of probabilities over a whole vocabulary.
-MASS_SLACK = 1e-3
+#: How far a server's probabilities may add up to more than 1. llama.cpp divides by a running sum in float32, where
+#: each token may cost 2⁻²⁴: on Gemma's 2¹⁸ tokens that makes a list add up to as much as 1.002.
+MASS_SLACK = 2.0**-6
 #: Servers print about this in place of a log-probability that they do not know.
 _PLACEHOLDER = -9000.0
 
@@ -45,7 +47,7 @@ class ListedToken:
     data: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listing:
     """The likeliest next tokens, likeliest first as the server gave them.
 
@@ -65,7 +67,7 @@ class Listing:
     sampled: str
     identity: Identity
 
-    @property
+    @functools.cached_property
     def mass(self) -> float:
         """Σ exp(logprob) over the list."""
         return math.fsum(math.exp(t.logprob) for t in self.tokens)
@@ -73,11 +75,16 @@ class Listing:
     @property
     def is_whole(self) -> bool:
         """Whether what is not listed has no weight left: the list is the vocabulary."""
-        return len(self.tokens) < self.asked and self.mass > 1 - MASS_SLACK and len(self.tokens) > 1000
+        missing = max(1e-3, len(self.tokens) * 2.0**-24)
+        return len(self.tokens) < self.asked and self.mass > 1 - missing and len(self.tokens) > 1000
 
     def by_id(self, token_id: int) -> ListedToken | None:
         """The entry of this token, or None."""
-        return next((t for t in self.tokens if t.token_id == token_id), None)
+        return self._ids.get(token_id)
+
+    @functools.cached_property
+    def _ids(self) -> dict[int, ListedToken]:
+        return {t.token_id: t for t in self.tokens if t.token_id is not None}
 
     def by_bytes(self, data: bytes) -> tuple[ListedToken, ...]:
         """The entries with these bytes; more than one when two tokens decode to one string."""
@@ -214,7 +221,6 @@ def _checked(listing: Listing) -> Listing:
         raise BackendError("unsupported", "the list of likeliest tokens is empty")
     if listing.mass > 1 + MASS_SLACK:
         raise untruthful(f"the listed tokens' probabilities add up to {listing.mass:.4g}")
-    ids = [t.token_id for t in listing.tokens if t.token_id is not None]
-    if len(set(ids)) != len(ids):
+    if listing.identity == "ids" and len(listing._ids) != len(listing.tokens):
         raise untruthful("one token is listed twice", retryable=True)
     return listing
