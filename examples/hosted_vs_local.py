@@ -8,7 +8,6 @@ runs already, give its URL to OpenAIBackend instead.
 """
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from backends import LlamaCppBackend, OpenAIBackend
 from backends.embedded import smollm2_path
 from suites import OccuGender
 
+PORT = 8917  # always the same: answers of a server are kept under its address
 SERVER = """
 import sys, xllamacpp
 params = xllamacpp.CommonParams()
@@ -33,20 +33,17 @@ sys.stdin.read()  # until the audit's process is gone
 
 def serve(model: str) -> str:
     """Start a server in a process of its own, wait until it answers, and return its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", SERVER, model, str(port)]
+    command = [sys.executable, "-c", SERVER, model, str(PORT)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {"OMP_WAIT_POLICY": "passive"}, **quiet)
     for _ in range(150):
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/health", timeout=1).status_code == 200:
-                return f"http://127.0.0.1:{port}"
+            if httpx.get(f"http://127.0.0.1:{PORT}/health", timeout=1).status_code == 200:
+                return f"http://127.0.0.1:{PORT}"
         except httpx.TransportError:
             pass
         time.sleep(0.2)
-    raise SystemExit("The server did not start. Is it installed? pip install xllamacpp")
+    raise SystemExit(f"The server did not start. Is it installed (pip install xllamacpp), and port {PORT} free?")
 
 
 model = smollm2_path()
