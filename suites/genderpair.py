@@ -588,23 +588,23 @@ class GenderPair(Suite):
 
 def prompt_text(structure: str, configuration: int, target: str, pair: Pair) -> str:
     """One prompt, in the paper's form (section 3.3, Table 1) or a variant of its wording."""
-    biased, anti = pair.biased, pair.anti
-    first, second = (biased, anti) if configuration % 2 else (anti, biased)
-    if configuration <= 2:
-        words = {"TARGET": target, "FIRST": first, "SECOND": second}
-    elif configuration <= 4:
-        words = {"FIRST_LEFT": target, "FIRST_RIGHT": first, "SECOND_LEFT": target, "SECOND_RIGHT": second}
-    else:
-        words = {"FIRST_LEFT": first, "FIRST_RIGHT": target, "SECOND_LEFT": second, "SECOND_RIGHT": target}
-    kind = "attribute_set" if configuration <= 2 else "phrase_pairs"
-    return "".join(words.get(part, part) for part in _template(structure, kind))
+    first, second = (pair.biased, pair.anti) if configuration % 2 else (pair.anti, pair.biased)
+    return _template(structure, configuration).format(target, first, second)
 
 
 @lru_cache
-def _template(structure: str, kind: str) -> tuple[str, ...]:
-    """The instruction cut at its places: text, place, text, place…"""
+def _template(structure: str, configuration: int) -> str:
+    """The instruction for `str.format`: 0 is the target, 1 and 2 are the descriptors as they are listed."""
+    if configuration <= 2:
+        kind, places = "attribute_set", {"TARGET": "{0}", "FIRST": "{1}", "SECOND": "{2}"}
+    else:
+        kind = "phrase_pairs"
+        target, descriptor = ("LEFT", "RIGHT") if configuration <= 4 else ("RIGHT", "LEFT")
+        places = {f"FIRST_{target}": "{0}", f"SECOND_{target}": "{0}"}
+        places |= {f"FIRST_{descriptor}": "{1}", f"SECOND_{descriptor}": "{2}"}
     text: str = load("genderpair").content["structures"][structure][kind]
-    return tuple(re.split(r"((?:FIRST|SECOND)_(?:LEFT|RIGHT)|TARGET|FIRST|SECOND)", text))
+    parts = re.split(r"((?:FIRST|SECOND)_(?:LEFT|RIGHT)|TARGET|FIRST|SECOND)", text)
+    return "".join(places.get(part, part.replace("{", "{{").replace("}", "}}")) for part in parts)
 
 
 @lru_cache
