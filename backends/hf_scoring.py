@@ -32,7 +32,7 @@ Route = Literal["tree", "batch"]
 ATTENTION = "token_tree"
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
 LOGIT_BYTES = 256 << 20  # most memory of one pack's logits, at 4 bytes each
-GATHER_BYTES = 256 << 20  # most memory of the keys gathered at a time
+GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time
 ROWS_AT_A_TIME = 16  # rows of logits turned to float32 together: few enough for the cache
 
 
@@ -117,7 +117,9 @@ def _tree_attention(
     # Heads that share a key head become further queries of it: (blocks, K, groups * BLOCK, D).
     queries = padded.view(key_heads, groups, blocks, BLOCK, size).permute(2, 0, 1, 3, 4)
     queries = queries.reshape(blocks, key_heads, groups * BLOCK, size)
-    step = max(1, GATHER_BYTES // (2 * length * key_heads * size * keys.element_size()))
+    # Keys and values of a block, and its scores: in float32 and, while they are added up, in float64.
+    block_bytes = length * (2 * key_heads * size * keys.element_size() + 12 * heads * BLOCK)
+    step = max(1, GATHER_BYTES // block_bytes)
     parts = []
     for low in range(0, blocks, step):
         index = tree.index[low : low + step]
@@ -134,8 +136,14 @@ def _tree_attention(
 def _attend(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float, softcap: float | None
 ) -> torch.Tensor:
-    if softcap is None:
+    if softcap is None and (q.dtype != torch.float32 or q.device.type != "cpu"):
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    if softcap is None:
+        # The fused kernel adds up a row in an order that depends on where its keys stand, so on what else was
+        # asked: its last bits grow to 4e-5 nats. Here masked keys add exact zeros, and the sum is in float64.
+        scores = torch.matmul(q, k.transpose(-1, -2)).mul_(scale).add_(mask)
+        scores.sub_(scores.amax(-1, keepdim=True)).exp_()
+        return torch.matmul(scores, v).div_(scores.sum(-1, keepdim=True, dtype=torch.float64).float())
     scores = torch.tanh((q @ k.transpose(-1, -2)) * (scale / softcap)) * softcap + mask
     return functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
 

@@ -14,6 +14,8 @@ import transformers
 
 from backends import BackendError, ConfigError, HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.embedded import smollm2_path
+from suites import OccuGender
 from tests.backends.tiny_models import FAMILIES, log_probabilities, save_tiny_model
 
 TREE_FAMILIES = sorted(set(FAMILIES) - {"falcon", "falcon_alibi", "bloom"})
@@ -94,6 +96,20 @@ def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path
     assert alone == pytest.approx(usual, abs=1e-5)
     turned = [ScoreRequest(r.prompt, r.continuations[::-1]) for r in REQUESTS[::-1]]
     assert scores(backend, turned)[::-1] == pytest.approx(usual, abs=1e-5)
+
+
+@pytest.mark.models
+def test_on_a_real_model_packing_and_order_change_no_result() -> None:
+    asked = [item.request for item in OccuGender(bias=("explicit",)).items()][::31]
+    backend = HFBackend(smollm2_path(), dtype="float32")
+    usual = dict(zip(asked, backend.run_blocking(asked), strict=True))
+    order = np.random.default_rng(0).permutation(len(asked))
+    for size in (13, 5):
+        for at in range(0, len(asked), size):
+            some = [asked[i] for i in order[at : at + size]]
+            for request, answer in zip(some, backend.run_blocking(some), strict=True):
+                values = [s.logprob for s in answer.scores]
+                assert values == pytest.approx([s.logprob for s in usual[request].scores], abs=1e-5)
 
 
 def test_blocks_of_a_wide_and_deep_trie_agree_with_plain_transformers(folders: dict[str, Path]) -> None:
