@@ -25,7 +25,8 @@ class StoredRow:
 def write_chunk(rows: Sequence[StoredRow]) -> bytes:
     """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each.
 
-    A quantity is one number where it equals its bounds, else ``[value or null, low, high]``.
+    A quantity is one number where it equals its bounds, else ``[value or null, low, high]``; it is never NaN
+    (`Bounded` sees to that). A factor that is NaN becomes null: JSON has none.
     """
     written = [
         [
