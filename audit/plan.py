@@ -22,6 +22,7 @@ from suites.base import Factor, Item
 ItemsFactory = Callable[[], Iterator[Item]]
 
 CHUNK = 256
+MOST_HELD = 8  # items held for each that is wanted, while a sample is chosen
 TOKEN_SAMPLE = 200
 CHARACTERS_A_TOKEN = 4.0
 
@@ -122,8 +123,9 @@ def limit_items(
     Returns
     -------
     callable
-        Gives the sampled items, in their original order. All items are walked through twice now, and the
-        sample is kept: it is gone through many times, and making it anew would make all items anew.
+        Gives the sampled items, in their original order. All items are walked through now, twice where the
+        sample is a small part of them, and the sample is kept: it is gone through many times, and making it
+        anew would make all items anew.
 
     Raises
     ------
@@ -136,7 +138,12 @@ def limit_items(
     sizes: dict[int, int] = {}
     stratum_of: dict[int, tuple[str, ...]] = {}
     units: list[int] = []
+    held: list[Item] | None = []
     for item in items():
+        if held is not None:
+            held.append(item)
+            if len(held) > MOST_HELD * limit:
+                held = None  # few of them are wanted: those are made anew
         unit = _rank(item, together, seed)
         units.append(unit)
         sizes[unit] = sizes.get(unit, 0) + 1
@@ -145,7 +152,7 @@ def limit_items(
         if levels not in seen:
             stratum_of[unit] = tuple(sorted((*seen, levels)))
     chosen = _choose(sizes, stratum_of, limit, seed)
-    sample = tuple(itertools.compress(items(), (unit in chosen for unit in units)))
+    sample = tuple(itertools.compress(items() if held is None else held, (unit in chosen for unit in units)))
     return lambda: iter(sample)
 
 
