@@ -136,16 +136,19 @@ def _tree_attention(
 def _attend(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float, softcap: float | None
 ) -> torch.Tensor:
-    if softcap is None and (q.dtype != torch.float32 or q.device.type != "cpu"):
+    in_float32 = q.dtype == torch.float32 and q.device.type == "cpu"
+    if softcap is None and not in_float32:
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-    if softcap is None:
-        # The fused kernel adds up a row in an order that depends on where its keys stand, so on what else was
-        # asked: its last bits grow to 4e-5 nats. Here masked keys add exact zeros, and the sum is in float64.
-        scores = torch.matmul(q, k.transpose(-1, -2)).mul_(scale).add_(mask)
-        scores.sub_(scores.amax(-1, keepdim=True)).exp_()
-        return torch.matmul(scores, v).div_(scores.sum(-1, keepdim=True, dtype=torch.float64).float())
-    scores = torch.tanh((q @ k.transpose(-1, -2)) * (scale / softcap)) * softcap + mask
-    return functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+    scores = torch.matmul(q, k.transpose(-1, -2)).mul_(scale)
+    if softcap is not None:
+        scores.div_(softcap).tanh_().mul_(softcap)
+    scores.add_(mask)
+    if not in_float32:
+        return functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+    # Fused kernels add up a row in an order that depends on where its keys stand, so on what else was asked:
+    # their last bits grow to 4e-5 nats. Here masked keys add exact zeros, and the sum is in float64.
+    scores.sub_(scores.amax(-1, keepdim=True)).exp_()
+    return torch.matmul(scores, v).div_(scores.sum(-1, keepdim=True, dtype=torch.float64).float())
 
 
 AttentionInterface.register(ATTENTION, _tree_attention)
