@@ -6,6 +6,7 @@ Reads the store only. No model is asked here, so a run can be judged again at an
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,8 +153,8 @@ def _scored(answered: Iterable[Answered]) -> Iterator[tuple[str, ScoreResponse]]
 
 def _stored(reading: Reading) -> Iterator[StoredRow]:
     for row in reading.rows:
-        keys = dict.fromkeys(key for item in row.items for key in reading.keys.get(item, ()))
-        yield StoredRow(row, tuple(keys))
+        keys = itertools.chain.from_iterable([reading.keys.get(item, ()) for item in row.items])
+        yield StoredRow(row, tuple(dict.fromkeys(keys)))
 
 
 def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure]) -> LedgerEntry:

@@ -31,6 +31,7 @@ definition ever changes, old and new identities cannot be mistaken for each othe
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -107,13 +108,20 @@ def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:
     """
     kind, prompt, details = split_request(request)
     # A newline is never part of JSON as written here, so the parts cannot run into each other.
-    asked = hashlib.sha256(to_bytes(f"{kind}\n{canonical_json(fingerprint)}\n{canonical_json(prompt)}\n"))
+    asked = _begun(kind, fingerprint).copy()
+    asked.update(to_bytes(f"{canonical_json(prompt)}\n"))
     keys = []
     for detail in details:
         one = asked.copy()
         one.update(to_bytes(canonical_json(detail)))
         keys.append("a1-" + one.hexdigest()[:40])
     return tuple(keys)
+
+
+@functools.lru_cache(maxsize=64)
+def _begun(kind: str, fingerprint: str) -> hashlib._Hash:
+    """The hash of what the keys of a kind and a model have in common."""
+    return hashlib.sha256(to_bytes(f"{kind}\n{canonical_json(fingerprint)}\n"))
 
 
 def split_request(request: Request) -> tuple[str, Any, list[Any]]:

@@ -162,7 +162,17 @@ def _levels(*levels: Factor) -> str:
 
 
 def _rank(item: Item, together: tuple[str, ...], seed: int) -> int:
-    identity = [item.factors.get(f) for f in together] if together else item.id
+    if together:
+        return _rank_of_levels(seed, *[item.factors.get(f) for f in together])
+    return _hashed(seed, item.id)
+
+
+@functools.lru_cache(maxsize=4096, typed=True)  # a set's items mostly follow each other
+def _rank_of_levels(seed: int, *levels: Factor) -> int:
+    return _hashed(seed, levels)
+
+
+def _hashed(seed: int, identity: object) -> int:
     digest = hashlib.sha256(to_bytes(f"{seed}\n{canonical_json(identity)}")).digest()
     return int.from_bytes(digest[:16], "big")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
@@ -16,7 +17,8 @@ Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """One quantity of all rows: ``low`` and ``high`` (n,), NaN where a row has none; they are
-    equal to ``value`` where it is exact. ``value`` is NaN where only the bounds are known."""
+    equal to ``value`` where it is exact, and the same array where it is exact in all rows.
+    ``value`` is NaN where only the bounds are known."""
 
     value: Floats
     low: Floats
@@ -35,12 +37,12 @@ class Levels:
             codes = self.by_factor[factor] = {}
         return codes.setdefault((level is True or level is False, level), len(codes))
 
-    def codes_of(self, factor: str, levels: Sequence[Factor]) -> list[int]:
-        """Each level's code. A column has few levels, so each is looked up once."""
+    def codes_of(self, factor: str, levels: Sequence[Factor]) -> Codes:
+        """Each level's code (n,). A column has few levels, so each is looked up once."""
         if bool in set(map(type, levels)):  # True and 1 are the same key of a dict
-            return [self.code(factor, level) for level in levels]
+            return np.array([self.code(factor, level) for level in levels], dtype=np.intp)
         codes = {level: self.code(factor, level) for level in dict.fromkeys(levels)}
-        return [codes[level] for level in levels]
+        return np.fromiter(map(codes.__getitem__, levels), np.intp, len(levels))
 
     def find(self, factor: str, level: Factor) -> int | None:
         """The level's code, None if no row has it."""
@@ -77,26 +79,28 @@ class RowTable:
         self.levels = levels or Levels()
         n = len(self.index)
         position = np.array([self.index[row.item_id] for row in rows], dtype=np.intp)
-        if len(np.unique(position)) != len(position):
-            twice = next(i for i, count in enumerate(np.bincount(position)) if count > 1)
-            raise ValueError(f"item {list(self.index)[twice]!r} has more than one row")
+        times = np.bincount(position)
+        if times.max(initial=0) > 1:
+            raise ValueError(f"item {list(self.index)[int(times.argmax())]!r} has more than one row")
         self.reasons: list[str | None] = [None] * n
-        for at, row in zip(position, rows, strict=True):
+        for at, row in zip(position.tolist(), rows, strict=True):
             self.reasons[at] = row.missing
         self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
         self._masks: dict[tuple[str, int], Bools] = {}
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
         for places, alike in _alike(rows, position):
-            for factor in alike[0].factors:
-                self.codes(factor)[places] = self.levels.codes_of(factor, [row.factors[factor] for row in alike])
-            for name in alike[0].values:
-                _fill(self.quantity(name), places, [row.values[name] for row in alike])
+            factors, values = [row.factors for row in alike], [row.values for row in alike]
+            for factor in factors[0]:
+                self.codes(factor)[places] = self.levels.codes_of(factor, list(map(itemgetter(factor), factors)))
+            for name in values[0]:
+                self._quantities[name] = _filled(self.quantity(name), places, list(map(itemgetter(name), values)))
 
     def quantity(self, name: str) -> Quantity:
         """A quantity by its name; all NaN if no row has it."""
         if name not in self._quantities:
-            self._quantities[name] = Quantity(*np.full((3, len(self.index)), np.nan))
+            nothing = np.full(len(self.index), np.nan)
+            self._quantities[name] = Quantity(nothing, nothing, nothing)
         return self._quantities[name]
 
     def codes(self, factor: str) -> Codes:
@@ -136,7 +140,13 @@ def _alike(rows: Sequence[Row], position: Codes) -> Iterator[tuple[Codes, list[R
         yield position[numbers], [rows[number] for number in numbers]
 
 
-def _fill(column: Quantity, places: Codes, numbers: Sequence[Bounded]) -> None:
-    column.value[places] = np.array([number.value for number in numbers], dtype=float)  # None becomes NaN
-    column.low[places] = [number.low for number in numbers]
-    column.high[places] = [number.high for number in numbers]
+def _filled(column: Quantity, places: Codes, numbers: Sequence[Bounded]) -> Quantity:
+    value = np.array(list(map(attrgetter("value"), numbers)), dtype=float)  # None becomes NaN
+    low, high = (np.fromiter(map(attrgetter(bound), numbers), float, len(numbers)) for bound in ("low", "high"))
+    column.value[places] = value
+    if column.low is column.value:
+        if (low == value).all() and (high == value).all():
+            return column
+        column = Quantity(column.value, column.value.copy(), column.value.copy())
+    column.low[places], column.high[places] = low, high
+    return column

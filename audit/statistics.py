@@ -41,7 +41,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, sparse, special
+from scipy import sparse, special
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -191,7 +191,7 @@ def allow_for_unseen_outcomes(estimate: Estimate) -> Estimate:
 
 def crossed_factors(clusters: Sequence[Codes]) -> list[Codes]:
     """The factors that vary and are not nested in another, coded 0…levels-1."""
-    coded = [np.unique(codes, return_inverse=True)[1] for codes in clusters]
+    coded = [_coded(codes)[0] for codes in clusters]
     varying = [codes for codes in coded if codes.size and codes.max() > 0]
     kept: list[Codes] = []
     # Coarse factors first: a finer one that only splits their levels adds nothing.
@@ -202,7 +202,22 @@ def crossed_factors(clusters: Sequence[Codes]) -> list[Codes]:
 
 
 def _pairs(a: Codes, b: Codes) -> int:
-    return int(np.unique(a * (int(b.max()) + 1) + b).size)
+    return _coded(a * (int(b.max()) + 1) + b)[1]
+
+
+def _coded(codes: Codes) -> tuple[Codes, int]:
+    """Codes (n,) renumbered 0…levels-1 in their order, and how many levels there are."""
+    if codes.size == 0:
+        return codes, 0
+    lowest = int(codes.min())
+    span = int(codes.max()) - lowest + 1
+    if span > 4 * codes.size + 1000:  # a table of all of them would be mostly empty
+        levels, coded = np.unique(codes, return_inverse=True)
+        return coded, len(levels)
+    occurs = np.zeros(span, dtype=np.bool_)
+    occurs[codes - lowest] = True
+    number = np.cumsum(occurs) - 1
+    return number[codes - lowest], int(number[-1]) + 1
 
 
 def _sums(columns: Floats, codes: Codes, size: int) -> Floats:
@@ -230,8 +245,9 @@ def _cells_alone(residual: Floats, factors: Sequence[Codes], levels: Sequence[in
     cell = factors[0].astype(np.int64)
     for codes, size in zip(factors[1:], levels[1:], strict=True):
         cell = cell * size + codes
-    _, first, cell = np.unique(cell, return_index=True, return_inverse=True)
-    n_cells = len(first)
+    cell, n_cells = _coded(cell)
+    first = np.empty(n_cells, dtype=np.intp)
+    first[cell[::-1]] = np.arange(len(cell))[::-1]  # of several items in a cell, the last one written stays
     df = n_cells - _rank([codes[first] for codes in factors], levels)
     if df <= 0:
         return np.zeros(residual.shape[1]), 0
@@ -316,6 +332,8 @@ def extreme_correlation(low: Floats, high: Floats, y: Floats, sign: int) -> tupl
     optimum found is the global one. Where no x has that sign, the correlation is at most
     largest covariance / largest norm, a valid bound that may not be reached.
     """
+    from scipy import optimize  # a tenth of a second to import, and only bounded correlations need it
+
     direction = sign * (y - y.mean())
     farthest = np.where(direction > 0, high, low)
     covariance = float(direction @ farthest)

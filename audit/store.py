@@ -35,6 +35,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
 import sqlite_utils
 
 from audit import keys as identity
@@ -622,7 +623,7 @@ def _checked_answer(row: tuple[Any, ...]) -> Answer:
     if not _is_sound(row):
         raise _Damaged
     try:
-        return identity.answer_from_json(json.loads(identity.from_bytes(row[5])))
+        return identity.answer_from_json(_load_answer(row[5]))
     except (ValueError, TypeError, AttributeError, KeyError):
         raise _Damaged from None
 
@@ -672,6 +673,14 @@ def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, t
 
 def _load(data: bytes) -> Any:
     return json.loads(identity.from_bytes(data))
+
+
+def _load_answer(body: bytes) -> Any:
+    """As `_load` and faster. A seed may have more than 64 bits, which this reads as a float; answers hold none."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:  # lone surrogates
+        return _load(body)
 
 
 def _marks(some: Sequence[object]) -> str:

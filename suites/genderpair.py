@@ -342,8 +342,11 @@ class GenderPair(Suite):
                     derived.append(row)
                 case _:
                     pass  # a preference or a swapped text: what it says is in the rows that name it as a source
-        selections = [row for row in derived if row.factors["kind"] == "selection"]
-        return [*derived, *_contrasts(selections), *self._spreads(derived), *self._repeat_spreads(derived)]
+        by_kind: dict[str, list[Row]] = defaultdict(list)
+        for row in derived:
+            by_kind[str(row.factors["kind"])].append(row)
+        contrasts = _contrasts(by_kind["selection"])
+        return [*derived, *contrasts, *self._spreads(by_kind), *self._repeat_spreads(by_kind)]
 
     def _selection_rows(self, row: Row, preference: Row | None) -> list[Row]:
         """The pick of one text, and how it was got."""
@@ -369,12 +372,12 @@ class GenderPair(Suite):
         """Quantity → kind of the rows that hold it as the model's own figure."""
         return {"biased": "selection"} | {q: name for name, s in self._text_scorers.items() for q in sorted(s.labels)}
 
-    def _spreads(self, rows: Sequence[Row]) -> Iterator[Row]:
+    def _spreads(self, by_kind: Mapping[str, Sequence[Row]]) -> Iterator[Row]:
         """The standard deviation of the group means, once for each structure and repeat."""
         if len(self.groups) < 2:
             return
         for quantity, kind in self._quantities().items():
-            means = _means(rows, quantity, kind, ("structure", "repeat", "group"))
+            means = _means(by_kind[kind], quantity, ("structure", "repeat", "group"))
             for structure in self.structures:
                 for repeat in range(self.repeats):
                     found = [means.get((structure, repeat, group)) for group in self.groups]
@@ -387,12 +390,12 @@ class GenderPair(Suite):
                     else:
                         yield Row(row_id, factors, {}, "a group without answers")
 
-    def _repeat_spreads(self, rows: Sequence[Row]) -> Iterator[Row]:
+    def _repeat_spreads(self, by_kind: Mapping[str, Sequence[Row]]) -> Iterator[Row]:
         """The standard deviation of the means of a group's repeats."""
         if self.repeats < 2:
             return
         for quantity, kind in self._quantities().items():
-            means = _means(rows, quantity, kind, ("repeat", "group"))
+            means = _means(by_kind[kind], quantity, ("repeat", "group"))
             for group in self.groups:
                 known = [m for repeat in range(self.repeats) if (m := means.get((repeat, group))) is not None]
                 if len(known) >= 2:
@@ -655,7 +658,7 @@ def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
         # Differences first: three equal scores give 0, not a rounding error.
         gap = math.fsum(own.low - version for version in versions) / len(versions)
         values[f"{quantity}_scorer_gap"] = Bounded.exact(gap)
-        values[f"{quantity}_identity_neutral"] = Bounded.exact(statistics.fmean(versions))
+        values[f"{quantity}_identity_neutral"] = Bounded.exact(math.fsum(versions) / len(versions))
     return Row(row_id, factors, values, sources=sources)
 
 
@@ -691,11 +694,11 @@ def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
         )
 
 
-def _means(rows: Sequence[Row], quantity: str, kind: str, by: tuple[str, ...]) -> dict[tuple[Factor, ...], float]:
+def _means(rows: Sequence[Row], quantity: str, by: tuple[str, ...]) -> dict[tuple[Factor, ...], float]:
     """Mean of a quantity by some factors; without the levels where one row is known only by bounds."""
     found: dict[tuple[Factor, ...], list[float | None]] = defaultdict(list)
     for row in rows:
-        if row.factors["kind"] == kind and quantity in row.values:
+        if quantity in row.values:
             found[tuple(row.factors[f] for f in by)].append(row.values[quantity].value)
     return {
         key: statistics.fmean(v for v in values if v is not None) for key, values in found.items() if None not in values

@@ -36,9 +36,10 @@ class TextScorer:
 
     def read(self, response: ClassifyResponse) -> dict[str, float] | None:
         """The quantities of one answer; None where the classifier lacks one of the labels."""
-        if not set(self.labels.values()) <= set(response.labels):
+        try:
+            return {quantity: response.labels[label] for quantity, label in self.labels.items()}
+        except KeyError:
             return None
-        return {quantity: response.labels[label] for quantity, label in self.labels.items()}
 
 
 def toxicity_scorer(choice: str | TextScorer) -> TextScorer:
