@@ -112,6 +112,24 @@ def test_on_a_real_model_packing_and_order_change_no_result() -> None:
                 assert values == pytest.approx([s.logprob for s in usual[request].scores], abs=1e-5)
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_keys_that_get_no_attention_at_all_agree_with_plain_transformers(family: str, tmp_path: Path) -> None:
+    """Scores so far below the largest that their exponentials underflow."""
+    folder = save_tiny_model(family, tmp_path)
+    model, tokenizer = plain_model(folder)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight.mul_(3000)
+    model.save_pretrained(folder)
+    prompt = REQUESTS[0].prompt
+    with torch.inference_mode():
+        first = model(**tokenizer(prompt, return_tensors="pt"), output_attentions=True).attentions[0]
+    assert (first == 0).sum() > first.numel() / 2 + 100, "more than what comes after each query"
+    assert scores(HFBackend(folder, threads=1), [ScoreRequest(prompt, (" the woman",))]) == pytest.approx(
+        [sum(log_probabilities(model, tokenizer(prompt + " the woman")["input_ids"])[-2:])], abs=1e-5
+    )
+
+
 def test_blocks_of_a_wide_and_deep_trie_agree_with_plain_transformers(folders: dict[str, Path]) -> None:
     """Many packs and many blocks of 64 queries, branching at every depth."""
     random = np.random.default_rng(3)
