@@ -134,10 +134,10 @@ async def token_ids(book: Notebook) -> None:
 
 
 async def _without_bos(book: Notebook, ids: list[int], by_text: Listing) -> None:
-    """Whether the same tokens without BOS are another prompt, or the server puts it before them by itself."""
+    """Whether the same tokens without BOS are another prompt, or the server puts it before them: worth knowing only."""
     name = "prompt without BOS"
     if not book.found.bos:
-        book.note(name, True, "is what the model was trained on: it has no BOS")
+        book.note(name, None, "is what the model was trained on: it has no BOS")
         return
     bare = await book.listed(ids[1:], min(book.found.largest_k, 100))
     if isinstance(bare, BackendError):
@@ -145,6 +145,6 @@ async def _without_bos(book: Notebook, ids: list[int], by_text: Listing) -> None
         return
     apart = distance(by_text, bare)
     if apart <= book.tolerance():
-        book.note(name, True, "is given one by the server, and one that is sent is not doubled")
+        book.note(name, None, "is given one by the server, and one that is sent is not doubled")
     else:
-        book.note(name, True, f"is another prompt, {apart:.2g} nats away: the BOS is always sent")
+        book.note(name, None, f"is another prompt, {apart:.2g} nats away: the BOS is always sent")
