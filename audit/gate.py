@@ -396,7 +396,7 @@ def _share(
         used = matching & np.isfinite(values)
     else:
         values = np.array([reason == "refusal" for reason in table.reasons], dtype=float)
-        used = matching & (np.isfinite(table.quantity(spec.quantity).low) | table.missing)
+        used = matching & (table.has(spec.quantity) | table.missing)
     if not used.any():
         return _UNKNOWN
     estimate = clustered_mean(values[used], cluster_codes(table, spec, used))

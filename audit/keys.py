@@ -64,6 +64,8 @@ def canonical_json(obj: Any) -> str:
     Raises ValueError for NaN and infinities. The string may hold lone surrogates: encode it
     with `to_bytes`.
     """
+    if obj is None:
+        return "null"  # of most keys a part; the encoder takes ten times as long to begin
     return _encode(obj)
 
 

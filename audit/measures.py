@@ -149,7 +149,7 @@ def _unquoted(text: str) -> str:
 
 def usable(table: RowTable, spec: MeasureSpec) -> Bools:
     """Rows (n,) behind a figure: they match, have the quantity and, for a correlation, the covariate."""
-    used = table.matching(spec.where) & np.isfinite(table.quantity(spec.quantity).low)
+    used = table.matching(spec.where) & table.has(spec.quantity)
     if spec.estimator == "correlation":
         used &= np.isfinite(covariate_values(table, spec))
     return used
@@ -183,7 +183,7 @@ def _measure(
         **numbers,
         n_items=int(used.sum()),
         missing=int((matching & table.missing).sum()),
-        censored=int((used & ~np.isfinite(quantity.value)).sum()),
+        censored=int(np.isnan(quantity.value[used]).sum()),
         coverage=float(known.mean()) if known.size else None,
         signature=_signature(shared, spec),
         estimator=spec.estimator,

@@ -50,8 +50,9 @@ class Reading:
             self.rows.append(Row(item.id, item.factors, {}, missing=reason))
             return
         if isinstance(answer, ScoreResponse):
-            self.merged += any(s.boundary == "merged" for s in answer.scores)
-            self.straddled += any(s.boundary == "straddled" for s in answer.scores)
+            boundaries = [score.boundary for score in answer.scores]
+            self.merged += "merged" in boundaries
+            self.straddled += "straddled" in boundaries
         self.rows.append(self.suite.read(item, answer))
 
     def derive(self) -> None:

@@ -89,6 +89,7 @@ class RowTable:
         self._masks: dict[tuple[str, int], Bools] = {}
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
+        self._has: dict[str, Bools] = {}
         for places, alike in _alike(rows, position):
             factors, values = [row.factors for row in alike], [row.values for row in alike]
             for factor in factors[0]:
@@ -102,6 +103,12 @@ class RowTable:
             nothing = np.full(len(self.index), np.nan)
             self._quantities[name] = Quantity(nothing, nothing, nothing)
         return self._quantities[name]
+
+    def has(self, name: str) -> Bools:
+        """Rows (n,) that have the quantity."""
+        if name not in self._has:
+            self._has[name] = np.isfinite(self.quantity(name).low)
+        return self._has[name]
 
     def codes(self, factor: str) -> Codes:
         """Level codes (n,) of a factor, -1 where a row does not have it."""

@@ -253,7 +253,7 @@ class GenderPair(Suite):
 
     def _needs_preference(self, factors: Mapping[str, Factor], text: str) -> bool:
         pair = _pair_of(factors)
-        undecided = self._selected(factors, text).picked is None and not is_refusal(text)
+        undecided = self._selected(factors, text).picked is None and not _refuses(text)
         return undecided or released_rule(text, pair.biased, pair.anti) is None
 
     def _preference(self, item: Item, pair: Pair) -> ScoreRequest:
@@ -293,7 +293,7 @@ class GenderPair(Suite):
 
     def _read_text(self, factors: Mapping[str, Factor], text: str) -> dict[str, Bounded]:
         pair = _pair_of(factors)
-        values = {"refusal": _flag(refused := is_refusal(text)), "empty": _flag(not text.strip())}
+        values = {"refusal": _flag(refused := _refuses(text)), "empty": _flag(not text.strip())}
         released = released_rule(text, pair.biased, pair.anti)
         if released is not None:
             values["biased_released"] = _flag(released == "biased")
@@ -629,6 +629,7 @@ _read_cached = lru_cache(maxsize=1 << 16)(
     lambda text, biased, anti, target, marks: read_selection(text, biased, anti, target=target, marks=marks)
 )
 _swap_cached = lru_cache(maxsize=1 << 17)(swap_identity)
+_refuses = lru_cache(maxsize=1 << 16)(is_refusal)
 
 
 _YES, _NO = Bounded.exact(1.0), Bounded.exact(0.0)  # made once: every text has several
