@@ -760,9 +760,7 @@ def _prepare(path: Path) -> None:
             raise ConfigError(
                 "db", str(path), "is a SQLite database of another program", "Give another --db: it was left as it is"
             )
-        db.execute(
-            f"PRAGMA mmap_size={1 << 40}"
-        )  # the check below reads every page: a tenth of the time without copies
+        db.execute(f"PRAGMA mmap_size={1 << 40}")  # the check reads every page: a tenth of the time without copies
         problems = db.execute("PRAGMA quick_check(1)").fetchone()[0]
         db.execute("PRAGMA mmap_size=0")
         if problems != "ok":
