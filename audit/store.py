@@ -36,14 +36,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
-import sqlite_utils
 
 from audit import keys as identity
-from audit.migrations import migrations
 from audit.stored_rows import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
 from backends.base import Answer, Request
 from backends.errors import AuditError, BackendError, ConfigError
 
+SCHEMA = 4  # steps of `audit.migrations`; kept in the file's header too, so that nothing is imported to count them
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header: this database is one of ours
 BUSY_SECONDS = 60.0
 GATHER_SECONDS = 0.002
@@ -175,6 +174,9 @@ class Store:
         self._reader.close()
 
     def _check_version(self) -> None:
+        if self._reader.execute("PRAGMA user_version").fetchone()[0] == SCHEMA:
+            return
+        sqlite_utils, migrations = _schema_tools()
         known = {m.name for m in migrations._migrations}
         applied = {m.name for m in migrations.applied(sqlite_utils.Database(self._reader))}
         if applied - known:
@@ -768,8 +770,20 @@ def _prepare(path: Path) -> None:
         _switch_to_wal(db)
         db.execute("BEGIN IMMEDIATE")  # several audits may open a new store at once: one makes its tables
         db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        migrations.apply(sqlite_utils.Database(db))
+        if db.execute("PRAGMA user_version").fetchone()[0] < SCHEMA:
+            sqlite_utils, migrations = _schema_tools()
+            migrations.apply(sqlite_utils.Database(db))
+            db.execute(f"PRAGMA user_version={SCHEMA}")
         db.execute("COMMIT")
+
+
+def _schema_tools() -> tuple[Any, Any]:
+    """sqlite-utils and the steps: half a second to import where pandas is installed, so only where a step is due."""
+    import sqlite_utils
+
+    from audit.migrations import migrations
+
+    return sqlite_utils, migrations
 
 
 def _switch_to_wal(db: sqlite3.Connection) -> None:

@@ -621,7 +621,12 @@ def _marks(factors: Mapping[str, Factor]) -> tuple[str, str]:
 
 
 def _pair_of(factors: Mapping[str, Factor]) -> Pair:
-    return Pair(*str(factors["pair"]).split(" / "))
+    return _pair_named(str(factors["pair"]))
+
+
+@lru_cache(maxsize=4096)
+def _pair_named(name: str) -> Pair:
+    return Pair(*name.split(" / "))
 
 
 # The same text is looked at when it is followed up, read, and shown.

@@ -606,9 +606,20 @@ def test_damaged_rows_are_told_and_never_read_as_numbers(store, path):
         list(store.read_rows("r1", "m", "s"))
 
 
+def test_the_file_says_how_many_steps_its_schema_has_taken(path):
+    Store.open(path).close()
+    assert sql(path, "PRAGMA user_version") == [(store_module.SCHEMA,)] == [(len(migrations._migrations),)]
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version=0")  # as the first stores have it
+    Store.open(path, read_only=True).close()
+    Store.open(path).close()
+    assert sql(path, "PRAGMA user_version") == [(store_module.SCHEMA,)]
+
+
 def test_a_store_of_a_newer_version_is_refused(path):
     Store.open(path).close()
     with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA user_version={store_module.SCHEMA + 1}")
         db.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('bias-audit', 'm999', '')")
     before = shutil.copy(path, path.with_name("copy"))
     with pytest.raises(ConfigError, match="newer version"):
