@@ -36,6 +36,7 @@ class HFTextEncoder:
         before = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
         self._front: list[int] = whole[:before]
         self._added = {i: token.content for i, token in tokenizer.added_tokens_decoder.items()}
+        self._front_text = "".join(self._added.get(i, "") for i in self._front)
         self._control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._bytes_of = _byte_level_table() if _is_byte_level(json.loads(self._rust.to_str())) else None
         self._pieces: dict[int, bytes] = {}
@@ -63,7 +64,7 @@ class HFTextEncoder:
     def added(self, tokens: Sequence[int], text: str) -> int:
         """How many of the first tokens `encode` put in front."""
         front = self._front
-        written = text.startswith("".join(self._added.get(i, "") for i in front))
+        written = text.startswith(self._front_text)
         return 0 if written or list(tokens[: len(front)]) != front else len(front)
 
     def render(self, prompt: Prompt) -> list[int]:

@@ -6,6 +6,7 @@ for transformers and llama.cpp.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -155,19 +156,19 @@ def _answer(plan: list[_Asked] | BackendError, values: Values, prompt_tokens: in
 
 def _score(asked: _Asked, values: Values, route: str) -> ContinuationScore:
     placed = asked.placed
-    logprobs = values[asked.path].astype(float)
+    logprobs: list[float] = values[asked.path].tolist()  # a few numbers: lists are faster than arrays
     if asked.covers:
         # The straddling token is itself one of those the last term sums, so the difference is at most 0.
         prompt_part = float(np.logaddexp.reduce([values[i].sum() for i in asked.covers]))
         logprobs[0] -= prompt_part
-    if not np.isfinite(logprobs).all() or logprobs.max() > 1e-3:
+    if not all(-math.inf < value <= 1e-3 for value in logprobs):  # NaN is neither
         raise BackendError(
             "internal",
-            f"log-probabilities {logprobs.tolist()}: the model's output is no distribution over these tokens",
+            f"log-probabilities {logprobs}: the model's output is no distribution over these tokens",
             hint="try float32",
         )
     tokens = [
-        TokenLogprob(span.text, span.start, span.end, float(min(value, 0.0)), token)
+        TokenLogprob(span.text, span.start, span.end, min(value, 0.0), token)
         for span, value, token in zip(placed.spans, logprobs, placed.tokens[placed.first :], strict=True)
     ]
     return ContinuationScore.exact(tokens, boundary=placed.boundary, route=route)
