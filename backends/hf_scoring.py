@@ -35,7 +35,6 @@ LOGIT_BYTES = 256 << 20  # most memory of one pack's logits, at 4 bytes each
 GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time
 LEAST_EXPONENT = -80.0  # e^-80 is nothing beside 1; where exp underflows, it takes ten times as long
 ROWS_AT_A_TIME = 16  # rows of logits turned to float32 together: few enough for the cache
-VOCABULARY_AT_A_TIME = 4096  # the same where logits lie by vocabulary
 
 
 class _TreeRefusedError(Exception):
@@ -334,7 +333,7 @@ class PathScorer:
             options["attention_mask"] = mask
         handle = self._head.register_forward_pre_hook(select)
         try:
-            with torch.inference_mode(), _by_vocabulary(self._head):
+            with torch.inference_mode():
                 logits: torch.Tensor = self._model(ids, **options).logits[0]
                 return logits
         finally:
@@ -351,7 +350,7 @@ class PathScorer:
         if len(targets) == 0:
             return np.empty(0)
         with torch.inference_mode():
-            total = _log_totals(logits)
+            total = torch.cat([part.float().logsumexp(-1) for part in logits.split(ROWS_AT_A_TIME)])
             rows = torch.from_numpy(row_of_ask).to(logits.device)
             ids = torch.from_numpy(np.maximum(targets, 0)).to(logits.device)
             values = logits[rows, ids].float()
@@ -403,38 +402,6 @@ class PathScorer:
             return f"with the tree its log-probabilities move by {apart:.2g} nats"
         self.route = "tree"
         return "each distinct token is read once"
-
-
-@contextlib.contextmanager
-def _by_vocabulary(head: torch.nn.Module) -> Iterator[None]:
-    """The output head as W xᵀ instead of x Wᵀ while this lasts: on the CPU a tenth to a half less time in float32.
-
-    Its result, (1, rows, V) as ever, then lies in memory by vocabulary.
-    """
-    plain = type(head) is torch.nn.Linear and "forward" not in vars(head)
-    if not plain or head.weight.dtype != torch.float32 or head.weight.device.type != "cpu":
-        yield
-        return
-
-    def forward(hidden: torch.Tensor) -> torch.Tensor:
-        logits = torch.mm(head.weight, hidden[0].t())
-        if head.bias is not None:
-            logits += head.bias[:, None]
-        return logits.t()[None]
-
-    head.forward = forward
-    try:
-        yield
-    finally:
-        del head.forward  # the class's own is found again
-
-
-def _log_totals(logits: torch.Tensor) -> torch.Tensor:
-    """log Σ exp of each row (rows, V) in float32."""
-    if logits.stride(-1) == 1:
-        return torch.cat([part.float().logsumexp(-1) for part in logits.split(ROWS_AT_A_TIME)])
-    parts = [part.float().logsumexp(0) for part in logits.t().split(VOCABULARY_AT_A_TIME)]
-    return torch.stack(parts).logsumexp(0)
 
 
 def _cut(
