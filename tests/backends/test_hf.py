@@ -125,9 +125,11 @@ def test_keys_that_get_no_attention_at_all_agree_with_plain_transformers(family:
     with torch.inference_mode():
         first = model(**tokenizer(prompt, return_tensors="pt"), output_attentions=True).attentions[0]
     assert (first == 0).sum() > first.numel() / 2 + 100, "more than what comes after each query"
-    assert scores(HFBackend(folder, threads=1), [ScoreRequest(prompt, (" the woman",))]) == pytest.approx(
+    backend = HFBackend(folder, threads=1)
+    assert scores(backend, [ScoreRequest(prompt, (" the woman",))]) == pytest.approx(
         [sum(log_probabilities(model, tokenizer(prompt + " the woman")["input_ids"])[-2:])], abs=1e-5
     )
+    assert backend.describe_blocking().notes["route"].startswith("tree"), "and not by falling back"
 
 
 def test_blocks_of_a_wide_and_deep_trie_agree_with_plain_transformers(folders: dict[str, Path]) -> None:
