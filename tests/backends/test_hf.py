@@ -100,11 +100,13 @@ def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path
 
 @pytest.mark.models
 def test_on_a_real_model_packing_and_order_change_no_result() -> None:
-    asked = [item.request for item in OccuGender(bias=("explicit",)).items()][::31]
+    """With enough prompts to see an output head whose rows depend on how many there are (1.7e-5 nats)."""
+    asked = [item.request for item in OccuGender(bias=("explicit",)).items()][::9]
     backend = HFBackend(smollm2_path(), dtype="float32")
     usual = dict(zip(asked, backend.run_blocking(asked), strict=True))
-    order = np.random.default_rng(0).permutation(len(asked))
-    for size in (13, 5):
+    random = np.random.default_rng(0)
+    for size in (len(asked), 17, 5):
+        order = random.permutation(len(asked))
         for at in range(0, len(asked), size):
             some = [asked[i] for i in order[at : at + size]]
             for request, answer in zip(some, backend.run_blocking(some), strict=True):
