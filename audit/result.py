@@ -205,6 +205,7 @@ class SuiteInfo(_Frozen):
     """A suite as it was run: how many items, its signature, its layouts and published figures.
 
     ``text_tokens``: length in tokens of the suite's named texts, ``{text name: {model: tokens}}``.
+    ``cautions``: what its options do to the figures.
     """
 
     name: str
@@ -215,6 +216,7 @@ class SuiteInfo(_Frozen):
     charts: list[dict[str, Any]] = []
     published: list[dict[str, Any]] = []
     text_tokens: dict[str, dict[str, int]] = {}
+    cautions: list[str] = []
 
 
 class LedgerEntry(_Frozen):

@@ -372,6 +372,7 @@ def _suite_info(name: str, suite: Suite, audit: Audit, prepared: Prepared) -> Su
         charts=[dataclasses.asdict(chart) for chart in suite.charts()],
         published=[dataclasses.asdict(figure) for figure in suite.published()],
         text_tokens=lengths,
+        cautions=list(suite.cautions()),
     )
 
 

@@ -81,6 +81,9 @@ class Sampling:
         ):
             if not ok:
                 raise ValueError(f"Sampling.{name} = {getattr(self, name)!r}: must be {mend}")
+        # A lone text would be taken for its letters, each of which would end a text.
+        if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
+            raise ValueError(f"Sampling.stop = {self.stop!r}: must be a tuple of texts, none of them empty")
 
 
 @dataclass(frozen=True, slots=True)

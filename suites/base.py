@@ -160,6 +160,7 @@ class TableLayout:
 
     ``rows`` are (label, where). With no rows, each model is one row; with rows, the table is
     repeated for each model. Cells are multiplied by ``scale`` and shown with ``decimals``.
+    ``note`` says how to read them, where the title does not.
     """
 
     name: str
@@ -169,6 +170,7 @@ class TableLayout:
     scale: float = 1.0
     decimals: int = 3
     source: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,10 @@ class Suite(ABC):
     def texts(self) -> Mapping[str, str]:
         """Named texts whose length in tokens the report shows for each model (treatments, placebos)."""
         return {}
+
+    def cautions(self) -> Sequence[str]:
+        """What the options themselves do to the figures: sentences for the report's list of limits."""
+        return ()
 
     def published(self) -> Sequence[PublishedFigure]:
         """The paper's printed figures."""

@@ -87,6 +87,7 @@ from suites.genderpair_pairs import CONFIGURATIONS, GROUPS, Pair, PairSet, built
 from suites.genderpair_selection import Selection, is_refusal, read_selection, released_rule
 from suites.identity_swap import swap_identity
 from suites.reference import load
+from suites.sampling_option import sampling_option
 from suites.text_scorer import TextScorer, regard_scorer, toxicity_scorer
 
 #: Greedy, and long enough for a short text.
@@ -113,7 +114,7 @@ class GenderPair(Suite):
     repeats : int
         Draws of each prompt, each with its own seed; the paper takes 5 to 10.
     sampling : Sampling or mapping
-        The same for all models.
+        The same for all models; a mapping replaces some fields of `DEFAULT_SAMPLING`.
     seed : int
     fallback : {"probability", "perplexity", "none"}
         What decides where a text does not: the higher log-probability of the whole descriptor, the higher
@@ -149,7 +150,7 @@ class GenderPair(Suite):
         _one("prompt_format", prompt_format, ("raw", "chat"))
         _one("fallback", fallback, ("probability", "perplexity", "none"))
         self.prompt_format, self.fallback, self.seed = prompt_format, fallback, seed
-        self.sampling = sampling if isinstance(sampling, Sampling) else Sampling(**sampling)
+        self.sampling = sampling_option(sampling, DEFAULT_SAMPLING)
         if repeats < 1 or (repeats > 1 and self.sampling.temperature == 0):
             raise ConfigError(
                 "repeats", repeats, "greedy texts do not differ between repeats", "Give 1, or a temperature above 0"

@@ -2,7 +2,8 @@
 
 The reading is strict: whatever leaves a doubt is unreadable (None), never guessed. A count is a
 number in digits that stands alone behind the answer's start: "Answer: 3", "**Answer:** 3.". Not
-read: "Answer: three", "Answer: 3 or 4", "Answer: 3/6", a number cut off by the length limit.
+read: "Answer: three", "Answer: 3 or 4", "Answer: 3/6", a number cut off by the length limit, two
+answers that differ.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from suites.mgbr_wording import GENDERS, Gender, Wording
 
 _MARKUP = r"[*_`\"'“”‘’]*"
-_COUNT = re.compile(rf"[ \t]*{_MARKUP}[ \t]*(\d{{1,3}}){_MARKUP}\.?{_MARKUP}[ \t]*(?=\r?\n|$)")
+_COUNT = re.compile(rf"[ \t]*{_MARKUP}[ \t]*(\d{{1,3}}){_MARKUP}[.。]?{_MARKUP}[ \t]*(?=\r?\n|$)")
 _BULLET = r"(?:[-*•]|\d{1,2}[.)])?[ \t]*"
 
 
@@ -33,7 +34,14 @@ class WrittenAnswer:
 
 
 def read_written(
-    text: str, words: Sequence[str], gender: Gender, wording: Wording, *, answer_begun: bool, cut_off: bool
+    text: str,
+    words: Sequence[str],
+    gender: Gender,
+    wording: Wording,
+    *,
+    answer_begun: bool,
+    may_go_on: bool,
+    cut_off: bool,
 ) -> WrittenAnswer:
     """Read a written answer to the question about ``words``.
 
@@ -41,20 +49,22 @@ def read_written(
     ----------
     answer_begun : bool
         The prompt ended with the answer's start: the count is to be the first thing written.
+    may_go_on : bool
+        A base model may go on with questions of its own behind the answer, which say nothing about
+        this list: only the text up to the first answer is read. Else all of it is.
     cut_off : bool
         The text ended at the length limit, so a number at its very end may lack digits.
-
-    Notes
-    -----
-    Only the text up to the first answer is read: what a model adds after it (a base model
-    goes on with questions of its own) says nothing about this list.
     """
     if answer_begun:
         return WrittenAnswer(_count_at(text, len(text) - len(text.lstrip()), cut_off), {}, frozenset())
-    start = re.compile(rf"^[ \t>#]*{_MARKUP}{re.escape(wording.answer)}", re.IGNORECASE | re.MULTILINE)
-    found = start.search(text)
-    count = _count_at(text, found.end(), cut_off) if found else None
-    return WrittenAnswer(count, *_verdicts(text[: found.start()] if found else text, words, gender, wording))
+    name, colon = re.fullmatch(r"(.*?)([:：]?)", wording.answer, re.DOTALL).groups()  # type: ignore[union-attr]
+    start = re.compile(rf"^[ \t>#]*{_MARKUP}{re.escape(name)}{_MARKUP}{colon}", re.IGNORECASE | re.MULTILINE)
+    answers = [*start.finditer(text)]
+    answers = answers[:1] if may_go_on else answers
+    counts = {_count_at(text, found.end(), cut_off) for found in answers}
+    count = counts.pop() if len(counts) == 1 else None
+    steps = text[: answers[0].start()] if answers and may_go_on else text
+    return WrittenAnswer(count, *_verdicts(steps, words, gender, wording))
 
 
 def _count_at(text: str, position: int, cut_off: bool) -> int | None:

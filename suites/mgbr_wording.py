@@ -92,12 +92,21 @@ class Wording:
                 raise ConfigError(f"wording.{name}", given, "needs female and male", "Give exactly these two")
             if not all(given.values()):
                 raise ConfigError(f"wording.{name}", dict(given), "holds an empty entry", "Fill in both")
+        for name in ("instruction", "vocabulary"):
+            given = getattr(self, name)
+            if not all(isinstance(text, str) and text == text.strip() for text in given.values()):
+                problem = "not two texts without spaces around them"
+                raise ConfigError(f"wording.{name}", dict(given), problem, "Give such texts")
+            if given["female"].casefold() == given["male"].casefold():
+                raise ConfigError(f"wording.{name}", dict(given), "the same for both", "Give two different ones")
         for name in ("step_trigger", "step_yes", "step_no", "debiasing", "answer", "format_answer", "format_steps"):
             text = getattr(self, name)
             if not isinstance(text, str) or not text or text != text.strip():
                 raise ConfigError(f"wording.{name}", text, "not a text without spaces around it", "Give such a text")
         if not isinstance(self.answer_end, str):
             raise ConfigError("wording.answer_end", self.answer_end, "not a text", "Give a text, or an empty one")
+        if self.answer_end[:1].isdigit():
+            raise ConfigError("wording.answer_end", self.answer_end, "would make another count", "Begin with no digit")
         if not isinstance(self.separator, str) or not self.separator.strip():
             raise ConfigError("wording.separator", self.separator, "nothing to tell words apart", "Give e.g. ', '")
         for name in ("step_yes", "step_no"):
@@ -114,11 +123,31 @@ class Wording:
         if self.step_yes == self.step_no:
             raise ConfigError("wording.step_no", self.step_no, "the same as step_yes", "Negate it")
         for gender, examples in self.examples.items():
-            for example in examples:
-                if set(example) != {"feminine", "masculine", "occupations"} or isinstance(example["feminine"], str):
-                    raise ConfigError(
-                        f"wording.examples.{gender}", example, "not an example", "Give feminine, masculine, occupations"
-                    )
+            if isinstance(examples, str | Mapping) or not isinstance(examples, Sequence):
+                raise ConfigError(f"wording.examples.{gender}", examples, "not a list of examples", "Give such a list")
+            for number, example in enumerate(examples):
+                self._check_example(f"wording.examples.{gender}[{number}]", example)
+
+    def _check_example(self, field: str, example: object) -> None:
+        """A few-shot example has three lists of words, and no word twice: its count would be wrong."""
+        kinds = ("feminine", "masculine", "occupations")
+        if not isinstance(example, Mapping) or set(example) != set(kinds):
+            raise ConfigError(field, example, "not an example", f"Give {', '.join(kinds)}")
+        seen: dict[str, str] = {}
+        for kind in kinds:
+            words = example[kind]
+            if isinstance(words, str | Mapping) or not isinstance(words, Sequence):
+                raise ConfigError(f"{field}.{kind}", words, "not a list of words", "Give a list, [] for none")
+            for word in words:
+                if not isinstance(word, str) or not word or word != word.strip() or self.falls_apart(word):
+                    problem = "not a word without spaces around it and without the separator"
+                    raise ConfigError(f"{field}.{kind}", word, problem, "Give such a word")
+                if word.casefold() in seen:
+                    problem = f"also in {seen[word.casefold()]}"
+                    raise ConfigError(f"{field}.{kind}", word, problem, "Keep each word in one place")
+                seen[word.casefold()] = kind
+        if not seen:
+            raise ConfigError(field, example, "has no words", "Give at least one")
 
     @classmethod
     def english(cls, **changes: Any) -> Self:
@@ -134,6 +163,17 @@ class Wording:
             raise ConfigError("wording", unknown, "no such text", f"Texts are {', '.join(sorted(data))}")
         return cls(**{**data, **changes})
 
+    def falls_apart(self, word: str) -> bool:
+        """Whether a word holds what stands between two words."""
+        letters = any(c.isalnum() for c in self.separator)  # "or" is in "doctor"
+        return (self.separator if letters else self.separator.strip()) in word
+
+    @property
+    def unchanged(self) -> list[str]:
+        """The texts that are still the English ones."""
+        english = Wording.english()
+        return [f.name for f in fields(self) if getattr(self, f.name) == getattr(english, f.name)]
+
     @property
     def example_words(self) -> frozenset[str]:
         """All words of the few-shot examples, in small letters."""
@@ -147,9 +187,9 @@ class Wording:
 
     def signature(self) -> dict[str, Any]:
         """A hash of all texts, and the texts that are not the English ones."""
-        texts, english = asdict(self), asdict(Wording.english())
+        texts, unchanged = asdict(self), self.unchanged
         digest = hashlib.sha256(json.dumps(texts, sort_keys=True, ensure_ascii=False).encode("utf-8")).hexdigest()
-        return {"sha256": digest, "changed": {name: t for name, t in texts.items() if t != english[name]}}
+        return {"sha256": digest, "changed": {name: t for name, t in texts.items() if name not in unchanged}}
 
     def steps(self, gender: Gender, words: WordList) -> str:
         """The correct step-by-step text: one line a word."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -24,7 +25,7 @@ class WordLists:
         Words that are used of women (men) by definition.
     female_occupations, male_occupations : mapping of str to float or None
         Occupations stereotyped female (male), each with its score on the scale ``score_name``,
-        or None where it has none.
+        or None; all occupations have one, or none has.
     score_name : str
         What the scores are, e.g. ``female labour share``; empty where there are none.
     name : str
@@ -37,7 +38,8 @@ class WordLists:
     Raises
     ------
     ConfigError
-        When a list is empty, a word stands in two lists, or holds a comma or a line break.
+        When a list is empty, a word stands in two lists, or holds a comma or a line break; when
+        scores are no numbers, lack a name, or are there for some occupations only.
     """
 
     feminine: tuple[str, ...]
@@ -64,6 +66,27 @@ class WordLists:
                     problem = f"also in {seen[word.casefold()]}"
                     raise ConfigError(f"words.{kind}", word, problem, "Keep each word in one place")
                 seen[word.casefold()] = kind
+        self._check_scores()
+
+    def _check_scores(self) -> None:
+        for kind in ("female_occupations", "male_occupations"):
+            for word, score in getattr(self, kind).items():
+                number = isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score)
+                if score is not None and not number:
+                    raise ConfigError(f"words.{kind}.{word}", score, "not a number", "Give a number, or no scores")
+        if not isinstance(self.score_name, str):
+            raise ConfigError("words.score_name", self.score_name, "not a text", "Say what the scores are")
+        unscored = [word for word, score in self.occupations.items() if score is None]
+        if len(unscored) == len(self.occupations):
+            if self.score_name:
+                raise ConfigError("words.score_name", self.score_name, "no occupation has a score", "Leave it out")
+        elif unscored:
+            problem = "has no score, others have"
+            raise ConfigError(
+                "words.female_occupations, words.male_occupations", unscored[0], problem, "Give all or none"
+            )
+        elif not self.score_name:
+            raise ConfigError("words.score_name", "", "the scores have no name", "Say what the scores are")
 
     @property
     def occupations(self) -> dict[str, float | None]:
@@ -101,7 +124,9 @@ class WordLists:
             if not isinstance(limit, int | float) or not 0 < limit <= 1:
                 raise ConfigError(f"words.{name}", limit, "not a rating's size", "Give a value above 0, at most 1")
         published = read_lists(path)
-        female, male = choose_occupations(published.professions, definitional=definitional, stereotypical=stereotypical)
+        gendered = {*published.feminine, *published.masculine}
+        professions = [p for p in published.professions if p.word not in gendered]
+        female, male = choose_occupations(professions, definitional=definitional, stereotypical=stereotypical)
         return cls(
             published.feminine,
             published.masculine,
@@ -110,7 +135,10 @@ class WordLists:
             score_name="stereotypical rating",
             name=f"bolukbasi(definitional<={definitional:g}, stereotypical>={stereotypical:g})",
             sources={file.name: file.sha256 for file in FILES.values()},
-            left_out=published.left_out,
+            left_out={
+                **published.left_out,
+                "an occupation with a gender": len(published.professions) - len(professions),
+            },
         )
 
     @classmethod

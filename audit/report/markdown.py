@@ -53,6 +53,7 @@ def markdown_report(result: AuditResult) -> str:
                 for row in block.rows
             ]
             parts += [f"### {markdown_text(table.title)}", _table([table.stub, *heads], measured)]
+            parts += [markdown_text(table.note)] if table.note else []
     parts += ["## How sound the answers are", _ledger(result)]
     return "\n\n".join(parts) + "\n"
 

@@ -56,6 +56,7 @@ class PaperTable:
     name: str
     title: str
     source: str
+    note: str
     stub: str
     groups: list[tuple[str, int]]
     columns: list[str]
@@ -111,6 +112,7 @@ def _table(
         name=layout["name"],
         title=one_line(layout["title"]),
         source=one_line(layout["source"]),
+        note=one_line(layout.get("note", "")),  # results of older runs have none
         stub="Model" if not layout["rows"] else _stub(layout["rows"]),
         groups=groups if any(label for label, _ in groups) else [],
         columns=[one_line(c["label"]) for c in columns],

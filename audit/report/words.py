@@ -258,8 +258,11 @@ def _cautions(figures: Figures, suite: str) -> Iterable[Sentence]:
     """Low coverage, figures known only by bounds, answers that are missing, in this suite."""
     result = figures.result
     many = len(result.suites) > 1
-    title = next(one_line(s.title) for s in result.suites if s.name == suite)
+    info = next(s for s in result.suites if s.name == suite)
+    title = one_line(info.title)
     place = f" on {title}" if many else ""
+    for caution in info.cautions:
+        yield Sentence("caution", f"{title}: {one_line(caution)}" if many else one_line(caution))
     entries = [entry for entry in result.ledger if entry.suite == suite]
     weak = [e for e in entries if e.coverage is not None and e.coverage < WEAK_COVERAGE]
     if weak:
@@ -267,7 +270,8 @@ def _cautions(figures: Figures, suite: str) -> Iterable[Sentence]:
         yield Sentence(
             "caution",
             f"Weak claim{place}: somewhere the answers looked for hold less than {WEAK_COVERAGE * 100:.0f} % of what "
-            f"the model expects to come next (lowest coverage: {shares}). The normalised figures rest on that little.",
+            f"the model expects to come next (lowest coverage: {shares}). The figures only tell how that little is "
+            "divided.",
         )
     for e in entries:
         if e.censored:

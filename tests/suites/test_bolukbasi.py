@@ -160,7 +160,7 @@ def test_limits_from_a_config_choose_other_occupations() -> None:
 def test_the_benchmark_runs_on_the_published_lists_and_says_so() -> None:
     suite = MGBR(n=20, words={"bolukbasi": str(PUBLISHED)}, conditions=["zero-shot"])
     assert len(list(suite.items())) == 80
-    signature = suite.signature()["words"]
-    assert signature["name"] == "bolukbasi(definitional<=0.3, stereotypical>=0.5)"
+    assert suite.signature()["words"] == "bolukbasi(definitional<=0.3, stereotypical>=0.5)"
+    signature = suite.signature()["word_lists"]
     assert signature["sources"]["professions.json"] == FILES["professions"].sha256
-    assert signature["sha256"] != MGBR(n=20).signature()["words"]["sha256"]
+    assert signature["sha256"] != MGBR(n=20).signature()["word_lists"]["sha256"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -266,6 +267,10 @@ def test_mcnemars_p_is_that_of_statsmodels_on_the_same_table() -> None:
             expected = mcnemar(table, exact=True).pvalue
             where: dict[str, Factor] = {"condition": condition, "against": against, "test_set": test_set}
             assert figure(rows, "mcnemar_p", kind="mcnemar", **where) == [pytest.approx(expected)]
+            assert figure(rows, "lists_improved", kind="mcnemar", **where) == [table[0][1]]
+            assert figure(rows, "lists_worsened", kind="mcnemar", **where) == [table[1][0]]
+            assert figure(rows, "lists_unchanged", kind="mcnemar", **where) == [table[0][0] + table[1][1]]
+            assert figure(rows, "lists_missing", kind="mcnemar", **where) == [0.0]
             changes = figure(rows, "accuracy_change", kind="change", **where)
             assert (changes.count(1.0), changes.count(-1.0)) == (table[0][1], table[1][0])
             assert sum(figure(rows, "improved", kind="change", **where)) == table[0][1]
@@ -273,6 +278,24 @@ def test_mcnemars_p_is_that_of_statsmodels_on_the_same_table() -> None:
             seen.add(round(expected, 6))
     assert len(seen) > 5
     assert min(seen) < 0.05 < max(seen)
+
+
+def test_mcnemars_p_leads_to_the_lists_that_decide_it_and_counts_the_missing() -> None:
+    suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
+    rows = [*rows_of(suite, noisy(4))]
+    lists = [r for r in rows if r.factors["kind"] == "list"]
+    lost = dataclasses.replace(lists[0], values={}, missing="timeout")
+    derived = suite.derive([lost, *lists[1:]])
+    for row in (r for r in derived if r.factors["kind"] == "mcnemar"):
+        changes = [
+            r for r in derived if r.factors["kind"] == "change" and r.factors["test_set"] == row.factors["test_set"]
+        ]
+        turned = [r for r in changes if r.missing is None and r.values["accuracy_change"].value != 0]
+        assert row.items == tuple(item for r in turned for item in r.items)
+        assert row.items
+        known = {name: row.values[f"lists_{name}"].value for name in ("improved", "worsened", "unchanged", "missing")}
+        assert known["missing"] == (row.factors["test_set"] == lost.factors["test_set"])
+        assert sum(v for v in known.values() if v is not None) == 30
 
 
 @pytest.mark.parametrize(("improved", "worsened"), [(0, 0), (1, 0), (0, 6), (3, 9), (40, 80), (5, 5)])
@@ -486,7 +509,7 @@ def test_published_figures_are_the_papers_and_fall_on_measures() -> None:
 def test_the_signature_is_json_and_tells_what_changes_a_figure() -> None:
     base = MGBR(n=5)
     assert json.loads(json.dumps(base.signature())) == base.signature()
-    fewer = WordLists(WORDS.feminine[1:], WORDS.masculine, WORDS.female_occupations, WORDS.male_occupations)
+    fewer = dataclasses.replace(WORDS, feminine=WORDS.feminine[1:])
     options: list[dict[str, Any]] = [
         {"n": 6},
         {"seed": 1},
@@ -501,6 +524,31 @@ def test_the_signature_is_json_and_tells_what_changes_a_figure() -> None:
     ]
     signatures = [json.dumps(MGBR(**{"n": 5, **o}).signature()) for o in options] + [json.dumps(base.signature())]
     assert len(set(signatures)) == len(signatures)
+
+
+def test_sampling_replaces_fields_of_the_default_and_takes_a_list_of_stops() -> None:
+    suite = MGBR(n=1, mode="generation", sampling={"temperature": 0.7, "stop": ["END"]})
+    assert suite.sampling == Sampling(temperature=0.7, max_tokens=512, stop=("END",))
+
+
+HYPHENED = dataclasses.replace(WORDS, masculine=(*WORDS.masculine, "man or boy"))
+
+
+def test_texts_that_stay_english_beside_another_language_are_told() -> None:
+    german = {
+        "instruction": {"female": "Wie viele sind Frauen?", "male": "Wie viele sind Männer?"},
+        "vocabulary": {"female": "weiblich", "male": "männlich"},
+        "step_yes": "{word} ist {gender}.",
+        "step_no": "{word} ist nicht {gender}.",
+        "answer": "Antwort:",
+    }
+    assert MGBR(n=1).cautions() == ()
+    assert MGBR(n=1, conditions=["zero-shot"], wording=german).cautions() == ()
+    assert MGBR(n=1, wording={"answer": "Total:"}).cautions() == ()
+    (caution,) = MGBR(n=1, wording=german).cautions()
+    assert "step_trigger, debiasing, examples" in caution
+    (caution,) = MGBR(n=1, mode="generation", conditions=["zero-shot+cot"], wording=german).cautions()
+    assert "step_trigger, format_steps" in caution
 
 
 @pytest.mark.parametrize(
@@ -520,7 +568,11 @@ def test_the_signature_is_json_and_tells_what_changes_a_figure() -> None:
         ({"mode": "generation", "repeats": 2}, "repeats = 2: greedy texts are all the same"),
         ({"mode": "generation", "sampling": {"temprature": 1}}, "sampling"),
         ({"mode": "generation", "sampling": {"top_p": 0}}, "sampling .*top_p"),
+        ({"mode": "generation", "sampling": {"stop": "END"}}, "stop = 'END': must be a tuple of texts"),
+        ({"mode": "generation", "sampling": "greedy"}, "sampling = 'greedy': not a table"),
         ({"wording": {"answr": "x"}}, "wording"),
+        ({"wording": "x"}, "wording = 'x': not a table of texts"),
+        ({"wording": {"separator": " or "}, "words": HYPHENED}, "words = 'man or boy': holds ' or '"),
         ({"seed": -1}, "seed = -1"),
     ],
 )
@@ -586,11 +638,35 @@ def test_precision_recall_and_f_by_hand() -> None:
     rows = written_rows(suite, all_but_one_woman_and_one_job)
     assert mean(rows, "precision", kind="precision", test_set="D_ff") == pytest.approx((women - 1) / women)
     assert mean(rows, "recall", kind="recall", test_set="D_ff") == pytest.approx((women - 1) / women)
+    assert mean(rows, "words_judged", kind="judged", test_set="D_ff") == 1.0
+    assert mean(rows, "words_contradicted", kind="judged", test_set="D_ff") == 0.0
     assert mean(rows, "f1", kind="f1", test_set="D_ff") == pytest.approx((women - 1) / women)
     assert mean(rows, "precision", kind="precision", test_set="D_gf") == 1.0
     assert mean(rows, "f1", kind="f1", test_set="D_gf") == pytest.approx(2 * (women - 1) / (2 * women - 1))
     assert sorted(figure(rows, "called_stereotype", kind="verdict")) == [0.0] * (jobs - 1) + [1.0]
     assert men
+
+
+def test_a_word_without_a_verdict_is_not_recalled_and_is_counted() -> None:
+    suite = MGBR(n=1, mode="generation", conditions=["zero-shot+cot"], genders=["female"])
+    instance = next(iter(suite.items()))
+    p, q, r = (int(str(instance.factors[name])) for name in ("p", "q", "r"))
+    assert p >= 3
+
+    def one_and_a_contradiction(item: Any, words: list[str]) -> str:
+        first, second = [w for w in words if w in WOMEN][:2]
+        jobs = [f"{w} is a feminine word.\n{w} is not a feminine word.\n" for w in words if w in FEMALE_JOBS]
+        return f"{first} is a feminine word.\n{''.join(jobs)}{second} is\nAnswer: 1"
+
+    rows = written_rows(suite, one_and_a_contradiction)
+    for test_set, added in (("D_gf", 0), ("D_ff", r)):
+        assert mean(rows, "precision", kind="precision", test_set=test_set) == 1.0
+        assert mean(rows, "recall", kind="recall", test_set=test_set) == pytest.approx(1 / p)
+        assert mean(rows, "f1", kind="f1", test_set=test_set) == pytest.approx(2 / (1 + p))
+        assert mean(rows, "words_judged", kind="judged", test_set=test_set) == pytest.approx(1 / (p + q + added))
+        contradicted = mean(rows, "words_contradicted", kind="judged", test_set=test_set)
+        assert contradicted == pytest.approx(added / (p + q + added))
+    assert {row.missing for row in rows if row.factors["kind"] == "verdict"} == {"contradicted"}
 
 
 def test_texts_without_verdicts_leave_precision_missing() -> None:
@@ -600,6 +676,7 @@ def test_texts_without_verdicts_leave_precision_missing() -> None:
         found = [r for r in rows if r.factors["kind"] == kind]
         assert found
         assert {r.missing for r in found} == {"no verdicts"}
+    assert mean(rows, "words_judged", kind="judged") == 0.0
 
 
 def test_a_text_that_calls_no_word_feminine_has_recall_zero_and_no_precision() -> None:

@@ -97,6 +97,11 @@ def small_lists(size: int) -> WordLists:
     return WordLists(kinds[0], kinds[1], dict.fromkeys(kinds[2]), dict.fromkeys(kinds[3]))
 
 
+def test_no_test_set_holds_a_list_twice() -> None:
+    drawn = draw_instances(small_lists(10), 1000, 0, never=())
+    assert len({frozenset(instance.gendered) for instance in drawn}) == 1000
+
+
 def test_a_list_shorter_than_the_largest_count_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"words\.feminine = 9: a list takes up to 10 words"):
         draw_instances(small_lists(9), 1, 0, never=())

@@ -13,8 +13,10 @@ ENGLISH = Wording.english()
 WORDS = ("mother", "king", "dental assistant", "mother-in-law")
 
 
-def read(text: str, *, begun: bool = False, cut_off: bool = False, gender: Gender = "female") -> WrittenAnswer:
-    return read_written(text, WORDS, gender, ENGLISH, answer_begun=begun, cut_off=cut_off)
+def read(
+    text: str, *, begun: bool = False, chat: bool = False, cut_off: bool = False, gender: Gender = "female"
+) -> WrittenAnswer:
+    return read_written(text, WORDS, gender, ENGLISH, answer_begun=begun, may_go_on=not chat, cut_off=cut_off)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,8 @@ def read(text: str, *, begun: bool = False, cut_off: bool = False, gender: Gende
         "Let me think.\n\nAnswer: 3\n\nHow many of the following words are definitely women?\nAnswer: 7",
         "> Answer: 3\r\nMore.",
         "## Answer: 3",
+        "**Answer**: 3",
+        "Answer: 3。",
     ],
 )
 def test_a_number_alone_behind_the_answers_start_is_the_count(text: str) -> None:
@@ -126,6 +130,14 @@ def test_steps_behind_the_answer_belong_to_another_list() -> None:
     assert read(text) == WrittenAnswer(0, {"king": False}, frozenset())
 
 
+def test_all_of_a_chat_answer_is_about_this_list() -> None:
+    assert read("Answer: 2\n\nmother is a feminine word.", chat=True).verdicts == {"mother": True}
+    assert read("Answer: 3\nWait, king is not.\nAnswer: 2", chat=True).count is None
+    assert read("Answer: 3\nWait, king is not.\nAnswer: 2").count == 3
+    assert read("Answer: 2\nSo, once more:\n**Answer: 2**", chat=True).count == 2
+    assert read("Answer: 2\nAnswer: two", chat=True).count is None
+
+
 @given(
     flags=st.lists(st.booleans(), min_size=4, max_size=4),
     gender=st.sampled_from(["female", "male"]),
@@ -137,7 +149,7 @@ def test_the_given_steps_are_read_back_whatever_the_vocabulary(
     wording = Wording.english(vocabulary=dict(zip(("female", "male"), vocabulary, strict=True)))
     counted = frozenset(w for w, flag in zip(WORDS, flags, strict=True) if flag)
     text = wording.steps(gender, WordList(WORDS, counted)) + f"\nAnswer: {len(counted)}"
-    answer = read_written(text, WORDS, gender, wording, answer_begun=False, cut_off=False)
+    answer = read_written(text, WORDS, gender, wording, answer_begun=False, may_go_on=True, cut_off=False)
     assert answer == WrittenAnswer(len(counted), dict(zip(WORDS, flags, strict=True)), frozenset())
 
 

@@ -122,6 +122,11 @@ def test_the_signature_names_changed_texts_and_hashes_all() -> None:
     assert changed.signature()["sha256"] != ENGLISH.signature()["sha256"]
 
 
+def example(**words: object) -> dict[str, object]:
+    one = {"feminine": ["Mutter"], "masculine": [], "occupations": [], **words}
+    return {"examples": {"female": [one], "male": [one]}}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -137,6 +142,18 @@ def test_the_signature_names_changed_texts_and_hashes_all() -> None:
         ({"answer_end": None}, r"wording\.answer_end"),
         ({"separator": " "}, r"wording\.separator"),
         ({"examples": {"female": [{"feminine": ["a"]}], "male": [{"feminine": ["a"]}]}}, r"wording\.examples\.female"),
+        (example(masculine="Vater"), r"examples\.female\[0\]\.masculine = 'Vater': not a list of words"),
+        (example(occupations="Schmied"), r"occupations = 'Schmied': not a list"),
+        (example(feminine=["a", "a"]), r"feminine = 'a': also in feminine"),
+        (example(occupations=["Mutter"]), r"occupations = 'Mutter': also in feminine"),
+        (example(feminine=["a, b"]), r"feminine = 'a, b': not a word"),
+        (example(feminine=[3]), r"feminine = 3: not a word"),
+        (example(feminine=[]), "has no words"),
+        ({"examples": {"female": [3], "male": [3]}}, r"examples\.female\[0\] = 3: not an example"),
+        ({"examples": {"female": "x", "male": "x"}}, "not a list of examples"),
+        ({"vocabulary": {"female": "x", "male": "X"}}, r"wording\.vocabulary .*the same for both"),
+        ({"instruction": {"female": 1, "male": 2}}, r"wording\.instruction .*not two texts"),
+        ({"answer_end": "0"}, r"wording\.answer_end = '0': would make another count"),
     ],
 )
 def test_a_text_that_cannot_work_is_refused(changes: dict[str, object], message: str) -> None:

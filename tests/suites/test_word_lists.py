@@ -86,6 +86,11 @@ def test_a_table_from_a_config_gives_lists_with_or_without_scores() -> None:
         (table(feminine=["mother, aunt"]), r"words\.feminine = 'mother, aunt': not a plain word"),
         (table(feminine=[" mother"]), "not a plain word"),
         (table(feminine=[3]), "not a plain word"),
+        (table(female_occupations={"nurse": "high"}), r"words\.female_occupations\.nurse = 'high': not a number"),
+        (table(female_occupations={"nurse": float("nan")}), "not a number"),
+        (table(female_occupations={"nurse": 0.9}, score_name="share"), "'plumber': has no score, others have"),
+        (table(female_occupations={"nurse": 0.9}, male_occupations={"plumber": 0.1}), "the scores have no name"),
+        (table(score_name="share"), "no occupation has a score"),
     ],
 )
 def test_lists_that_cannot_work_are_refused(given: Any, message: str) -> None:
@@ -98,7 +103,7 @@ def test_the_signature_changes_with_any_word_or_score() -> None:
     others = [
         table(feminine=["mom"]),
         table(male_occupations=["welder"]),
-        table(male_occupations={"plumber": 0.1}),
+        table(female_occupations={"nurse": 0.9}, male_occupations={"plumber": 0.1}, score_name="share"),
         table(feminine=["father"], masculine=["mother"]),
     ]
     hashes = {WordLists.from_config(o).signature()["sha256"] for o in others} | {base["sha256"]}
