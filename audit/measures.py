@@ -31,7 +31,7 @@ from audit.statistics import (
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 2
+STATISTICS_VERSION = 3
 _LONGEST_VALUE = 120  # characters of a value in a signature
 
 
@@ -206,18 +206,30 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     if counted(spec, quantity.low[used], quantity.high[used]):
         clustered, naive = allow_for_unseen_outcomes(clustered), allow_for_unseen_outcomes(naive)
     value = float(quantity.value[used].mean())  # NaN when any row is known only by bounds
-    within = _within_0_and_1(spec, quantity.low[used], quantity.high[used])
+    limits = _limits(spec, quantity.low[used], quantity.high[used])
     exact = columns.shape[1] == 1
     p = float(clustered.p_two_sided(spec.neutral)[0]) if exact and spec.neutral is not None else math.nan
     return {
         "value": finite(value),
         "p": finite(p),
-        **_outer("", clustered, confidence, within),
+        **_outer("", clustered, confidence, limits),
         "bound_low": float(clustered.value[0]),
         "bound_high": float(clustered.value[-1]),
-        **_outer("naive_", naive, confidence, within),
+        **_outer("naive_", naive, confidence, limits),
         "n_clusters": clustered.n_clusters,
     }
+
+
+#: What a value of a unit can be.
+_RANGES = {
+    "probability": (0.0, 1.0),
+    "share": (0.0, 1.0),
+    "difference of probabilities": (-1.0, 1.0),
+    "difference of shares": (-1.0, 1.0),
+    "difference of bias scores": (-2.0, 2.0),
+}
+#: Units of differences between outcomes of yes or no.
+_OF_COUNTS = ("difference of shares", "difference of bias scores")
 
 
 def yes_no(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
@@ -230,7 +242,7 @@ def counted(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 
     Where all of a few such values are alike, that is no certainty: the next one may differ by 1.
     """
-    return yes_no(spec, low, high) or (spec.unit == "difference of shares" and _exactly(low, high, (-1.0, 0.0, 1.0)))
+    return yes_no(spec, low, high) or (spec.unit in _OF_COUNTS and _exactly(low, high, (-1.0, 0.0, 1.0)))
 
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
@@ -243,15 +255,17 @@ def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:
     return value[:, None] if exact else np.column_stack([low, high])
 
 
-def _within_0_and_1(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
-    """Whether the mean cannot leave [0, 1]: then its interval need not either."""
-    return spec.unit in ("probability", "share") and float(low.min()) >= 0.0 and float(high.max()) <= 1.0
+def _limits(spec: MeasureSpec, low: Floats, high: Floats) -> tuple[float, float]:
+    """What the mean cannot leave: then its interval need not either."""
+    least, most = _RANGES.get(spec.unit, (-math.inf, math.inf))
+    if least <= float(low.min()) and float(high.max()) <= most:
+        return least, most
+    return -math.inf, math.inf
 
 
-def _outer(prefix: str, estimate: Estimate, confidence: float, within: bool) -> dict[str, float | None]:
+def _outer(prefix: str, estimate: Estimate, confidence: float, limits: tuple[float, float]) -> dict[str, float | None]:
     lows, highs = estimate.interval(confidence)
-    if within:
-        lows, highs = np.maximum(lows, 0.0), np.minimum(highs, 1.0)
+    lows, highs = np.maximum(lows, limits[0]), np.minimum(highs, limits[1])
     return {f"{prefix}low": finite(lows[0]), f"{prefix}high": finite(highs[-1])}
 
 
