@@ -407,7 +407,7 @@ class MGBR(Suite):
                     for kind, quantities in _CLASSIFICATION.items():
                         where: dict[str, Factor] = {"kind": kind, "condition": condition, "test_set": test_set}
                         for quantity in quantities:
-                            yield _spec(quantity, where, unit="share")
+                            yield _spec(quantity, where, unit="share", detail=quantity == "words_contradicted")
 
     def _list_measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         scored = self.mode == "likelihood"
@@ -584,7 +584,28 @@ class MGBR(Suite):
             "without an answer in one of the two. Only the first two decide p.",
         )
         of_changes = [changes, *((p_values, behind_p) if self.repeats == 1 else ())] if changed else []
-        return bias, accuracy, *of_changes, *self._correlation_tables()
+        return bias, accuracy, *of_changes, *self._classification_tables(), *self._correlation_tables()
+
+    def _classification_tables(self) -> Iterator[TableLayout]:
+        steps = [condition for condition in self.conditions if condition.endswith("+cot")]
+        if self.mode == "generation" and steps:
+            yield TableLayout(
+                "classification",
+                "How the written steps classify the words, in per cent",
+                tuple(
+                    TableColumn(
+                        quantity.replace("_", " "), quantity, {"kind": kind, "condition": condition}, group=condition
+                    )
+                    for condition in steps
+                    for kind, quantities in _CLASSIFICATION.items()
+                    for quantity in quantities
+                ),
+                rows=tuple((test_set, {"test_set": test_set}) for test_set in self._test_sets()),
+                scale=100,
+                decimals=1,
+                note="Recall is of all words of the gender asked for; one without a verdict is not called so. Texts "
+                "without any verdict are left out of precision, recall and f1, and counted under words judged.",
+            )
 
     def _correlation_tables(self) -> Iterator[TableLayout]:
         """Table 3 of the paper: bias by occupation against what people say of the occupation."""
