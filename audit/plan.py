@@ -34,14 +34,19 @@ class PlannedRequest:
     item_id: str
     request: Request
     keys: tuple[str, ...]
+    work: int = 0  # as in `Plan.work`
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of the plan: ``items`` were looked at, ``len(requests)`` of them need asking."""
+    """A stretch of the plan: ``items`` were looked at, ``len(requests)`` of them need asking.
+
+    ``cached_work`` is that of the others.
+    """
 
     requests: tuple[PlannedRequest, ...]
     items: int
+    cached_work: int
 
     @property
     def cached(self) -> int:
@@ -63,19 +68,30 @@ class Plan:
         Makes the items anew each time it is called, the same ones in the same order.
     total : int or None
         How many items there are, where it is known; for progress only.
+    work : sequence of int
+        How much work each item is, in their order, for the time left; empty where all are alike.
     """
 
     model: str
     fingerprint_id: str
     items: ItemsFactory
     total: int | None = None
+    work: Sequence[int] = ()
 
     def chunks(self, store: Store, size: int = CHUNK) -> Iterator[Chunk]:
         """What is missing in the store, chunk by chunk. Blocks while it reads: call it off the loop."""
+        work = iter(self.work or itertools.repeat(0))
         for keyed in self._keyed(size):
             known = store.known(key for _, keys in keyed for key in keys)
-            missing = (_missing(item, keys, known) for item, keys in keyed)
-            yield Chunk(tuple(planned for planned in missing if planned is not None), len(keyed))
+            missing: list[PlannedRequest] = []
+            cached_work = 0
+            for (item, keys), its_work in zip(keyed, work, strict=False):
+                planned = _missing(item, keys, known, its_work)
+                if planned is None:
+                    cached_work += its_work
+                else:
+                    missing.append(planned)
+            yield Chunk(tuple(missing), len(keyed), cached_work)
 
     def _keyed(self, size: int) -> Iterator[list[tuple[Item, tuple[str, ...]]]]:
         items = self.items()
@@ -83,16 +99,16 @@ class Plan:
             yield [(item, answer_keys(item.request, self.fingerprint_id)) for item in some]
 
 
-def _missing(item: Item, keys: tuple[str, ...], known: set[str]) -> PlannedRequest | None:
+def _missing(item: Item, keys: tuple[str, ...], known: set[str], work: int) -> PlannedRequest | None:
     """The part of an item's request that is not answered yet, or None."""
     if known.isdisjoint(keys):
-        return PlannedRequest(item.id, item.request, keys)
+        return PlannedRequest(item.id, item.request, keys, work)
     if known.issuperset(keys):
         return None
     assert isinstance(item.request, ScoreRequest)  # only these have more than one key
     left = [(c, k) for c, k in zip(item.request.continuations, keys, strict=True) if k not in known]
     return PlannedRequest(
-        item.id, replace(item.request, continuations=tuple(c for c, _ in left)), tuple(k for _, k in left)
+        item.id, replace(item.request, continuations=tuple(c for c, _ in left)), tuple(k for _, k in left), work
     )
 
 
@@ -235,7 +251,7 @@ def estimate(plan: Plan, store: Store, backend: Backend) -> Estimate:
         for item, keys in keyed:
             items += 1
             answers_cached += len(known.intersection(keys))
-            planned = _missing(item, keys, known)
+            planned = _missing(item, keys, known, 0)
             if planned is None:
                 cached += 1
                 continue

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from audit.scheduler import Progress as JobProgress
 
@@ -33,7 +33,7 @@ class Display:
             Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
-                MofNCompleteColumn(),
+                TextColumn("{task.fields[items]}", style="progress.download"),
                 TimeRemainingColumn(elapsed_when_finished=True),
                 TextColumn("{task.fields[counts]}"),
                 console=console,
@@ -66,9 +66,10 @@ class Display:
             if task is None:
                 follows = any(job == event.job for job, _ in self._tasks)
                 name = f"{event.job}, follow-up questions" if follows else event.job
-                task = self._bars.add_task(name, total=event.total, counts="")
+                task = self._bars.add_task(name, total=event.total, counts="", items="")
                 self._tasks[event.job, event.total] = task
-            self._bars.update(task, completed=event.done, total=event.total, counts=counts)
+            items = f"{event.done}/{event.total or '?'}"
+            self._bars.update(task, completed=_completed(event), total=event.total, counts=counts, items=items)
             return
         now = time.monotonic()
         self._began.setdefault((event.job, event.total), now)  # follow-up questions are a stretch of their own
@@ -90,4 +91,15 @@ class Display:
         asked = event.done - event.cached
         if event.total is None or asked <= 0 or now <= began:
             return ""
-        return f", {(event.total - event.done) * (now - began) / asked:.0f} s left"
+        left = event.total - event.done
+        if event.work_asked:
+            asked, left = event.work_asked, event.work_left
+        return f", {left * (now - began) / asked:.0f} s left"
+
+
+def _completed(event: JobProgress) -> float:
+    """Items done, or as many of them as their share of the work: what is cached took no time."""
+    asked_and_left = event.work_asked + event.work_left
+    if event.total is None or not asked_and_left:
+        return event.done
+    return event.cached + (event.total - event.cached) * event.work_asked / asked_and_left

@@ -32,6 +32,7 @@ from audit.result import AuditResult, ModelInfo, SuiteInfo
 from audit.scheduler import Job, OnEvent, Outcome, run_jobs
 from audit.signals import StopSignal, stop_on_signals
 from audit.store import Store, StoreError
+from audit.work import local_work
 from backends.base import Backend, Description
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
@@ -205,9 +206,16 @@ async def _ask(
 
 def _jobs(audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str], read: Readings) -> list[Job]:
     return [
-        Job(asked.name, asked.backend, Plan(asked.name, asked.fingerprint_id, items, sum(1 for _ in items())))
+        Job(asked.name, asked.backend, _plan(asked, items))
         for asked, items in _wave(audit, prepared, store, wave, tried, read)
     ]
+
+
+def _plan(asked: Asked, items: ItemsFactory) -> Plan:
+    if asked.backend.device is None:
+        return Plan(asked.name, asked.fingerprint_id, items, sum(1 for _ in items()))
+    work = local_work(item.request for item in items())
+    return Plan(asked.name, asked.fingerprint_id, items, len(work), work)
 
 
 def _wave(

@@ -64,7 +64,11 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is. ``total`` is None where it is not known; ``note`` says what it waits for."""
+    """How far a job is.
+
+    ``total`` is None where it is not known; ``note`` says what it waits for. ``work_asked`` of
+    this run, and ``work_left``, are both 0 where all items are alike.
+    """
 
     job: str
     done: int
@@ -73,6 +77,8 @@ class Progress:
     retried: int
     failed: int
     note: str = ""
+    work_asked: int = 0
+    work_left: int = 0
 
 
 @dataclass(slots=True)
@@ -227,6 +233,8 @@ class _JobRun:
         self._all_planned = False
         self._last_answer = time.monotonic()
         self._reported = -math.inf
+        self._work_asked = 0
+        self._work_left = sum(job.plan.work)
         # A local model computes the next batch while the last one is being stored.
         self._workers = job.backend.max_in_flight + (0 if job.backend.device is None else 1)
 
@@ -338,6 +346,7 @@ class _JobRun:
                 if first:
                     out.items += chunk.items
                     out.cached += chunk.cached
+                    self._work_left -= chunk.cached_work
                 skipped.update(self._failed[p.keys[0]] for p in chunk.requests if p.keys[0] in self._failed)
                 self._report()
                 for planned, free in zip(wanted, granted, strict=True):
@@ -448,6 +457,8 @@ class _JobRun:
         await self.store.write([Entry(p.keys, fingerprint, p.request, a) for p, a in ended])
         out = self.outcome
         for planned, answer in ended:
+            self._work_asked += planned.work
+            self._work_left -= planned.work
             if isinstance(answer, BackendError):
                 out.failed += 1
                 out.failures[answer.kind] += 1
@@ -481,8 +492,9 @@ class _JobRun:
             self._reported = time.monotonic()
             out = self.outcome
             done = out.cached + out.answered + out.failed
+            work = self._work_asked, max(self._work_left, 0)
             self._on_event(
-                Progress(self.job.name, done, self.job.plan.total, out.cached, out.retried, out.failed, note)
+                Progress(self.job.name, done, self.job.plan.total, out.cached, out.retried, out.failed, note, *work)
             )
 
 

@@ -30,6 +30,20 @@ def test_a_line_says_how_far_it_is_and_how_long_it_will_take(clock, capsys):
     ]
 
 
+def test_the_time_left_follows_the_work_where_items_are_not_alike(clock, capsys):
+    display = progress.Display()
+    display(Progress("m", 10, 100, 10, 0, 0, "", 0, 1000))
+    clock[0] += 20
+    display(Progress("m", 50, 100, 10, 0, 0, "", 200, 800))
+    assert lines(capsys)[-1] == "m: 50/100, 80 s left, 10 cached, 0 retried, 0 failed"
+
+
+def test_the_bar_follows_the_work_and_ends_with_the_items():
+    assert progress._completed(Progress("m", 50, 100, 10, 0, 0)) == 50
+    assert progress._completed(Progress("m", 50, 100, 10, 0, 0, "", 200, 800)) == 10 + 90 * 0.2
+    assert progress._completed(Progress("m", 100, 100, 10, 0, 0, "", 1000, 0)) == 100
+
+
 def test_follow_up_questions_have_a_time_of_their_own(clock, capsys):
     display = progress.Display()
     display(Progress("m", 0, 100, 0, 0, 0))

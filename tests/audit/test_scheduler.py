@@ -587,6 +587,15 @@ async def test_progress_ends_at_the_total(store):
     assert [e.done for e in events] == sorted(e.done for e in events)
 
 
+async def test_progress_tells_the_work_that_is_asked_and_left(store):
+    for expected in ((sum(range(120)), 0), (0, 0)):  # then all is cached
+        events = []
+        plan = Plan("m", FP, scores(120), total=120, work=range(120))
+        await run_jobs([Job("m", server(), plan)], store, stop=StopSignal(), on_event=events.append)
+        assert (events[-1].work_asked, events[-1].work_left) == expected
+        assert all(e.work_asked + e.work_left <= sum(range(120)) for e in events)
+
+
 async def test_asking_blocks_no_event_loop(tmp_path, no_blocking):
     store = await asyncio.to_thread(Store.open, tmp_path / "a.db")
     await run(store, server(latency=0.001), scores(300))
