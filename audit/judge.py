@@ -153,8 +153,12 @@ def _scored(answered: Iterable[Answered]) -> Iterator[tuple[str, ScoreResponse]]
 
 def _stored(reading: Reading) -> Iterator[StoredRow]:
     for row in reading.rows:
-        keys = itertools.chain.from_iterable([reading.keys.get(item, ()) for item in row.items])
-        yield StoredRow(row, tuple(dict.fromkeys(keys)))
+        items = row.items
+        if len(items) == 1:  # most rows by far
+            yield StoredRow(row, reading.keys.get(items[0], ()))
+        else:
+            keys = itertools.chain.from_iterable([reading.keys.get(item, ()) for item in items])
+            yield StoredRow(row, tuple(dict.fromkeys(keys)))
 
 
 def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure]) -> LedgerEntry:

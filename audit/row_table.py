@@ -78,13 +78,17 @@ class RowTable:
         self.index = item_index([rows]) if index is None else index
         self.levels = levels or Levels()
         n = len(self.index)
-        position = np.array([self.index[row.item_id] for row in rows], dtype=np.intp)
-        times = np.bincount(position)
-        if times.max(initial=0) > 1:
-            raise ValueError(f"item {list(self.index)[int(times.argmax())]!r} has more than one row")
-        self.reasons: list[str | None] = [None] * n
-        for at, row in zip(position.tolist(), rows, strict=True):
-            self.reasons[at] = row.missing
+        if index is None and n == len(rows):
+            position = np.arange(n)
+            self.reasons: list[str | None] = [row.missing for row in rows]
+        else:
+            position = np.array([self.index[row.item_id] for row in rows], dtype=np.intp)
+            times = np.bincount(position)
+            if times.max(initial=0) > 1:
+                raise ValueError(f"item {list(self.index)[int(times.argmax())]!r} has more than one row")
+            self.reasons = [None] * n
+            for at, row in zip(position.tolist(), rows, strict=True):
+                self.reasons[at] = row.missing
         self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
         self._masks: dict[tuple[str, int], Bools] = {}
         self._codes: dict[str, Codes] = {}
