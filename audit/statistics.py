@@ -11,15 +11,17 @@ would give,
     V = Σ_k V_k - (K - 1) V_c
 
 as in Cameron, Gelbach & Miller (2011, J. Bus. Econ. Stat. 29(2), eq. 2.11), with three changes for
-few clusters. In simulated crossed designs of 20 × 7 to 300 × 5, 95 % intervals then cover 94 to
-96 %, and 93.6 to 97.3 % where clusters hardly differ or not at all; with the plain formula and the
-smallest number of levels less one they cover 95 to 99 %:
+few clusters. In simulated crossed designs with three to ten templates and 6 to 300 occupations,
+95 % intervals then cover 94 to 96.5 % (95 to 99 % with the plain formula and the smallest number of
+levels less one); with two templates, which say next to nothing of others, 90 to 96 %:
 
 * ``V_c`` is taken from residuals of the additive fit (the factors' own effects removed). Plain
   CGM leaves those effects in and so takes 1/levels of each too much away. In a balanced design
   V is the unbiased ANOVA estimate of the crossed random-effects model (Searle, Casella &
   McCulloch 1992, ch. 4).
-* Student's t with Satterthwaite's (1946) degrees of freedom for that sum.
+* Student's t with Satterthwaite's (1946) degrees of freedom for that sum. Where a factor of fewer
+  than five levels shows, they are too many (40 × 3 cover 92.5 to 93.5 %), and its quantile is Cochran's
+  (1964, Biometrics 20(1)): the mean of the factors' own quantiles, weighted by their V_k.
 * A factor whose V_k does not show above V_c (F test at `_POOLING_LEVEL`, the usual one for pooling
   mean squares: Bancroft & Han 1983, J. Am. Stat. Assoc. 78) counts as cells alone. Else the few
   degrees of freedom of seven templates that are all alike would stretch intervals to 98 or 99 %.
@@ -49,6 +51,9 @@ Codes = NDArray[np.intp]
 
 #: Level at which a factor's own variance has to show, to be told from that of the cells alone.
 _POOLING_LEVEL = 0.25
+
+#: Below this number of levels, Satterthwaite's degrees of freedom are too many.
+_FEW_LEVELS = 5
 
 #: Differences and errors below this are the rounding of double precision sums of values near 1.
 ROUNDING = 1e-12
@@ -164,6 +169,11 @@ def _crossed(residual: Floats, factors: Sequence[Codes], levels: Sequence[int]) 
     spread = (counted**2 / dfs).sum(axis=0) + (shared**2 / alone_df if alone_df else 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         df = np.where(variance > 0, variance**2 / spread, min(levels) - 1)
+    few_show = (shows & (np.array(levels)[:, None] < _FEW_LEVELS)).any(axis=0)
+    if few_show.any():
+        weight = np.where(few_show, counted, 1.0)
+        quantile = (weight * special.stdtrit(dfs, 0.975)).sum(axis=0) / weight.sum(axis=0)
+        df = np.where(few_show, special.stdtridf(0.975, quantile), df)
     return np.maximum(variance, variances.max(axis=0)), df
 
 

@@ -116,6 +116,29 @@ def test_three_crossed_factors() -> None:
     assert 0.93 <= ((low <= 0) & (high >= 0)).mean() <= 0.97
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.02, 0.04, 0.1])
+@pytest.mark.parametrize("templates", [3, 4])
+def test_few_templates_have_intervals_that_cover(templates: int, spread: float) -> None:
+    rng = np.random.default_rng(8)
+    a, b = grid(40, templates)
+    reps = 4000
+    y = rng.normal(0, 0.05, (40, reps))[a] + rng.normal(0, spread, (templates, reps))[b]
+    low, high = clustered_mean(y + rng.normal(0, 0.05, (len(a), reps)), [a, b]).interval(0.95)
+    assert 0.935 <= ((low <= 0) & (high >= 0)).mean() <= 0.97
+
+
+def test_with_few_templates_the_quantile_is_the_weighted_mean_of_the_factors_own() -> None:
+    rng = np.random.default_rng(9)
+    a, b = grid(8, 3)
+    y = rng.normal(0, 1, 8)[a] + rng.normal(0, 1, 3)[b] + rng.normal(0, 0.2, 24)
+    table = y.reshape(8, 3)
+    of_a, of_b = (means.var(ddof=1) / len(means) for means in (table.mean(axis=1), table.mean(axis=0)))
+    expected = (of_a * stats.t.ppf(0.975, 7) + of_b * stats.t.ppf(0.975, 2)) / (of_a + of_b)
+    found = clustered_mean(y, [a, b])
+    low, high = found.interval(0.95)
+    assert (high - low)[0] / 2 / found.se[0] == pytest.approx(expected)
+
+
 def test_a_factor_with_one_level_or_nested_levels_is_left_out() -> None:
     occupation = np.repeat(np.arange(10), 6)
     template = np.tile(np.arange(6), 10)
