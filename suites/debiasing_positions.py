@@ -9,13 +9,14 @@ differ in that text alone.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
-from backends.base import Capability, Response, ScoreRequest, ScoreResponse, prompt_to_json
+from backends.base import Capability, Message, Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.errors import ConfigError
 from suites.base import (
     Bounded,
@@ -73,6 +74,9 @@ class DebiasingPrompt:
     text: str
     abstraction: str
     placebo: str | None = None
+
+
+_PROMPT_FIELDS = {f.name for f in fields(DebiasingPrompt)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,8 @@ class DebiasingPositions(Suite):
         checked_choice("article", article, Article)
         checked_choice("token_aggregation", token_aggregation, TokenAggregation)
         controls = load("debiasing_controls").content
+        if not isinstance(placebo, bool):
+            raise ConfigError("placebo", placebo, "not true or false", "Give one of them")
         self.design, self.prompt_format, self.article = design, prompt_format, article
         self.token_aggregation = token_aggregation
         self.positions = checked_positions("positions", positions, prompt_format)
@@ -161,13 +167,33 @@ class DebiasingPositions(Suite):
             for i, entry in enumerate(controls["reference_texts"])
         ]
         self._own_prompts = prompts is not None
+        for position in self.positions:
+            self._check_builds(position)
+
+    def _check_builds(self, position: Position) -> None:
+        """A position gives a prompt of the format asked for, with the text in it, and without it none."""
+        field, probe = f"positions.{position.name}", "A debiasing text"
+        task = next(iter(self.tasks.values())).template
+        built = [position.build(task, text, self.dialogue, self.prompt_format) for text in (None, probe)]
+        for prompt in built:
+            messages = isinstance(prompt, tuple) and all(isinstance(m, Message) for m in prompt) and prompt
+            if not (isinstance(prompt, str) and prompt if self.prompt_format == "raw" else messages):
+                wanted = "a text" if self.prompt_format == "raw" else "a tuple of messages"
+                mend = "Build it by the argument prompt_format, or name the position's formats"
+                raise ConfigError(field, prompt, f"builds something else than {wanted}", mend)
+        without, with_text = (json.dumps(prompt_to_json(prompt)) for prompt in built)
+        if probe not in with_text:
+            raise ConfigError(field, built[1], "leaves the debiasing text out", "Put the argument text into the prompt")
+        if probe in without or without == with_text.replace(probe, "None"):
+            problem = "holds a text where there is to be none"
+            raise ConfigError(field, built[0], problem, "Leave it out when the argument text is None")
 
     @property
     def needs(self) -> frozenset[Capability]:
         return frozenset({"score", "chat"} if self.prompt_format == "chat" else {"score"})
 
     def signature(self) -> Mapping[str, Any]:
-        probe = TaskPrompt("{question}", "{start}")
+        probes = TaskPrompt("{question}", "{start}"), TaskPrompt("{question}", "")
         return {
             "suite": self.name,
             "version": self.version,
@@ -178,7 +204,11 @@ class DebiasingPositions(Suite):
             "token_aggregation": self.token_aggregation,
             # a position is what it builds: a changed function of the same name is another suite
             "positions": {
-                p.name: prompt_to_json(p.build(probe, "{text}", self.dialogue, self.prompt_format))
+                p.name: [
+                    prompt_to_json(p.build(probe, text, self.dialogue, self.prompt_format))
+                    for probe in probes
+                    for text in ("{text}", None)
+                ]
                 for p in self.positions
             },
             "prompts": {str(p.id): [p.text, p.abstraction, p.placebo] for p in self.prompts},
@@ -353,16 +383,12 @@ class DebiasingPositions(Suite):
                 family = f"{measure}, {where['bias']}, {where['position']}, versus {versus}"
                 for p in self._controlled(versus):
                     yield _effect_spec(measure, {**where, "instruction": p.id, "versus": versus}, family)
-                for abstraction in self._abstractions():
+                for abstraction in self._abstractions(versus):
                     yield _effect_spec(
                         measure, {**where, "degree": abstraction, "versus": versus}, f"{family}, by abstraction"
                     )
             for p in self._controlled(versus):
-                yield replace(
-                    _effect_spec("share_via_diverse", {**where, "instruction": p.id, "versus": versus}, "shares"),
-                    unit="share of the effect",
-                    neutral=None,
-                )
+                yield _share_spec("share_via_diverse", {**where, "instruction": p.id, "versus": versus})
         for p in self._controlled("placebo"):
             family = f"placebo_effect, {where['bias']}, {where['position']}"
             yield _effect_spec("placebo_effect", {**where, "placebo": p.id, "versus": "none"}, family)
@@ -374,10 +400,7 @@ class DebiasingPositions(Suite):
                 for p in self._controlled(versus):
                     yield _effect_spec(measure, {**where, "instruction": p.id, "versus": versus}, family)
             for p in self._controlled(versus):
-                yield replace(
-                    _effect_spec("share_forgotten", {**where, "instruction": p.id, "versus": versus}, "shares"),
-                    unit="share of the effect",
-                )
+                yield _share_spec("share_forgotten", {**where, "instruction": p.id, "versus": versus})
 
     def _side_effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         for level in (None, *(p.id for p in self.prompts)):
@@ -400,8 +423,10 @@ class DebiasingPositions(Suite):
                     clusters=("template",),
                 )
 
-    def _abstractions(self) -> list[str]:
-        return list(dict.fromkeys(p.abstraction for p in self.prompts))
+    def _abstractions(self, versus: str = "none") -> list[str]:
+        """The degrees of which every prompt has that control."""
+        lacking = {p.abstraction for p in self.prompts if p not in self._controlled(versus)}
+        return [a for a in dict.fromkeys(p.abstraction for p in self.prompts) if a not in lacking]
 
     def _controls(self) -> list[str]:
         return ["none", "placebo"] if self._controlled("placebo") else ["none"]
@@ -419,6 +444,14 @@ class DebiasingPositions(Suite):
             if p.placebo is not None:
                 texts[f"placebo {p.id}"] = p.placebo
         return texts
+
+    def cautions(self) -> Sequence[str]:
+        if {"system", "with_dialogue"} <= {p.name for p in self.positions}:
+            return [
+                "Some chat templates (Gemma's, for one) put a system message into the first user turn. For such a "
+                "model the positions system and with_dialogue are the same prompt, not two places."
+            ]
+        return ()
 
     def published(self) -> Sequence[PublishedFigure]:
         """Tables 3, 4, 7 and 8, and the averages by abstraction over their printed figures."""
@@ -510,29 +543,37 @@ def _printed_prompts(design: Design) -> Iterator[DebiasingPrompt]:
 
 
 def _checked_prompts(field: str, given: Iterable[DebiasingPrompt | Mapping[str, Any]]) -> tuple[DebiasingPrompt, ...]:
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(field, given, "not a list of debiasing prompts", "Give one or more")
     prompts = tuple(_checked_prompt(f"{field}[{i}]", entry) for i, entry in enumerate(given))
     if not prompts:
         raise ConfigError(field, prompts, "no debiasing prompts", "Give one or more")
     for p in prompts:
         if [q.id for q in prompts].count(p.id) > 1:
             raise ConfigError(field, p.id, "this id is used twice", "Give each prompt an id of its own")
-        if not p.text.strip():
-            raise ConfigError(f"{field}[{p.id}].text", p.text, "is empty", "Give a text")
-        if p.placebo is not None and len(p.placebo.split()) != len(p.text.split()):
-            counts = f"has {len(p.placebo.split())} words, and its prompt has {len(p.text.split())}"
-            raise ConfigError(f"{field}[{p.id}].placebo", p.placebo, counts, "Give as many words as the prompt has")
     return prompts
 
 
 def _checked_prompt(field: str, entry: DebiasingPrompt | Mapping[str, Any]) -> DebiasingPrompt:
-    if isinstance(entry, DebiasingPrompt):
-        return entry
-    required = {"id": int, "text": str, "abstraction": str}
-    known = isinstance(entry, Mapping) and set(required) <= set(entry) <= {*required, "placebo"}
-    if not known or not all(isinstance(entry[name], kind) for name, kind in required.items()):
+    if isinstance(entry, Mapping) and {"id", "text", "abstraction"} <= set(entry) <= _PROMPT_FIELDS:
+        entry = DebiasingPrompt(**entry)
+    if not isinstance(entry, DebiasingPrompt):
         mend = "Give id (a number), text, abstraction and, for a control, placebo"
         raise ConfigError(field, entry, "not a debiasing prompt", mend)
-    return DebiasingPrompt(entry["id"], entry["text"], entry["abstraction"], entry.get("placebo"))
+    if isinstance(entry.id, bool) or not isinstance(entry.id, int):
+        raise ConfigError(f"{field}.id", entry.id, "not a whole number", "Give each prompt a number")
+    for name in ("text", "abstraction", "placebo"):
+        text = getattr(entry, name)
+        if name == "placebo" and text is None:
+            continue
+        if not isinstance(text, str) or not text or text != text.strip():
+            raise ConfigError(f"{field}.{name}", text, "not a text without outer spaces", "Give such a text")
+    if entry.placebo == entry.text:
+        raise ConfigError(f"{field}.placebo", entry.placebo, "the same as its prompt", "Give a neutral text")
+    if entry.placebo is not None and len(entry.placebo.split()) != len(entry.text.split()):
+        counts = f"has {len(entry.placebo.split())} words, and its prompt has {len(entry.text.split())}"
+        raise ConfigError(f"{field}.placebo", entry.placebo, counts, "Give as many words as the prompt has")
+    return entry
 
 
 def _paper_tasks() -> Iterator[_Task]:
@@ -615,7 +656,7 @@ def _with_share_in_each(rows: Sequence[Row], factors: Sequence[str], part: str, 
     levels: dict[tuple[Factor, ...], list[Row]] = defaultdict(list)
     for row in rows:
         levels[tuple(row.factors.get(factor) for factor in factors)].append(row)
-    return [row for of_level in levels.values() for row in with_share(of_level, part, whole, name)]
+    return [row for of_level in levels.values() for row in with_share(of_level, part, whole, name, _CLUSTERS)]
 
 
 # -- figures -----------------------------------------------------------------------------------
@@ -623,6 +664,11 @@ def _with_share_in_each(rows: Sequence[Row], factors: Sequence[str], part: str, 
 
 def _effect_spec(measure: str, where: Mapping[str, Factor], family: str) -> MeasureSpec:
     return MeasureSpec(measure, measure, where, clusters=_CLUSTERS, unit=_DIFFERENCE_UNIT, neutral=0.0, family=family)
+
+
+def _share_spec(measure: str, where: Mapping[str, Factor]) -> MeasureSpec:
+    """A share of an effect. No value of it is neutral: 0 forgotten is as much a finding as all of it."""
+    return MeasureSpec(measure, measure, where, clusters=_CLUSTERS, unit="share of the effect", family=measure)
 
 
 def _position_columns(bias: str, position: str) -> Iterator[TableColumn]:

@@ -107,9 +107,14 @@ def checked_positions(
         raise ConfigError(field, given, "not a list of positions", f"Give one or more of {', '.join(POSITIONS)}")
     positions: list[Position] = []
     for entry in given:
-        position = entry if isinstance(entry, Position) else POSITIONS.get(entry)
-        if position is None:
+        position = POSITIONS.get(entry) if isinstance(entry, str) else entry
+        if not isinstance(position, Position):
             raise ConfigError(field, entry, "unknown", f"Use {', '.join(POSITIONS)}, or a Position of your own")
+        if not isinstance(position.name, str) or not position.name.strip():
+            raise ConfigError(field, position.name, "not a name", "Give the position a name")
+        if POSITIONS.get(position.name, position) is not position:
+            problem = "is the name of another position, which has figures of its own"
+            raise ConfigError(field, position.name, problem, "Give yours another name")
         if prompt_format not in position.formats:
             mend = f"Leave it out, or set prompt_format to {position.formats[0]!r}"
             raise ConfigError(field, position.name, f"is not possible in {prompt_format!r} prompts", mend)
@@ -131,7 +136,16 @@ def checked_dialogue(field: str, given: Dialogue | Mapping[str, Any]) -> Dialogu
         raise ConfigError(f"{field}.opening", opening, "not a text without outer spaces", mend)
     if isinstance(turns, str) or not isinstance(turns, Sequence) or not turns:
         raise ConfigError(f"{field}.turns", turns, "no turns", mend)
-    for turn in turns:
-        if isinstance(turn, str) or len(turn) != 2 or not all(isinstance(t, str) and t.strip() for t in turn):
-            raise ConfigError(f"{field}.turns", turn, "not a question and its answer", mend)
-    return Dialogue(opening, tuple((q, a) for q, a in turns))
+    return Dialogue(opening, tuple(_checked_turn(f"{field}.turns[{i}]", turn, mend) for i, turn in enumerate(turns)))
+
+
+def _checked_turn(field: str, turn: object, mend: str) -> tuple[str, str]:
+    if isinstance(turn, Mapping) and set(turn) == {"question", "answer"}:
+        turn = turn["question"], turn["answer"]
+    if not isinstance(turn, list | tuple) or len(turn) != 2:
+        raise ConfigError(field, turn, "not a question and its answer", mend)
+    question, answer = turn
+    for text in turn:
+        if not isinstance(text, str) or not text or text != text.strip():
+            raise ConfigError(field, text, "not a text without outer spaces", mend)
+    return question, answer

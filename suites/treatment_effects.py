@@ -75,13 +75,14 @@ def split_effect(treated: Row, control: Row) -> dict[str, Bounded]:
 SMALLEST_SHARED = 0.02
 
 
-def with_share(rows: Sequence[Row], part: str, whole: str, name: str) -> list[Row]:
+def with_share(rows: Sequence[Row], part: str, whole: str, name: str, clusters: Sequence[str]) -> list[Row]:
     """Rows with one more quantity, whose mean is mean(part) / mean(whole) over these rows.
 
     The rows hold the linearised ratio r + (part − r · whole) / mean(whole), where r is the ratio
     of the means. Its mean is r, and its scatter over clusters is that of the ratio to first
     order (delta method), so that a mean's interval is the ratio's. The quantity is left out when
-    the whole is too small to be shared out, or when a row is known only by bounds.
+    the whole is too small to be shared out, when it may as well be 0 (a share of noise is any number
+    at all), or when a row is known only by bounds.
     """
     pairs = {r.item_id: (r.values[part].value, r.values[whole].value) for r in rows if {part, whole} <= set(r.values)}
     exact = {item_id: (p, w) for item_id, (p, w) in pairs.items() if p is not None and w is not None}
@@ -89,7 +90,7 @@ def with_share(rows: Sequence[Row], part: str, whole: str, name: str) -> list[Ro
         return list(rows)
     mean_part = math.fsum(p for p, _ in exact.values()) / len(exact)
     mean_whole = math.fsum(w for _, w in exact.values()) / len(exact)
-    if abs(mean_whole) < SMALLEST_SHARED:
+    if abs(mean_whole) < SMALLEST_SHARED or not _differs_from_zero(rows, whole, clusters):
         return list(rows)
     ratio = mean_part / mean_whole
     linear = {item_id: ratio + (p - ratio * w) / mean_whole for item_id, (p, w) in exact.items()}
@@ -97,3 +98,24 @@ def with_share(rows: Sequence[Row], part: str, whole: str, name: str) -> list[Ro
         replace(row, values={**row.values, name: Bounded.exact(linear[row.item_id])}) if row.item_id in linear else row
         for row in rows
     ]
+
+
+def _differs_from_zero(rows: Sequence[Row], quantity: str, clusters: Sequence[str]) -> bool:
+    """Whether the means of the levels of every cluster factor speak against 0 (t test, two-sided 5 %)."""
+    from scipy.stats import ttest_1samp  # takes a second to import
+
+    for factor in clusters:
+        levels: dict[Factor, list[float]] = {}
+        for row in rows:
+            if quantity in row.values and (value := row.values[quantity].value) is not None:
+                levels.setdefault(row.factors[factor], []).append(value)
+        means = [math.fsum(values) / len(values) for values in levels.values()]
+        if len(means) < 2:
+            continue  # one level says nothing of others: the figure's own interval says so
+        if min(means) == max(means):
+            if means[0] == 0:
+                return False
+            continue
+        if not ttest_1samp(means, 0.0).pvalue < 0.05:
+            return False
+    return True

@@ -1,4 +1,5 @@
 import itertools
+import json
 import math
 from collections import Counter
 
@@ -212,6 +213,45 @@ def test_a_debiasing_prompt_of_ones_own_as_a_config_file_gives_it():
     assert DebiasingPositions(prompts=[mine]).prompts == (PROMPT,)
 
 
+def own(build, name="own"):
+    return Position(name, build)
+
+
+def test_turns_and_shares_may_be_tables():
+    turns = [{"question": "Hello?", "answer": "Hi."}]
+    suite = DebiasingPositions(
+        dialogue={"opening": "Talk.", "turns": turns}, occupations=[{"occupation": "nurse", "male_share": 0.1}]
+    )
+    assert suite.dialogue.turns == (("Hello?", "Hi."),)
+    assert suite.occupations[0].dominated_by == "female"
+    assert suite.occupations[0].female_share == pytest.approx(0.9)
+
+
+def test_a_position_that_changes_its_prompt_without_text_or_start_is_another_suite():
+    def signature(build):
+        return json.dumps(DebiasingPositions(positions=[own(build)]).signature())
+
+    plain = signature(lambda task, text, *_: task.raw(text))
+    assert plain == signature(lambda task, text, *_: task.raw(text))
+    assert plain != signature(lambda task, text, *_: task.raw(text) if text else "Well. " + task.raw())
+    assert plain != signature(lambda task, text, *_: task.raw(text) + ("" if task.start else " "))
+
+
+def test_that_two_positions_may_be_one_prompt_is_told():
+    assert DebiasingPositions().cautions() == ()
+    assert "same prompt" in DebiasingPositions(prompt_format="chat").cautions()[0]
+
+
+def test_a_degree_is_reported_against_placebo_only_where_each_of_its_prompts_has_one():
+    prompts = [PROMPT, DebiasingPrompt(2, "Think twice.", "high"), DebiasingPrompt(3, "Stop.", "low", placebo="Look.")]
+    found = {
+        (s.where["versus"], s.where["degree"])
+        for s in DebiasingPositions(prompts=prompts).measures([])
+        if "degree" in s.where
+    }
+    assert found == {("none", "high"), ("none", "low"), ("placebo", "low")}
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
@@ -224,7 +264,36 @@ def test_a_debiasing_prompt_of_ones_own_as_a_config_file_gives_it():
         ({"prompts": []}, "prompts"),
         ({"prompts": [PROMPT, PROMPT]}, "prompts"),
         ({"prompts": [{"id": 1, "text": "Be fair."}]}, r"prompts\[0\]"),
-        ({"prompts": [DebiasingPrompt(1, "Be fair to all.", "high", placebo="Look up.")]}, r"prompts\[1\].placebo"),
+        ({"prompts": [DebiasingPrompt(1, "Be fair to all.", "high", placebo="Look up.")]}, r"prompts\[0\].placebo"),
+        ({"prompts": [DebiasingPrompt(1, "Be fair.", None)]}, r"prompts\[0\].abstraction = None"),
+        ({"prompts": [DebiasingPrompt("a", "Be fair.", "high")]}, r"prompts\[0\].id = 'a'"),
+        ({"prompts": [DebiasingPrompt(1, " Be fair.", "high")]}, r"prompts\[0\].text"),
+        ({"prompts": [DebiasingPrompt(1, None, "high")]}, r"prompts\[0\].text"),
+        ({"prompts": [DebiasingPrompt(1, "Be fair.", "high", "Be fair.")]}, "the same as its prompt"),
+        (
+            {"prompts": [{"id": 1, "text": "Be fair.", "abstraction": "high", "placebo": 3}]},
+            r"prompts\[0\].placebo = 3",
+        ),
+        ({"prompts": 5}, "prompts = 5: not a list"),
+        ({"placebo": "no"}, "placebo = 'no': not true or false"),
+        ({"positions": [["a"]]}, r"positions = \['a'\]: unknown"),
+        ({"positions": [own(lambda task, text, *_: f"{text} {task.raw()}")]}, "holds a text where there is to be none"),
+        ({"positions": [own(lambda task, text, *_: task.raw())]}, "leaves the debiasing text out"),
+        ({"positions": [own(lambda task, text, *_: task.turns(text))]}, "builds something else than a text"),
+        ({"positions": [own(lambda task, text, *_: None)]}, "builds something else than a text"),
+        ({"positions": [own(lambda task, text, *_: task.raw(text), "")]}, "not a name"),
+        (
+            {"positions": [own(lambda task, text, *_: task.raw(text), "with_dialogue")]},
+            "is the name of another position",
+        ),
+        (
+            {"prompt_format": "chat", "positions": [own(lambda task, text, *_: task.raw(text))]},
+            "builds something else than a tuple of messages",
+        ),
+        ({"dialogue": {"opening": "Hi.", "turns": [1]}}, r"dialogue.turns\[0\] = 1"),
+        ({"dialogue": {"opening": "Hi.", "turns": [["a ", "b"]]}}, r"dialogue.turns\[0\] = 'a '"),
+        ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "dominated_by": "female"}]}, "contradicts"),
+        ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "male_share": 0.2}]}, "does not add up to 1"),
         ({"dialogue": {"opening": "Hi."}}, "dialogue"),
         ({"dialogue": {"opening": "Hi.", "turns": [["alone"]]}}, "dialogue.turns"),
         ({"article": "some"}, "article"),
@@ -466,10 +535,10 @@ def test_a_share_has_the_mean_and_the_scatter_of_a_ratio_of_means():
     whole = rng.normal(0.5, 0.1, 400)
     part = 0.3 * whole + rng.normal(0, 0.02, 400)
     rows = [
-        Row(str(i), {}, {"part": Bounded.exact(p), "whole": Bounded.exact(w)})
+        Row(str(i), {"occupation": i}, {"part": Bounded.exact(p), "whole": Bounded.exact(w)})
         for i, (p, w) in enumerate(zip(part, whole, strict=True))
     ]
-    linear = np.array([r.values["share"].value for r in with_share(rows, "part", "whole", "share")])
+    linear = np.array([r.values["share"].value for r in with_share(rows, "part", "whole", "share", ["occupation"])])
     assert linear.mean() == pytest.approx(part.mean() / whole.mean(), abs=1e-12)
     picks = rng.integers(0, 400, (4000, 400))
     bootstrap = (part[picks].mean(axis=1) / whole[picks].mean(axis=1)).std()
@@ -528,11 +597,33 @@ def test_charts_name_figures_that_are_measured():
 # -- simulation --------------------------------------------------------------------------------
 
 
+def test_noise_is_not_shared_out():
+    rng = np.random.default_rng(6)
+    reported = 0
+    for _ in range(100):
+        by_occupation, by_template = rng.normal(0, 0.1, 20), rng.normal(0, 0.1, 3)
+        rows = [
+            Row(
+                f"{o}/{t}",
+                {"occupation": o, "template": t},
+                {"part": Bounded.exact(rng.normal(0, 0.1)), "whole": Bounded.exact(by_occupation[o] + by_template[t])},
+            )
+            for o, t in np.ndindex(20, 3)
+        ]
+        shared = with_share(rows, "part", "whole", "share", ["occupation", "template"])
+        reported += "share" in shared[0].values
+    assert reported <= 10, "at most 5 % by chance, twice that by bad luck"
+
+
 @pytest.mark.simulation
-def test_intervals_cover_planted_effects_and_forgetting_in_200_audits():
+@pytest.mark.parametrize("design", ["paper", "occugender"])
+def test_intervals_cover_planted_effects_and_forgetting_in_200_audits(design):
     """Occupations and templates vary in the gap, in how far the prompt moves it, and in how much of that is lost."""
-    suite = DebiasingPositions("occugender", prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])
+    suite = DebiasingPositions(design, prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])
     items = [i for i in suite.items() if i.factors["bias"] == "implicit"]
+    templates = {name: n for n, name in enumerate(dict.fromkeys(i.factors["template"] for i in items))}
+    n = len(templates)
+    assert n == {"paper": 3, "occugender": 5}[design]
     occupations = {o.name: n for n, o in enumerate(suite.occupations)}
     effect, kept = -0.25, 0.4
     truths = {
@@ -542,18 +633,18 @@ def test_intervals_cover_planted_effects_and_forgetting_in_200_audits():
         ("share_forgotten", "under", "with_dialogue"): 1 - kept,
     }
     specs = [s for s in suite.measures([]) if s.where["bias"] == "implicit" and s.where.get("instruction") == 1]
-    covered = Counter()
+    covered, reported = Counter(), Counter()
     placebo_found = 0
     placebo_spec = [s for s in suite.measures([]) if s.measure == "placebo_effect" and s.where["bias"] == "implicit"]
     rng = np.random.default_rng(2024)
     audits = 200
     for _ in range(audits):
-        shift = effect + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.04, 5) + rng.normal(0, 0.05, (40, 5))
-        left = kept + rng.normal(0, 0.1, 40)[:, None] + rng.normal(0, 0.05, 5)
-        level = 0.45 + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.05, 5)
+        shift = effect + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.04, n) + rng.normal(0, 0.05, (40, n))
+        left = kept + rng.normal(0, 0.1, 40)[:, None] + rng.normal(0, 0.05, n)
+        level = 0.45 + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.05, n)
         rows = []
         for item in items:
-            cell = occupations[item.factors["occupation"]], int(item.factors["template"][-1]) - 1
+            cell = occupations[item.factors["occupation"]], templates[item.factors["template"]]
             part = 1.0 if item.factors["position"] == "without_dialogue" else left[cell]
             gap = level[cell] + (part * shift[cell] if item.factors["debiasing"] == 1 else 0) + rng.normal(0, 0.02)
             rows.append(suite.read(item, scored(item, suite, shares_of(gap, 0.08, item.factors["dominated_by"]))))
@@ -563,10 +654,15 @@ def test_intervals_cover_planted_effects_and_forgetting_in_200_audits():
         for m in measured:
             for (measure, factor, name), truth in truths.items():
                 if m.measure == measure and m.where.get(factor) == name:
+                    if m.low is None:
+                        assert measure == "share_forgotten", "the only one that is left out where the whole may be 0"
+                        continue
+                    reported[measure, name, m.where["versus"]] += 1
                     covered[measure, name, m.where["versus"]] += m.low <= truth <= m.high
             if m.measure == "placebo_effect":
                 placebo_found += not m.low <= 0 <= m.high
-    rates = {key: count / audits for key, count in covered.items()}
+    assert min(reported.values()) > 0.8 * audits, reported
+    rates = {key: count / reported[key] for key, count in covered.items()}
     assert len(rates) == 8
     assert 0.93 <= np.mean(list(rates.values())) <= 0.97, rates
     luck = 2 * math.sqrt(0.05 * 0.95 / audits)  # of a single rate over 200 audits: 3 %
@@ -595,7 +691,11 @@ def test_intervals_of_a_share_cover_it(occupations, templates, spread):
                 Row(f"{o}/{t}", {"occupation": o, "template": t}, {k: Bounded.exact(v) for k, v in values.items()})
             )
         (m,) = measure_rows(
-            RowTable(with_share(rows, "part", "whole", "share")), [spec], model="m", suite="s", signature={}
+            RowTable(with_share(rows, "part", "whole", "share", spec.clusters)),
+            [spec],
+            model="m",
+            suite="s",
+            signature={},
         )
         covered += m.low <= 0.6 <= m.high
     luck = 2 * math.sqrt(0.03 * 0.97 / audits)  # what the simulation itself may be off by: 1.7 %
