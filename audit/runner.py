@@ -371,9 +371,11 @@ def _suite_info(name: str, suite: Suite, audit: Audit, prepared: Prepared) -> Su
         if counts is not None:
             for text, count in zip(texts, counts, strict=True):
                 lengths[text][model] = count
+    kind = type(suite).__name__
+    alone = sum(type(other) is type(suite) for other in audit.suites.values()) == 1
     return SuiteInfo(
         name=name,
-        title=type(suite).__name__,
+        title=kind if alone else f"{kind} ({name})",
         n_items=sum(1 for _ in prepared.items[name]()),
         signature=_signature(audit, suite),
         tables=[dataclasses.asdict(table) for table in suite.tables()],
