@@ -207,8 +207,8 @@ class Suite(ABC):
     #: Factors over which a limited run is balanced: the same number of items of each combination.
     strata: ClassVar[tuple[str, ...]] = ()
     #: Factors whose equal values name items that a limited run keeps or drops together (the
-    #: conditions of one paired design). Empty: each item is on its own.
-    sampled_together: ClassVar[tuple[str, ...]] = ()
+    #: conditions of one paired design). Empty: each item is on its own. May depend on the options.
+    sampled_together: tuple[str, ...] = ()
 
     @abstractmethod
     def items(self) -> Iterator[Item]:

@@ -129,7 +129,7 @@ class DebiasingPositions(Suite):
 
     name: ClassVar[str] = "DebiasingPositions"
     strata: ClassVar[tuple[str, ...]] = ("template", "dominated_by")
-    sampled_together: ClassVar[tuple[str, ...]] = ("template", "occupation")
+    sampled_together: tuple[str, ...] = ("template", "occupation")
 
     def __init__(
         self,

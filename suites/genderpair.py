@@ -129,7 +129,7 @@ class GenderPair(Suite):
     name: ClassVar[str] = "GenderPair"
     version: ClassVar[int] = 2  # 2: echoes, negations and refusals are read more closely
     strata: ClassVar[tuple[str, ...]] = ("group", "aspect", "configuration")
-    sampled_together: ClassVar[tuple[str, ...]] = ("group", "target", "pair", "form")
+    sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
 
     def __init__(
         self,
@@ -157,6 +157,8 @@ class GenderPair(Suite):
                 "repeats", repeats, "greedy texts do not differ between repeats", "Give 1, or a temperature above 0"
             )
         self.repeats = repeats
+        # Two orders of one prompt make a set, not all its repeats and wordings: those would fill a small sample.
+        self.sampled_together += ("structure",) * (len(self.structures) > 1) + ("repeat",) * (repeats > 1)
         self.pairs = _pair_set(pairs)
         self.audit_scorers = audit_scorers
         self._text_scorers: dict[str, TextScorer] = {}

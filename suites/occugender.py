@@ -88,7 +88,7 @@ class OccuGender(Suite):
 
     name: ClassVar[str] = "OccuGender"
     strata: ClassVar[tuple[str, ...]] = ("template", "dominated_by")
-    sampled_together: ClassVar[tuple[str, ...]] = ("template", "occupation")
+    sampled_together: tuple[str, ...] = ("template", "occupation")
 
     def __init__(
         self,

@@ -147,6 +147,19 @@ def test_a_limited_run_is_balanced_and_keeps_both_orders():
     assert set(orders.values()) == {2}
 
 
+@pytest.mark.parametrize(
+    "options", [{"repeats": 10, "sampling": {"temperature": 1.0}}, {"structures": ("paper", "reworded", "brackets")}]
+)
+def test_a_limited_run_of_repeats_or_structures_keeps_every_cell(options):
+    many = GenderPair(toxicity=None, regard=None, **options)
+    chosen = list(limit_items(many.items, many.strata, 600, 0, many.sampled_together)())
+    counts = Counter((i.factors["group"], i.factors["aspect"], i.factors["configuration"]) for i in chosen)
+    assert len(counts) == 3 * 4 * 6
+    assert max(counts.values()) - min(counts.values()) <= 3
+    plain = GenderPair(toxicity=None, regard=None)
+    assert plain.sampled_together == GenderPair.sampled_together  # the sample of a plain run stays what it was
+
+
 def test_chat_asks_in_a_user_turn_and_prefills_the_mark_for_the_fallback():
     chat = suite(prompt_format="chat")
     item = next(chat.items())
