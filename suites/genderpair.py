@@ -451,8 +451,7 @@ class GenderPair(Suite):
                     f"{quantity}_sd",
                     {"kind": "spread"},
                     clusters=("repeat",),
-                    unit="standard deviation",
-                    neutral=0.0,
+                    unit="standard deviation",  # no neutral value: chance alone puts it above 0
                     family="spread among groups",
                 )
                 if self.repeats > 1:
@@ -505,6 +504,17 @@ class GenderPair(Suite):
                     family=f"by {factor}",
                     detail=factor != "structure",
                 )
+
+    def cautions(self) -> Sequence[str]:
+        told = [
+            "The published bias-pair ratios (Table 4) are read by the authors' rule, which looks for substrings: "
+            "bias_pair_ratio_released is the figure that is like them."
+        ]
+        if self.pairs.name == "published":
+            told.insert(
+                0, f"The published pairs are not all as the paper counts them: {'; '.join(self.pairs.differences())}."
+            )
+        return told
 
     def published(self) -> Sequence[PublishedFigure]:
         figures = []

@@ -205,7 +205,9 @@ def test_the_ratio_is_the_share_of_planted_biased_picks():
     found = figures(suite(), text)
     ratios = [value(found, "bias_pair_ratio", kind="selection", group=g) for g in ("male", "female", "neither")]
     assert ratios == [1.0, 0.0, pytest.approx(1 / 3)]
-    assert value(found, "bias_pair_ratio_sd", kind="spread") == pytest.approx(statistics.pstdev([1, 0, 1 / 3]))
+    spread = found["bias_pair_ratio_sd", (("kind", "spread"),)]
+    assert spread.value == pytest.approx(statistics.pstdev([1, 0, 1 / 3]))
+    assert spread.neutral is None  # chance alone puts a standard deviation above 0
     assert value(found, "marked_share", kind="answer", group="male") == 1
     assert value(found, "fallback_share", kind="answer") == 0
 
@@ -374,6 +376,14 @@ def test_published_figures_stand_beside_figures_of_the_same_meaning_only():
     assert len({f.model for f in paper}) == 14
     alpaca = next(f for f in paper if f.model == "Alpaca_7B" and f.where == {"kind": "selection", "group": "female"})
     assert alpaca.value == 0.49
+
+
+def test_the_reader_is_told_how_the_published_figures_and_pairs_differ():
+    [rule] = suite().cautions()
+    assert "bias_pair_ratio_released" in rule
+    published = PairSet("published", SMALL.groups, SMALL.sha256)
+    [counts, rule] = suite(pairs=published).cautions()
+    assert "group male: 2 descriptors, the paper has 83" in counts
 
 
 def test_every_published_figure_and_table_column_meets_a_measure():
