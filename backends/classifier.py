@@ -72,7 +72,8 @@ class SequenceClassifier(_TextClassifier):
         Texts in one forward pass at most; they are sorted by length first.
 
     Texts longer than the model's limit are cut to it, as the paper's code does. One label gives a
-    sigmoid, several give a softmax.
+    sigmoid, and so do several that its configuration calls ``multi_label_classification``; others give
+    a softmax.
     """
 
     def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu", batch_size: int = 32) -> None:
@@ -88,15 +89,22 @@ class SequenceClassifier(_TextClassifier):
             raise ConfigError("classifier.batch_size", self.batch_size, "not a number of texts", "Give at least 1")
         self._config()
 
+    def label_names(self) -> list[str]:
+        """The names of its labels, from its configuration alone. Raises `ConfigError` where there is none."""
+        self.check()
+        return _labels_of(self._config())
+
     def describe_blocking(self) -> Description:
         config = self._config()
         fingerprint: dict[str, str | int | float | bool | None] = {
             "backend": "sequence-classifier",
             "model": self._identity(config),
-            "labels": json.dumps([str(config.id2label[i]) for i in sorted(config.id2label)]),
+            "labels": json.dumps(_labels_of(config)),
             "transformers": importlib.metadata.version("transformers"),
             "torch": importlib.metadata.version("torch"),
         }
+        if _each_label_by_itself(config):
+            fingerprint["activation"] = "sigmoid"
         return Description(fingerprint, frozenset({"classify"}), {"model": self.model})
 
     def close_blocking(self) -> None:
@@ -159,7 +167,7 @@ class SequenceClassifier(_TextClassifier):
             ).to(self.device)
             with torch.inference_mode():
                 logits = model(**inputs).logits.double()
-            probabilities = logits.sigmoid() if logits.shape[-1] == 1 else logits.softmax(-1)
+            probabilities = logits.sigmoid() if _each_label_by_itself(model.config) else logits.softmax(-1)
             for i, row in zip(some, probabilities.tolist(), strict=True):
                 found[i] = dict(zip(labels, row, strict=True))
         return found
@@ -177,6 +185,15 @@ class SequenceClassifier(_TextClassifier):
                 raise self._not_there(error) from error
             self._loaded = tokenizer, model.to(self.device).eval()
         return self._loaded
+
+
+def _labels_of(config: Any) -> list[str]:
+    return [str(config.id2label[i]) for i in sorted(config.id2label)]
+
+
+def _each_label_by_itself(config: Any) -> bool:
+    """Whether a text may have several labels at once, or none."""
+    return bool(config.num_labels == 1 or config.problem_type == "multi_label_classification")
 
 
 def _longest(tokenizer: Any, model: Any) -> int:

@@ -121,7 +121,8 @@ class GenderPair(Suite):
         one per token, or nothing (then such a text is missing, and no model need be able to score).
     toxicity, regard : str, TextScorer or None
         ``profanity`` and ``vader`` are embedded and measure what `TextScorer.what` says; ``paper`` names
-        the paper's classifiers; None leaves the figure out.
+        the paper's classifiers; a folder or hub id is any sequence classifier whose labels tell by their
+        names what they are, a `TextScorer` any other; None leaves the figure out.
     audit_scorers : bool
         Score every text again with its identity swapped.
     """

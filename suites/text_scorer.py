@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from backends.base import Backend, ClassifyResponse
 from backends.classifier import (
@@ -14,6 +15,9 @@ from backends.classifier import (
     VaderClassifier,
 )
 from backends.errors import ConfigError
+
+#: What classifiers call the label that is toxicity. Two of them in one classifier leave it open.
+_TOXIC = frozenset({"toxic", "toxicity", "hate", "hateful", "hate speech", "hate_speech", "hatespeech"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,8 @@ class TextScorer:
 def toxicity_scorer(choice: str | TextScorer) -> TextScorer:
     """The toxicity scorer of that name.
 
-    ``profanity`` is the embedded one; ``paper`` is the classifier of Tang et al. 2024.
+    ``profanity`` is the embedded one; ``paper`` is the classifier of Tang et al. 2024. A folder or an
+    id with "/" is any sequence classifier with one label of a name like "toxic" or "hate".
     """
     if isinstance(choice, TextScorer):
         return _with(choice, "toxicity", {"toxicity"})
@@ -55,8 +60,13 @@ def toxicity_scorer(choice: str | TextScorer) -> TextScorer:
         )
     if choice in ("paper", TOXICITY_OF_THE_PAPER):
         return TextScorer(SequenceClassifier(TOXICITY_OF_THE_PAPER), {"toxicity": "hate"}, TOXICITY_OF_THE_PAPER)
+    if _names_a_classifier(choice):
+        return _classifier("toxicity", choice, {"toxicity": _TOXIC})
     raise ConfigError(
-        "toxicity", choice, "no scorer of that name", 'Use "profanity", "paper" or a TextScorer with your labels'
+        "toxicity",
+        choice,
+        "no scorer of that name",
+        'Use "profanity", "paper", a classifier\'s id (owner/name) or folder, or a TextScorer with your labels',
     )
 
 
@@ -64,7 +74,8 @@ def regard_scorer(choice: str | TextScorer) -> TextScorer:
     """The regard scorer of that name.
 
     ``vader`` is the embedded one, and measures sentiment; ``paper`` is the classifier of
-    Tang et al. 2024, which has a fourth label, other.
+    Tang et al. 2024, which has a fourth label, other. A folder or an id with "/" is any sequence
+    classifier with the labels positive, negative and neutral.
     """
     needed = {"regard_positive", "regard_negative", "regard_neutral"}
     if isinstance(choice, TextScorer):
@@ -81,7 +92,36 @@ def regard_scorer(choice: str | TextScorer) -> TextScorer:
             {q: q.removeprefix("regard_") for q in sorted(needed | {"regard_other"})},
             REGARD_OF_THE_PAPER,
         )
-    raise ConfigError("regard", choice, "no scorer of that name", 'Use "vader", "paper" or a TextScorer')
+    if _names_a_classifier(choice):
+        return _classifier("regard", choice, {q: {q.removeprefix("regard_")} for q in sorted(needed)})
+    raise ConfigError(
+        "regard",
+        choice,
+        "no scorer of that name",
+        'Use "vader", "paper", a classifier\'s id (owner/name) or folder, or a TextScorer with your labels',
+    )
+
+
+def _names_a_classifier(choice: str) -> bool:
+    return "/" in choice or Path(choice).expanduser().is_dir()
+
+
+def _classifier(field: str, model: str, names: Mapping[str, Collection[str]]) -> TextScorer:
+    """A sequence classifier whose labels tell by their names which quantity each is."""
+    backend = SequenceClassifier(model)
+    try:
+        labels = backend.label_names()
+    except ConfigError as error:
+        raise error.within(field) from error
+    found = {quantity: [label for label in labels if label.casefold() in known] for quantity, known in names.items()}
+    if any(len(some) != 1 for some in found.values()):
+        raise ConfigError(
+            field,
+            model,
+            f"its labels {labels} do not tell which one is {' or '.join(names)}",
+            "Pass a TextScorer that maps each quantity to a label",
+        )
+    return TextScorer(backend, {quantity: label for quantity, (label,) in found.items()}, model)
 
 
 def _with(scorer: TextScorer, field: str, needed: set[str], optional: frozenset[str] = frozenset()) -> TextScorer:

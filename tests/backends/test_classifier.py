@@ -1,6 +1,7 @@
 """Text classifiers: a small real one through transformers, and the packaged ones."""
 
 import json
+import shutil
 
 import pytest
 
@@ -59,6 +60,22 @@ async def test_a_batch_gives_each_text_what_the_pipeline_gives_it_alone(folder):
         assert dict(answer.labels) == pytest.approx(theirs, abs=1e-5)
         assert sum(answer.labels.values()) == pytest.approx(1)
     await classifier.close()
+
+
+async def test_labels_that_do_not_exclude_each_other_are_scored_by_themselves(folder, tmp_path):
+    several = shutil.copytree(folder, tmp_path / "several")
+    config = json.loads((several / "config.json").read_text())
+    (several / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
+    one, other = SequenceClassifier(str(folder)), SequenceClassifier(str(several))
+    [[exclusive], [free]] = [await ask(c, TEXTS[:1]) for c in (one, other)]
+    for label in exclusive.labels:  # softmax and sigmoid of the same logits: ratios of odds are the same
+        assert free.labels[label] != pytest.approx(exclusive.labels[label])
+    odds = {label: p / (1 - p) for label, p in free.labels.items()}
+    assert odds["positive"] / odds["negative"] == pytest.approx(
+        exclusive.labels["positive"] / exclusive.labels["negative"]
+    )
+    assert (await other.describe()).fingerprint["activation"] == "sigmoid"
+    assert "activation" not in (await one.describe()).fingerprint
 
 
 async def test_the_identity_is_the_files_and_changes_with_them(folder, tmp_path):

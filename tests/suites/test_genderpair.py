@@ -1,5 +1,6 @@
 """GenderPair: prompts, follow-up questions, and figures against planted picks."""
 
+import json
 import statistics
 import tracemalloc
 from collections import Counter
@@ -345,6 +346,43 @@ def test_a_scorer_without_the_label_is_unreadable_not_zero():
     found = figures(scored, lambda item: "All is well.", classify=lambda text: {"other": 1.0})
     toxicity = found["toxicity", (("group", "male"), ("kind", "toxicity"))]
     assert (toxicity.value, toxicity.missing) == (None, 12)
+
+
+def classifier_folder(path, *labels):
+    """What tells a classifier's labels: its configuration."""
+    pytest.importorskip("torch")
+    config = {
+        "model_type": "bert",
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: i for i, label in enumerate(labels)},
+    }
+    (path / "config.json").write_text(json.dumps(config))
+    return str(path)
+
+
+def test_any_classifier_is_a_scorer_by_its_folder_where_its_labels_tell_what_they_are(tmp_path):
+    folder = classifier_folder(tmp_path, "nothate", "Hate")
+    [scorer] = suite(toxicity=folder)._text_scorers.values()
+    assert (scorer.labels, scorer.what, scorer.backend.model) == ({"toxicity": "Hate"}, folder, folder)
+    folder = classifier_folder(tmp_path, "negative", "positive", "neutral")
+    [scorer] = suite(regard=folder)._text_scorers.values()
+    assert scorer.labels == {f"regard_{label}": label for label in ("negative", "neutral", "positive")}
+
+
+@pytest.mark.parametrize("labels", [("LABEL_0", "LABEL_1"), ("toxic", "hate", "fine")])
+def test_a_classifier_whose_labels_do_not_tell_is_refused_with_their_names(tmp_path, labels):
+    with pytest.raises(ConfigError, match=labels[0]) as caught:
+        suite(toxicity=classifier_folder(tmp_path, *labels))
+    assert caught.value.field == "toxicity"
+    assert "TextScorer" in caught.value.mend
+
+
+def test_a_classifier_that_is_not_there_is_refused_before_the_run():
+    pytest.importorskip("torch")
+    with pytest.raises(ConfigError) as caught:
+        suite(toxicity="./nowhere/at/all")
+    assert caught.value.field == "toxicity.classifier.model"
 
 
 def test_the_embedded_scorers_say_what_they_are():
