@@ -47,6 +47,11 @@ async def generate(api: ServerApi, found: Findings, request: GenerateRequest) ->
         answer = await api.chat(messages, **options)
         message = single_choice(answer).get("message")
         text = message.get("content") if isinstance(message, Mapping) else None
+        if not text and isinstance(message, Mapping) and isinstance(message.get("refusal"), str):
+            text, prefill = message["refusal"], ""  # OpenAI's place for a model that declines: it starts anew
+    reason = single_choice(answer).get("finish_reason")
+    if reason == "content_filter":
+        raise BackendError("bad_request", "the server's content filter stopped the answer")
     if not isinstance(text, str):
         raise BackendError("malformed", "an answer without text", retryable=True)
     try:
@@ -57,10 +62,8 @@ async def generate(api: ServerApi, found: Findings, request: GenerateRequest) ->
         if not text.startswith(prefill):
             raise BackendError("untruthful", "the answer does not begin with its given start")
         text = text[len(prefill) :]
-    reason = single_choice(answer).get("finish_reason")
     if reason not in _FINISHED:
-        kind: Any = "bad_request" if reason == "content_filter" else "malformed"
-        raise BackendError(kind, f"the answer ended for the reason {str(reason)[:40]!r}")
+        raise BackendError("malformed", f"the answer ended for the reason {str(reason)[:40]!r}")
     usage = answer.get("usage")
     counts = usage if isinstance(usage, Mapping) else {}
     return GenerateResponse(

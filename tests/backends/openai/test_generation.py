@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from backends.base import GenerateRequest, Sampling
+from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
-from backends.openai.generation import sampling_options, seed_of
+from backends.openai.findings import Findings
+from backends.openai.generation import generate, sampling_options, seed_of
 
 
 def test_each_server_is_told_to_switch_its_own_filters_off() -> None:
@@ -32,6 +35,42 @@ def test_what_a_server_cannot_do_as_meant_is_unsupported(sampling: Sampling, fam
     with pytest.raises(BackendError) as caught:
         sampling_options(sampling, family)
     assert caught.value.kind == "unsupported"
+
+
+class OneAnswer:
+    """A server's chat endpoint that gives this one choice."""
+
+    def __init__(self, reason: str, **message: Any) -> None:
+        self.choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+
+    async def chat(self, messages: Any, **options: Any) -> dict[str, Any]:
+        return {"choices": [self.choice]}
+
+
+async def asked(server: OneAnswer, prefill: str | None = None) -> GenerateResponse:
+    turns = (Message("user", "x"), Message("assistant", "{")) if prefill else (Message("user", "x"),)
+    found = Findings(chat=True, prefill=prefill)  # type: ignore[arg-type]
+    return await generate(server, found, GenerateRequest(turns))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("prefill", [None, "repeated"])
+async def test_a_refusal_is_an_answer_with_the_refusal_as_its_text(prefill: str | None) -> None:
+    server = OneAnswer("stop", content=None, refusal="I'm sorry, I can't help with that.")
+    assert (await asked(server, prefill)).text == "I'm sorry, I can't help with that."
+
+
+@pytest.mark.parametrize("message", [{"content": None}, {"content": ""}, {}, {"content": "She was"}])
+async def test_what_a_content_filter_stopped_is_refused_for_good(message: dict[str, Any]) -> None:
+    with pytest.raises(BackendError) as caught:
+        await asked(OneAnswer("content_filter", **message))
+    assert (caught.value.kind, caught.value.retryable) == ("bad_request", False)
+    assert "content filter" in caught.value.message
+
+
+async def test_an_answer_without_text_or_refusal_is_malformed() -> None:
+    with pytest.raises(BackendError) as caught:
+        await asked(OneAnswer("stop", content=None, refusal=None))
+    assert (caught.value.kind, caught.value.retryable) == ("malformed", True)
 
 
 def test_each_seed_and_repeat_draws_with_a_seed_of_its_own() -> None:
