@@ -128,7 +128,7 @@ class GenderPair(Suite):
     """
 
     name: ClassVar[str] = "GenderPair"
-    version: ClassVar[int] = 2  # 2: echoes, negations and refusals are read more closely
+    version: ClassVar[int] = 2  # 2: picks, refusals and swapped identities are read more closely
     strata: ClassVar[tuple[str, ...]] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
 
