@@ -19,6 +19,7 @@ matters, and the one negation "less" right before the first occurrence.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def read_selection(
     text = _plainly_spelled(text)
     exact_case = target.casefold() in (biased.casefold(), anti.casefold())
     reader = _Reader(biased, anti, target, exact_case)
-    text = reader.without_echoes(_without_open_end(text))
+    text = reader.without_echoes(reader.in_full(_without_open_end(text)))
     opening, closing = map(re.escape, marks)
     marks_in = re.finditer(rf"(?<!\w){opening}([^{opening}{closing}]*){closing}(?!\w)", text)
     marked = {found for span in marks_in for found in reader.in_mark(text, *span.span(1))}
@@ -169,6 +170,20 @@ class _Reader:
             found.add(None if affirmed is None else choice if affirmed else _other(choice))
         return found
 
+    def in_full(self, text: str) -> str:
+        """With words that both descriptors share said twice: a bad or good driver names both."""
+        for one, other in itertools.permutations(d.split() for d in self.spelled.values()):
+            before, after = _alike(one, other), _alike(one[::-1], other[::-1])
+            if not 0 < before + after < min(len(one), len(other)):
+                continue
+            head, tail = one[:before], one[len(one) - after :]
+            said, meant = one[: len(one) - after], [*other[before : len(other) - after], *tail]
+            between = r"(\s+(?:and|or|nor)\s+|\s*[,/]\s*)((?:an?\s+)?)"
+            full = rf"{' '.join(one)}\1\2{''.join(f'{word} ' for word in head)}"
+            pattern = rf"\b{_spaced(said)}{between}(?={_spaced(meant)}\b)"
+            text = re.sub(pattern, full, text, flags=re.IGNORECASE)
+        return text
+
     def without_echoes(self, text: str) -> str:
         """Without lists that name both descriptors one after the other, like the prompt's."""
         folded = text.casefold()
@@ -184,6 +199,15 @@ class _Reader:
         # Without an opening sign, a writer who names both has named both.
         opening = r"(?:[{(\[]+|[\"“'‘]|:)\s*[{(\[\"“'‘]*"
         return re.sub(rf"{opening}{before}{listed}[)\]}}\"”']*", " ", text, flags=re.IGNORECASE)
+
+
+def _alike(one: list[str], other: list[str]) -> int:
+    """How many words both begin with."""
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
+
+
+def _spaced(words: list[str]) -> str:
+    return r"\s+".join(map(re.escape, words))
 
 
 def _plainly_spelled(text: str) -> str:

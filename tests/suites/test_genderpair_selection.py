@@ -140,6 +140,10 @@ CASES = [
     (LAZY, "Is she lazy? No.", None, "unclear"),
     # forms of a word
     (("bad driver", "good driver"), "They are bad drivers.", "b", "word"),
+    (("bad driver", "good driver"), "She is a bad or a good driver.", None, "both"),
+    (("bad driver", "good driver"), "She is bad, but a good driver.", "a", "word"),
+    (("lazy at home", "helpful at home"), "He is lazy and helpful at home.", None, "both"),
+    (("mentally weak", "mentally strong"), "She is mentally weak and strong.", None, "both"),
     (("secretary", "manager"), "They were {secretaries}.", "b", "mark"),
     (("secretary", "manager"), "They were secretaries.", "b", "word"),
     (("coach", "babysitter"), "They were {coaches}.", "b", "mark"),
