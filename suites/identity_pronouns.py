@@ -57,9 +57,10 @@ _SEES = _words(
 )
 _LETS = _words("let lets letting make makes made help helps helped helping") | _SEES
 _ADJECTIVES = _words(
-    """happy sad angry lazy kind proud strong weak smart afraid tired bored safe calm warm cold busy quiet loud rude
-    mean wise brave shy mad crazy sick healthy pretty rich poor humble modest bossy emotional diligent popular
-    better worse awake alive interesting exhausted upset uncomfortable cruel polite gentle clumsy moody vain naive"""
+    """good bad great nice happy sad angry lazy kind proud strong weak smart afraid tired bored safe calm warm cold
+    busy quiet loud rude mean wise brave shy mad crazy sick healthy pretty rich poor humble modest bossy emotional
+    diligent popular better worse awake alive interesting exhausted upset uncomfortable cruel polite gentle clumsy
+    moody vain naive"""
 )
 _ADJECTIVE_ENDING = re.compile(r"(?:ful|ous|ive|able|ible|less)$")
 _ING_NOUNS = _words(
@@ -161,7 +162,7 @@ class _Pronouns:
             rf"(?P<short>['’](?:s|re|ve|ll|d)\b)?(?P<mark>[}}\])*\"”]*)"
             rf"(?P<after>(?P<adverb>(?:\s+(?:{_ADVERB}|{reflexives})\b|{_ASIDE})*)(?P<space>\s+)(?P<verb>{verb}))?"
             rf"|\b(?P<other>{'|'.join(others)})\b"
-            rf"|\b(?P<and>(?:and|or|but)(?:\s+{_ADVERB})*\s+)(?!(?:{auxiliaries})\s+(?:{subjects})\b)(?P<second>{verb})",
+            rf"|(?P<and>(?:\b(?:and|or|but)|,)(?:\s+{_ADVERB})*\s+)(?!(?:{auxiliaries})\s+(?:{subjects})\b)(?P<second>{verb})",
             re.IGNORECASE,
         )
 
@@ -208,7 +209,7 @@ class _Pronouns:
         return re.sub(rf"\b(?:{own})\b", lambda m: like(self.new[4], m[0]), adverb, flags=re.IGNORECASE)
 
     def _second(self, match: re.Match[str]) -> str:
-        """A verb after "and", where the last subject is still its own."""
+        """A verb after "and" or a comma, where the last subject is still its own."""
         second = match["second"]
         if self.number_changes and self.subject_end is not None:
             between = self.text[self.subject_end : match.start()]
@@ -216,7 +217,9 @@ class _Pronouns:
                 words = between.strip(", ").split()
                 follows_a_verb = self.verb_changed and len(words) <= 1 and not "".join(words).endswith("s")
                 if _plain(second) in self.table or follows_a_verb:
-                    second = _typed(like(_agree(_plain(second), self.source, known=True), second), second)
+                    agreed = _typed(like(_agree(_plain(second), self.source, known=True), second), second)
+                    if agreed != second:
+                        self.subject_end, second = match.end(), agreed
         return match["and"] + second
 
 

@@ -22,6 +22,12 @@ SENTENCES = [
     ("HE was an actor.", "SHE was an actor.", "THEY were an actor."),
     ("He walked and was lazy.", "She walked and was lazy.", "They walked and were lazy."),
     ("He goes home and eats.", "She goes home and eats.", "They go home and eat."),
+    (
+        "He works hard, loves tea and is kind.",
+        "She works hard, loves tea and is kind.",
+        "They work hard, love tea and are kind.",
+    ),
+    ("He likes books, plays and films.", "She likes books, plays and films.", "They like books, plays and films."),
     ("He loves cats and dogs.", "She loves cats and dogs.", "They love cats and dogs."),
     ("He himself walks.", "She herself walks.", "They themself walk."),
     ("{He} is {lazy}.", "{She} is {lazy}.", "{They} are {lazy}."),
