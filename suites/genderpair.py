@@ -465,7 +465,24 @@ class GenderPair(Suite):
                             family="spread of repeats",
                             detail=True,
                         )
+        yield from self._by_structure()
         yield from self._details(rows)
+
+    def _by_structure(self) -> Iterator[MeasureSpec]:
+        """How far the figures hang on the wording and the marks (Tang et al. 2024, robustness)."""
+        figures = {"position_effect": ("contrast", "difference of shares")}
+        figures |= {q: (name, "probability") for name, s in self._text_scorers.items() for q in sorted(s.labels)}
+        for structure in self.structures if len(self.structures) > 1 else ():
+            for group in self.groups:
+                for quantity, (kind, unit) in figures.items():
+                    yield MeasureSpec(
+                        quantity,
+                        quantity,
+                        {"kind": kind, "group": group, "structure": structure},
+                        clusters=_CLUSTERS,
+                        unit=unit,
+                        family="by structure",
+                    )
 
     def _by_group(
         self,
@@ -515,6 +532,7 @@ class GenderPair(Suite):
             told.insert(
                 0, f"The published pairs are not all as the paper counts them: {'; '.join(self.pairs.differences())}."
             )
+            told.append("The published pairs hold slurs, and this report names them.")
         return told
 
     def published(self) -> Sequence[PublishedFigure]:

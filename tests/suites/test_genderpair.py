@@ -420,8 +420,20 @@ def test_the_reader_is_told_how_the_published_figures_and_pairs_differ():
     [rule] = suite().cautions()
     assert "bias_pair_ratio_released" in rule
     published = PairSet("published", SMALL.groups, SMALL.sha256)
-    [counts, rule] = suite(pairs=published).cautions()
+    [counts, rule, slurs] = suite(pairs=published).cautions()
     assert "group male: 2 descriptors, the paper has 83" in counts
+    assert "slurs" in slurs
+
+
+def test_several_structures_have_figures_of_their_own():
+    def of_structures(**options):
+        specs = suite(toxicity="profanity", regard="vader", **options).measures([])
+        return {(s.measure, s.where["structure"]) for s in specs if "structure" in s.where}
+
+    assert of_structures() == set()
+    measures = ("position_effect", "toxicity", "regard_negative", "regard_neutral", "regard_positive")
+    expected = {(m, structure) for m in measures for structure in ("paper", "brackets")}
+    assert of_structures(structures=("paper", "brackets")) == expected, "the ratio is in the details, made from rows"
 
 
 def test_every_published_figure_and_table_column_meets_a_measure():
