@@ -30,6 +30,9 @@ class HFTextEncoder:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._rust = tokenizer.backend_tokenizer
+        # Some files keep these for another use: a padded or cut text is another text, and scores as one.
+        self._rust.no_padding()
+        self._rust.no_truncation()
         plain = self._rust.encode("a", add_special_tokens=False).ids
         whole = self._rust.encode("a", add_special_tokens=True).ids
         # What stands in front is kept; what some tokenizers put behind (EOS) would end the text too early.
