@@ -38,12 +38,28 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
     ConfigError
         When the file is no whole GGUF file of a version known here.
     """
+    return _read(path, tensors=False)[0]
+
+
+def longrope_cells(path: Path, header: dict[str, Value]) -> int | None:
+    """The largest context in which llama.cpp gives a LongRoPE model its short angles; None for other models.
+
+    It chooses the angles of all sequences by the size of the context. That grows with the longest prompt, so
+    that beyond this size a prompt's numbers would depend on which others are asked.
+    """
+    first = header.get(f"{header.get('general.architecture')}.rope.scaling.original_context_length")
+    if first is None or "rope_factors_long.weight" not in _read(path, tensors=True)[1]:
+        return None
+    return int(first) // 256 * 256  # llama.cpp rounds a context up to whole groups of 256
+
+
+def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], set[str]]:
     try:
         with path.open("rb") as file:
             magic, version = file.read(4), _scalar(file, 4)
             if magic != b"GGUF" or version not in (2, 3):
                 raise ValueError(f"begins with {magic!r}, version {version}")
-            _scalar(file, 10)  # number of tensors
+            count = int(_scalar(file, 10))
             header: dict[str, Value] = {}
             for _ in range(int(_scalar(file, 10))):
                 key = _string(file)
@@ -52,7 +68,7 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
                     _skip_array(file)
                 else:
                     header[key] = _string(file) if kind == _STRING else _scalar(file, kind)
-            return header
+            return header, {_tensor_name(file) for _ in range(count)} if tensors else set()
     except (ValueError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise ConfigError(
             "model", str(path), f"not a readable GGUF file ({error})", "Give a whole GGUF file"
@@ -79,6 +95,13 @@ def _string(file: BinaryIO) -> str:
     if len(data) < length:
         raise ValueError("ends within a text")
     return data.decode("utf-8")
+
+
+def _tensor_name(file: BinaryIO) -> str:
+    """The next tensor's name, its shape, type and place read past."""
+    name = _string(file)
+    file.seek(8 * int(_scalar(file, 4)) + 4 + 8, 1)
+    return name
 
 
 def _skip_array(file: BinaryIO) -> None:

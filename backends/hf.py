@@ -157,6 +157,7 @@ class HFBackend(LocalBackend):
             "quantisation": kind or "none",
             "threads": str(self._threads),
             "route": self._route(),
+            **self._context_note(),
         }
         assert encoder is not None
         return Description(fingerprint, frozenset(capabilities), notes)
@@ -165,6 +166,14 @@ class HFBackend(LocalBackend):
         if self._scorer is None:
             return "chosen when the model is loaded"
         return f"{self._scorer.route}: {self._scorer.route_reason}"
+
+    def _context_note(self) -> dict[str, str]:
+        if self._loaded is None and Path(self.model).expanduser().is_file():
+            return {}  # transformers reads a whole GGUF file to find its config, and takes no LongRoPE from it
+        from backends.hf_context import context_length
+
+        why = context_length(self._config() if self._loaded is None else self._loaded.config)[1]
+        return {"context": why} if why else {}
 
     def _weights(self) -> tuple[dict[str, str], str | None]:
         """What identifies the weights, and their quantisation if any."""
@@ -280,8 +289,10 @@ class HFBackend(LocalBackend):
             torch.cuda.empty_cache()
 
     def _score(self, requests: Sequence[ScoreRequest]) -> Sequence[Answer]:
+        from backends.hf_context import context_length
+
         model, encoder, scorer = self._load()
-        context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        context, _ = context_length(model.config)
         try:
             return score_requests(requests, encoder, scorer.value, context=context, route=scorer.route)
         except BackendError as error:

@@ -27,6 +27,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, Dynam
 
 from backends.base import GenerateRequest, GenerateResponse, Prompt, Tell, tell_nobody
 from backends.errors import BackendError
+from backends.hf_context import context_length
 from backends.sampling import Logits, Sampler
 
 ROWS = 32  # measured on two cores: 64 rows are no faster and take twice the memory
@@ -77,7 +78,7 @@ def generate(
         Hears of each text as it is finished.
     """
     answers: list[GenerateResponse | BackendError | None] = [None] * len(requests)
-    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    limit, _ = context_length(model.config)
     texts: list[_Text] = []
     for index, request in enumerate(requests):
         try:

@@ -21,7 +21,7 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.fingerprint import file_sha256, package_version, text_sha256
-from backends.gguf_header import is_gguf, quantisation, read_gguf_header
+from backends.gguf_header import is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local_answers import answer_by_kind
 from backends.local_options import available_threads, check_count, check_file, need_package
 from backends.local_scoring import score_requests
@@ -111,6 +111,10 @@ class LlamaCppBackend(LocalBackend):
             "quantisation": kind,
             "route": "tree: sequences that share cells in one batch, each distinct token computed once",
         }
+        if (cells := longrope_cells(self.model, header)) is not None:
+            notes["context"] = (
+                f"{cells} cells: in a larger one this model's LongRoPE changes what it makes of every text"
+            )
         return Description(fingerprint, frozenset(capabilities), notes)
 
     def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
@@ -160,7 +164,7 @@ class LlamaCppBackend(LocalBackend):
                 )
             ] * len(requests)
         try:
-            return score_requests(requests, engine, scorer.value, context=engine.n_ctx, route="tree")
+            return score_requests(requests, engine, scorer.value, context=scorer.context, route="tree")
         except BackendError as error:
             return [error] * len(requests)
 

@@ -14,6 +14,7 @@ from backends.base import Prompt
 from backends.boundary import Vocabulary
 from backends.chat_template import render_chat
 from backends.errors import BackendError
+from backends.gguf_header import longrope_cells, read_gguf_header
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
@@ -40,6 +41,8 @@ class LlamaEngine:
         llama.cpp's ``llama_model *`` and ``llama_vocab *``, valid until `close`.
     n_ctx : int
         Most tokens of one sequence.
+    most_cells : int or None
+        Most cells of a context, see `longrope_cells`; ``n_ctx`` keeps to it.
     threads : int
     chat_template : str or None
     """
@@ -65,6 +68,9 @@ class LlamaEngine:
         self.threads = threads
         trained = llama_cpp.llama_model_n_ctx_train(self.model)
         self.n_ctx: int = trained if context is None else context
+        self.most_cells = longrope_cells(path, read_gguf_header(path))
+        if self.most_cells is not None:
+            self.n_ctx = min(self.n_ctx, self.most_cells)
         template = llama_cpp.llama_model_chat_template(self.model, None)
         self.chat_template: str | None = template.decode() if template else None
         self._pieces: dict[int, bytes] = {}

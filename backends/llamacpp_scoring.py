@@ -70,6 +70,13 @@ class PathScorer:
         self._batch: Any = None
         self._places: list[npt.NDArray[np.int32]] = []
 
+    @property
+    def context(self) -> int:
+        """Most tokens that one path may have the model read."""
+        most = self._engine.most_cells
+        # A path's last token is not read; it has a cell in `value` all the same.
+        return self._engine.n_ctx if most is None else min(self._engine.n_ctx, most - self.pack_tokens - GROUP - 1)
+
     def value(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64]]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its set."""
         longest = max(len(path.tokens) for path in paths)
@@ -112,6 +119,8 @@ class PathScorer:
             return
         self.close()
         cells = -(-cells // 1024) * 1024
+        if self._engine.most_cells is not None:
+            cells = min(cells, self._engine.most_cells)
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = cells
         # llama.cpp aborts the process when a batch cannot hold an output of each sequence.

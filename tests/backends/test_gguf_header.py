@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from backends import ConfigError
-from backends.gguf_header import is_gguf, quantisation, read_gguf_header
+from backends.gguf_header import is_gguf, longrope_cells, quantisation, read_gguf_header
+from tests.backends.tiny_models import save_tiny_phi3_gguf
 
 
 @pytest.fixture
@@ -54,3 +55,10 @@ def test_a_file_cut_short_is_refused(written: Path) -> None:
         written.write_bytes(data[:length])
         with pytest.raises(ConfigError, match="not a readable GGUF file"):
             read_gguf_header(written)
+
+
+def test_longrope_is_told_by_its_tensor_and_its_first_length(written: Path, tmp_path: Path) -> None:
+    longrope = save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=4200, most=8192)
+    assert longrope_cells(longrope, read_gguf_header(longrope)) == 4096
+    header = read_gguf_header(written) | {"llama.rope.scaling.original_context_length": 4096}
+    assert longrope_cells(written, header) is None

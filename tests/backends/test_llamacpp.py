@@ -16,7 +16,7 @@ from backends import BackendError, ConfigError, HFBackend, LlamaCppBackend
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
 from backends.llamacpp_engine import LlamaEngine
-from tests.backends.tiny_models import save_tiny_mamba_gguf
+from tests.backends.tiny_models import save_tiny_mamba_gguf, save_tiny_phi3_gguf
 
 pytestmark = pytest.mark.models
 
@@ -307,3 +307,21 @@ def test_a_recurrent_model_is_refused_for_scoring_and_still_generates(tmp_path: 
     assert scored.kind == "unsupported"
     assert "HFBackend" in str(scored)
     assert isinstance(generated, GenerateResponse)
+
+
+def test_longrope_keeps_its_short_angles_whatever_else_is_asked(tmp_path: Path) -> None:
+    backend = LlamaCppBackend(save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=2048, most=8192))
+    short = ScoreRequest("the man said", ("x", "y"))
+    alone = [s.logprob for s in scored(backend, [short])]
+    long, longer = (ScoreRequest("abc" * (n // 3), ("x",)) for n in (1500, 1800))
+    beside, fits, refused, text = backend.run_blocking(
+        [short, long, longer, GenerateRequest("abc" * 600, Sampling(max_tokens=300))]
+    )
+    assert isinstance(beside, ScoreResponse)
+    assert [s.logprob for s in beside.scores] == pytest.approx(alone, abs=1e-4)
+    assert isinstance(fits, ScoreResponse)
+    for answer in (refused, text):
+        assert isinstance(answer, BackendError)
+        assert answer.kind == "context_length"
+    assert backend.describe_blocking().notes["context"].startswith("2048 cells")
+    backend.close_blocking()

@@ -6,6 +6,7 @@ by far more than rounding does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,14 @@ FAMILIES: dict[str, Any] = {
 
 def save_tiny_model(family: str, folder: Path) -> Path:
     """Write a tiny model of this family, with its tokenizer, into a folder."""
+    return save_model_of(FAMILIES[family], folder)
+
+
+def save_model_of(config: Callable[[int], Any], folder: Path) -> Path:
+    """Write a tiny model with random weights, its config made for the size of the tokenizer, into a folder."""
     tokenizer = byte_level_tokenizer()
     torch.manual_seed(11)
-    model = transformers.AutoModelForCausalLM.from_config(FAMILIES[family](len(tokenizer)))
+    model = transformers.AutoModelForCausalLM.from_config(config(len(tokenizer)))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -99,6 +105,54 @@ def log_probabilities(model: Any, tokens: list[int]) -> list[float]:
         logits = model(torch.tensor([tokens])).logits[0].double()
     table = logits.log_softmax(-1)
     return [float(table[i - 1, token]) for i, token in enumerate(tokens) if i]
+
+
+def save_tiny_phi3_gguf(file: Path, *, first: int, most: int) -> Path:
+    """A Phi-3 of one layer and random weights as a GGUF file: LongRoPE, with other angles beyond ``first`` cells."""
+    random = np.random.default_rng(0)
+    width, heads, inner = 64, 4, 64
+    tokens = list(_byte_level_table())
+    writer = gguf.GGUFWriter(file, "phi3")
+    writer.add_context_length(most)
+    writer.add_rope_scaling_orig_ctx_len(first)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(inner)
+    writer.add_block_count(1)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // heads)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_sliding_window(0)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges(["a b"])
+    shapes = {
+        "token_embd": (len(tokens), width),
+        "output": (len(tokens), width),
+        "output_norm": (width,),
+        "blk.0.attn_norm": (width,),
+        "blk.0.attn_qkv": (3 * width, width),
+        "blk.0.attn_output": (width, width),
+        "blk.0.ffn_norm": (width,),
+        "blk.0.ffn_up": (2 * inner, width),
+        "blk.0.ffn_down": (width, inner),
+    }
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", random.normal(size=shape, scale=0.5).astype(np.float32))
+    angles = width // heads // 2
+    writer.add_tensor("rope_factors_short.weight", np.ones(angles, dtype=np.float32))
+    writer.add_tensor("rope_factors_long.weight", np.linspace(1, 8, angles, dtype=np.float32))
+    _finish(writer)
+    return file
+
+
+def _finish(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def save_tiny_mamba_gguf(file: Path) -> Path:
@@ -137,8 +191,5 @@ def save_tiny_mamba_gguf(file: Path) -> Path:
     writer.add_tensor("blk.0.ssm_dt.bias", np.zeros(inner, dtype=np.float32))
     writer.add_tensor("blk.0.ssm_a", -np.ones((inner, state), dtype=np.float32))
     writer.add_tensor("blk.0.ssm_d", np.ones(inner, dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    _finish(writer)
     return file
