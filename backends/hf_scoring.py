@@ -253,9 +253,10 @@ class PathScorer:
             logits = self._forward(tokens[None], depths[None], None, places)
         finally:
             _current = None
-        if len(tree.present) == 0:
-            raise _TreeRefusedError("its attention does not go through transformers' attention interface")
         config = self._model.config.get_text_config()
+        if len(tree.present) != config.num_hidden_layers:
+            seen = f"{len(tree.present)} of its {config.num_hidden_layers} layers" if tree.present else "not one layer"
+            raise _TreeRefusedError(f"{seen} attend through transformers' attention interface")
         window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
         if window is not None and window not in tree.windows:
             raise _TreeRefusedError("its sliding window does not reach the attention function")
@@ -384,6 +385,14 @@ class PathScorer:
         """Set the route by comparing both on a small tree; returns the reason in words."""
         if not self._takes_positions:
             return "its forward pass takes no position_ids"
+        config = self._model.config.get_text_config()
+        if kinds := {str(kind) for kind in getattr(config, "layer_types", None) or ()} - {
+            "full_attention",
+            "sliding_attention",
+        }:
+            return f"it has layers of the kind {', '.join(sorted(kinds))}"
+        if getattr(config, "attention_chunk_size", None) is not None:
+            return "it attends within chunks"
         random = np.random.default_rng(0)
         stem, *branches = (tuple(random.integers(0, vocabulary, n).tolist()) for n in (5, 4, 3, 5))
         paths = [Path(stem + b, 1) for b in branches] + [Path(stem[:3] + branches[0], 3)]

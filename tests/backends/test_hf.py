@@ -283,6 +283,20 @@ def test_a_request_that_cannot_be_done_is_an_error_and_moves_no_neighbour(folder
     assert [s.logprob for s in first.scores] == pytest.approx([s.logprob for s in second.scores], abs=1e-5)
 
 
+NOT_TREES: dict[str, Any] = {
+    "llama4": lambda v: transformers.Llama4TextConfig(  # chunks longer than the texts that try the tree
+        **GROUPED, intermediate_size_mlp=48, vocab_size=v, attention_chunk_size=12, num_local_experts=2,
+        interleave_moe_layer_step=1,
+    ),
+    "recurrent_gemma": lambda v: transformers.RecurrentGemmaConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, lru_width=32,
+        attention_window_size=6, vocab_size=v,
+    ),
+    "lfm2": lambda v: transformers.Lfm2Config(
+        **{k: x for k, x in GROUPED.items() if k not in ("head_dim", "initializer_range")}, vocab_size=v,
+        layer_types=["conv", "full_attention", "conv"],
+    ),
+}  # fmt: skip
 LONGROPE = {
     "rope_type": "longrope", "rope_theta": 10_000.0, "short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 4.0, 8.0],
     "original_max_position_embeddings": 24, "factor": 4.0,
@@ -351,6 +365,19 @@ def test_sixteen_bit_models_take_the_tree_and_stay_near_float32(dtype: Any, fold
     assert scores(backend, REQUESTS) == pytest.approx(exact, rel=0.05, abs=0.5)
     assert backend._load()[2].route == "tree"
     assert backend.describe_blocking().fingerprint["dtype"] == dtype
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", sorted(NOT_TREES))
+def test_models_whose_layers_do_not_all_see_a_tree_take_the_batch(family: str, dtype: Any, tmp_path: Path) -> None:
+    """In 16 bits a hybrid's small state moves its numbers by little more than rounding."""
+    backend = HFBackend(save_model_of(NOT_TREES[family], tmp_path), dtype=dtype, threads=1)
+    assert backend._load()[2].route == "batch"
+    if dtype == "float32":
+        model, tokenizer = plain_model(tmp_path)
+        request = ScoreRequest(REQUESTS[0].prompt, (" he",))
+        tokens = tokenizer(request.prompt + " he")["input_ids"]
+        assert scores(backend, [request]) == pytest.approx(log_probabilities(model, tokens)[-1:], abs=1e-5)
 
 
 def test_an_adapter_changes_the_numbers_as_peft_does(folders: dict[str, Path], tmp_path: Path) -> None:
