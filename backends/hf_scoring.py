@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -78,7 +79,13 @@ class _TreePass:
         return self._masks[key]
 
 
-_current: _TreePass | None = None  # one worker thread a backend, and local backends take turns
+class _Current(threading.local):
+    """The pass under way in this thread: backends on different devices compute at the same time."""
+
+    tree: _TreePass | None = None
+
+
+_current = _Current()
 
 
 def _tree_attention(
@@ -94,7 +101,7 @@ def _tree_attention(
     **other: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention over a tree. Shapes: query (1, H, T, D), key and value (1, K, T, D), result (1, T, H, D)."""
-    tree = _current
+    tree = _current.tree
     layer = getattr(module, "layer_idx", None)
     for name in ("s_aux", "position_bias", "head_mask"):
         if other.get(name) is not None:
@@ -242,20 +249,19 @@ class PathScorer:
         answers: npt.NDArray[np.float64],
     ) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """Compute a pack, fill in its answers, and return the keys and values of [chain, pack]."""
-        global _current
         tokens = torch.from_numpy(trie.tokens[pack.start : pack.stop]).to(self._device)
         depths = torch.from_numpy(trie.depths[pack.start : pack.stop]).to(self._device)
         rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
         places = torch.from_numpy(rows - pack.start).to(self._device)
         tree = _tree_pass(trie, pack, len(chain), past, self._device)
-        _current = tree
+        _current.tree = tree
         try:
             logits = self._forward(tokens[None], depths[None], None, places)
         finally:
-            _current = None
+            _current.tree = None
         config = self._model.config.get_text_config()
         if len(tree.present) != config.num_hidden_layers:
-            seen = f"{len(tree.present)} of its {config.num_hidden_layers} layers" if tree.present else "not one layer"
+            seen = f"{len(tree.present)} of its {config.num_hidden_layers} layers"
             raise _TreeRefusedError(f"{seen} attend through transformers' attention interface")
         window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
         if window is not None and window not in tree.windows:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,26 @@ def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path
     assert alone == pytest.approx(usual, abs=1e-5)
     turned = [ScoreRequest(r.prompt, r.continuations[::-1]) for r in REQUESTS[::-1]]
     assert scores(backend, turned)[::-1] == pytest.approx(usual, abs=1e-5)
+
+
+def test_two_models_that_compute_at_once_keep_apart(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two devices do. Both forward passes have begun before either goes on."""
+    backends = [HFBackend(folders[family], threads=1) for family in ("llama", "gemma2")]
+    requests = [REQUESTS[:1], REQUESTS[1:2]]
+    alone = [scores(backend, asked) for backend, asked in zip(backends, requests, strict=True)]
+    meet = threading.Barrier(2, timeout=60)
+    for backend in backends:
+        model, _, scorer = backend._load()
+        scorer.forget()
+        forward = model.forward
+
+        def together(*ids: Any, forward: Any = forward, **options: Any) -> Any:
+            meet.wait()
+            return forward(*ids, **options)
+
+        monkeypatch.setattr(model, "forward", together)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(scores, backends, requests)) == alone
 
 
 @pytest.mark.models
