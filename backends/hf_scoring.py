@@ -364,7 +364,8 @@ class PathScorer:
             for i in np.flatnonzero(targets < 0):
                 members = torch.from_numpy(self._beginning_with(sets[-1 - targets[i]])).to(logits.device)
                 values[i] = logits[rows[i]].index_select(0, members).float().logsumexp(-1)
-            logprobs: npt.NDArray[np.float64] = (values - total[rows]).double().cpu().numpy()
+            # On the processor: MPS has no float64.
+            logprobs: npt.NDArray[np.float64] = (values - total[rows]).cpu().double().numpy()
             return logprobs
 
     @contextlib.contextmanager
