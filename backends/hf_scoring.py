@@ -17,7 +17,8 @@ import inspect
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,20 +27,27 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from backends.errors import BackendError
+from backends.hf_memory import ran_out
 from backends.trie import Pack, Path, Trie
 
 Route = Literal["tree", "batch"]
+T = TypeVar("T")
 
 ATTENTION = "token_tree"
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
 LOGIT_BYTES = 256 << 20  # most memory of one pack's logits, at 4 bytes each
 GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time
 LEAST_EXPONENT = -80.0  # e^-80 is nothing beside 1; where exp underflows, it takes ten times as long
+PASSES_BEFORE_GROWTH = 8  # how often less than usual must have fitted before more is tried: a miss costs a pass
 ROWS_AT_A_TIME = 16  # rows of logits turned to float32 together: few enough for the cache
 
 
 class _TreeRefusedError(Exception):
     """The model asks the attention function for something it does not do."""
+
+
+class _NoRoomError(Exception):
+    """A forward pass does not fit in memory."""
 
 
 @dataclass
@@ -171,10 +179,12 @@ class PathScorer:
     beginning_with : callable
         Token ids of a set, by its name.
     pack_tokens : int
-        Most tokens of one forward pass; halved for good when memory runs out.
+        Most tokens of one forward pass.
 
     Attributes
     ----------
+    halvings : int
+        How often the size of a pass is halved now, because memory ran out.
     route : "tree" or "batch"
     route_reason : str
         Why, for people.
@@ -189,7 +199,8 @@ class PathScorer:
         self._device = model.device
         self._head = model.get_output_embeddings()
         vocabulary = model.config.get_text_config().vocab_size
-        self._rows = max(1, LOGIT_BYTES // (4 * vocabulary))
+        self._rows: int = max(1, LOGIT_BYTES // (4 * vocabulary))
+        self.halvings = self._halvings_that_worked = self._passes = 0
         self._kept: tuple[int, ...] = ()
         self._past: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
@@ -197,17 +208,14 @@ class PathScorer:
         self.route: Route = "batch"
         self.route_reason = self._try_tree(min(vocabulary, 1000))
 
-    def value(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64]]:
+    def value(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64] | BackendError]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its set.
 
-        Raises
-        ------
-        BackendError
-            ``out_of_memory``, when one token at a time is still too much.
+        A path that does not fit in memory, even one token at a time, has an error in their place.
         """
         trie = Trie(paths, self._kept if self.route == "tree" else ())
-        answers = self._value_tree(trie) if self.route == "tree" else self._value_batch(trie)
-        return [answers[asks] for asks in trie.asks_of]
+        answers, failed = self._value_tree(trie) if self.route == "tree" else self._value_batch(trie)
+        return [_too_large() if failed[asks].any() else answers[asks] for asks in trie.asks_of]
 
     def forget(self) -> None:
         """Drop the state kept from the last call."""
@@ -215,8 +223,10 @@ class PathScorer:
 
     # -- route "tree" ---------------------------------------------------------------------------
 
-    def _value_tree(self, trie: Trie) -> npt.NDArray[np.float64]:
+    def _value_tree(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """All answers, and which of them there is no memory for."""
         answers = np.full(len(trie.ask_nodes), np.nan)
+        failed = np.zeros(len(answers), dtype=bool)
         start = trie.reusable(self._kept)
         past = {layer: (k[:, :start], v[:, :start]) for layer, (k, v) in self._past.items()}
         chain = list(range(start))
@@ -226,19 +236,25 @@ class PathScorer:
         self.forget()
         with self._attention(ATTENTION):
             while start < len(trie):
-                pack = trie.pack(start, nodes=self.pack_tokens, rows=self._rows)
+                pack = trie.pack(start, nodes=self._most_tokens, rows=self._most_rows)
                 try:
-                    present = self._forward_pack(trie, pack, chain, past, answers)
-                except RuntimeError as error:
-                    self._shrink(error)
-                    continue
-                held = chain + list(range(pack.start, pack.stop))
-                start = pack.stop
-                chain = trie.ancestors(start) if start < len(trie) else [*trie.ancestors(start - 1), start - 1]
-                past = _cut(present, held, chain)
+                    past, chain = self._within_memory(partial(self._forward_pack, trie, pack, chain, past, answers))
+                    start = pack.stop
+                except _NoRoomError:
+                    tokens = pack.stop - pack.start
+                    if tokens > 1:
+                        while self._most_tokens >= tokens:
+                            self.halvings += 1
+                        continue
+                    # What comes after this token fits even less. The next node goes on from a start of the chain.
+                    self.halvings = self._halvings_that_worked
+                    stop = trie.after(start)
+                    failed[np.searchsorted(trie.ask_nodes, start) : np.searchsorted(trie.ask_nodes, stop)] = True
+                    line = trie.ancestors(stop) if stop < len(trie) else chain
+                    past, chain, start = _cut(past, chain, line), line, stop
         self._kept = tuple(trie.tokens[chain].tolist())
         self._past = past
-        return answers
+        return answers, failed
 
     def _forward_pack(
         self,
@@ -247,8 +263,8 @@ class PathScorer:
         chain: list[int],
         past: dict[int, tuple[torch.Tensor, torch.Tensor]],
         answers: npt.NDArray[np.float64],
-    ) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
-        """Compute a pack, fill in its answers, and return the keys and values of [chain, pack]."""
+    ) -> tuple[dict[int, tuple[torch.Tensor, torch.Tensor]], list[int]]:
+        """Compute a pack and fill in its answers; returns the chain that the next one needs, keys and values first."""
         tokens = torch.from_numpy(trie.tokens[pack.start : pack.stop]).to(self._device)
         depths = torch.from_numpy(trie.depths[pack.start : pack.stop]).to(self._device)
         rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
@@ -269,31 +285,46 @@ class PathScorer:
         self.tokens_computed += len(tokens)
         targets = trie.ask_targets[pack.first_ask : pack.last_ask]
         answers[pack.first_ask : pack.last_ask] = self._log_probabilities(logits, row_of_ask, targets, trie.sets)
-        return tree.present
+        held = chain + list(range(pack.start, pack.stop))
+        wanted = trie.ancestors(pack.stop) if pack.stop < len(trie) else [*trie.ancestors(pack.stop - 1), pack.stop - 1]
+        return _cut(tree.present, held, wanted), wanted
 
     # -- route "batch" --------------------------------------------------------------------------
 
-    def _value_batch(self, trie: Trie) -> npt.NDArray[np.float64]:
+    def _value_batch(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """All answers, and which of them there is no memory for."""
         answers = np.full(len(trie.ask_nodes), np.nan)
+        failed = np.zeros(len(answers), dtype=bool)
         rows = _rows_of_leaves(trie)
         at = 0
         while at < len(rows):
-            length = max(len(line) for line, _ in rows[at : at + 1])
+            line, mine = rows[at]
+            if len(mine) > self._most_rows:  # read once more rather than hold so many logits at once
+                rows[at : at + 1] = [(line, mine[: self._most_rows]), (line, mine[self._most_rows :])]
+                continue
             stop = at + 1
-            asked = len(rows[at][1])
+            asked = len(mine)
             while stop < len(rows):
-                length = max(length, len(rows[stop][0]))
                 asked += len(rows[stop][1])
-                if length * (stop + 1 - at) > self.pack_tokens or asked > self._rows:
+                # The first is the longest.
+                if len(line) * (stop + 1 - at) > self._most_tokens or asked > self._most_rows:
                     break
                 stop += 1
             try:
-                self._forward_rows(trie, rows[at:stop], answers)
-            except RuntimeError as error:
-                self._shrink(error)
-                continue
+                self._within_memory(partial(self._forward_rows, trie, rows[at:stop], answers))
+            except _NoRoomError:
+                if stop - at > 1:
+                    while self._most_tokens >= len(line) * (stop - at):
+                        self.halvings += 1
+                    continue
+                if len(mine) > 1:
+                    while self._most_rows >= len(mine):
+                        self.halvings += 1
+                    continue
+                self.halvings = self._halvings_that_worked
+                failed[np.isin(trie.ask_nodes, mine)] = True
             at = stop
-        return answers
+        return answers, failed
 
     def _forward_rows(
         self, trie: Trie, rows: list[tuple[list[int], list[int]]], answers: npt.NDArray[np.float64]
@@ -377,16 +408,42 @@ class PathScorer:
         finally:
             self._model.set_attn_implementation(self._own_attention)
 
-    def _shrink(self, error: RuntimeError) -> None:
-        """Halve the pack if the error is memory running out (each device says so in its own way)."""
-        if not (isinstance(error, torch.OutOfMemoryError) or "memory" in str(error)):
-            raise error
-        if self.pack_tokens == 1:
-            raise BackendError("out_of_memory", "one token at a time does not fit", hint="use a smaller dtype or model")
-        self.pack_tokens = max(1, self.pack_tokens // 2)
-        self._rows = max(1, self._rows // 2)
+    # -- memory ---------------------------------------------------------------------------------
+
+    @property
+    def _most_tokens(self) -> int:
+        return max(1, self.pack_tokens >> self.halvings)
+
+    @property
+    def _most_rows(self) -> int:
+        return max(1, self._rows >> self.halvings)
+
+    def _within_memory(self, work: Callable[[], T]) -> T:
+        """What one forward pass gives. After some that fitted, the next may be twice as large again.
+
+        Raises
+        ------
+        _NoRoomError
+            When memory runs out.
+        """
+        try:
+            result = work()
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out(error):
+                raise
+        else:
+            self._halvings_that_worked = self.halvings
+            self._passes += 1
+            if self.halvings and self._passes >= PASSES_BEFORE_GROWTH:
+                self.halvings, self._passes = self.halvings - 1, 0
+            return result
+        # The error is gone by now, and with it the tensors that its frames held.
+        self._passes = 0
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
+        raise _NoRoomError
+
+    # -- which route ----------------------------------------------------------------------------
 
     def _try_tree(self, vocabulary: int) -> str:
         """Set the route by comparing both on a small tree; returns the reason in words."""
@@ -403,10 +460,12 @@ class PathScorer:
         random = np.random.default_rng(0)
         stem, *branches = (tuple(random.integers(0, vocabulary, n).tolist()) for n in (5, 4, 3, 5))
         paths = [Path(stem + b, 1) for b in branches] + [Path(stem[:3] + branches[0], 3)]
-        plain = self._value_batch(Trie(paths))
+        plain, failed = self._value_batch(Trie(paths))
+        if failed.any():
+            raise _too_large()
         pack_tokens, self.pack_tokens = self.pack_tokens, 7  # so that the state kept between packs is tried too
         try:
-            tree = self._value_tree(Trie(paths))
+            tree, _ = self._value_tree(Trie(paths))
         except (_TreeRefusedError, TypeError, AttributeError, ValueError, RuntimeError) as error:
             return f"{error}"
         finally:
@@ -418,6 +477,14 @@ class PathScorer:
             return f"with the tree its log-probabilities move by {apart:.2g} nats"
         self.route = "tree"
         return "each distinct token is read once"
+
+
+def _too_large() -> BackendError:
+    return BackendError(
+        "out_of_memory",
+        "one token at a time does not fit",
+        hint="use a smaller dtype or model, or shorten the prompt",
+    )
 
 
 def _cut(

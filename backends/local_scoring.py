@@ -40,8 +40,8 @@ class TextEncoder(Protocol):
         """All tokens' texts; made when first needed."""
 
 
-Values = Sequence[npt.NDArray[np.float64]]
-"""For each path the log-probabilities of its scored tokens, then of its set if it has one."""
+Values = Sequence[npt.NDArray[np.float64] | BackendError]
+"""For each path the log-probabilities of its scored tokens, then of its set if it has one; or why there are none."""
 
 
 @dataclass
@@ -154,12 +154,19 @@ def _answer(plan: list[_Asked] | BackendError, values: Values, prompt_tokens: in
         return error
 
 
+def _value(values: Values, path: int) -> npt.NDArray[np.float64]:
+    value = values[path]
+    if isinstance(value, BackendError):
+        raise value
+    return value
+
+
 def _score(asked: _Asked, values: Values, route: str) -> ContinuationScore:
     placed = asked.placed
-    logprobs: list[float] = values[asked.path].tolist()  # a few numbers: lists are faster than arrays
+    logprobs: list[float] = _value(values, asked.path).tolist()  # a few numbers: lists are faster than arrays
     if asked.covers:
         # The straddling token is itself one of those the last term sums, so the difference is at most 0.
-        prompt_part = float(np.logaddexp.reduce([values[i].sum() for i in asked.covers]))
+        prompt_part = float(np.logaddexp.reduce([_value(values, i).sum() for i in asked.covers]))
         logprobs[0] -= prompt_part
     if not all(-math.inf < value <= 1e-3 for value in logprobs):  # NaN is neither
         raise BackendError(

@@ -139,6 +139,11 @@ class Trie:
             line.append(node)
         return line[::-1]
 
+    def after(self, node: int) -> int:
+        """The first node from ``node`` on that is neither it nor below it; the number of nodes if there is none."""
+        above = np.flatnonzero(self.depths[node + 1 :] <= self.depths[node])
+        return node + 1 + int(above[0]) if len(above) else len(self)
+
     def reusable(self, kept: Sequence[int]) -> int:
         """How many of the first nodes are the start of the kept path and need not be computed again.
 

@@ -18,6 +18,7 @@ from backends import BackendError, ConfigError, HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import smollm2_path
 from backends.hf_context import context_length
+from backends.hf_memory import ran_out
 from suites import OccuGender
 from tests.backends.tiny_models import BASE, FAMILIES, GROUPED, log_probabilities, save_model_of, save_tiny_model
 
@@ -262,7 +263,7 @@ def test_out_of_memory_halves_the_pack_and_goes_on(folders: dict[str, Path], mon
 
     monkeypatch.setattr(model, "forward", small)
     assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
-    assert scorer.pack_tokens == 16
+    assert scorer.pack_tokens >> scorer.halvings == 16
 
 
 def test_memory_that_is_never_enough_is_an_error_of_each_request(
@@ -277,6 +278,89 @@ def test_memory_that_is_never_enough_is_an_error_of_each_request(
     monkeypatch.setattr(model, "forward", never)
     answers = backend.run_blocking(REQUESTS)
     assert [a.kind for a in answers if isinstance(a, BackendError)] == ["out_of_memory"] * len(REQUESTS)
+
+
+@pytest.mark.parametrize("family", ["llama", "falcon"])
+def test_a_prompt_that_does_not_fit_fails_alone_and_the_size_grows_back(
+    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: 20 tokens a pass, and none beyond the 60th."""
+    backend = HFBackend(folders[family], threads=1)
+    good = [ScoreRequest(f"the man said {i}{j}", (" he", " she")) for i in range(6) for j in range(6)]
+    usual = scores(backend, good)
+    model, _, scorer = backend._load()
+    forward = model.forward
+
+    def small(ids: torch.Tensor, **options: Any) -> Any:
+        mask = options.get("attention_mask")
+        furthest = ids.shape[1] if mask is not None else int(options["position_ids"].max()) + 1
+        if ids.numel() > 20 or furthest > 60:
+            raise torch.OutOfMemoryError("planted")
+        return forward(ids, **options)
+
+    monkeypatch.setattr(model, "forward", small)
+    long = [ScoreRequest(start * 9, (" he",)) for start in ("x" * 9, "the man said!")]
+    answers = backend.run_blocking([*good[:20], *long, *good[20:]])
+    refused = answers[20:22]
+    assert [a.kind for a in refused if isinstance(a, BackendError)] == ["out_of_memory"] * 2
+    found = [s.logprob for a in answers if isinstance(a, ScoreResponse) for s in a.scores]
+    assert found == pytest.approx(usual, abs=1e-5)
+    assert 1 < scorer.pack_tokens >> scorer.halvings <= 32
+    monkeypatch.setattr(model, "forward", forward)
+    for _ in range(60):
+        scores(backend, good)
+    assert scorer.halvings == 0
+
+
+def test_an_illegal_memory_access_is_no_want_of_memory(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = HFBackend(folders["llama"], threads=1)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(backend._load()[0], "forward", broken)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        backend.run_blocking(REQUESTS)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("anything"), True),
+        (MemoryError(), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 5 GB)"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("[enforce fail] . DefaultCPUAllocator: can't allocate memory: you tried 8 bytes"), True),
+        (RuntimeError("Expected tensor with memory format channels_last"), False),
+    ],
+)
+def test_each_device_says_in_its_own_words_that_memory_ran_out(error: Exception, expected: bool) -> None:
+    assert ran_out(error) == expected
+
+
+@pytest.mark.parametrize("family", ["llama", "falcon"])
+def test_no_forward_pass_makes_more_rows_of_logits_than_fit(
+    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ScoreRequest("the", (" she he she xyz xyz xyz xyz", " man"))
+    backend = HFBackend(folders[family], threads=1)
+    usual = scores(backend, [request])
+    _, _, scorer = backend._load()
+    scorer.forget()
+    made = []
+    forward = scorer._forward
+
+    def counted(ids: Any, positions: Any, mask: Any, places: torch.Tensor) -> torch.Tensor:
+        made.append(len(places))
+        return forward(ids, positions, mask, places)
+
+    monkeypatch.setattr(scorer, "_forward", counted)
+    monkeypatch.setattr(scorer, "_rows", 4)
+    assert scores(backend, [request]) == pytest.approx(usual, abs=1e-5)
+    assert sum(made) >= 12
+    assert max(made) <= 4
 
 
 def test_a_request_that_cannot_be_done_is_an_error_and_moves_no_neighbour(folders: dict[str, Path]) -> None:
