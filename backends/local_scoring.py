@@ -128,21 +128,24 @@ def _plan(
         placed = place(prompt, continuation, prompt_tokens, joint, pieces, added)
         # The last token is only predicted, never read.
         if context is not None and len(joint) - 1 > context:
-            raise BackendError(
-                "context_length",
-                f"{len(joint)} tokens of prompt and continuation, and the model reads {context}",
-                hint="shorten the prompt",
-            )
+            raise _too_long(f"{len(joint)} tokens of prompt and continuation", context)
         asked = _Asked(placed, len(paths), range(0))
         paths.append(Path(placed.tokens, placed.first))
         if placed.remainder:
             head = placed.tokens[: placed.first]
             start = len(paths)
             for cover in covers(encoder.vocabulary, placed.remainder):
+                read = len(head) + len(cover.tokens)
+                if context is not None and read > context:  # short tokens spell the remainder by more of them
+                    raise _too_long(f"{read} tokens of prompt, spelt as the boundary needs it", context)
                 paths.append(Path(head + cover.tokens, len(head), cover.rest))
             asked.covers = range(start, len(paths))
         plan.append(asked)
     return plan
+
+
+def _too_long(what: str, context: int) -> BackendError:
+    return BackendError("context_length", f"{what}, and the model reads {context}", hint="shorten the prompt")
 
 
 def _answer(plan: list[_Asked] | BackendError, values: Values, prompt_tokens: int, route: str) -> Answer:

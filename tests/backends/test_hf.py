@@ -464,6 +464,22 @@ def test_the_rope_of_each_kind_of_layer_is_looked_at() -> None:
     assert context_length(config)[0] == 24
 
 
+def test_spellings_of_a_straddled_end_that_pass_the_context_refuse_their_request_alone(
+    folders: dict[str, Path],
+) -> None:
+    """ " policeman" is one token that is not read; some spellings of its " po" read two more."""
+    backend = HFBackend(folders["gpt2"], threads=1)
+    good = ScoreRequest("the man", (" he",))
+    (usual,) = scores(backend, [good])
+    kinds = []
+    for length in (92, 95):
+        first, second = backend.run_blocking([good, ScoreRequest("x" * length + " po", ("liceman",))])
+        assert isinstance(first, ScoreResponse)
+        assert first.scores[0].logprob == pytest.approx(usual, abs=1e-5)
+        kinds.append(second.kind if isinstance(second, BackendError) else "scored")
+    assert kinds == ["scored", "context_length"]
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_sixteen_bit_models_take_the_tree_and_stay_near_float32(dtype: Any, folders: dict[str, Path]) -> None:
     exact = scores(HFBackend(folders["llama"], threads=1), REQUESTS)
