@@ -82,6 +82,7 @@ class HFBackend(LocalBackend):
         self._encoder: HFTextEncoder | None = None
         self._loaded: Any = None
         self._scorer: PathScorer | None = None
+        self._does_not_fit: BackendError | None = None
 
     @property
     def device(self) -> str:  # type: ignore[override]
@@ -98,6 +99,7 @@ class HFBackend(LocalBackend):
         check_count("threads", self.threads, 1)
         for module in ("torch", "transformers"):
             need_package("model", module, "hf")
+        _check_device(self._asked_device)
         self._check_model()
         if self.adapter is not None:
             need_package("adapter", "peft", "hf")
@@ -252,28 +254,55 @@ class HFBackend(LocalBackend):
         torch.set_num_threads(self._threads)
         encoder = self._load_tokenizer()
         if self._loaded is None or self._scorer is None:
-            from transformers import AutoModelForCausalLM
+            if self._does_not_fit is not None:  # tried once: loading takes minutes
+                raise self._does_not_fit
+            from backends.hf_memory import ran_out
 
-            from backends.hf_scoring import PathScorer
-
-            source, options = self._source()
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, self._dtype), **options)
-            if self.adapter is not None:
-                from peft import PeftModel
-
-                model = PeftModel.from_pretrained(model, self.adapter).merge_and_unload()
-            self._loaded = model.to(self.device).eval()
-            self._scorer = PathScorer(
-                self._loaded,
-                lambda start: encoder.vocabulary.beginning_with(start),
-                pack_tokens=PACK_TOKENS[self.device.partition(":")[0]],
+            try:
+                self._loaded = self._load_model()
+                self._scorer = self._make_scorer(self._loaded, encoder)
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out(error):
+                    raise
+        if self._loaded is None or self._scorer is None:
+            self._loaded = None
+            # Made here, so that it holds no frames of the failure, and with them no weights.
+            self._does_not_fit = BackendError(
+                "out_of_memory",
+                f"the model does not fit in the memory of {self.device}",
+                hint="use a smaller dtype or model, or another device",
             )
+            raise self._does_not_fit
         return self._loaded, encoder, self._scorer
+
+    def _load_model(self) -> Any:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        source, options = self._source()
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, self._dtype), **options)
+        if self.adapter is not None:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, self.adapter).merge_and_unload()
+        return model.to(self.device).eval()
+
+    def _make_scorer(self, model: Any, encoder: HFTextEncoder) -> PathScorer:
+        from backends.hf_scoring import PathScorer
+
+        return PathScorer(
+            model,
+            lambda start: encoder.vocabulary.beginning_with(start),
+            pack_tokens=PACK_TOKENS[self.device.partition(":")[0]],
+        )
 
     # -- work -----------------------------------------------------------------------------------
 
     def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
-        self._load()
+        try:
+            self._load()
+        except BackendError as error:
+            return [error] * len(batch)
         return answer_by_kind(batch, self._score, self._generate, tell)
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
@@ -282,7 +311,7 @@ class HFBackend(LocalBackend):
         return [len(self._encoder.render(prompt)) for prompt in prompts]
 
     def close_blocking(self) -> None:
-        self._loaded = self._scorer = self._encoder = self._tokenizer = None
+        self._loaded = self._scorer = self._encoder = self._tokenizer = self._does_not_fit = None
         if self.device.startswith("cuda"):
             import torch
 
@@ -318,6 +347,24 @@ def _choose_device(asked: str) -> str:
     if asked == "cuda" or torch.cuda.is_available():
         return "cuda:0"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _check_device(asked: str) -> None:
+    """Raise `ConfigError` for a device that this machine lacks; imports torch only where that is in doubt."""
+    kind, _, number = asked.partition(":")
+    if kind not in ("cuda", "mps"):
+        return
+    import torch
+
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device", asked, "torch finds no MPS device", 'Give "auto" or "cpu"')
+    if kind == "cuda" and there == 0:
+        raise ConfigError(
+            "device", asked, "torch finds no CUDA device", 'Give "auto" or "cpu", or install torch for CUDA'
+        )
+    if kind == "cuda" and int(number or 0) >= there:
+        raise ConfigError("device", asked, f"this machine's last CUDA device is {there - 1}", "Give a smaller number")
 
 
 def _quantisation_method(config: Any) -> str | None:

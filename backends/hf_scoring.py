@@ -462,7 +462,7 @@ class PathScorer:
         paths = [Path(stem + b, 1) for b in branches] + [Path(stem[:3] + branches[0], 3)]
         plain, failed = self._value_batch(Trie(paths))
         if failed.any():
-            raise _too_large()
+            raise torch.OutOfMemoryError("not one token fits beside the model")
         pack_tokens, self.pack_tokens = self.pack_tokens, 7  # so that the state kept between packs is tried too
         try:
             tree, _ = self._value_tree(Trie(paths))

@@ -555,6 +555,41 @@ def test_bad_options_are_named_before_anything_is_loaded(options: dict[str, Any]
     assert error.value.field == field
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:7", "mps"])
+def test_a_device_that_this_machine_lacks_is_refused_before_anything_is_loaded(
+    device: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: device == "cuda:7")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="device") as error:
+        HFBackend(folders["llama"], device=device).check()
+    assert error.value.field == "device"
+    HFBackend(folders["llama"], device="cuda:0" if device == "cuda:7" else "auto").check()
+
+
+@pytest.mark.parametrize("step", ["to", "forward"])
+def test_a_model_that_does_not_fit_is_loaded_once_and_is_an_error_of_each_request(
+    step: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weights, or the first token beside them."""
+    tried = []
+
+    def full(model: Any, input_ids: Any = None, position_ids: Any = None, **_: Any) -> Any:
+        tried.append(model)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(transformers.LlamaForCausalLM, step, full)
+    backend = HFBackend(folders["llama"], threads=1)
+    for _ in range(2):
+        answers = backend.run_blocking([*REQUESTS, GenerateRequest("the man", Sampling(max_tokens=3))])
+        assert [a.kind for a in answers if isinstance(a, BackendError)] == ["out_of_memory"] * (len(REQUESTS) + 1)
+    assert all(model is tried[0] for model in tried)
+    backend.close_blocking()
+    monkeypatch.undo()
+    assert len(scores(backend, REQUESTS[:1])) == 6
+
+
 async def test_a_closed_backend_loads_again(folders: dict[str, Path]) -> None:
     backend = HFBackend(folders["llama"], threads=1)
     (first,) = await backend.run(REQUESTS[:1])
