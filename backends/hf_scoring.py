@@ -152,19 +152,24 @@ def _tree_attention(
 def _attend(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float, softcap: float | None
 ) -> torch.Tensor:
-    in_float32 = q.dtype == torch.float32 and q.device.type == "cpu"
-    if softcap is None and not in_float32:
+    exact = sums_exactly(q)
+    if softcap is None and not exact:
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     scores = torch.matmul(q, k.transpose(-1, -2)).mul_(scale)
     if softcap is not None:
         scores.div_(softcap).tanh_().mul_(softcap)
     scores.add_(mask)
-    if not in_float32:
+    if not exact:
         return functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
     # Fused kernels add up a row in an order that depends on where its keys stand, so on what else was asked:
     # their last bits grow to 4e-5 nats. Here masked keys add less than any rounding, and the sum is in float64.
     scores.sub_(scores.amax(-1, keepdim=True)).clamp_(min=LEAST_EXPONENT).exp_()
     return torch.matmul(scores, v).div_(scores.sum(-1, keepdim=True, dtype=torch.float64).float())
+
+
+def sums_exactly(q: torch.Tensor) -> bool:
+    """Whether attention over these queries takes the time to be the same whatever else was asked."""
+    return bool(q.dtype == torch.float32 and q.device.type == "cpu")
 
 
 AttentionInterface.register(ATTENTION, _tree_attention)
@@ -557,5 +562,6 @@ def _rows_of_leaves(trie: Trie) -> list[tuple[list[int], list[int]]]:
             line = [*trie.ancestors(node), node]
             mine = [n for n in line if n in asked]
             asked.difference_update(mine)
-            rows.append((line, mine))
+            if mine:
+                rows.append((line, mine))
     return sorted(rows, key=lambda row: -len(row[0]))

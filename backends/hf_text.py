@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from backends.base import Prompt
@@ -37,7 +38,8 @@ class HFTextEncoder:
         whole = self._rust.encode("a", add_special_tokens=True).ids
         # What stands in front is kept; what some tokenizers put behind (EOS) would end the text too early.
         before = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-        self._front: list[int] = whole[:before]
+        # A file may name BOS twice there, once for itself and once for a template.
+        self._front: list[int] = [token for token, _ in groupby(whole[:before])]
         self._added = {i: token.content for i, token in tokenizer.added_tokens_decoder.items()}
         self._front_text = "".join(self._added.get(i, "") for i in self._front)
         self._control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}

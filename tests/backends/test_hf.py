@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile
 
-from backends import BackendError, ConfigError, HFBackend
+from backends import BackendError, ConfigError, HFBackend, hf_scoring
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import smollm2_path
 from backends.hf_context import context_length
 from backends.hf_memory import ran_out
+from backends.trie import Path as TokenPath
 from suites import OccuGender
 from tests.backends.tiny_models import BASE, FAMILIES, GROUPED, log_probabilities, save_model_of, save_tiny_model
 
@@ -361,6 +364,68 @@ def test_no_forward_pass_makes_more_rows_of_logits_than_fit(
     assert scores(backend, [request]) == pytest.approx(usual, abs=1e-5)
     assert sum(made) >= 12
     assert max(made) <= 4
+
+
+@pytest.mark.parametrize("family", ["llama", "falcon"])
+def test_paths_that_ask_nothing_or_read_nothing_leave_the_others_alone(family: str, folders: dict[str, Path]) -> None:
+    """An empty continuation is refused as a request; a path with nothing to score is none to the scorer."""
+    with pytest.raises(ValueError, match="empty continuation"):
+        ScoreRequest("the", ("",))
+    scorer = HFBackend(folders[family], threads=1)._load()[2]
+    usual = scorer.value([TokenPath((3, 4, 5, 6), 2)])[0]
+    for extra in ((3, 4, 5, 6), (3, 4), (9,)):
+        nothing, same = scorer.value([TokenPath(extra, len(extra)), TokenPath((3, 4, 5, 6), 2)])
+        assert len(nothing) == 0
+        assert same == pytest.approx(usual, abs=1e-5)
+    assert [len(values) for values in scorer.value([TokenPath((3, 4), 2), TokenPath((9,), 1)])] == [0, 0]
+
+
+@pytest.mark.parametrize("family", TREE_FAMILIES)
+def test_the_attention_that_a_gpu_takes_gives_the_numbers_of_plain_transformers(
+    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hf_scoring, "sums_exactly", lambda _: False)
+    called = []
+    sdpa = functional.scaled_dot_product_attention
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", lambda *a, **o: called.append(1) or sdpa(*a, **o))
+    backend = HFBackend(folders[family], threads=1)
+    model, tokenizer = plain_model(folders[family])
+    _, _, scorer = backend._load()
+    assert scorer.route == "tree"
+    for pack_tokens in (512, 9):
+        scorer.pack_tokens = pack_tokens
+        scorer.forget()
+        for request, answer in zip(REQUESTS, backend.run_blocking(REQUESTS), strict=True):
+            assert isinstance(answer, ScoreResponse), answer
+            for continuation, score in zip(request.continuations, answer.scores, strict=True):
+                if score.boundary != "straddled":
+                    expected = log_probabilities(model, tokenizer(request.prompt + continuation)["input_ids"])
+                    assert [t.logprob for t in score.tokens] == pytest.approx(expected[-len(score.tokens) :], abs=2e-5)
+    assert bool(called) == (family != "gemma2"), "a soft cap is written out"
+
+
+def test_a_large_vocabulary_and_a_long_prompt_keep_to_the_bytes_that_are_promised() -> None:
+    """A vocabulary of 262,144, a prompt of 8,000 tokens, 500 tokens scored, most of them in one pack of 512.
+
+    Without bounds the logits of that pack are 500 MB, and the keys and scores of its blocks 400 MB.
+    """
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=8, num_hidden_layers=1, num_attention_heads=8, num_key_value_heads=8,
+        head_dim=8, vocab_size=262_144, max_position_embeddings=9000,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    scorer = hf_scoring.PathScorer(model, lambda _: np.arange(0), pack_tokens=512)
+    tokens = np.random.default_rng(0).integers(0, 262_144, 8190).tolist()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        (values,) = scorer.value([TokenPath(tuple(tokens), 7690)])
+    assert len(values) == 500
+    events = sorted(
+        (e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()
+    )
+    held = np.cumsum([e.nbytes() for e in events])
+    most = hf_scoring.LOGIT_BYTES + hf_scoring.GATHER_BYTES
+    assert hf_scoring.LOGIT_BYTES / 2 < held.max() < most
 
 
 def test_a_request_that_cannot_be_done_is_an_error_and_moves_no_neighbour(folders: dict[str, Path]) -> None:

@@ -14,7 +14,7 @@ import gguf
 import numpy as np
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from backends.hf_text import _byte_level_table
@@ -37,6 +37,42 @@ def byte_level_tokenizer() -> PreTrainedTokenizerFast:
     rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     rust.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=rust)
+
+
+def bos_tokenizer(times: int, *, eos: bool = False) -> PreTrainedTokenizerFast:
+    """The byte-level one, with a post-processor that puts BOS in front so many times, and perhaps EOS behind."""
+    tokenizer = byte_level_tokenizer()
+    tokenizer.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=" ".join(["<s>"] * times + ["$A"] + ["</s>"] * eos),
+        special_tokens=[("<s>", tokenizer.bos_token_id), ("</s>", tokenizer.eos_token_id)],
+    )
+    return tokenizer
+
+
+def prefix_space_tokenizer(scheme: str) -> PreTrainedTokenizerFast:
+    """As SentencePiece has it: BOS and a space in front of every text, spaces written ▁, bytes where nothing fits.
+
+    The space comes from a normalizer (``normalizer``), or from Metaspace (``first``, ``always``).
+    """
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁thesanmwo"]
+    merges = [
+        ("▁", "t"), ("h", "e"), ("▁t", "he"), ("▁", "s"), ("▁s", "he"), ("a", "n"), ("m", "an"), ("▁", "man"),
+        ("w", "o"), ("wo", "man"), ("▁", "woman"),
+    ]  # fmt: skip
+    names += [a + b for a, b in merges]
+    vocabulary = {name: i for i, name in enumerate(names)}
+    rust = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    if scheme == "normalizer":
+        rust.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        rust.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        )
+    else:
+        rust.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=False)
+        rust.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme, split=False)
+    rust.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=rust, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
 BASE: dict[str, Any] = {
@@ -89,9 +125,9 @@ def save_tiny_model(family: str, folder: Path) -> Path:
     return save_model_of(FAMILIES[family], folder)
 
 
-def save_model_of(config: Callable[[int], Any], folder: Path) -> Path:
+def save_model_of(config: Callable[[int], Any], folder: Path, tokenizer: PreTrainedTokenizerFast | None = None) -> Path:
     """Write a tiny model with random weights, its config made for the size of the tokenizer, into a folder."""
-    tokenizer = byte_level_tokenizer()
+    tokenizer = tokenizer or byte_level_tokenizer()
     torch.manual_seed(11)
     model = transformers.AutoModelForCausalLM.from_config(config(len(tokenizer)))
     model.save_pretrained(folder)
