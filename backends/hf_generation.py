@@ -28,6 +28,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, Dynam
 from backends.base import GenerateRequest, GenerateResponse, Prompt, Tell, tell_nobody
 from backends.errors import BackendError
 from backends.hf_context import context_length
+from backends.hf_memory import ran_out
 from backends.sampling import Logits, Sampler
 
 ROWS = 32  # measured on two cores: 64 rows are no faster and take twice the memory
@@ -94,7 +95,9 @@ def generate(
         try:
             with torch.inference_mode():
                 _Batch(model, tokenizer, device, texts, tell).run(answers)
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out(error):
+                raise
             failure = BackendError("out_of_memory", str(error)[:200], hint="lower batch_size or max_tokens")
             answers = [failure if answer is None else answer for answer in answers]
         except BackendError as error:

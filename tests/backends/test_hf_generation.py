@@ -135,6 +135,16 @@ def test_one_request_that_cannot_be_answered_leaves_its_neighbours_alone(model):
     assert answers[4].text == alone(model, "8", 3)
 
 
+@pytest.mark.parametrize("words", ["MPS backend out of memory", "DefaultCPUAllocator: can't allocate memory"])
+def test_memory_that_runs_out_is_an_error_of_each_request(model, monkeypatch, words):
+    def full(*_, **__):
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(model, "forward", full)
+    requests = [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "7")]
+    assert [answer.kind for answer in ask(model, requests)] == ["out_of_memory"] * 2
+
+
 def test_a_model_with_a_recurrent_state_is_refused():
     from transformers import MambaConfig, MambaForCausalLM
 
