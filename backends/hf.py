@@ -21,7 +21,7 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights, package_version, text_sha256
-from backends.gguf_header import is_gguf, quantisation, read_gguf_header
+from backends.gguf_header import is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local_answers import answer_by_kind
 from backends.local_options import available_threads, check_count, need_package
 from backends.local_scoring import score_requests
@@ -128,6 +128,13 @@ class HFBackend(LocalBackend):
             raise ConfigError("model", self.model, "a file, and not GGUF", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf")
+        if longrope_cells(path, read_gguf_header(path)) is not None:
+            raise ConfigError(
+                "model",
+                self.model,
+                "transformers leaves out the LongRoPE of a GGUF file, which would give other numbers",
+                "Use LlamaCppBackend, or the model's safetensors",
+            )
 
     # -- identity -------------------------------------------------------------------------------
 

@@ -23,7 +23,15 @@ from backends.hf_context import context_length
 from backends.hf_memory import ran_out
 from backends.trie import Path as TokenPath
 from suites import OccuGender
-from tests.backends.tiny_models import BASE, FAMILIES, GROUPED, log_probabilities, save_model_of, save_tiny_model
+from tests.backends.tiny_models import (
+    BASE,
+    FAMILIES,
+    GROUPED,
+    log_probabilities,
+    save_model_of,
+    save_tiny_model,
+    save_tiny_phi3_gguf,
+)
 
 TREE_FAMILIES = sorted(set(FAMILIES) - {"falcon", "falcon_alibi", "bloom"})
 REQUESTS = [
@@ -517,6 +525,12 @@ def test_dynamic_rope_within_its_context_has_one_set_of_angles(tmp_path: Path) -
     expected = [log_probabilities(model, tokenizer(r.prompt + r.continuations[0])["input_ids"])[-1] for r in requests]
     assert scores(backend, requests) == pytest.approx(expected, abs=1e-5)
     assert "context" not in backend.describe_blocking().notes
+
+
+def test_a_gguf_file_whose_longrope_transformers_would_leave_out_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="LongRoPE") as error:
+        HFBackend(save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=2048, most=8192)).check()
+    assert error.value.field == "model"
 
 
 def test_the_rope_of_each_kind_of_layer_is_looked_at() -> None:
