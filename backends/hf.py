@@ -178,7 +178,7 @@ class HFBackend(LocalBackend):
 
     def _context_note(self) -> dict[str, str]:
         if self._loaded is None and Path(self.model).expanduser().is_file():
-            return {}  # transformers reads a whole GGUF file to find its config, and takes no LongRoPE from it
+            return {}  # transformers reads a whole GGUF file to find its config, and one with LongRoPE is refused
         from backends.hf_context import context_length
 
         why = context_length(self._config() if self._loaded is None else self._loaded.config)[1]

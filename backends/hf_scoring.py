@@ -36,7 +36,7 @@ T = TypeVar("T")
 ATTENTION = "token_tree"
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
 LOGIT_BYTES = 256 << 20  # most memory of one pack's logits, at 4 bytes each
-GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time
+GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time; and of a mask kept
 LEAST_EXPONENT = -80.0  # e^-80 is nothing beside 1; where exp underflows, it takes ten times as long
 PASSES_BEFORE_GROWTH = 8  # how often less than usual must have fitted before more is tried: a miss costs a pass
 ROWS_AT_A_TIME = 16  # rows of logits turned to float32 together: few enough for the cache
@@ -73,18 +73,23 @@ class _TreePass:
     windows: set[int | None] = field(default_factory=set)
     _masks: dict[tuple[int | None, int, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
-    def mask(self, window: int | None, groups: int, dtype: torch.dtype) -> torch.Tensor:
-        """(blocks, 1, groups * BLOCK, L) to be added to the attention scores."""
+    def mask(self, window: int | None, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
+        """(blocks of the part, 1, groups * BLOCK, L) to be added to the attention scores."""
+        if self.allowed.numel() * groups * dtype.itemsize > GATHER_BYTES:
+            return self._make_mask(window, groups, dtype, part)
         key = (window, groups, dtype)
-        if key not in self._masks:
-            allowed = self.allowed
-            if window is not None:
-                near = self.query_depth[:, :, None] - self.key_depth[:, None, :] < window
-                allowed = allowed & near
-            mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
-            mask.masked_fill_(~allowed, torch.finfo(dtype).min)
-            self._masks[key] = mask.repeat(1, groups, 1)[:, None]
-        return self._masks[key]
+        if key not in self._masks:  # all blocks' at once, for all layers
+            self._masks[key] = self._make_mask(window, groups, dtype, slice(None))
+        return self._masks[key][part]
+
+    def _make_mask(self, window: int | None, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
+        allowed = self.allowed[part]
+        if window is not None:
+            near = self.query_depth[part, :, None] - self.key_depth[part, None, :] < window
+            allowed = allowed & near
+        mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+        mask.masked_fill_(~allowed, torch.finfo(dtype).min)
+        return mask.repeat(1, groups, 1)[:, None]
 
 
 class _Current(threading.local):
@@ -127,7 +132,6 @@ def _tree_attention(
     tree.present[layer] = (keys, values)
 
     blocks, length = tree.index.shape
-    mask = tree.mask(sliding_window, groups, query.dtype)
     scale = size**-0.5 if scaling is None else scaling
     padded = functional.pad(query[0], (0, 0, 0, blocks * BLOCK - tokens))
     # Heads that share a key head become further queries of it: (blocks, K, groups * BLOCK, D).
@@ -138,12 +142,14 @@ def _tree_attention(
     step = max(1, GATHER_BYTES // block_bytes)
     parts = []
     for low in range(0, blocks, step):
-        index = tree.index[low : low + step]
+        part = slice(low, low + step)
+        index = tree.index[part]
         k, v = (
             x.index_select(1, index.reshape(-1)).view(key_heads, len(index), length, -1).transpose(0, 1)
             for x in (keys, values)
         )
-        parts.append(_attend(queries[low : low + step], k, v, mask[low : low + step], scale, softcap))
+        mask = tree.mask(sliding_window, groups, query.dtype, part)
+        parts.append(_attend(queries[part], k, v, mask, scale, softcap))
     out = parts[0] if len(parts) == 1 else torch.cat(parts)
     out = out.view(blocks, key_heads, groups, BLOCK, -1).permute(0, 3, 1, 2, 4)
     return out.reshape(1, blocks * BLOCK, heads, -1)[:, :tokens], None

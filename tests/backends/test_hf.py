@@ -192,6 +192,17 @@ def test_blocks_of_a_wide_and_deep_trie_agree_with_plain_transformers(folders: d
     assert compared > 100
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3"])
+def test_blocks_that_attend_one_after_the_other_give_the_same_numbers(
+    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they do where the keys of all blocks, or their mask, are too much for the memory allowed."""
+    requests = [ScoreRequest(f"the {word}{i} said that", (" he", " she")) for word in "mwpx" for i in range(6)]
+    usual = scores(HFBackend(folders[family], threads=1), requests)
+    monkeypatch.setattr(hf_scoring, "GATHER_BYTES", 1)
+    assert scores(HFBackend(folders[family], threads=1), requests) == pytest.approx(usual, abs=1e-5)
+
+
 def test_each_distinct_token_is_computed_once_over_prompts_and_over_calls(folders: dict[str, Path]) -> None:
     backend = HFBackend(folders["llama"], threads=1)
     _, encoder, scorer = backend._load()
