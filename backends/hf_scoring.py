@@ -34,6 +34,7 @@ Route = Literal["tree", "batch"]
 T = TypeVar("T")
 
 ATTENTION = "token_tree"
+TREE_LAYERS = {"full_attention", "sliding_attention"}  # the kinds of layers that the tree's attention does
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
 LOGIT_BYTES = 256 << 20  # most memory of one pack's logits, at 4 bytes each
 GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time; and of a mask kept
@@ -461,11 +462,8 @@ class PathScorer:
         if not self._takes_positions:
             return "its forward pass takes no position_ids"
         config = self._model.config.get_text_config()
-        if kinds := {str(kind) for kind in getattr(config, "layer_types", None) or ()} - {
-            "full_attention",
-            "sliding_attention",
-        }:
-            return f"it has layers of the kind {', '.join(sorted(kinds))}"
+        if others := {str(kind) for kind in getattr(config, "layer_types", None) or ()} - TREE_LAYERS:
+            return f"it has layers of the kind {', '.join(sorted(others))}"
         if getattr(config, "attention_chunk_size", None) is not None:
             return "it attends within chunks"
         random = np.random.default_rng(0)
