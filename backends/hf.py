@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -36,6 +37,10 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 SCORING_VERSION = 1
 #: Tokens of one forward pass, halved when memory runs out. On a processor more is no faster.
 PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
+
+# While it loads a model, transformers changes torch's default dtype for the whole process, and sets it back to
+# what it found. Two at once, for two devices, could leave the wrong one for good.
+_loading = threading.Lock()
 
 
 class HFBackend(LocalBackend):
@@ -287,7 +292,8 @@ class HFBackend(LocalBackend):
         from transformers import AutoModelForCausalLM
 
         source, options = self._source()
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, self._dtype), **options)
+        with _loading:
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, self._dtype), **options)
         if self.adapter is not None:
             from peft import PeftModel
 
