@@ -112,6 +112,7 @@ class LlamaCppBackend(LocalBackend):
             "route": "tree: sequences that share cells in one batch, each distinct token computed once",
         }
         if (cells := longrope_cells(self.model, header)) is not None:
+            fingerprint["most_cells"] = cells  # answers of a larger context are another model's
             notes["context"] = (
                 f"{cells} cells: in a larger one this model's LongRoPE changes what it makes of every text"
             )
