@@ -54,6 +54,8 @@ RowsOf = Callable[[str, str], Sequence[Row]]
 
 #: Limits that are no measure: the raw mass behind a figure, and the share of its items refused.
 _COVERAGE, _REFUSALS = "coverage", "refusals"
+#: With more than this share of the items answered by one of the two runs only, nothing is called unchanged.
+MOST_UNMATCHED = 0.05
 
 
 def gate(
@@ -182,6 +184,11 @@ class _Judged:
     p_apart: float = 1.0  # of harm beyond ± margin
     verdict: GateVerdict = "inconclusive"
 
+    @property
+    def unmatched_share(self) -> float:
+        """The share of the items that only one of the two runs answered."""
+        return self.change.left_out / (self.change.left_out + self.change.n_items) if self.paired else 0.0
+
     def interval(self, confidence: float) -> tuple[float, float]:
         """Interval of the change."""
         one, upper = self.change, (1 + confidence) / 2
@@ -224,6 +231,7 @@ class _Judged:
             p_regressed=finite(self.p_worse),
             margin=self.margin,
             n_items=one.n_items,
+            unmatched=one.left_out,
             paired=self.paired,
             words=self._words(low, high, known),
         )
@@ -240,7 +248,16 @@ class _Judged:
             "improved": f"moved towards its neutral value {neutral or 0:.3g} by more than the margin",
             "unchanged": "is within the margin of the baseline",
         }.get(self.verdict, "may have moved by more than the margin, or not: more items are needed")
-        return f"{name} {told} ({span})."
+        return f"{name} {told} ({span}).{self._left_out()}"
+
+    def _left_out(self) -> str:
+        if not self.change.left_out:
+            return ""
+        items = f"{self.change.left_out} of {self.change.left_out + self.change.n_items} items"
+        told = f" Left out, as only one of the two runs answered: {items}."
+        if self.unmatched_share > MOST_UNMATCHED:
+            told += f" More than {MOST_UNMATCHED:.0%} of them may hide a change, so it is not called unchanged."
+        return told
 
 
 def _t(df: float, quantile: float) -> float:
@@ -269,6 +286,7 @@ def _judge(
     (change,) = paired_differences(pair, spec_of(measure), [(0, 1)])
     if change.n_items == 0:
         return _not_comparable(measure, "the two runs answered no item in common")
+    change.margin = margin
     return _Judged(measure, before, change, margin, paired=True)
 
 
@@ -329,6 +347,9 @@ def _correct(figures: Sequence[_Judged], alpha: float) -> None:
                 one.p_better = 1 - _surest(lambda level, one=one: one.harm(level)[1] < -one.margin)  # type: ignore[misc]
             # Two one-sided tests: their p is half of that of the two-sided interval.
             one.p_apart = (1 - _surest(lambda level, one=one: _within(one.harm(level), one.margin))) / 2  # type: ignore[misc]
+            if one.change.only_a is not None:  # yes or no: as in a comparison, the more careful test counts
+                one.p_apart = max(one.p_apart, one.change.p_of_counts_outside)
+                one.p_worse, one.p_better = (max(p, one.change.p) for p in (one.p_worse, one.p_better))
         else:
             one.p_worse = math.nan
             one.p_better = one.p_apart = math.nan
@@ -336,7 +357,7 @@ def _correct(figures: Sequence[_Judged], alpha: float) -> None:
         corrected = holm(np.array([getattr(one, name) for one in figures]))
         for one, p in zip(figures, corrected, strict=True):
             setattr(one, name, float(p))
-            if p < alpha:
+            if p < alpha and (verdict == "regressed" or one.unmatched_share <= MOST_UNMATCHED):
                 one.verdict = verdict  # type: ignore[assignment]
 
 
@@ -369,8 +390,11 @@ def _limit_checks(
             if measure.detail:
                 continue
             if name in (_COVERAGE, _REFUSALS):
-                key = (measure.model, measure.suite, *sorted((k, str(v)) for k, v in measure.where.items()))
-                quantity = read_signature(measure.signature)["coverage"]
+                parts = read_signature(measure.signature)
+                quantity = parts["coverage"]
+                rows = quantity if name == _COVERAGE else parts["quantity"]  # what the figure's items must have
+                where = sorted((k, repr(v)) for k, v in measure.where.items())
+                key = (measure.model, measure.suite, rows, *parts["clusters"], *where)
                 if key in seen or (name == _COVERAGE and quantity is None):
                     continue
                 seen.add(key)

@@ -26,7 +26,8 @@ class GatedFigure(_Frozen):
 
     ``low``/``high`` bound the change (current minus baseline) at the run's confidence,
     ``harm_low``/``harm_high`` the harm. ``p_regressed`` is after Holm's correction. ``paired`` says
-    whether the change was taken item by item, or from the two runs' intervals alone.
+    whether the change was taken item by item, or from the two runs' intervals alone. ``baseline`` and
+    ``current`` are over the ``n_items`` that both runs answered; ``unmatched`` items only one did.
     """
 
     model: str
@@ -44,6 +45,7 @@ class GatedFigure(_Frozen):
     p_regressed: float | None = None
     margin: float | None = None
     n_items: int = 0
+    unmatched: int = 0
     paired: bool = False
     words: str
 

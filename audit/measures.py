@@ -27,6 +27,7 @@ from audit.statistics import (
     correlation_interval,
     extreme_correlation,
     holm,
+    unknown_where_few_are_alike,
 )
 from suites.base import MeasureSpec
 
@@ -205,6 +206,7 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     naive = clustered_mean(columns, [])
     if counted(spec, quantity.low[used], quantity.high[used]):
         clustered, naive = allow_for_unseen_outcomes(clustered), allow_for_unseen_outcomes(naive)
+    clustered, naive = unknown_where_few_are_alike(clustered), unknown_where_few_are_alike(naive)
     value = float(quantity.value[used].mean())  # NaN when any row is known only by bounds
     limits = _limits(spec, quantity.low[used], quantity.high[used])
     exact = columns.shape[1] == 1
@@ -228,8 +230,8 @@ _RANGES = {
     "difference of shares": (-1.0, 1.0),
     "difference of bias scores": (-2.0, 2.0),
 }
-#: Units of differences between outcomes of yes or no.
-_OF_COUNTS = ("difference of shares", "difference of bias scores")
+#: Units of values that were counted, and of their differences.
+_OF_COUNTS = ("share", "difference of shares", "difference of bias scores")
 
 
 def yes_no(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
@@ -242,7 +244,7 @@ def counted(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 
     Where all of a few such values are alike, that is no certainty: the next one may differ by 1.
     """
-    return yes_no(spec, low, high) or (spec.unit in _OF_COUNTS and _exactly(low, high, (-1.0, 0.0, 1.0)))
+    return yes_no(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
 
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:

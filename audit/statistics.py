@@ -39,7 +39,7 @@ values and skewed covariates it covered 94 to 96 %, where the percentile bootstr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,9 @@ _POOLING_LEVEL = 0.25
 
 #: Below this number of levels, Satterthwaite's degrees of freedom are too many.
 _FEW_LEVELS = 5
+
+#: Items that must be alike, in a quantity that may take any value, before they count as certain.
+_FEW_ALIKE = 5
 
 #: Differences and errors below this are the rounding of double precision sums of values near 1.
 ROUNDING = 1e-12
@@ -190,13 +193,14 @@ def allow_for_unseen_outcomes(estimate: Estimate) -> Estimate:
     reaches so far. Columns that vary are left as they are.
     """
     unseen = (1 - 0.025 ** (1 / estimate.n_clusters)) / special.stdtrit(estimate.df, 0.975)
-    return Estimate(
-        estimate.value,
-        np.where(estimate.se == 0, unseen, estimate.se),
-        estimate.df,
-        estimate.n_items,
-        estimate.n_clusters,
-    )
+    return replace(estimate, se=np.where(estimate.se == 0, unseen, estimate.se))
+
+
+def unknown_where_few_are_alike(estimate: Estimate) -> Estimate:
+    """The estimate without an error where nothing varied in fewer than `_FEW_ALIKE` items: that is no certainty."""
+    if estimate.n_items >= _FEW_ALIKE:
+        return estimate
+    return replace(estimate, se=np.where(estimate.se == 0, np.nan, estimate.se))
 
 
 def crossed_factors(clusters: Sequence[Codes]) -> list[Codes]:

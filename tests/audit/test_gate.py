@@ -71,6 +71,54 @@ def test_verdicts_by_the_distance_from_neutral(change: float, verdict: str, code
     assert figure.n_items == 140
 
 
+OUTCOME = MeasureSpec("picks", "p", unit="share", neutral=0.5)
+
+
+def outcomes(ones: int, n: int) -> np.ndarray:
+    return np.repeat([1.0, 0.0], [ones, n - ones])[None]
+
+
+def test_few_changed_outcomes_are_judged_as_carefully_as_between_models() -> None:
+    def verdict(before: int, after: int, n: int) -> str:
+        return judge(Run(outcomes(after, n), OUTCOME), Run(outcomes(before, n), OUTCOME)).figures[0].verdict
+
+    assert verdict(150, 151, 200) == "inconclusive", "exactly, 1 of 200 has p = 0.089 against a change of 0.02"
+    assert verdict(1500, 1501, 2000) == "unchanged"
+    assert verdict(4, 8, 8) == "inconclusive", "McNemar's p is 0.125"
+    assert verdict(10, 15, 20) == "inconclusive", "McNemar's p is 0.0625"
+    assert verdict(50, 70, 100) == "regressed"
+
+
+def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_unchanged() -> None:
+    now = Run(BASE)
+    for lost, verdict in ((5, "unchanged"), (60, "inconclusive")):
+        rows = [Row(r.item_id, r.factors, {}, "refusal") if i < lost else r for i, r in enumerate(now.rows)]
+        report = judge(Run(BASE, rows=rows), Run(BASE))
+        (figure,) = report.figures
+        assert (figure.verdict, figure.unmatched, figure.n_items) == (verdict, lost, 140 - lost)
+        assert f"only one of the two runs answered: {lost} of 140 items" in figure.words
+    worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 60 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
+    assert judge(Run(BASE, rows=worse), Run(BASE)).figures[0].verdict == "regressed"
+
+
+def test_refusals_are_judged_for_every_kind_of_item() -> None:
+    """Two figures with the same condition may rest on different items."""
+    rows = [
+        *[Row(f"a{i}", {"k": None}, {"p": Bounded.exact(0.5)}) for i in range(40)],
+        *[Row(f"b{i}", {"k": None}, {"q": Bounded.exact(0.5)}) for i in range(40)],
+        *[Row(f"c{i}", {"k": "None"}, {}, "refusal") for i in range(40)],
+        Row("d", {"k": "None"}, {"p": Bounded.exact(0.5)}),
+    ]
+    specs = [MeasureSpec(name, name, {"k": level}) for name in ("p", "q") for level in (None, "None")]
+    run = Run(BASE, *specs, rows=rows)
+    checked = gate(run.result, None, rows=run.of, baseline_rows=run.of, limits={"refusals": (None, 0.2)}).limits
+    assert {(c.measure, c.where["k"], c.verdict) for c in checked} >= {
+        ("p", None, "met"),
+        ("p", "None", "broken"),
+        ("q", "None", "broken"),
+    }
+
+
 def test_harm_is_away_from_neutral_on_either_side() -> None:
     low, high = BASE + 0.1, BASE + 0.6  # below and above 0.5
 
