@@ -239,7 +239,7 @@ def _pair(c: Comparison) -> str:
     if c.verdict == "smaller":
         return f"{b} is smaller than {a}{apart}{_noise(c)}."
     if c.verdict == "equivalent":
-        return f"{a} and {b} are tied: equivalent within ±{number(c.margin, 2)}{_noise(c)}."
+        return f"{a} and {b} are tied: equivalent within ±{c.margin:g}{_noise(c)}."
     if c.verdict == "not comparable":
         return f"{a} and {b} cannot be compared."
     return f"{a} and {b}: inconclusive, neither a difference nor equivalence is shown{_noise(c)}."

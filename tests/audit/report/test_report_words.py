@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import made_up as mu
+import pytest
 
 from audit.report.figures import Figures
 from audit.report.words import asked, suite_summary, summary
@@ -78,6 +79,14 @@ def test_ties_are_called_ties_and_inconclusive_is_not_called_equal() -> None:
         "a and c: inconclusive, neither a difference nor equivalence is shown. "
         "b and c: inconclusive, neither a difference nor equivalence is shown."
     )
+
+
+@pytest.mark.parametrize(("margin", "told"), [(0.005, "±0.005"), (0.015, "±0.015"), (0.125, "±0.125"), (0.1, "±0.1")])
+def test_a_margin_is_told_as_it_was_given(margin: float, told: str) -> None:
+    measures = _result({"gap": [0.4, 0.401]}, ("a", "b")).measures
+    tied = mu.comparison(*measures, margin=margin, verdict="equivalent")
+    (said,) = _said(_result({"gap": [0.4, 0.401]}, ("a", "b"), comparisons=[tied]), "comparison")
+    assert said == f"Gap: a and b are tied: equivalent within {told}."
 
 
 def test_many_pairs_are_counted_and_the_largest_is_named() -> None:
