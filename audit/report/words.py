@@ -216,9 +216,12 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
     ]
     numbers = (differ, counts["equivalent"], counts["inconclusive"], counts["not comparable"])
     verdicts = _listed(part for part, n in zip(parts, numbers, strict=True) if n)
+    # A pair of models has one comparison for each condition.
+    several = len({where_key(c.where) for _, c in pairs}) > 1
+    counted = f"of {len(pairs)} {'comparisons' if several else 'pairs of models'}, {verdicts}."
     apart = [(w, c) for w, c in pairs if c.verdict in ("larger", "smaller") and c.difference is not None]
     if not apart:
-        return f"of {len(pairs)} pairs of models, {verdicts}."
+        return counted
     condition, largest = max(apart, key=lambda wc: abs(wc[1].difference or 0.0))
     noisy = sum(within_noise(c) for _, c in apart)
     tail = (
@@ -227,7 +230,7 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
         else ""
     )
     place = f" ({condition})" if condition else ""
-    return f"of {len(pairs)} pairs of models, {verdicts}. Furthest apart{place}: {_pair(largest)}{tail}"
+    return f"{counted} Furthest apart{place}: {_pair(largest)}{tail}"
 
 
 def _pair(c: Comparison) -> str:

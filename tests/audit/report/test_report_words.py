@@ -98,6 +98,20 @@ def test_many_pairs_are_counted_and_the_largest_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize(("a", "b"), [((0.1, 0.1, 0.1, 0.1, 0.1), (0.3, 0.4, 0.1, 0.1, 0.2)), ((0.1,) * 5, (0.1,) * 5)])
+def test_a_pair_under_several_conditions_is_not_several_pairs(a: tuple[float, ...], b: tuple[float, ...]) -> None:
+    wheres = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "third", "fourth", "fifth")]
+    measures = [
+        mu.measure(model, "gap", where, value, neutral=0.0)
+        for model, values in (("a", a), ("b", b))
+        for where, value in zip(wheres, values, strict=True)
+    ]
+    result = mu.result(("a", "b"), [mu.suite_info("toy", "Toy", charts=[GAP])], measures)
+    (said,) = _said(result, "comparison")
+    assert said.startswith("Gap (5 conditions): of 5 comparisons, ")
+    assert "pairs of models" not in said
+
+
 def test_a_difference_within_the_engines_noise_is_said_to_be_so() -> None:
     result = _result({"gap": [0.1, 0.2]}, ("a", "b"))
     noisy = [c.model_copy(update={"engine_noise": 0.15}) for c in result.comparisons]
