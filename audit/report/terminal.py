@@ -13,7 +13,7 @@ from rich.text import Text
 from audit.report import words
 from audit.report.figures import Figures
 from audit.report.labels import measure_label, where_label
-from audit.report.numbers import MISSING, figure, number, p_value, with_interval
+from audit.report.numbers import MISSING, figure, p_value, with_interval
 from audit.report.safe_text import one_line
 from audit.result import AuditResult, Comparison
 
@@ -58,7 +58,7 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
             Text(f"{one_line(c.b)} − {one_line(c.a)}"),
             Text(with_interval(c.difference, c.low, c.high)),
             p_value(c.p_holm),
-            f"±{number(c.margin, 3)}",
+            f"±{c.margin:g}",
             Text(c.verdict, style=_VERDICT_STYLES.get(c.verdict, "")),
         )
     console.print(table)

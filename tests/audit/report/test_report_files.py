@@ -152,6 +152,13 @@ def test_terminal_shows_names_as_text_and_intervals_in_brackets() -> None:
     assert "larger" in text
 
 
+def test_terminal_tells_a_margin_as_it_was_given() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    gap = [m for m in _toy().measures if m.measure == "gap"]
+    print_comparisons([mu.comparison(gap[0], gap[1], margin=0.0125)], console)
+    assert "±0.0125" in console.export_text()
+
+
 def test_ten_models_on_four_suites_take_seconds(tmp_path: Path) -> None:
     models = [f"model-{i}" for i in range(10)]
     suite = OccuGender(debiasing=True)
