@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from audit.report.figures import Figures
 from audit.report.safe_text import csv_cell, file_name
 from audit.report.tables import paper_tables
-from audit.result import AuditResult, Comparison, Measure
+from audit.result import AuditResult, Comparison, Measure, Scalar
 
 
 def measures_csv(result: AuditResult) -> str:
-    """One line a measure; each factor of ``where`` has a column ``where.NAME``."""
+    """One line a measure; each factor of ``where`` has a column ``where.NAME``.
+
+    The level None is written ``none``; the cell is empty where a figure does not have the factor.
+    """
     return _csv_of(result.measures, Measure)
 
 
@@ -50,8 +53,14 @@ def _csv_of(things: Sequence[Measure] | Sequence[Comparison], kind: type[Measure
     fields = [name for name in kind.model_fields if name != "where"]
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
     header = [*fields, *(f"where.{key}" for key in factors)]
-    lines = ([getattr(t, name) for name in fields] + [t.where.get(key) for key in factors] for t in things)
+    lines = ([getattr(t, name) for name in fields] + [_level(t.where, key) for key in factors] for t in things)
     return _text([header, *lines])
+
+
+def _level(where: Mapping[str, Scalar], factor: str) -> Scalar:
+    """A level for its cell; an empty cell is a factor that the figure does not have, so None needs a word."""
+    level = where.get(factor, "")
+    return "none" if level is None else level
 
 
 def _text(lines: Iterable[Iterable[Any]]) -> str:

@@ -65,7 +65,16 @@ def test_csv_holds_every_measure_with_numbers_as_numbers(tmp_path: Path) -> None
         assert (
             float(line["naive_low"] or "nan") == pytest.approx(measure.naive_low, nan_ok=True) or not line["naive_low"]
         )
-        assert line["where.debiasing"] == str(measure.where.get("debiasing") or "")
+        level = measure.where.get("debiasing", "")
+        assert line["where.debiasing"] == ("none" if level is None else str(level))
+
+
+def test_csv_tells_the_level_none_from_a_factor_that_a_figure_does_not_have(tmp_path: Path) -> None:
+    measures = [mu.measure(m, "gap", where, 0.4) for where in ({}, {"debiasing": None}) for m in MODELS]
+    paths = write_report(mu.result(MODELS, [mu.toy_suite()], measures), tmp_path, formats=["csv"])
+    for name, lines_a_figure in (("measures", 2), ("comparisons", 1)):
+        lines = list(csv.DictReader(io.StringIO(paths[name].read_text())))
+        assert [line["where.debiasing"] for line in lines] == [""] * lines_a_figure + ["none"] * lines_a_figure
 
 
 def test_hostile_names_cannot_act_in_any_file(tmp_path: Path) -> None:
