@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from audit.result import AuditResult, Measure
+from audit.result import AuditResult, Measure, where_key
 from audit.store import Store
 from backends.errors import ConfigError
 
@@ -19,10 +19,11 @@ def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> d
         When no figure of the run has this id.
     """
     measure = _figure(result, figure_id)
+    where = where_key(measure.where)
     behind = (
         stored
         for stored in store.read_rows(result.run_id, measure.model, measure.suite)
-        if measure.where.items() <= stored.row.factors.items() and stored.keys
+        if where <= where_key(stored.row.factors) and stored.keys
     )
     items = [
         {

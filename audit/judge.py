@@ -19,7 +19,7 @@ from audit.compare import compare_models, rank_models
 from audit.drift import engine_drift, with_engine_noise
 from audit.measures import measure_rows
 from audit.reading import Reading, read_answers
-from audit.result import Comparison, EngineDrift, Example, LedgerEntry, Measure, Ranking
+from audit.result import Comparison, EngineDrift, Example, LedgerEntry, Measure, Ranking, Where, where_key
 from audit.row_table import RowTable
 from audit.store import Store
 from audit.stored_rows import StoredRow
@@ -86,14 +86,14 @@ def judge_suite(
     }
     for reading in readings.values():
         reading.derive()
-    specs: dict[tuple[Any, ...], MeasureSpec] = {}
+    specs: dict[tuple[str, Where], MeasureSpec] = {}
     measures: list[Measure] = []
     first: tuple[Reading, RowTable] | None = None
     for model, reading in readings.items():
         own = list(suite.measures(reading.rows))
         table = RowTable(reading.rows)
         first = first or (reading, table)
-        specs.update({(s.measure, *sorted(s.where.items())): s for s in own})
+        specs.update({(s.measure, where_key(s.where)): s for s in own})
         measures += measure_rows(
             table, own, model=model, suite=name, signature=signature, confidence=confidence, seed=seed
         )

@@ -5,11 +5,23 @@ Everything here is plain data with a JSON form. Reports and gates read it; none 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 Scalar = str | int | float | bool | None
+Where = frozenset[tuple[str, tuple[bool, Scalar]]]
+
+
+def level_key(level: Scalar) -> tuple[bool, Scalar]:
+    """A level as a key: True is not 1, although Python takes them for equal."""
+    return isinstance(level, bool), level
+
+
+def where_key(where: Mapping[str, Scalar]) -> Where:
+    """A condition as a key: the order of its factors does not matter."""
+    return frozenset((factor, level_key(level)) for factor, level in where.items())
 
 
 class _Frozen(BaseModel):

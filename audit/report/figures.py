@@ -7,16 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from audit.report.labels import measure_label, short_level
-from audit.result import AuditResult, Comparison, Measure, Rank, Scalar
+from audit.result import AuditResult, Comparison, Measure, Rank, Scalar, Where, level_key, where_key
 
 _HEADLINE = 8  # conditions that one picture holds and a reader takes in
-
-Where = frozenset[tuple[str, Scalar]]
-
-
-def where_key(where: Mapping[str, Scalar]) -> Where:
-    """A condition as a set: the order of its factors does not matter."""
-    return frozenset(where.items())
 
 
 class Figures:
@@ -66,13 +59,9 @@ class Figures:
 
     def wheres_of_chart(self, suite: str, measure: str, chart: Mapping[str, Any]) -> list[dict[str, Scalar]]:
         """Conditions with exactly the chart's keys that agree with its ``where``."""
-        fixed = chart["where"]
-        keys = set(fixed) | {key for key in (chart.get("by"), chart.get("facet")) if key}
-        return [
-            where
-            for where in self.wheres(suite, measure)
-            if set(where) == keys and all(where[k] == v for k, v in fixed.items())
-        ]
+        fixed = where_key(chart["where"])
+        keys = set(chart["where"]) | {key for key in (chart.get("by"), chart.get("facet")) if key}
+        return [where for where in self.wheres(suite, measure) if set(where) == keys and fixed <= where_key(where)]
 
     def headline(self, suite: str) -> list[tuple[str, dict[str, Scalar]]]:
         """The figures that speak for a suite: (measure, where), at most `_HEADLINE`.
@@ -95,7 +84,7 @@ class Figures:
             wheres = self.wheres_of_chart(suite, name, chart)
             if name in judged and wheres:
                 candidates.append((name, _untreated(wheres)))
-                last.append((name, [w for w in wheres if not by or w[by] == wheres[0][by]]))
+                last.append((name, [w for w in wheres if not by or level_key(w[by]) == level_key(wheres[0][by])]))
         names = judged or list(dict.fromkeys([*drawn, *plain]))
         candidates += [(name, self._plainest(plain[name])) for name in names]
         fitting = [(name, wheres) for name, wheres in candidates + last if len(wheres) <= _HEADLINE]
@@ -111,10 +100,14 @@ class Figures:
         if not wheres:
             return []
         alike = [w for w in self.wheres(suite, measure) if set(w) == set(wheres[0])]
+
+        def differs(factor: str, among: Iterable[Mapping[str, Scalar]]) -> bool:
+            return len({level_key(w[factor]) for w in among}) > 1
+
         keys = [
             key
             for key, level in wheres[0].items()
-            if any(w[key] != level for w in wheres) or (level is not None and any(w[key] != level for w in alike))
+            if differs(key, wheres) or (level is not None and differs(key, alike))
         ]
         return [", ".join(short_level(key, where[key]) for key in keys) for where in wheres]
 

@@ -7,7 +7,7 @@ from typing import Any
 from audit.report import words
 from audit.report.drift_plots import drift_plot, noise_plot
 from audit.report.examples import shown_examples
-from audit.report.figures import Figures, where_key
+from audit.report.figures import Figures
 from audit.report.labels import measure_label, where_label
 from audit.report.numbers import MISSING, bounded, figure, why_missing
 from audit.report.page import render_page
@@ -15,7 +15,7 @@ from audit.report.plots import FigureTable, Plot, forest_plot, headline_plot, sh
 from audit.report.safe_text import one_line
 from audit.report.tables import paper_tables
 from audit.report.vega_specs import CONFIG, VERDICTS
-from audit.result import AuditResult, Measure
+from audit.result import AuditResult, Measure, where_key
 
 
 def html_report(result: AuditResult, *, trend: bool = False) -> str:

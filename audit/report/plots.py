@@ -15,11 +15,11 @@ from typing import Any
 
 from audit.report import ternary
 from audit.report import vega_specs as specs
-from audit.report.figures import Figures, where_key
+from audit.report.figures import Figures
 from audit.report.labels import factor_label, level_label, measure_label, short_level, unit_label, where_label
 from audit.report.numbers import bounded
 from audit.report.safe_text import one_line
-from audit.result import Comparison, Measure
+from audit.result import Comparison, Measure, where_key
 
 Row = dict[str, Any]
 

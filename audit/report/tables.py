@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.report.figures import Figures, where_key
+from audit.report.figures import Figures
 from audit.report.labels import level_label
 from audit.report.numbers import MISSING, figure, number, why_missing
 from audit.report.safe_text import one_line
-from audit.result import Measure
+from audit.result import Measure, where_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from audit.report.figures import Figures, where_key
+from audit.report.figures import Figures
 from audit.report.labels import measure_label
 from audit.report.numbers import bounded, figure, number
 from audit.report.safe_text import one_line
-from audit.result import Comparison, Measure, Scalar
+from audit.result import Comparison, Measure, Scalar, where_key
 
 WEAK_COVERAGE = 0.1
 _LISTED = 4  # more models or pairs than this are counted, not listed

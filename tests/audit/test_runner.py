@@ -12,12 +12,15 @@ from collections import Counter
 import pytest
 
 from audit import Audit
+from audit.evidence import evidence
+from audit.report.figures import Figures
 from audit.result import AuditResult
 from audit.store import Store
-from backends.base import Description
+from backends.base import Description, ScoreRequest
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, Faults, PlantedBias
 from suites import OccuGender
+from suites.base import Bounded, Item, MeasureSpec, Row, Suite
 
 SUITE = OccuGender()
 NAMES = sorted((o.name for o in SUITE.occupations), key=len, reverse=True)
@@ -128,6 +131,43 @@ def test_two_suites_of_one_kind_are_told_apart_by_their_names(tmp_path):
     assert [s.title for s in alone.run_sync().suites] == ["OccuGender"]
 
 
+class Levels(Suite):
+    """Scored prompts under a factor whose levels are equal in Python, but are not the same level."""
+
+    name = "levels"
+    needs = frozenset({"score"})
+    levels = (True, 1, False, 0, None)
+
+    def items(self):
+        for number, level in enumerate(self.levels):
+            for i in range(number + 3):
+                yield Item(f"{level}/{i}", ScoreRequest(f"{level} {i}", (" she",)), {"level": level})
+
+    def signature(self):
+        return {}
+
+    def read(self, item, response):
+        number = [repr(level) for level in self.levels].index(repr(item.factors["level"]))
+        return Row(item.id, item.factors, {"p": Bounded.exact(0.1 * number)})
+
+    def measures(self, rows):
+        for level in self.levels:
+            yield MeasureSpec("gap", "p", {"level": level}, neutral=0.0)
+
+
+def test_true_and_1_are_two_levels_all_the_way_to_the_report(tmp_path):
+    result = Audit({"a": FakeBackend("a"), "b": FakeBackend("b")}, [Levels()], db=tmp_path / "a.db").run_sync()
+    assert [repr(c.where["level"]) for c in result.comparisons] == [repr(level) for level in Levels.levels]
+    index = Figures(result)
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        for number, level in enumerate(Levels.levels):
+            found = index.get("levels", "gap", {"level": level}, "a")
+            assert found.value == pytest.approx(0.1 * number)
+            assert len(index.comparisons("levels", "gap", {"level": level})) == 1
+            behind = evidence(store, result, found.id, 99)["items"]
+            assert len(behind) == found.n_items == number + 3
+
+
 def test_a_backend_that_cannot_do_what_a_suite_asks_is_told_before_it_is_asked(tmp_path):
     class Mute(FakeBackend):
         async def describe(self):
@@ -163,6 +203,8 @@ CONFIG = """
 import os, sys
 sys.path.insert(0, {tests!r})
 from audit import Audit
+from audit.evidence import evidence
+from audit.report.figures import Figures
 from test_runner import SUITE, stereotyped
 from backends.fake import FakeBackend
 

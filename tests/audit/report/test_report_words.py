@@ -160,3 +160,14 @@ def test_untreated_figures_speak_for_a_suite_with_treatments() -> None:
     assert figures.headline("toy") == [
         ("gap", {"position": position, "debiasing": None}) for position in ("without dialogue", "with dialogue")
     ]
+
+
+def test_a_chart_of_the_level_1_does_not_draw_the_level_true() -> None:
+    wheres = [{"told": True}, {"told": 1}]
+    measures = [mu.measure("a", "gap", where, value) for where, value in zip(wheres, (0.2, 0.4), strict=True)]
+    charts = [Chart("dots", "Gap", ("gap",), where) for where in wheres]
+    figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy", charts=charts)], measures))
+    for chart, where in zip(figures.result.suites[0].charts, wheres, strict=True):
+        (drawn,) = figures.wheres_of_chart("toy", "gap", chart)
+        assert repr(drawn) == repr(where)
+    assert figures.telling("toy", "gap", wheres) == ["told yes", "told 1"]
