@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Literal
 from xml.etree import ElementTree
 
@@ -15,6 +16,7 @@ GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not
 LimitVerdict = Literal["met", "broken", "insufficient evidence"]
 
 _OPEN = ("inconclusive", "not comparable", "insufficient evidence")
+_NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class _Frozen(BaseModel):
@@ -199,5 +201,5 @@ def _escaped(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """XML 1.0 has no control characters, not even escaped."""
-    return "".join(c if c in "\t\n" or c >= " " else "�" for c in text)
+    """XML 1.0 has no control characters, lone surrogates and non-characters, not even escaped."""
+    return _NOT_IN_XML.sub("�", text)

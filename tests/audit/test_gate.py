@@ -308,6 +308,15 @@ def test_reports_for_ci_systems() -> None:
     assert judge(before, before).markdown().startswith("# Gate passed: 2 checks")
 
 
+@pytest.mark.parametrize("bad", ["\x00", "\x1f", "\r", "\ud800", "\ufffe", "\uffff"])
+def test_junit_is_xml_whatever_characters_a_name_has(bad: str) -> None:
+    report = judge(Run(BASE), Run(BASE))
+    named = report.figures[0].model_copy(update={"measure": f"p{bad}\ud7ff\ue000\ufffd\U0001f600"})
+    written = report.model_copy(update={"figures": [named]}).junit_xml().encode("utf-8")
+    (case,) = ElementTree.fromstring(written).iter("testcase")
+    assert case.get("name") == "p\ufffd\ud7ff\ue000\ufffd\U0001f600"
+
+
 # ------------------------------------------- simulated nights (through the engine: test_gate_nights.py)
 
 OCCUPATIONS, TEMPLATES = 40, 25
