@@ -8,6 +8,8 @@ from typing import Protocol
 from audit.result import Measure
 
 MISSING = "–"
+_LEVELS = (0.1, 0.05, 0.01)  # at which a p is usually judged
+_ROUNDING = 1e-9  # what is no farther apart than this is apart by floating point alone
 
 
 class Estimated(Protocol):
@@ -42,12 +44,31 @@ def number(value: float | None, decimals: int = 3) -> str:
     return text.replace("-", "−")
 
 
-def with_interval(value: float | None, low: float | None, high: float | None, decimals: int | None = None) -> str:
+def _apart(decimals: int, mark: float | None, *numbers: float | None) -> int:
+    """As many decimals, or more where a number would read as the mark that it lies beside.
+
+    A mark of zero needs no more: `number` never writes zero for what is not.
+    """
+    if mark:
+        beside = [x for x in numbers if x is not None and abs(x - mark) > _ROUNDING]
+        while any(round(x, decimals) == round(mark, decimals) for x in beside):
+            decimals += 1
+    return decimals
+
+
+def with_interval(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    decimals: int | None = None,
+    neutral: float | None = None,
+) -> str:
     """``0.41 [0.37, 0.45]``; the interval alone where there is no value; a dash where nothing is."""
     if decimals is None:
         decimals = decimals_for(None if low is None or high is None else (high - low) / 2)
         while decimals < 4 and any(x and not round(x, decimals) for x in (value, low, high)):
             decimals += 1  # an end near zero must not look like zero
+        decimals = _apart(decimals, neutral, low, high)
     interval = "" if low is None or high is None else f"[{number(low, decimals)}, {number(high, decimals)}]"
     if value is None:
         return interval or MISSING
@@ -58,7 +79,12 @@ def p_value(p: float | None) -> str:
     """``p = 0.012``, or ``p < 0.001``."""
     if p is None:
         return ""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
+    if p < 0.001:
+        return "p < 0.001"
+    decimals = 3 if p < 0.1 else 2
+    for level in _LEVELS:
+        decimals = _apart(decimals, level, p)
+    return f"p = {p:.{decimals}f}"
 
 
 def bounded(measure: Estimated) -> bool:
@@ -73,15 +99,16 @@ def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) 
         return None if x is None else x * scale
 
     low, high = scaled(measure.low), scaled(measure.high)
+    neutral = scaled(measure.neutral) if isinstance(measure, Measure) else None
     if measure.value is None and bounded(measure):
-        places = 3 if decimals is None else decimals
+        places = _apart(3, neutral, low, high) if decimals is None else decimals
         between = (
             f"between {number(scaled(measure.bound_low), places)} and {number(scaled(measure.bound_high), places)}"
         )
         return between if low is None else f"{between} {with_interval(None, low, high, places)}"
     if measure.value is None:
         return MISSING
-    return with_interval(scaled(measure.value), low, high, decimals)
+    return with_interval(scaled(measure.value), low, high, decimals, neutral)
 
 
 def why_missing(measure: Measure | None) -> str:

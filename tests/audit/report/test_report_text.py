@@ -115,6 +115,32 @@ def test_a_written_number_reads_back_to_its_last_digit(value: float, decimals: i
     assert (read == 0) == (value == 0)
 
 
+@pytest.mark.parametrize(
+    ("value", "low", "high", "neutral", "text"),
+    [
+        (0.52, 0.5004, 0.5396, 0.5, "0.5200 [0.5004, 0.5396]"),
+        (0.48, 0.4604, 0.4996, 0.5, "0.4800 [0.4604, 0.4996]"),
+        (0.52, 0.49999, 0.5396, 0.5, "0.52000 [0.49999, 0.53960]"),
+        (0.52, 0.5, 0.54, 0.5, "0.52 [0.50, 0.54]"),
+        (0.52, 0.5 + 1e-12, 0.54, 0.5, "0.52 [0.50, 0.54]"),
+        (0.5004, 0.46, 0.54, 0.5, "0.50 [0.46, 0.54]"),
+        (0.52, 0.5004, 0.5396, None, "0.52 [0.50, 0.54]"),
+        (0.02, 0.0004, 0.0396, 0.0, "0.0200 [0.0004, 0.0396]"),
+    ],
+)
+def test_an_end_beside_the_neutral_value_does_not_read_as_that_value(
+    value: float, low: float, high: float, neutral: float | None, text: str
+) -> None:
+    assert (
+        figure(mu.measure("m", "x", {}, value, neutral=neutral).model_copy(update={"low": low, "high": high})) == text
+    )
+
+
+def test_an_end_of_bounds_beside_the_neutral_value_does_not_read_as_that_value() -> None:
+    known = mu.measure("m", "x", {}, None, 0.0, bounds=(0.50004, 0.6), neutral=0.5)
+    assert figure(known) == "between 0.50004 and 0.60000 [0.50004, 0.60000]"
+
+
 def test_a_bounded_figure_is_written_as_bounds_not_as_a_value() -> None:
     known = mu.measure("m", "p_female", {}, None, 0.01, bounds=(0.2, 0.35))
     assert figure(known) == "between 0.200 and 0.350 [0.190, 0.360]"
@@ -133,3 +159,15 @@ def test_labels_are_readable() -> None:
     assert where_label({}) == "overall"
     assert p_value(0.00001) == "p < 0.001"
     assert p_value(0.0123) == "p = 0.012"
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (0.0496, "p = 0.0496"), (0.0504, "p = 0.0504"), (0.049996, "p = 0.049996"), (0.05, "p = 0.050"),
+        (0.0996, "p = 0.0996"), (0.1004, "p = 0.1004"), (0.0098, "p = 0.0098"), (0.0996001, "p = 0.0996"),
+        (0.3, "p = 0.30"), (0.047, "p = 0.047"), (1.0, "p = 1.00"),
+    ],
+)  # fmt: skip
+def test_a_p_beside_a_level_does_not_read_as_that_level(p: float, text: str) -> None:
+    assert p_value(p) == text
