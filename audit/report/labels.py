@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from audit.report.safe_text import one_line
-from audit.result import Scalar
+from audit.result import Scalar, level_key
 
 
 def measure_label(name: str) -> str:
@@ -34,6 +35,13 @@ def factor_label(name: str) -> str:
 def short_level(factor: str, level: Scalar) -> str:
     """A level that can stand alone: words do, numbers and none need their factor's name."""
     return level_label(level) if isinstance(level, str) else f"{factor_label(factor)} {level_label(level)}"
+
+
+def distinct_labels(levels: Iterable[Scalar], label: Callable[[Scalar], str]) -> dict[tuple[bool, Scalar], str]:
+    """``level_key → label`` of a factor's levels. Levels that would read alike are written as code: 'a_b', 'a b'."""
+    labels = {level_key(level): label(level) for level in levels}
+    times = Counter(labels.values())
+    return {key: told if times[told] == 1 else one_line(repr(key[1])) for key, told in labels.items()}
 
 
 #: A factor by which a suite sorts its rows. The measure's name says the same to a reader.

@@ -11,15 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 from audit.report import ternary
 from audit.report import vega_specs as specs
 from audit.report.figures import Figures
-from audit.report.labels import factor_label, level_label, measure_label, short_level, unit_label, where_label
+from audit.report.labels import (
+    distinct_labels,
+    factor_label,
+    level_label,
+    measure_label,
+    short_level,
+    unit_label,
+    where_label,
+)
 from audit.report.numbers import bounded
 from audit.report.safe_text import one_line
-from audit.result import Comparison, Measure, where_key
+from audit.result import Comparison, Measure, Scalar, level_key, where_key
 
 Row = dict[str, Any]
 
@@ -237,7 +246,7 @@ class _Drawing:
         facet = self.chart.get("facet")
         grouped: dict[str, list[Measure]] = {}
         for m in measures:
-            title = f"{factor_label(facet)}: {level_label(m.where[facet])}" if facet else ""
+            title = f"{factor_label(facet)}: {self._label(facet, m, bare=True)}" if facet else ""
             grouped.setdefault(title, []).append(m)
         return grouped
 
@@ -246,7 +255,23 @@ class _Drawing:
         by = self.chart.get("by")
         if not by:
             return one_line(measure.model)
-        return level_label(measure.where[by]) if bare else short_level(by, measure.where[by])
+        return self._label(by, measure, bare=bare)
+
+    def _label(self, factor: str, measure: Measure, *, bare: bool) -> str:
+        return self._labels[factor, bare][level_key(measure.where[factor])]
+
+    @cached_property
+    def _labels(self) -> dict[tuple[str, bool], dict[tuple[bool, Scalar], str]]:
+        """The labels of the chart's levels: no two levels share one, or their rows and panels would merge."""
+        wheres = [
+            where for name in self.measures for where in self.figures.wheres_of_chart(self.suite, name, self.chart)
+        ]
+        return {
+            (factor, bare): distinct_labels([where[factor] for where in wheres], label)
+            for factor in (self.chart.get("by"), self.chart.get("facet"))
+            if factor
+            for bare, label in ((True, level_label), (False, partial(short_level, factor)))
+        }
 
     def plot(self, spec: dict[str, Any], panels: list[Panel], **more: Any) -> Plot:
         return Plot(

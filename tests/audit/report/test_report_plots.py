@@ -13,8 +13,8 @@ from audit.report import ternary
 from audit.report.figures import Figures
 from audit.report.html import html_report
 from audit.report.plots import FigureTable, Plot, forest_plot, headline_plot, suite_plots
-from audit.result import AuditResult
-from suites.base import Chart
+from audit.result import AuditResult, Scalar
+from suites.base import Chart, PublishedFigure
 
 MODELS = ("smollm2", "gemma3", "hosted")
 
@@ -50,6 +50,38 @@ def test_a_chart_draws_exactly_its_figures(toy: AuditResult) -> None:
             if m.measure == "gap" and m.where.get("position") == position
         ]  # fmt: skip
         assert sorted(drawn, key=lambda d: d[:2]) == sorted(wanted, key=lambda d: d[:2])
+
+
+@pytest.mark.parametrize(
+    ("levels", "bare", "labels"),
+    [
+        (("a_b", "a b", "c"), ["'a_b'", "'a b'", "c"], ["'a_b'", "'a b'", "c"]),
+        ((None, "none"), ["None", "'none'"], ["told none", "none"]),
+        ((True, "yes", 1), ["True", "'yes'", "1"], ["told yes", "yes", "told 1"]),
+        ((1, "1"), ["1", "'1'"], ["told 1", "1"]),
+        ((None, 1, "a_b"), ["none", "1", "a b"], ["told none", "told 1", "a b"]),
+    ],
+)
+def test_levels_that_read_alike_keep_their_own_rows_and_panels(
+    levels: tuple[Scalar, ...], bare: list[str], labels: list[str]
+) -> None:
+    charts = [
+        Chart("dots", "Rows", ("gap",), by="told"),
+        Chart("dots", "Panels", ("gap",), facet="told"),
+        Chart("lines", "Bare", ("gap",), by="told"),
+    ]
+    measures = [mu.measure("a", "gap", {"told": level}, 0.1 * i) for i, level in enumerate(levels)]
+    published = [PublishedFigure("GPT-3", "gap", {"told": level}, 0.3) for level in levels]
+    info = mu.suite_info("toy", "Toy", charts=charts, published=published)
+    figures = Figures(mu.result(["a"], [info], measures))
+    rows, panels, lines = suite_plots(figures, FigureTable(), "toy", info.charts)
+    (panel,) = rows.panels
+    assert [row["k"] for row in panel.rows if "m" in row] == labels
+    assert [row["k"] for row in panel.rows if "pub" in row] == labels
+    assert rows.heights == [len(levels) * 22 + 6]
+    assert [p.title for p in panels.panels] == [f"told: {label}" for label in bare]
+    assert [len(p.rows) for p in panels.panels] == [1] * len(levels)
+    assert [row["k"] for row in lines.panels[0].rows] == bare
 
 
 def test_bounds_are_drawn_apart_and_a_missing_figure_has_no_place(toy: AuditResult) -> None:
