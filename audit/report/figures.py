@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from audit.report.labels import measure_label, short_level
+from audit.report.labels import distinct_labels, measure_label, short_level
 from audit.result import AuditResult, Comparison, Measure, Rank, Scalar, Where, level_key, where_key
 
 _HEADLINE = 8  # conditions that one picture holds and a reader takes in
@@ -109,7 +110,8 @@ class Figures:
             for key, level in wheres[0].items()
             if differs(key, wheres) or (level is not None and differs(key, alike))
         ]
-        return [", ".join(short_level(key, where[key]) for key in keys) for where in wheres]
+        labels = {key: distinct_labels([w[key] for w in [*wheres, *alike]], partial(short_level, key)) for key in keys}
+        return [", ".join(labels[key][level_key(where[key])] for key in keys) for where in wheres]
 
     def judged_charts(self, suite: str) -> list[tuple[Mapping[str, Any], str, list[dict[str, Scalar]]]]:
         """Charts of a measure with a neutral value: (chart, measure, conditions), without those per single level."""

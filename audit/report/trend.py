@@ -16,6 +16,7 @@ from audit.report.numbers import bounded, figure
 from audit.report.page import render_page
 from audit.report.plots import short, value_ends
 from audit.report.safe_text import one_line
+from audit.result import Where, where_key
 
 _DAY = 86_400_000.0  # ms
 
@@ -97,16 +98,17 @@ def trend_page(history: History, title: str, *, report: bool = False) -> str:
 def _pictures(history: History) -> list[Picture]:
     """One picture for each measure of each suite, in it a panel for each condition."""
     number = {name: i for i, name in enumerate(history.models)}
-    grouped: dict[tuple[str, str], dict[str, list[Series]]] = {}
+    grouped: dict[tuple[str, str], dict[Where, list[Series]]] = {}
     for series in history.series:
         conditions = grouped.setdefault((series.suite, series.measure), {})
-        conditions.setdefault(where_label(series.where), []).append(series)
+        conditions.setdefault(where_key(series.where), []).append(series)
     pictures = []
     for (suite, measure), conditions in grouped.items():
         everything = [series for some in conditions.values() for series in some]
         title = f"{one_line(suite)}: {measure_label(measure)}"
         picture = Picture(title, unit_label(everything[0].unit), _ends(everything))
-        for where, some in conditions.items():
+        for some in conditions.values():
+            where = where_label(some[0].where)
             some.sort(key=lambda series: number[series.model])
             picture.panels.append(Panel(where, _rows(history, some, number)))
             picture.lines += [

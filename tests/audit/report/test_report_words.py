@@ -171,3 +171,11 @@ def test_a_chart_of_the_level_1_does_not_draw_the_level_true() -> None:
         (drawn,) = figures.wheres_of_chart("toy", "gap", chart)
         assert repr(drawn) == repr(where)
     assert figures.telling("toy", "gap", wheres) == ["told yes", "told 1"]
+
+
+def test_conditions_that_read_alike_are_told_apart() -> None:
+    wheres = [{"told": "a_b"}, {"told": "a b"}, {"told": "c"}]
+    measures = [mu.measure("a", "gap", where, 0.2) for where in wheres]
+    figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy")], measures))
+    assert figures.telling("toy", "gap", wheres) == ["'a_b'", "'a b'", "c"]
+    assert figures.telling("toy", "gap", wheres[:1]) == ["'a_b'"]

@@ -49,6 +49,13 @@ def test_every_figure_of_every_run_is_drawn_with_its_interval_and_is_in_the_tabl
     assert [row["t"] for row in points(data)] == [1767236400000.0 + day * 86_400_000 for day in range(4)]
 
 
+def test_conditions_that_read_alike_have_their_own_panels() -> None:
+    measures = [mu.measure("one", "gap", {"told": level}, 0.2) for level in ("a_b", "a b")]
+    result = mu.result(["one"], [mu.toy_suite()], [m.model_copy(update={"signature": 'suite:"toy"'}) for m in measures])
+    (picture,) = data_of(trend_page(history([result]), "Nightly"))["pictures"]
+    assert [len(panel) for panel in picture["panels"]] == [1, 1]
+
+
 def test_lines_end_where_a_run_is_absent_which_has_a_mark_and_a_reason() -> None:
     gap = Absence(at="2026-01-02T12:00:00+00:00", why="1 slot missed, skipped")
     page = trend_page(history(nights(["one"]), [gap]), "Nightly")
