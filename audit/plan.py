@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from audit.keys import answer_keys, canonical_json, to_bytes
 from audit.store import Store
+from audit.work import CHARACTERS_A_TOKEN
 from backends.base import Backend, ClassifyRequest, GenerateRequest, Prompt, Request, ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Factor, Item
@@ -24,7 +25,6 @@ ItemsFactory = Callable[[], Iterator[Item]]
 CHUNK = 256
 MOST_HELD = 8  # items held for each that is wanted, while a sample is chosen
 TOKEN_SAMPLE = 200
-CHARACTERS_A_TOKEN = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,13 @@ class Plan:
 
     def chunks(self, store: Store, size: int = CHUNK) -> Iterator[Chunk]:
         """What is missing in the store, chunk by chunk. Blocks while it reads: call it off the loop."""
-        work = iter(self.work or itertools.repeat(0))
+        work = iter(self.work)
         for keyed in self._keyed(size):
             known = store.known(key for _, keys in keyed for key in keys)
             missing: list[PlannedRequest] = []
             cached_work = 0
-            for (item, keys), its_work in zip(keyed, work, strict=False):
+            for item, keys in keyed:
+                its_work = next(work, 0)  # however few are told, every item is planned
                 planned = _missing(item, keys, known, its_work)
                 if planned is None:
                     cached_work += its_work

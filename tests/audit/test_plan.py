@@ -34,6 +34,14 @@ async def answer(store, request):
     await store.write([Entry(answer_keys(request, FP), FP, request, score(*request.continuations))])
 
 
+def test_every_item_is_planned_however_little_work_is_told(store):
+    for work in ((), (7,), (7, 8, 9), range(10)):
+        chunks = list(Plan("m", FP, items(3), work=work).chunks(store, size=2))
+        assert [p.item_id for c in chunks for p in c.requests] == ["i0", "i1", "i2"]
+        assert [p.work for c in chunks for p in c.requests] == [*work, 0, 0, 0][:3]
+        assert [c.cached for c in chunks] == [0, 0]
+
+
 async def test_a_plan_holds_only_the_continuations_that_are_missing(store):
     await answer(store, ScoreRequest("prompt 0", (" a", " b")))
     await answer(store, ScoreRequest("prompt 1", (" b",)))

@@ -160,10 +160,7 @@ def save_tiny_phi3_gguf(file: Path, *, first: int, most: int) -> Path:
     writer.add_rope_dimension_count(width // heads)
     writer.add_rope_freq_base(10_000.0)
     writer.add_sliding_window(0)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_merges(["a b"])
+    _add_tokenizer(writer, tokens)
     shapes = {
         "token_embd": (len(tokens), width),
         "output": (len(tokens), width),
@@ -182,6 +179,13 @@ def save_tiny_phi3_gguf(file: Path, *, first: int, most: int) -> Path:
     writer.add_tensor("rope_factors_long.weight", np.linspace(1, 8, angles, dtype=np.float32))
     _finish(writer)
     return file
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges(["a b"])
 
 
 def _finish(writer: gguf.GGUFWriter) -> None:
@@ -207,10 +211,7 @@ def save_tiny_mamba_gguf(file: Path) -> Path:
     writer.add_ssm_inner_size(inner)
     writer.add_ssm_state_size(state)
     writer.add_ssm_time_step_rank(rank)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_merges(["a b"])
+    _add_tokenizer(writer, tokens)
     shapes = {
         "token_embd": (len(tokens), width),
         "output_norm": (width,),
