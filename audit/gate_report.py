@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Collection
 from typing import Literal
 from xml.etree import ElementTree
 
@@ -139,12 +140,11 @@ class GateReport(_Frozen):
 
     def markdown(self) -> str:
         """A summary for a CI system's page: what failed first, then all verdicts."""
-        verdict = f"failed: {len(self.failures)} of" if self.failures else "passed:"
-        total = len(self.figures) + len(self.limits)
+        failed, total = f"{len(self.failures)} of " if self.failures else "", len(self.checks)
         counts = ", ".join(f"{count} {name}" for name, count in self.counts().items())
         against = "its limits alone" if self.baseline_run_id is None else f"baseline `{self.baseline_run_id}`"
         lines = [
-            f"# Gate {verdict} {total} checks",
+            f"# Gate {gate_outcome(bool(self.failures), self.counts())}: {failed}{total} checks",
             "",
             f"Run `{self.run_id}` against {against}: {counts or 'nothing to check'}.",
         ]
@@ -169,6 +169,13 @@ class GateReport(_Frozen):
                 for c in self.limits
             ]
         return "\n".join(lines) + "\n"
+
+
+def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
+    """A gate in words. One that could judge no check has not passed: it knows nothing."""
+    if failed:
+        return "failed"
+    return "decided nothing" if set(verdicts) <= set(_OPEN) else "passed"
 
 
 def title(one: Measure | GatedFigure | LimitCheck) -> str:

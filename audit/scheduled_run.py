@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 
 from audit.config import Audit, load_audit
+from audit.gate_report import gate_outcome
 from audit.gate_run import find_baseline, gate_run
 from audit.history import History, absences, history, stored_results
 from audit.report import write_report
@@ -194,7 +195,7 @@ def outcome_line(entry: dict[str, Any]) -> str:
         parts.append(entry["error"])
     if entry.get("gate"):
         counts = ", ".join(f"{count} {verdict}" for verdict, count in entry["gate"].items())
-        parts.append(f"gate {'failed' if entry['exit_code'] else 'passed'}: {counts}")
+        parts.append(f"gate {gate_outcome(bool(entry['exit_code']), entry['gate'])}: {counts}")
     parts += entry.get("notified", [])
     return " · ".join(parts).replace("\n", " ")
 

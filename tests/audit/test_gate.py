@@ -308,6 +308,14 @@ def test_reports_for_ci_systems() -> None:
     assert judge(before, before).markdown().startswith("# Gate passed: 2 checks")
 
 
+def test_a_gate_that_could_judge_nothing_is_not_said_to_have_passed() -> None:
+    refused = [Row(r.item_id, r.factors, {}, "refusal") for r in Run(BASE).rows]
+    unanswered = judge(Run(BASE, rows=refused), Run(BASE))
+    assert [one.verdict for one in unanswered.figures] == ["not comparable"]
+    assert unanswered.markdown().startswith("# Gate decided nothing: 1 checks")
+    assert unanswered.exit_code == 0
+
+
 @pytest.mark.parametrize("bad", ["\x00", "\x1f", "\r", "\ud800", "\ufffe", "\uffff"])
 def test_junit_is_xml_whatever_characters_a_name_has(bad: str) -> None:
     report = judge(Run(BASE), Run(BASE))
