@@ -119,7 +119,8 @@ def run(
         _print_terminal(result)
         typer.echo(f"\nReport: {paths['html']}")
     if result.interrupted:
-        typer.echo(f"Interrupted. What was answered is stored; go on with: audit run {config}", err=True)
+        again = "the same command" if resume else "the same command without --fresh"
+        typer.echo(f"Interrupted. What was answered is stored; {again} goes on.", err=True)
         raise typer.Exit(INTERRUPTED)
     for problem in result.problems:
         typer.echo(f"Problem: {problem}", err=True)
@@ -436,6 +437,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _fail("Interrupted.", INTERRUPTED)
     except BrokenPipeError:
         os._exit(OK)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(f"Error: {error.filename}: {error.strerror}. Give another path, or free this one.", FAILED)
     sys.exit(OK)
 
 

@@ -9,6 +9,7 @@ import asyncio
 import difflib
 import importlib.util
 import inspect
+import math
 import re
 import sys
 import tomllib
@@ -87,17 +88,15 @@ class Audit:
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights = tuple(tuple(group) for group in same_weights)
-        if limit is not None and limit < 1:
+        if limit is not None and (type(limit) is not int or limit < 1):
             raise ConfigError("limit", limit, "not a number of items", "Give 1 or more, or leave it out")
-        if not 0 < confidence < 1:
+        if not _is_number(confidence) or not 0 < confidence < 1:
             raise ConfigError("confidence", confidence, "not a confidence level", "Give a value between 0 and 1")
         for name, margin in _as_margins(margins).items():
-            if not margin >= 0:
+            if not _is_number(margin) or not margin >= 0:
                 raise ConfigError(f"margins.{name}", margin, "not a margin", "Give 0 or more")
         for name, bounds in self.limits.items():
-            if len(bounds) != 2:
-                raise ConfigError(f"limits.{name}", bounds, "not a pair", "Give (at least, at most), None where open")
-
+            _check_limit(name, bounds)
         for name in (name for group in self.same_weights for name in group):
             if name not in self.models:
                 raise ConfigError("same_weights", name, "no model of this audit", f"Known: {', '.join(self.models)}")
@@ -170,7 +169,8 @@ def _from_python(path: Path) -> Audit:
     except ConfigError:
         raise
     except Exception as error:
-        line = next((f.lineno for f in reversed(inspect.trace()) if f.filename == str(path)), None)
+        # The loader gives the code an absolute file name, however the path was written.
+        line = next((f.lineno for f in reversed(inspect.trace()) if f.filename == spec.origin), None)
         where = f"{path}:{line}" if line else str(path)
         raise ConfigError(
             "CONFIG", where, f"running it raised {type(error).__name__}: {error}", "Mend that line"
@@ -290,6 +290,23 @@ def _named_suites(suites: Sequence[Suite] | Mapping[str, Suite]) -> dict[str, Su
 
 def _as_margins(margins: float | Mapping[str, float]) -> Mapping[str, float]:
     return margins if isinstance(margins, Mapping) else {"default": margins}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_limit(name: str, bounds: Any) -> None:
+    field, mend = f"limits.{name}", "Give (at least, at most), None where open, e.g. (None, 0.3)"
+    if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) != 2:
+        raise ConfigError(field, bounds, "not a pair", mend)
+    given = [bound for bound in bounds if bound is not None]
+    if not all(_is_number(bound) and math.isfinite(bound) for bound in given):
+        raise ConfigError(field, bounds, "not numbers", mend)
+    if not given:
+        raise ConfigError(field, bounds, "open on both sides, so nothing is limited", mend)
+    if len(given) == 2 and given[0] > given[1]:
+        raise ConfigError(field, bounds, "at least is more than at most, so no figure can keep it", mend)
 
 
 def _pick(option: str, known: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:

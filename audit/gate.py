@@ -93,7 +93,7 @@ def gate(
         When a margin or limit names no figure: a misspelt limit must not pass for a kept one.
     """
     before = [] if baseline is None else baseline.measures
-    _check_names([*current.measures, *before], margins, limits or {})
+    check_names([*current.measures, *before], margins, limits or {})
     tables = _Tables(rows, baseline_rows)
     old = {m.id: m for m in before}
     judged: list[_Judged | GatedFigure] = []
@@ -117,11 +117,12 @@ def gate(
     )
 
 
-def _check_names(
+def check_names(
     measures: Sequence[Measure],
     margins: Mapping[str, float] | float,
     limits: Mapping[str, tuple[float | None, float | None]],
 ) -> None:
+    """Raise `ConfigError` for a margin or limit that names none of the measures: a misspelt one would rule nothing."""
     known = {m.measure for m in measures}
     named = {
         "margins": (margins if isinstance(margins, Mapping) else {}, known | {"default"}),
@@ -239,6 +240,8 @@ class _Judged:
     def _words(self, low: float, high: float, known: bool) -> str:
         name = f"{title(self.measure)} of {self.measure.model} on {self.measure.suite}"
         if not known:
+            if self.measure.value is None and self.measure.bound_low is None:
+                return f"{name} is not defined for the run's answers.{self._left_out()}"
             return f"{name}: {self.change.n_items} items are too few for an interval."
         neutral = self.measure.neutral
         span = f"change {low:+.3f} to {high:+.3f}, margin {self.margin:g}"
@@ -247,7 +250,9 @@ class _Judged:
             "regressed": f"moved away {goal} by more than the margin",
             "improved": f"moved towards its neutral value {neutral or 0:.3g} by more than the margin",
             "unchanged": "is within the margin of the baseline",
-        }.get(self.verdict, "may have moved by more than the margin, or not: more items are needed")
+        }.get(self.verdict, "may have moved by more than the margin, or not")
+        if self.verdict == "inconclusive" and self.unmatched_share <= MOST_UNMATCHED:
+            told += ": more items are needed"
         return f"{name} {told} ({span}).{self._left_out()}"
 
     def _left_out(self) -> str:

@@ -139,7 +139,7 @@ class GateReport(_Frozen):
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
     def markdown(self) -> str:
-        """A summary for a CI system's page: what failed first, then all verdicts."""
+        """A summary for a CI system's page: what failed first, then all verdicts, then why some are open."""
         failed, total = f"{len(self.failures)} of " if self.failures else "", len(self.checks)
         counts = ", ".join(f"{count} {name}" for name, count in self.counts().items())
         against = "its limits alone" if self.baseline_run_id is None else f"baseline `{self.baseline_run_id}`"
@@ -148,8 +148,8 @@ class GateReport(_Frozen):
             "",
             f"Run `{self.run_id}` against {against}: {counts or 'nothing to check'}.",
         ]
-        if self.failures:
-            lines += ["", *(f"- **{one.verdict}**: {_escaped(one.words)}" for one in self.failures)]
+        if failures := self.failures:
+            lines += ["", *(f"- **{one.verdict}**: {_escaped(one.words)}" for one in failures)]
         if self.figures:
             lines += [
                 "",
@@ -168,6 +168,9 @@ class GateReport(_Frozen):
                 f"| {limit_words(c.at_least, c.at_most)} | {span_words(c.low, c.high)} | {c.verdict} |"
                 for c in self.limits
             ]
+        if still_open := [one for one in self.checks if one.verdict in _OPEN and not self.inconclusive_fails]:
+            lines += ["", "## Open, and why", ""]
+            lines += [f"- {one.verdict}: {_escaped(one.words)}" for one in still_open]
         return "\n".join(lines) + "\n"
 
 

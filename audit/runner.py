@@ -23,6 +23,7 @@ from typing import Any
 from audit.answered import answered_items, has_follow_ups
 from audit.config import Audit
 from audit.drift import same_weights
+from audit.gate import check_names
 from audit.judge import judge_suite
 from audit.keys import fingerprint_id
 from audit.logs import run_log
@@ -300,6 +301,11 @@ def _judged(
     unanswered = sum(verdict.unanswered for verdict in verdicts.values())
     if unanswered:
         problems.append(f"{unanswered} questions have no answer; run the same command again to ask them")
+    measures = [m for v in verdicts.values() for m in v.measures]
+    try:
+        check_names(measures, audit.margins, audit.limits)
+    except ConfigError as error:
+        problems.append(str(error))
     return AuditResult(
         run_id=run_id,
         title=audit.title,
@@ -313,7 +319,7 @@ def _judged(
         versions=_versions(),
         models=models,
         suites=[_suite_info(name, suite, audit, prepared) for name, suite in audit.suites.items()],
-        measures=[m for v in verdicts.values() for m in v.measures],
+        measures=measures,
         comparisons=[c for v in verdicts.values() for c in v.comparisons],
         rankings=[r for v in verdicts.values() for r in v.rankings],
         drift=[d for v in verdicts.values() for d in v.drift],

@@ -164,3 +164,19 @@ def test_help_teaches(audit):
     assert "audit run examples/demo.py" in out
     assert "stopped" in audit("run", "--help")[1]
     assert audit("--version")[1].startswith("bias-audit ")
+
+
+def test_a_folder_that_cannot_be_written_is_named_without_a_traceback(audit, config, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    code, _, err = audit("run", config(), "--out", tmp_path / "taken")
+    assert code == 1
+    assert err.startswith(f"Error: {tmp_path / 'taken'}")
+    assert "Traceback" not in err
+
+
+def test_a_limit_that_names_no_figure_is_told_by_the_run_already(audit, config):
+    path = config()
+    path.write_text(path.read_text().replace('"p_diverse": (0.0', '"p_divers": (0.0'))
+    code, _, err = audit("run", path)
+    assert code == 0
+    assert "Problem: limits.p_divers" in err

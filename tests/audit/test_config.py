@@ -61,7 +61,15 @@ def test_a_right_config_passes_its_check():
         ({"confidence": 95}, "confidence"),
         ({"margins": -0.1}, "margins.default"),
         ({"margins": {"p_female": float("nan")}}, "margins.p_female"),
+        ({"margins": {"p_female": "0.1"}}, "margins.p_female"),
+        ({"limit": "40"}, "limit"),
+        ({"confidence": "0.95"}, "confidence"),
         ({"limits": {"p_diverse": (0.1,)}}, "limits.p_diverse"),
+        ({"limits": {"p_diverse": 0.3}}, "limits.p_diverse"),
+        ({"limits": {"p_diverse": "ab"}}, "limits.p_diverse"),
+        ({"limits": {"p_diverse": ("low", "high")}}, "limits.p_diverse"),
+        ({"limits": {"p_diverse": (None, None)}}, "limits.p_diverse"),
+        ({"limits": {"p_diverse": (0.5, 0.1)}}, "limits.p_diverse"),
     ],
 )
 def test_bad_input_names_its_field(changes, field):
@@ -109,6 +117,14 @@ def test_a_python_config_is_loaded(tmp_path):
 def test_a_python_config_that_cannot_run_says_why(tmp_path, text, says):
     with pytest.raises(ConfigError, match=says):
         load_audit(write(tmp_path / "c.py", text))
+
+
+def test_a_python_config_by_a_relative_path_names_the_line_that_failed(tmp_path, monkeypatch):
+    write(tmp_path / "c.py", "x = 1\n1 / 0")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load_audit("c.py")
+    assert caught.value.value == "c.py:2"
 
 
 def test_a_toml_config_has_the_same_fields(tmp_path):

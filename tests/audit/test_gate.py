@@ -97,6 +97,7 @@ def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_
         (figure,) = report.figures
         assert (figure.verdict, figure.unmatched, figure.n_items) == (verdict, lost, 140 - lost)
         assert f"only one of the two runs answered: {lost} of 140 items" in figure.words
+        assert "more items are needed" not in figure.words
     worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 60 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
     assert judge(Run(BASE, rows=worse), Run(BASE)).figures[0].verdict == "regressed"
 
@@ -312,7 +313,9 @@ def test_a_gate_that_could_judge_nothing_is_not_said_to_have_passed() -> None:
     refused = [Row(r.item_id, r.factors, {}, "refusal") for r in Run(BASE).rows]
     unanswered = judge(Run(BASE, rows=refused), Run(BASE))
     assert [one.verdict for one in unanswered.figures] == ["not comparable"]
-    assert unanswered.markdown().startswith("# Gate decided nothing: 1 checks")
+    told = unanswered.markdown()
+    assert told.startswith("# Gate decided nothing: 1 checks")
+    assert "- not comparable: stereotype_gap of m on s: the two runs answered no item in common." in told
     assert unanswered.exit_code == 0
 
 
