@@ -12,6 +12,8 @@ from audit.report.safe_text import csv_cell, file_name
 from audit.report.tables import paper_tables
 from audit.result import AuditResult, Comparison, Measure, Scalar
 
+_NUMBERS = ("value", "low", "high", "plus_minus", "bound_low", "bound_high")
+
 
 def measures_csv(result: AuditResult) -> str:
     """One line a measure; each factor of ``where`` has a column ``where.NAME``.
@@ -27,23 +29,27 @@ def comparisons_csv(result: AuditResult) -> str:
 
 
 def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
-    """(suite/table, file name, text) of each table in a paper's layout, published rows included."""
+    """(suite/table, file name, text) of each table in a paper's layout, published rows included.
+
+    One line a cell, in the scale of the table; a number that is not known is an empty cell.
+    """
     figures = Figures(result)
     for info in result.suites:
         for table in paper_tables(figures, info.name):
             spans = [label for label, span in table.groups for _ in range(span)] or [""] * len(table.columns)
-            lines: list[Sequence[Any]] = [
-                (
-                    "source",
-                    "block",
-                    "row",
-                    *(f"{g}: {c}" if g else c for g, c in zip(spans, table.columns, strict=True)),
-                )
-            ]
+            columns = [f"{g}: {c}" if g else c for g, c in zip(spans, table.columns, strict=True)]
+            lines: list[Sequence[Any]] = [("source", "block", "row", "column", *_NUMBERS)]
             lines += [
-                ("published" if block.published else "measured", block.heading, row.label, *(c.text for c in row.cells))
+                (
+                    "published" if block.published else "measured",
+                    block.heading,
+                    row.label,
+                    column,
+                    *(cell.numbers.get(name, "") for name in _NUMBERS),
+                )
                 for block in table.blocks
                 for row in block.rows
+                for column, cell in zip(columns, row.cells, strict=True)
             ]
             name = f"tables/{file_name(info.name)}-{file_name(table.name)}.csv"
             yield f"{info.name}/{table.name}", name, _text(lines)

@@ -54,8 +54,19 @@ def markdown_report(result: AuditResult) -> str:
             ]
             parts += [f"### {markdown_text(table.title)}", _table([table.stub, *heads], measured)]
             parts += [markdown_text(table.note)] if table.note else []
-    parts += ["## How sound the answers are", _ledger(result)]
+    parts += ["## How sound the answers are", _ledger(result), "## Provenance", _provenance(result)]
     return "\n\n".join(parts) + "\n"
+
+
+def _provenance(result: AuditResult) -> str:
+    limit = "all items" if result.limit is None else f"at most {result.limit} items a suite"
+    models = "; ".join(f"{m.name}: {m.backend}, fingerprint {m.fingerprint_id}" for m in result.models)
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return markdown_text(
+        f"Brackets are {100 * result.confidence:g} % intervals, clustered by what the items share. A figure without "
+        f"value is missing, never zero. Run {result.run_id}, started {result.started}, seed {result.seed}, {limit}. "
+        f"{models}. {versions}."
+    )
 
 
 def _ledger(result: AuditResult) -> str:

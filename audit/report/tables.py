@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from audit.report.figures import Figures
@@ -18,13 +18,15 @@ from audit.result import Measure, where_key
 class Cell:
     """What stands in a table's cell, and the figure it comes from if it was measured here.
 
-    ``note`` says why a value is missing.
+    ``note`` says why a value is missing. ``numbers`` are what is written, unrounded, in the table's
+    scale: value, low, high, plus_minus (a paper's spread), bound_low and bound_high, where known.
     """
 
     value: str
     interval: str = ""
     measure: Measure | None = None
     note: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -130,12 +132,17 @@ def _measured(layout: Mapping[str, Any], measure: Measure | None) -> Cell:
     if measure is None or (text := figure(measure, layout["scale"], layout["decimals"])) == MISSING:
         return Cell(MISSING, measure=measure, note=why_missing(measure))
     value, bracket, interval = text.partition(" [")
-    return Cell(value, f"{bracket.strip()}{interval}", measure)
+    known = {name: getattr(measure, name) for name in ("value", "low", "high", "bound_low", "bound_high")}
+    return Cell(value, f"{bracket.strip()}{interval}", measure, numbers=_scaled(known, layout))
 
 
 def _published(layout: Mapping[str, Any], printed: Mapping[str, Any] | None) -> Cell:
     if printed is None:
         return Cell(MISSING, note="not printed in the paper")
-    value = number(printed["value"] * layout["scale"], layout["decimals"])
-    spread = printed.get("plus_minus")
-    return Cell(value, "" if spread is None else f"± {number(spread * layout['scale'], layout['decimals'])}")
+    numbers = _scaled({"value": printed["value"], "plus_minus": printed.get("plus_minus")}, layout)
+    value, spread = (number(numbers.get(name), layout["decimals"]) for name in ("value", "plus_minus"))
+    return Cell(value, f"± {spread}" if "plus_minus" in numbers else "", numbers=numbers)
+
+
+def _scaled(numbers: Mapping[str, float | None], layout: Mapping[str, Any]) -> dict[str, float]:
+    return {name: x * layout["scale"] for name, x in numbers.items() if x is not None}

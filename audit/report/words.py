@@ -14,6 +14,7 @@ from audit.report.safe_text import one_line
 from audit.result import Comparison, Measure, Scalar, where_key
 
 WEAK_COVERAGE = 0.1
+_MISSED = 0.05  # with a larger share of answers missing, a figure says of how many it is
 _LISTED = 4  # more models or pairs than this are counted, not listed
 
 
@@ -83,26 +84,27 @@ def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[
 def _counted(
     figures: Figures, suite: str, chart: Mapping[str, Any], measure: str, wheres: Sequence[Mapping[str, Scalar]]
 ) -> str:
-    """For a chart with many conditions: in how many of them each model lies on which side of neutral."""
+    """For a chart with many conditions: in which of them each model lies on which side of neutral."""
     parts = []
     neutral = 0.0
     alpha = 1 - figures.result.confidence
     corrected = True
+    conditions = figures.telling(suite, measure, list(wheres))
     for model in figures.models:
-        found = [m for where in wheres if (m := figures.get(suite, measure, where, model)) is not None]
-        sides = Counter(
-            _sure_side(m, m.neutral, alpha)
-            for m in found
-            if m.neutral is not None and (m.value is not None or bounded(m))
-        )
-        corrected = corrected and all(m.p_holm is not None for m in found)
-        neutral = next((m.neutral for m in found if m.neutral is not None), neutral)
-        said = [
-            f"{words} in {sides[side]}"
-            for side, words in (("below", "below"), ("above", "above"), ("open", "not told apart from it"))
-            if sides[side]
+        found = [
+            (condition, m)
+            for condition, where in zip(conditions, wheres, strict=True)
+            if (m := figures.get(suite, measure, where, model)) is not None
         ]
-        unread = len(wheres) - sides["below"] - sides["above"] - sides["open"]
+        sides: dict[str, list[tuple[str, Measure]]] = {"below": [], "above": [], "open": [], "no interval": []}
+        for condition, m in found:
+            if m.neutral is not None and (m.value is not None or bounded(m)):
+                sides[_sure_side(m, m.neutral, alpha)].append((condition, m))
+        corrected = corrected and all(m.p_holm is not None for _, m in found)
+        neutral = next((m.neutral for _, m in found if m.neutral is not None), neutral)
+        said = [f"{side} in {_farthest(sides[side], neutral)}" for side in ("below", "above") if sides[side]]
+        said += [f"not told apart from it in {len(sides['open'])}"] if sides["open"] else []
+        unread = len(wheres) - sum(len(sides[side]) for side in ("below", "above", "open"))
         said += [f"no value or no interval in {unread}"] if unread else []
         parts.append(f"{one_line(model)} {', '.join(said)}")
     place = number(neutral, 0 if float(neutral).is_integer() else 2)
@@ -110,6 +112,21 @@ def _counted(
         f"{one_line(chart['title'])} ({_count(len(wheres), 'condition')} against the neutral {place}, "
         f"{'corrected by Holm' if corrected else 'one by one without correction'}): {'; '.join(parts)}."
     )
+
+
+def _farthest(told: Told, neutral: float) -> str:
+    """How many figures lie on one side, and which; where they are many, the one farthest from neutral."""
+    if len(told) <= _LISTED:
+        return f"{len(told)} ({'; '.join(f'{c} {_told(m)}'.strip() for c, m in told)})"
+    condition, most = max(told, key=lambda cm: abs((cm[1].value if cm[1].value is not None else neutral) - neutral))
+    return f"{len(told)} (farthest: {condition} {_told(most)})"
+
+
+def _told(measure: Measure) -> str:
+    """The figure; and of how many items it is, where more of them are missing than one looks past."""
+    asked_of = measure.n_items + measure.missing
+    few = f" ({measure.n_items:,} of {asked_of:,} items)" if measure.missing > _MISSED * asked_of else ""
+    return f"{figure(measure)}{few}"
 
 
 def _pattern(measures: Sequence[Measure]) -> list[tuple[str, str]]:
@@ -181,16 +198,16 @@ def _sure_side(measure: Measure, neutral: float, alpha: float) -> str:
 def _values(told: Told) -> str:
     """Each model's figure; only the ends of the range when there are many."""
     if len({m.model for _, m in told}) == 1 and len(told) <= _LISTED:
-        return ", ".join(f"{figure(m)} {c}".strip() for c, m in told)
+        return ", ".join(f"{_told(m)} {c}".strip() for c, m in told)
     if len(told) <= _LISTED:
-        return ", ".join(f"{_who(c, m)} {figure(m)}" for c, m in told)
+        return ", ".join(f"{_who(c, m)} {_told(m)}" for c, m in told)
     exact = sorted(((c, m) for c, m in told if m.value is not None), key=lambda cm: cm[1].value or 0.0)
     if not exact:
         return "known only by bounds"
     least, most = exact[0], exact[-1]
     others = len(told) - len(exact)
     rest = f"; {others} more known only by bounds" if others else ""
-    return f"from {figure(least[1])} for {_who(*least)} to {figure(most[1])} for {_who(*most)}{rest}"
+    return f"from {_told(least[1])} for {_who(*least)} to {_told(most[1])} for {_who(*most)}{rest}"
 
 
 def _who(condition: str, measure: Measure) -> str:

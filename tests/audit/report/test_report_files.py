@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import time
 from pathlib import Path
 
@@ -75,6 +76,22 @@ def test_csv_tells_the_level_none_from_a_factor_that_a_figure_does_not_have(tmp_
     for name, lines_a_figure in (("measures", 2), ("comparisons", 1)):
         lines = list(csv.DictReader(io.StringIO(paths[name].read_text())))
         assert [line["where.debiasing"] for line in lines] == [""] * lines_a_figure + ["none"] * lines_a_figure
+
+
+def test_a_papers_table_as_csv_has_one_number_a_cell_in_the_tables_scale(tmp_path: Path) -> None:
+    path = write_report(_toy(), tmp_path, formats=["csv"])["table toy/positions"]
+    lines = list(csv.DictReader(io.StringIO(path.read_text())))
+    (table,) = paper_tables(Figures(_toy()), "toy")
+    assert len(lines) == sum(len(row.cells) for block in table.blocks for row in block.rows)
+    assert {line["source"] for line in lines} == {"measured", "published"}
+    for line in lines:
+        for name in ("value", "low", "high", "plus_minus", "bound_low", "bound_high"):
+            assert line[name] == "" or math.isfinite(float(line[name]))
+    cells = [cell for block in table.blocks for row in block.rows for cell in row.cells]
+    for line, cell in zip(lines, cells, strict=True):
+        if line["value"]:
+            shown = cell.value.replace("−", "-")
+            assert float(shown) == pytest.approx(float(line["value"]), abs=0.51 * 10 ** -len(shown.partition(".")[2]))
 
 
 def test_hostile_names_cannot_act_in_any_file(tmp_path: Path) -> None:

@@ -133,6 +133,30 @@ def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
     assert said[2].startswith("c: 50 of 2,000 items have no readable answer (refusal 30, timeout 20).")
 
 
+def test_a_figure_of_few_of_its_items_says_of_how_many() -> None:
+    result = _result({"gap": [0.4]}, ("a",))
+    for missing, told in ((3, " (4 of 7 items)"), (0, "")):
+        few = [m.model_copy(update={"n_items": 4, "missing": missing}) for m in result.measures]
+        (said,) = _said(result.model_copy(update={"measures": few}), "finding")
+        assert said.endswith(f"0.43]{told}.")
+
+
+def test_the_conditions_that_lie_apart_are_named_with_their_figures() -> None:
+    chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
+    values = {"zero": 0.01, "cot": 0.2, "few": 0.01, "dp": -0.1, "x": 0.01}
+    measures = [
+        mu.measure("a", "score", {"condition": c, "gender": g}, value, neutral=0.0)
+        for c, value in values.items()
+        for g in ("f", "m")
+    ]
+    result = mu.result(["a"], [mu.suite_info("toy", "Toy", charts=[chart])], measures)
+    (said,) = _said(result, "detail")
+    assert said.endswith(
+        "a below in 2 (dp, f −0.10 [−0.13, −0.07]; dp, m −0.10 [−0.13, −0.07]), "
+        "above in 2 (cot, f 0.20 [0.17, 0.23]; cot, m 0.20 [0.17, 0.23]), not told apart from it in 6."
+    )
+
+
 def test_a_sound_run_has_no_caution_and_an_incomplete_one_says_so() -> None:
     assert _said(_result({"gap": [0.1, 0.2, 0.3]}), "caution") == []
     assert "incomplete" in _said(_result({"gap": [0.1, 0.2, 0.3]}, complete=False), "caution")[0]
@@ -152,7 +176,7 @@ def test_one_level_is_named_so_that_it_is_not_read_as_all() -> None:
     said = suite_summary(Figures(result), "toy")
     assert said[0].text.startswith("Score (zero, f; zero, m): a lies above 0")
     assert said[1].text.startswith("Bias score (10 conditions against the neutral 0")
-    assert said[1].text.endswith("a above in 10.")
+    assert said[1].text.endswith("a above in 10 (farthest: zero, f 0.20 [0.17, 0.23]).")
 
 
 def test_untreated_figures_speak_for_a_suite_with_treatments() -> None:
