@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from audit.keys import answer_from_json
 from audit.result import AuditResult, Measure, where_key
 from audit.store import Store
-from backends.errors import ConfigError
+from backends.base import ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
+from backends.errors import BackendError, ConfigError
 
 
 def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> dict[str, Any]:
@@ -83,4 +85,27 @@ def _bounded(low: float, value: float | None, high: float) -> str:
 def _answer_text(told: dict[str, Any]) -> str:
     if not told.get("answered"):
         return f"no answer; failures: {told.get('failures') or 'none'}"
-    return str(told["answer"])
+    try:
+        answer = answer_from_json(told["answer"])
+    except (TypeError, ValueError):
+        return f"cannot be read: {told['answer']}"  # damaged; `audit cache verify` sets it aside
+    match answer:
+        case ScoreResponse(scores):
+            return "; ".join(map(_score_text, scores))
+        case GenerateResponse(text, finish_reason):
+            return f"text, ended by {finish_reason}: {text!r}"
+        case ClassifyResponse(labels):
+            return ", ".join(f"{label} {p:.6g}" for label, p in labels.items())
+        case BackendError():
+            return str(answer)
+
+
+def _score_text(score: ContinuationScore) -> str:
+    """A log-probability with its standing, and the tokens that it is the sum of."""
+    if score.logprob is not None:
+        value = f"{score.logprob:.6g} nats"
+    else:
+        value = f"{'at most' if score.low is None else f'{score.low:.6g} to'} {score.high:.6g} nats"
+    tokens = ", ".join(f"{t.text!r} {'' if t.exact else 'at most '}{t.logprob:.6g}" for t in score.tokens)
+    notes = ", ".join(note for note in (score.exactness, f"boundary {score.boundary}", score.route) if note)
+    return f"log P {value} ({notes})" + (f"; tokens {tokens}" if tokens else "")

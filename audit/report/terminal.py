@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -43,25 +44,24 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
 
 
 def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:
-    """One line a comparison: difference, interval, corrected p, verdict."""
+    """A table for each suite and pair, a line a figure: difference, interval, corrected p, verdict."""
     console = console or Console()
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("Suite", "Figure", "b − a"):
-        table.add_column(name)
-    for name in ("Difference", "p (Holm)", "Margin"):
-        table.add_column(name, justify="right")
-    table.add_column("Verdict")
-    for c in comparisons:
-        table.add_row(
-            Text(one_line(c.suite)),
-            Text(f"{measure_label(c.measure)}: {where_label(c.where)}"),
-            Text(f"{one_line(c.b)} − {one_line(c.a)}"),
-            Text(with_interval(c.difference, c.low, c.high)),
-            p_value(c.p_holm),
-            f"±{c.margin:g}",
-            Text(c.verdict, style=_VERDICT_STYLES.get(c.verdict, "")),
-        )
-    console.print(table)
+    for (suite, a, b), some in itertools.groupby(comparisons, key=lambda c: (c.suite, c.a, c.b)):
+        heading = Text(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}")
+        table = Table(title=heading, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+        table.add_column("Figure")
+        for name in ("Difference", "p (Holm)", "Margin"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("Verdict", no_wrap=True)
+        for c in some:
+            table.add_row(
+                Text(f"{measure_label(c.measure)}: {where_label(c.where)}"),
+                Text(with_interval(c.difference, c.low, c.high)),
+                p_value(c.p_holm),
+                f"±{c.margin:g}",
+                Text(c.verdict, style=_VERDICT_STYLES.get(c.verdict, "")),
+            )
+        console.print(table)
 
 
 def print_history(history: History, console: Console | None = None) -> None:
