@@ -88,6 +88,10 @@ class Audit:
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights = tuple(tuple(group) for group in same_weights)
+        if not isinstance(title, str):
+            raise ConfigError("title", title, "not a text", 'Write it in quotes, e.g. title="March audit"')
+        if type(seed) is not int:
+            raise ConfigError("seed", seed, "not a whole number", "Give one, e.g. 0")
         if limit is not None and (type(limit) is not int or limit < 1):
             raise ConfigError("limit", limit, "not a number of items", "Give 1 or more, or leave it out")
         if not _is_number(confidence) or not 0 < confidence < 1:

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from audit.keys import answer_from_json
+from audit.measures import read_signature
 from audit.result import AuditResult, Measure, where_key
 from audit.store import Store
 from backends.base import ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
@@ -21,11 +22,13 @@ def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> d
         When no figure of the run has this id.
     """
     measure = _figure(result, figure_id)
-    where = where_key(measure.where)
+    where, quantity = where_key(measure.where), read_signature(measure.signature)["quantity"]
     behind = (
         stored
         for stored in store.read_rows(result.run_id, measure.model, measure.suite)
-        if where <= where_key(stored.row.factors) and stored.keys
+        if where <= where_key(stored.row.factors)
+        and (quantity in stored.row.values or stored.row.missing)
+        and stored.keys
     )
     items = [
         {
@@ -50,6 +53,8 @@ def evidence_text(found: dict[str, Any]) -> str:
         f"  {figure['n_items']} items, {figure['missing']} missing, {figure['censored']} known only by bounds",
         f"  {figure['signature']}",
     ]
+    if not found["items"]:
+        lines += ["", "No items of its own are stored: it is made of other figures, or its run kept no rows."]
     for item in found["items"]:
         lines += ["", f"{item['item']}" + (f"  MISSING: {item['missing']}" if item["missing"] else "")]
         lines += [f"  {name} = {_bounded(*v)}" for name, v in item["values"].items()]

@@ -244,7 +244,7 @@ class _Judged:
                 return f"{name} is not defined for the run's answers.{self._left_out()}"
             return f"{name}: {self.change.n_items} items are too few for an interval."
         neutral = self.measure.neutral
-        span = f"change {low:+.3f} to {high:+.3f}, margin {self.margin:g}"
+        span = f"change {span_words(low, high)}, margin {self.margin:g}"
         goal = f"from its neutral value {neutral:.3g}" if neutral is not None else "from the baseline"
         told = {
             "regressed": f"moved away {goal} by more than the margin",

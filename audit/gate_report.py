@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 from pydantic import BaseModel, ConfigDict
 
+from audit.report.numbers import number
+from audit.report.safe_text import one_line
 from audit.result import Measure, Scalar
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]
@@ -197,17 +199,21 @@ def limit_words(least: float | None, most: float | None) -> str:
     return " and ".join(parts) or "none"
 
 
-def _shown(number: float | None) -> str:
-    return "" if number is None else f"{number:.3f}"
+def _shown(value: float | None) -> str:
+    return "" if value is None else number(value)
 
 
 def span_words(low: float | None, high: float | None) -> str:
     """An interval as a phrase."""
-    return "unknown" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+    return "unknown" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    """Text that is no markup in Markdown, and still reads well on a terminal: underscores within words are none."""
+    escaped = one_line(text).replace("&", "&amp;").replace("<", "&lt;")
+    for char in "\\|*`[":
+        escaped = escaped.replace(char, "\\" + char)
+    return escaped
 
 
 def _printable(text: str) -> str:

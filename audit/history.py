@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -139,14 +139,19 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
             case "missed":
                 slots = entry["slots"]
                 why = f"{slots} slot{'s' if slots != 1 else ''} missed, {entry['action']}"
-                found.append(Absence(at=entry.get("first", entry["slot"]), why=why))
+                found.append(Absence(at=_utc(entry.get("first", entry["slot"])), why=why))
+            case "busy":
+                found.append(Absence(at=_utc(entry["slot"]), why=entry["error"]))
             case "killed" | "ended" if "run_id" not in entry:
-                found.append(Absence(at=entry["slot"], why=f"{entry.get('status', 'killed')}: {entry['error']}"))
+                found.append(Absence(at=_utc(entry["slot"]), why=f"{entry.get('status', 'killed')}: {entry['error']}"))
                 told.append((_time(entry["slot"]), _time(entry["at"])))
-    for run in store.runs():
-        other = title is not None and run.title != title
+    for run in reversed(store.runs()):  # oldest first
         ended = run.finished is not None and not run.status.startswith("failed")
-        if other or ended or any(start <= _time(run.started) <= end for start, end in told):
+        if ended or (title is not None and run.title != title):
+            continue
+        # A kill may be noticed nights later: only the first run after its slot is the one it speaks of.
+        if of_journal := [span for span in told if span[0] <= _time(run.started) <= span[1]]:
+            told.remove(of_journal[0])
             continue
         why = run.status if run.finished else "no result: it is still running, or was killed"
         found.append(Absence(at=run.started, why=why))
@@ -223,6 +228,11 @@ def _differences(of: str, before: dict[str, object], now: dict[str, object]) -> 
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key)
     ]
+
+
+def _utc(iso: str) -> str:
+    """Slots are told in local time; runs are not."""
+    return _time(iso).astimezone(UTC).isoformat()
 
 
 def _time(iso: str) -> datetime:

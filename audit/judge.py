@@ -20,7 +20,7 @@ from audit.drift import engine_drift, with_engine_noise
 from audit.measures import measure_rows
 from audit.reading import Reading, read_answers
 from audit.result import Comparison, EngineDrift, Example, LedgerEntry, Measure, Ranking, Where, where_key
-from audit.row_table import RowTable
+from audit.row_table import Bools, RowTable
 from audit.store import Store
 from audit.stored_rows import StoredRow
 from backends.base import (
@@ -121,7 +121,7 @@ def judge_suite(
         for a, b in engines
         if "score" in suite.needs
     ]
-    wanted = _example_items(*first, list(specs.values())) if first else set()
+    wanted = _example_items(*first, list(specs.values())) if first else {}
     # A follow-up is only reached through the item it hangs on, which it does for every model.
     roots = {reading.roots[item] for reading in readings.values() for item in wanted if item in reading.roots}
     examples = [
@@ -132,6 +132,7 @@ def judge_suite(
             name,
             answered_items(lambda: (i for i in items() if i.id in roots), suite, fingerprint_of, store),
             wanted,
+            {(m.model, m.measure, where_key(m.where)): m.id for m in measures},
         )
     ]
     return SuiteVerdict(
@@ -162,7 +163,8 @@ def _stored(reading: Reading) -> Iterator[StoredRow]:
 
 
 def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure]) -> LedgerEntry:
-    unreadable = Counter(row.missing for row in reading.rows if row.missing and row.item_id in reading.keys)
+    asked = [row for row in reading.rows if row.item_id in reading.keys]  # derived rows are no items
+    unreadable = Counter(row.missing for row in asked if row.missing)
     covered = [m.coverage for m in measures if m.model == model and m.coverage is not None and not m.detail]
     return LedgerEntry(
         model=model,
@@ -171,28 +173,53 @@ def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure
         answered=len(reading.keys) - reading.failures.total(),
         failures=dict(unreadable | reading.failures),
         failures_by=dict(reading.failures_by),
-        censored=sum(any(not v.is_exact for v in row.values.values()) for row in reading.rows),
+        censored=sum(any(not v.is_exact for v in row.values.values()) for row in asked),
         merged=reading.merged,
         straddled=reading.straddled,
         coverage=min(covered) if covered else None,
     )
 
 
-def _example_items(reading: Reading, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
-    """Ids of items to show, for all models: for every figure at least one item behind it, by the first model's rows."""
+def _example_items(
+    reading: Reading, table: RowTable, specs: Sequence[MeasureSpec]
+) -> dict[str, list[tuple[str, Where]]]:
+    """Items to show, each with the figures (measure, where) that it is behind.
+
+    For every figure at least one item, where it rests on items at all. Chosen by the first model's rows
+    and the same for all models, so that their answers can be compared.
+    """
     rows = reading.rows
+
+    def behind(spec: MeasureSpec) -> Bools:
+        return table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
+
     shown = np.zeros(len(rows), dtype=np.bool_)
-    chosen = []
+    wanted: dict[str, list[tuple[str, Where]]] = {}
     for spec in sorted(specs, key=lambda s: -len(s.where)):
-        behind = table.matching(spec.where)
-        if behind.any() and not (behind & shown).any():
-            chosen.append(int(behind.argmax()))
-            shown[chosen[-1]] = True
-    asked = (item for index in chosen for item in rows[index].items[:SOURCES_SHOWN])
-    return {item for item in asked if item in reading.keys}
+        found = behind(spec)
+        if found.any() and not (found & shown).any():
+            chosen = int(found.argmax())
+            shown[chosen] = True
+            wanted.update({item: [] for item in rows[chosen].items[:SOURCES_SHOWN] if item in reading.keys})
+    # One place for each wanted item in each row that rests on it.
+    places = [(number, item) for number, row in enumerate(rows) for item in row.items if item in wanted]
+    of_rows = np.array([number for number, _ in places], dtype=np.intp)
+    for spec in specs:
+        key = (spec.measure, where_key(spec.where))
+        for place in np.flatnonzero(behind(spec)[of_rows]).tolist():
+            figures = wanted[places[place][1]]
+            if not figures or figures[-1] != key:
+                figures.append(key)
+    return wanted
 
 
-def _examples(model: str, suite: str, answered: Iterable[Answered], wanted: set[str]) -> Iterator[Example]:
+def _examples(
+    model: str,
+    suite: str,
+    answered: Iterable[Answered],
+    wanted: Mapping[str, Sequence[tuple[str, Where]]],
+    ids: Mapping[tuple[str, str, Where], str],
+) -> Iterator[Example]:
     for one in answered:
         if one.item.id in wanted:
             yield Example(
@@ -200,6 +227,7 @@ def _examples(model: str, suite: str, answered: Iterable[Answered], wanted: set[
                 suite=suite,
                 item_id=one.item.id,
                 factors=dict(one.item.factors),
+                figures=[ids[key] for figure in wanted[one.item.id] if (key := (model, *figure)) in ids],
                 prompt=_writable(prompt_of(one.item)),
                 answer=_writable(answer_of(one)),
             )

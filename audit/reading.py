@@ -22,8 +22,10 @@ class Reading:
         One an item; after `derive` also what the suite makes of them.
     keys, roots : mapping
         Of each item the keys of its answer, and the suite's own item it hangs on.
-    failures, failures_by : Counter
-        Items without an answer, by reason and by the suite's first stratum.
+    failures : Counter
+        Items without an answer, by reason.
+    failures_by : Counter
+        Items without an answer, or with one that cannot be read, by the suite's first stratum.
     merged, straddled : int
         Answers in which a token crosses the end of the prompt.
     """
@@ -45,15 +47,17 @@ class Reading:
         if answer is None or isinstance(answer, BackendError):
             reason = "not asked" if answer is None else answer.kind
             self.failures[reason] += 1
+            row = Row(item.id, item.factors, {}, missing=reason)
+        else:
+            if isinstance(answer, ScoreResponse):
+                boundaries = [score.boundary for score in answer.scores]
+                self.merged += "merged" in boundaries
+                self.straddled += "straddled" in boundaries
+            row = self.suite.read(item, answer)
+        if row.missing:
             level = item.factors.get("dominated_by", item.factors.get(strata[0]) if strata else None)
             self.failures_by[str(level)] += 1
-            self.rows.append(Row(item.id, item.factors, {}, missing=reason))
-            return
-        if isinstance(answer, ScoreResponse):
-            boundaries = [score.boundary for score in answer.scores]
-            self.merged += "merged" in boundaries
-            self.straddled += "straddled" in boundaries
-        self.rows.append(self.suite.read(item, answer))
+        self.rows.append(row)
 
     def derive(self) -> None:
         """Put the suite's derived rows in; once, after the last answer."""

@@ -252,7 +252,10 @@ class LedgerEntry(_Frozen):
 
 
 class Example(_Frozen):
-    """An item shown behind figures: its prompt and raw answer, for a reader to judge."""
+    """An item shown behind figures: its prompt and raw answer, for a reader to judge.
+
+    ``figures`` are the ids of the measures that rest on it.
+    """
 
     model: str
     suite: str
@@ -260,6 +263,7 @@ class Example(_Frozen):
     factors: dict[str, Scalar]
     prompt: Any
     answer: Any
+    figures: list[str] = []
 
 
 class AuditResult(_Frozen):

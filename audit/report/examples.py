@@ -7,34 +7,34 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from audit.report.safe_text import one_line, visible
+from audit.report.safe_text import json_for_script, one_line, visible
 from audit.result import AuditResult, Example
 
 BYTES = 900_000  # of all examples in a page together, which has to stay small enough to mail
 _TEXT = 4_000  # characters of one prompt or answer
 
 
-def shown_examples(result: AuditResult) -> tuple[list[dict[str, Any]], int]:
-    """Examples within `BYTES`, the same share for each model and suite; and how many were left out."""
+def shown_examples(result: AuditResult, numbers: Mapping[str, int]) -> tuple[list[dict[str, Any]], int]:
+    """Examples within `BYTES`, the same share for each model and suite; and how many were left out.
+
+    ``numbers`` are the page's numbers of its figures, by their ids.
+    """
     grouped: dict[tuple[str, str], list[Example]] = defaultdict(list)
     for example in result.examples:
         grouped[example.model, example.suite].append(example)
     room = BYTES // max(1, len(grouped))
-    models = {m.name: i for i, m in enumerate(result.models)}
-    suites = {s.name: i for i, s in enumerate(result.suites)}
     shown = []
-    for (model, suite), examples in grouped.items():
+    for examples in grouped.values():
         spent = 0
         for example in examples:
             ready = {
-                "m": models[model],
-                "s": suites[suite],
+                "f": [numbers[figure] for figure in example.figures if figure in numbers],
                 "item": one_line(example.item_id),
                 "factors": {one_line(k): _factor(v) for k, v in example.factors.items()},
                 "turns": _turns(example.prompt),
                 **_answer(example.answer),
             }
-            spent += len(json.dumps(ready, ensure_ascii=False))
+            spent += len(json_for_script(ready).encode())
             if spent > room:
                 break
             shown.append(ready)

@@ -125,10 +125,10 @@ class Figures:
         return found
 
     def _plainest(self, measures: Iterable[Measure]) -> list[dict[str, Scalar]]:
-        """Conditions without a treatment, with the fewest factors, in reported order."""
+        """Conditions without a treatment, with the fewest factors, in reported order; all of the same factors."""
         wheres = _untreated(list({where_key(m.where): m.where for m in measures}.values()))
-        fewest = min(len(w) for w in wheres)
-        return [w for w in wheres if len(w) == fewest]
+        plainest = set(min(wheres, key=len))
+        return [w for w in wheres if set(w) == plainest]
 
 
 def _untreated(wheres: list[dict[str, Scalar]]) -> list[dict[str, Scalar]]:

@@ -57,7 +57,7 @@ def html_report(result: AuditResult, *, trend: bool = False) -> str:
             for block in paper_table.blocks:
                 for cell in (cell for row in block.rows for cell in row.cells if cell.measure):
                     table.number(cell.measure)
-    examples, left_out = shown_examples(result)
+    examples, left_out = shown_examples(result, {m.id: number for number, m in enumerate(table.measures)})
     data = {
         "models": [one_line(name) for name in figures.models],
         "suites": [one_line(info.title) for info in result.suites],

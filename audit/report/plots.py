@@ -213,7 +213,7 @@ def _forest_ends(comparisons: Sequence[Comparison]) -> list[float]:
         ends += [x for x in (c.difference, c.low, c.high, c.bound_low, c.bound_high) if x is not None]
         ends += [-c.margin, c.margin, -(c.engine_noise or 0.0), c.engine_noise or 0.0]
     room = (max(ends) - min(ends)) * 0.05 or 0.5
-    return [round(min(ends) - room, 4), round(max(ends) + room, 4)]
+    return [float(f"{end:.4g}") for end in (min(ends) - room, max(ends) + room)]
 
 
 @dataclass(frozen=True)
@@ -309,12 +309,16 @@ def _marks(measures: Sequence[Measure], *, published: bool = False) -> tuple[str
     return tuple(name for name, yes in there.items() if yes)
 
 
-def _domain(measures: Iterable[Measure]) -> list[float]:
-    """Axis ends that hold every interval, bound and neutral value, with a little room."""
+def _domain(measures: Iterable[Measure], beside: Iterable[float] = ()) -> list[float]:
+    """Axis ends that hold every interval, bound, neutral value and what is drawn beside them, with a little room.
+
+    A mark beyond its axis makes Vega shrink the whole plot until the mark fits, down to no width at all.
+    """
     measures = list(measures)
     ends = [
         x for m in measures for x in (m.value, m.low, m.high, m.bound_low, m.bound_high, m.neutral) if x is not None
     ]
+    ends += beside
     if all(m.unit in ("probability", "share") for m in measures):
         ends += [0.0]
         top = max(ends, default=1.0)
@@ -371,15 +375,16 @@ def _dots(drawing: _Drawing) -> Plot | None:
             )
     published = False
     for title, ms in drawn.items():
-        printed = _published_rows(drawing, ms, rows_are_measures)
-        published |= bool(printed)
-        grouped[title] += printed
+        papers = _published_rows(drawing, ms, rows_are_measures)
+        published |= bool(papers)
+        grouped[title] += papers
     panels = [Panel(title, rows) for title, rows in grouped.items()]
     one_row_a_model = not by and not rows_are_measures
     lanes = 1 if one_row_a_model else drawing.models
     heights = [_dots_height(len({r["k"] for r in p.rows}), lanes) for p in panels]
+    printed = [row["u"] for panel in panels for row in panel.rows if "u" in row]
     spec = specs.dots(
-        drawing.models, _domain(everything), max(heights), _axis_title(everything), dodge=not one_row_a_model
+        drawing.models, _domain(everything, printed), max(heights), _axis_title(everything), dodge=not one_row_a_model
     )
     return drawing.plot(spec, panels, heights=heights, marks=_marks(everything, published=published))
 

@@ -88,7 +88,7 @@ def _counted(
     parts = []
     neutral = 0.0
     alpha = 1 - figures.result.confidence
-    corrected = True
+    tested: list[bool] = []  # of each interval, whether a corrected p decides with it
     conditions = figures.telling(suite, measure, list(wheres))
     for model in figures.models:
         found = [
@@ -100,7 +100,11 @@ def _counted(
         for condition, m in found:
             if m.neutral is not None and (m.value is not None or bounded(m)):
                 sides[_sure_side(m, m.neutral, alpha)].append((condition, m))
-        corrected = corrected and all(m.p_holm is not None for _, m in found)
+        tested += [
+            m.p_holm is not None
+            for _, m in found
+            if m.neutral is not None and (m.value is not None or bounded(m)) and _side(m, m.neutral) != "no interval"
+        ]
         neutral = next((m.neutral for _, m in found if m.neutral is not None), neutral)
         said = [f"{side} in {_farthest(sides[side], neutral)}" for side in ("below", "above") if sides[side]]
         said += [f"not told apart from it in {len(sides['open'])}"] if sides["open"] else []
@@ -108,9 +112,12 @@ def _counted(
         said += [f"no value or no interval in {unread}"] if unread else []
         parts.append(f"{one_line(model)} {', '.join(said)}")
     place = number(neutral, 0 if float(neutral).is_integer() else 2)
+    correction = "corrected by Holm" if any(tested) else "one by one without correction"
+    if any(tested) and not all(tested):
+        correction += " where there is a p"
     return (
         f"{one_line(chart['title'])} ({_count(len(wheres), 'condition')} against the neutral {place}, "
-        f"{'corrected by Holm' if corrected else 'one by one without correction'}): {'; '.join(parts)}."
+        f"{correction}): {'; '.join(parts)}."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 from audit.history import Absence, History, absences, history, stored_results
@@ -106,6 +106,30 @@ def test_absences_come_from_the_journal_and_the_store_and_none_is_told_twice(tmp
         "failed: OSError",
     ]
     assert found[0].at == first
+
+
+def test_gaps_are_told_in_utc_and_a_busy_slot_is_one(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    local = datetime(2026, 11, 20, 3, tzinfo=timezone(timedelta(hours=-5)))
+    journal.write("missed", local, slots=1, first=local.isoformat(), action="skipped")
+    journal.write("busy", local + timedelta(days=1), error="another process is running this audit")
+    with Store.open(tmp_path / "audit.db") as store:
+        found = absences(store, journal.entries())
+    assert [gap.at for gap in found] == ["2026-11-20T08:00:00+00:00", "2026-11-21T08:00:00+00:00"]
+    assert found[1].why == "another process is running this audit"
+
+
+def test_a_kill_that_is_noticed_late_hides_no_other_run(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    with Store.open(tmp_path / "audit.db") as store:
+        store.start_run("killed", "nightly", "{}")
+        time.sleep(1.1)  # the store keeps whole seconds
+        store.start_run("bad", "nightly", "{}")
+        store.finish_run("bad", "failed: OSError", None)
+        journal = Journal(tmp_path / "journal.jsonl")
+        journal.write("killed", now - timedelta(seconds=1), error="its process ended before the run did")
+        found = absences(store, journal.entries(), "nightly")
+    assert [gap.why for gap in found] == ["killed: its process ended before the run did", "failed: OSError"]
 
 
 def test_results_come_from_the_store_oldest_first_without_unfinished_runs(tmp_path: Path) -> None:

@@ -8,18 +8,20 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from audit import Audit
 from audit.evidence import evidence
+from audit.measures import read_signature
 from audit.report.figures import Figures
 from audit.result import AuditResult
 from audit.store import Store
-from backends.base import Description, ScoreRequest
+from backends.base import Description, ScoreRequest, ScoreResponse
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, Faults, PlantedBias
-from suites import OccuGender
+from suites import GenderPair, OccuGender
 from suites.base import Bounded, Item, MeasureSpec, Row, Suite
 
 SUITE = OccuGender()
@@ -204,6 +206,7 @@ import os, sys
 sys.path.insert(0, {tests!r})
 from audit import Audit
 from audit.evidence import evidence
+from audit.measures import read_signature
 from audit.report.figures import Figures
 from test_runner import SUITE, stereotyped
 from backends.fake import FakeBackend
@@ -270,3 +273,60 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, sent, exit_code):
     whole, _ = write_config(tmp_path, "whole", latency=0.0)
     output, _ = start(whole).communicate(timeout=120)
     assert same(resumed, AuditResult.model_validate(json.loads(output.splitlines()[-1])))
+
+
+def test_examples_lead_only_to_figures_that_rest_on_them(tmp_path):
+    suite = OccuGender(("explicit",), debiasing=(1, 2, 3))
+    result = Audit({"m": stereotyped()}, [suite], db=tmp_path / "a.db", limit=80).run_sync()
+    by_id = {m.id: m for m in result.measures}
+    assert all(example.figures for example in result.examples)
+    effects = 0
+    for example in result.examples:
+        for figure in (by_id[i] for i in example.figures):
+            for factor, level in figure.where.items():
+                if factor in example.factors:
+                    assert example.factors[factor] == level
+            if figure.measure == "effect":
+                effects += 1
+                assert example.factors["debiasing"] in (None, figure.where["instruction"])
+    assert effects
+    with_examples = {i for example in result.examples for i in example.figures}
+    assert {m.id for m in result.measures if m.n_items} <= with_examples
+
+
+def test_evidence_holds_only_items_with_the_figures_quantity(tmp_path):
+    result = Audit({"a": FakeBackend("a")}, [GenderPair()], db=tmp_path / "a.db", limit=40).run_sync()
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        for figure in result.measures:
+            behind = evidence(store, result, figure.id, 999)["items"]
+            quantity = read_signature(figure.signature)["quantity"]
+            assert all(quantity in item["values"] or item["missing"] for item in behind)
+
+
+class Refusing(OccuGender):
+    """Reads every answer about a mostly female occupation as a refusal."""
+
+    def read(self, item, response):
+        row = super().read(item, response)
+        return replace(row, values={}, missing="refusal") if item.factors["dominated_by"] == "female" else row
+
+
+def test_answers_that_cannot_be_read_are_told_by_group(tmp_path):
+    suite = Refusing(("explicit",))
+    (entry,) = Audit({"m": stereotyped()}, [suite], db=tmp_path / "a.db", limit=40).run_sync().ledger
+    assert entry.failures == {"refusal": entry.failures_by["female"]}
+    assert set(entry.failures_by) == {"female"}
+
+
+def test_only_items_are_counted_as_bounded(tmp_path):
+    class Bounding(FakeBackend):
+        async def run(self, batch):
+            return [
+                ScoreResponse(tuple(replace(s, logprob=None, low=s.high - 1, exactness="bounded") for s in a.scores))
+                for a in await super().run(batch)
+            ]
+
+    backend = Bounding("b", score=PlantedBias(planted, words, coverage=0.4))
+    suite = OccuGender(("explicit",), debiasing=(1, 2, 3))
+    (entry,) = Audit({"m": backend}, [suite], db=tmp_path / "a.db", limit=40).run_sync().ledger
+    assert entry.censored == entry.n_items

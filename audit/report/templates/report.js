@@ -354,15 +354,8 @@
   }
 
   // "kind" tells rows apart, not questions: a figure of derived rows rests on items of another kind.
-  const agrees = (where, factors) => Object.entries(where).every(
-    ([k, v]) => k === "kind" || !(k in factors) || factors[k] === v);
-
   function examplesOf(f) {
-    const where = condition(f).factors;
-    const behind = data.examples.filter((example) => example.m === get(f, "model") && example.s === get(f, "suite")
-      && agrees(where, example.factors));
-    const same = behind.filter((example) => example.factors.kind === where.kind);
-    const found = same.length ? same : behind;
+    const found = data.examples.filter((example) => example.f.includes(f));
     if (!found.length) return [make("p", "No example of this figure is in the page. The command above shows its items.")];
     const heading = make("h3", `Examples behind it (${found.length})`);
     const warning = make("p", "Model output as it came. It may offend.", { class: "caution" });

@@ -178,9 +178,20 @@ def result(
         measures=list(measures),
         comparisons=comparisons,
         ledger=ledger,
-        examples=list(examples),
+        examples=[_behind_figures(e, measures) for e in examples],
         **(fields | more),
     )
+
+
+def _behind_figures(example: Example, measures: Sequence[Measure]) -> Example:
+    """There are no rows here to tell what an example is behind: every figure that its factors allow."""
+    figures = [
+        m.id
+        for m in measures
+        if (m.model, m.suite) == (example.model, example.suite)
+        and all(example.factors.get(factor, level) == level for factor, level in m.where.items())
+    ]
+    return example.model_copy(update={"figures": figures})
 
 
 def drift(suite: str, a: str, b: str, prompts: int = 100) -> EngineDrift:

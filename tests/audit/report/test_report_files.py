@@ -17,6 +17,7 @@ from audit.history import history
 from audit.report import write_report
 from audit.report.examples import shown_examples
 from audit.report.figures import Figures
+from audit.report.safe_text import json_for_script
 from audit.report.tables import paper_tables
 from audit.report.terminal import print_comparisons, print_result
 from audit.report.trend import write_trend
@@ -159,12 +160,24 @@ def test_examples_keep_within_their_share_and_count_what_is_left_out() -> None:
         for m in MODELS
         for i in range(200)
     ]
-    shown, left = shown_examples(_toy().model_copy(update={"examples": many}))
+    shown, left = shown_examples(_toy().model_copy(update={"examples": many}), {})
     assert len(shown) + left == 400
     assert left > 0
-    assert {sum(e["m"] == i for e in shown) for i in range(2)} == {len(shown) // 2}
+    assert {sum(e["item"].startswith(m) for e in shown) for m in MODELS} == {len(shown) // 2}
     assert len(json.dumps(shown)) < 1_000_000
     assert "characters more" in shown[0]["text"]
+
+
+@pytest.mark.parametrize("word", ["护士", "<b>&"])
+def test_examples_take_the_room_that_the_page_has_for_them_in_any_script(word: str) -> None:
+    many = [
+        Example(model=m, suite="toy", item_id=f"{m}{i}", factors={}, prompt=word * 500, answer={"text": word * 500})
+        for m in MODELS
+        for i in range(400)
+    ]
+    shown, left = shown_examples(_toy().model_copy(update={"examples": many}), {})
+    assert left > 0
+    assert len(json_for_script(shown).encode()) < 950_000
 
 
 def test_terminal_shows_names_as_text_and_intervals_in_brackets() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import made_up as mu
 import pytest
@@ -36,6 +37,34 @@ def test_every_kind_of_chart_is_drawn_by_vega(toy: AuditResult) -> None:
         assert plot is not None
         spec = plot.spec | {"datasets": {"rows": plot.panels[0].rows}, "width": 300}
         assert vl_convert.vegalite_to_svg(json.dumps(spec)).count("<path") > 5
+
+
+@pytest.mark.parametrize("largest", [0.0003, 0.03, 0.3])
+def test_the_axis_holds_the_papers_figures_too_or_the_plot_would_have_no_width(largest: float) -> None:
+    where = [{"told": level} for level in ("a", "b")]
+    measures = [mu.measure("m", "gap", w, largest, largest / 2, neutral=0.0, unit="difference") for w in where]
+    published = [PublishedFigure("GPT-3", "gap", w, value) for w, value in zip(where, (0.402, -0.2), strict=True)]
+    info = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Gap", ("gap",), by="told")], published=published)
+    (plot,) = _plots(mu.result(["m"], [info], measures)).values()
+    svg = vl_convert.vegalite_to_svg(
+        json.dumps(plot.spec | {"datasets": {"rows": plot.panels[0].rows}, "width": 300, "height": 100})
+    )
+    places = {
+        float(x)
+        for x in re.findall(r'transform="translate\(([-\d.]+),[-\d.]+\)"[^>]*aria-roledescription="point"', svg)
+    }
+    places |= {float(x) for x in re.findall(r'aria-roledescription="point"[^>]*transform="translate\(([-\d.]+),', svg)}
+    assert places, svg[:3000]
+    assert min(places) > 20
+
+
+def test_a_margin_of_zero_leaves_a_small_difference_its_length() -> None:
+    one, other = (mu.measure(name, "gap", {}, value, 1e-5, neutral=0.0) for name, value in (("a", 0.0), ("b", 2e-5)))
+    found = mu.comparison(one, other, margin=0.0)
+    plot = forest_plot(Figures(mu.result(["a", "b"], [mu.toy_suite()], [one, other], comparisons=[found])), "toy")
+    assert plot is not None
+    low, high = plot.panels[0].ends
+    assert low < 0 < found.high < high
 
 
 def test_a_chart_draws_exactly_its_figures(toy: AuditResult) -> None:

@@ -157,6 +157,40 @@ def test_the_conditions_that_lie_apart_are_named_with_their_figures() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("corrected", "told"),
+    [
+        ((0.2,) * 5, "corrected by Holm)"),
+        ((None,) * 5, "one by one without correction)"),
+        ((0.2, None, 0.2, 0.2, 0.2), "corrected by Holm where there is a p)"),
+    ],
+)
+def test_the_correction_that_decides_is_told_though_a_figure_has_no_value(
+    corrected: tuple[float | None, ...], told: str
+) -> None:
+    chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
+    measures = [
+        mu.measure("a", "score", {"condition": f"c{i}", "gender": gender}, value, neutral=0.0).model_copy(
+            update={"p_holm": p}
+        )
+        for i, p in enumerate(corrected)
+        for gender, value in (("f", 0.2), ("m", 0.2 if i else None))
+    ]
+    (said,) = _said(mu.result(["a"], [mu.suite_info("toy", "Toy", charts=[chart])], measures), "detail")
+    assert told in said
+
+
+def test_conditions_by_different_factors_are_not_told_in_one_sentence() -> None:
+    measures = [
+        mu.measure("a", "gap", where, 0.3, neutral=0.0)
+        for where in ({"gender": "f"}, {"gender": "m"}, {"region": "n"}, {"region": "s"})
+    ]
+    result = mu.result(["a"], [mu.suite_info("toy", "Toy")], measures)
+    assert _said(result, "finding") == [
+        "Gap (f; m): a lies above 0, the neutral value: 0.30 [0.27, 0.33] f, 0.30 [0.27, 0.33] m."
+    ]
+
+
 def test_a_sound_run_has_no_caution_and_an_incomplete_one_says_so() -> None:
     assert _said(_result({"gap": [0.1, 0.2, 0.3]}), "caution") == []
     assert "incomplete" in _said(_result({"gap": [0.1, 0.2, 0.3]}, complete=False), "caution")[0]
