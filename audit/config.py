@@ -86,7 +86,8 @@ class Audit:
         self.suites = _named_suites(suites)
         self.title, self.db, self.out = title, Path(db), Path(out)
         self.seed, self.limit, self.confidence = seed, limit, confidence
-        self.margins, self.limits = margins, dict(limits or {})
+        self.margins = margins
+        self.limits = {name: _as_limit(name, bounds) for name, bounds in (limits or {}).items()}
         self.same_weights = tuple(tuple(group) for group in same_weights)
         if not isinstance(title, str):
             raise ConfigError("title", title, "not a text", 'Write it in quotes, e.g. title="March audit"')
@@ -99,8 +100,6 @@ class Audit:
         for name, margin in _as_margins(margins).items():
             if not _is_number(margin) or not margin >= 0:
                 raise ConfigError(f"margins.{name}", margin, "not a margin", "Give 0 or more")
-        for name, bounds in self.limits.items():
-            _check_limit(name, bounds)
         for name in (name for group in self.same_weights for name in group):
             if name not in self.models:
                 raise ConfigError("same_weights", name, "no model of this audit", f"Known: {', '.join(self.models)}")
@@ -300,17 +299,19 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _check_limit(name: str, bounds: Any) -> None:
+def _as_limit(name: str, bounds: Any) -> tuple[float | None, float | None]:
+    """A checked (at least, at most). An infinite side is open: TOML has no other way to write that."""
     field, mend = f"limits.{name}", "Give (at least, at most), None where open, e.g. (None, 0.3)"
     if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) != 2:
         raise ConfigError(field, bounds, "not a pair", mend)
-    given = [bound for bound in bounds if bound is not None]
-    if not all(_is_number(bound) and math.isfinite(bound) for bound in given):
+    if not all(bound is None or (_is_number(bound) and not math.isnan(bound)) for bound in bounds):
         raise ConfigError(field, bounds, "not numbers", mend)
-    if not given:
+    least, most = (None if bound is None or math.isinf(bound) else float(bound) for bound in bounds)
+    if least is None and most is None:
         raise ConfigError(field, bounds, "open on both sides, so nothing is limited", mend)
-    if len(given) == 2 and given[0] > given[1]:
+    if least is not None and most is not None and least > most:
         raise ConfigError(field, bounds, "at least is more than at most, so no figure can keep it", mend)
+    return least, most
 
 
 def _pick(option: str, known: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:

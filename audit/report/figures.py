@@ -87,7 +87,10 @@ class Figures:
                 candidates.append((name, _untreated(wheres)))
                 last.append((name, [w for w in wheres if not by or level_key(w[by]) == level_key(wheres[0][by])]))
         names = judged or list(dict.fromkeys([*drawn, *plain]))
-        candidates += [(name, self._plainest(plain[name])) for name in names]
+        # What is only ranked by level (each occupation), or correlated over levels, speaks of these, not for the suite.
+        ranked = {name for name in drawn if all(c["kind"] == "ranking" for c in charts if name in c["measures"])}
+        ranked |= {name for name in names if all(m.unit == "correlation" for m in plain[name])}
+        candidates += [(name, self._plainest(plain[name])) for name in names if name not in ranked]
         fitting = [(name, wheres) for name, wheres in candidates + last if len(wheres) <= _HEADLINE]
         name, wheres = (fitting or candidates or [("", [])])[0]
         return [(name, where) for where in wheres[:_HEADLINE]]
@@ -127,7 +130,7 @@ class Figures:
     def _plainest(self, measures: Iterable[Measure]) -> list[dict[str, Scalar]]:
         """Conditions without a treatment, with the fewest factors, in reported order; all of the same factors."""
         wheres = _untreated(list({where_key(m.where): m.where for m in measures}.values()))
-        plainest = set(min(wheres, key=len))
+        plainest = min((set(w) for w in wheres), key=len)
         return [w for w in wheres if set(w) == plainest]
 
 

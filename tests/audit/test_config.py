@@ -143,9 +143,12 @@ def test_a_toml_config_has_the_same_fields(tmp_path):
         [suites.occugender]
         suite = "OccuGender"
         prompt_format = "chat"
+        [limits]
+        stereotype_gap = [-inf, 0.3]
         """,
     )
     audit = load_audit(path)
+    assert audit.limits == {"stereotype_gap": (None, 0.3)}
     assert (audit.seed, audit.limit, list(audit.models), list(audit.suites)) == (4, 10, ["planted"], ["occugender"])
 
 

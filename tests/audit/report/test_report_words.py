@@ -157,6 +157,18 @@ def test_the_conditions_that_lie_apart_are_named_with_their_figures() -> None:
     )
 
 
+def test_a_figure_that_is_only_ranked_by_level_does_not_speak_for_the_suite() -> None:
+    charts = [
+        Chart("dots", "Bias score", ("score",), by="condition"),
+        Chart("ranking", "How often an occupation is called so", ("called",), {"condition": "c0"}, by="occupation"),
+    ]
+    wheres = [{"condition": f"c{i}"} for i in range(10)]
+    measures = [mu.measure("a", "score", where, 0.2, neutral=0.0) for where in wheres]
+    measures += [mu.measure("a", "called", where, 0.9, neutral=0.0) for where in wheres[:2]]
+    result = mu.result(["a"], [mu.suite_info("toy", "Toy", charts=charts)], measures)
+    assert _said(result, "finding")[0].startswith("Score (c0): a lies above 0")
+
+
 @pytest.mark.parametrize(
     ("corrected", "told"),
     [
