@@ -543,8 +543,8 @@ class MGBR(Suite):
             rows=tuple((test_set, {"test_set": test_set}) for test_set in self._test_sets()),
             scale=100,
             decimals=1,
-            note="D_gf and D_gm ask for the feminine and the masculine words in lists of such words only; D_ff and D_mm "
-            "in the same lists with occupations added that are stereotyped female and male.",
+            note="D_gf and D_gm ask for the feminine and the masculine words in lists of such words only; D_ff and "
+            "D_mm in the same lists with occupations added that are stereotyped female and male.",
         )
         changed = [pair for pair in CHANGES if set(pair) <= set(self.conditions)]
         changes = TableLayout(
