@@ -26,7 +26,8 @@ OTHER = "It was a bright cold day in April, and the"
 FULL_PRECISION = 1e-3
 #: A server whose own numbers move by more is not asked for scores.
 LARGEST_SPREAD = 1.0
-_FAR_DOWN = -8.0  # noise of what hardly ever comes says little
+#: Noise of what hardly ever comes says little.
+FAR_DOWN = -8.0
 _TRANSIENT = ("rate_limited", "timeout", "connection", "server")
 _FATAL = ("rate_limited", "timeout", "connection", "auth", "quota")
 _LONGEST_WAIT = 20.0
@@ -118,7 +119,7 @@ def distance(a: Listing, b: Listing) -> float:
         for t in a.tokens
         if mine[_name(t)] == 1
         and (other := there.get(_name(t))) is not None
-        and max(t.logprob, other.logprob) > _FAR_DOWN
+        and max(t.logprob, other.logprob) > FAR_DOWN
         and a.names(t)
         and b.names(other)
     ]

@@ -82,3 +82,36 @@ class Liar(RawServer):
         usage = {"prompt_tokens": count, "completion_tokens": 1, "total_tokens": count + 1}
         number = f"cmpl-{next(self._numbers)}"
         return Reply({"id": number, "model": MODEL, "choices": [choice], "usage": usage})
+
+
+class IdLiar(Liar):
+    """As vLLM: it lends its tokenizer, takes prompts as token ids and gives ``prompt_logprobs``, but no echo."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: list[str] = list(WORDS)
+
+    def honest(self, path: str, sent: dict[str, Any]) -> Reply:
+        if path == "/tokenize" and "prompt" in sent:
+            return Reply({"tokens": self.ids_of(sent["prompt"])})
+        if path == "/detokenize":
+            return Reply({"prompt": self.text_of(sent["tokens"])})
+        prompt = sent.get("prompt")
+        if sent.get("echo") or (isinstance(prompt, list) and not all(isinstance(i, int) for i in prompt)):
+            return Reply({"error": {"message": "not supported", "code": "bad_request"}}, 400)
+        text = self.text_of(prompt) if isinstance(prompt, list) else prompt
+        reply = super().honest(path, {**sent, "prompt": text})
+        if reply.status == 200 and "prompt_logprobs" in sent:
+            ids = self.ids_of(str(text))
+            rows = [distribution(self.text_of(ids[:at])).get(self.text_of([ids[at]]), -15.0) for at in range(len(ids))]
+            told = [{str(i): {"logprob": row}} for i, row in zip(ids[1:], rows[1:], strict=True)]
+            reply.choice["prompt_logprobs"] = [None, *told]
+        return reply
+
+    def ids_of(self, text: str) -> list[int]:
+        words = tokens_of(text)
+        self._known += [w for w in dict.fromkeys(words) if w not in self._known]
+        return [self._known.index(w) for w in words]
+
+    def text_of(self, ids: list[int]) -> str:
+        return "".join(self._known[i] for i in ids)

@@ -13,7 +13,7 @@ import pytest
 from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from tests.backends.openai.liar import MODEL, Liar, Lie, distribution
+from tests.backends.openai.liar import MODEL, IdLiar, Liar, Lie, distribution
 from tests.backends.openai.raw_server import Reply
 
 PROMPT = "Q: Who is it?\nA:"
@@ -210,3 +210,44 @@ async def test_max_tokens_is_never_zero(liar: Liar, tmp_path: Path) -> None:
     await backend.close()
     assert {b["max_tokens"] for b in liar.bodies if "max_tokens" in b} >= {1}
     assert all(b.get("max_tokens", 1) >= 1 for b in liar.bodies)
+
+
+@pytest.mark.parametrize("kind", [Liar, IdLiar], ids=["echo", "prompt_logprobs"])
+async def test_values_that_depend_on_what_was_read_before_are_not_used(kind: type[Liar], tmp_path: Path) -> None:
+    """As vLLM with its cache of prompts: rows of a text whose start was read before come from an old buffer."""
+    read: set[str] = set()
+
+    def stale(sent: dict[str, Any], reply: Reply) -> None:
+        if not sent.get("echo") and "prompt_logprobs" not in sent:
+            return
+        start = json.dumps(sent["prompt"])[:12]
+        if start in read:
+            for row in reply.choice.get("prompt_logprobs", [])[1:]:
+                row[next(iter(row))]["logprob"] -= 0.7
+            values = reply.choice["logprobs"]["token_logprobs"] if reply.choice["logprobs"] else []
+            values[1:-1] = [v - 0.7 for v in values[1:-1]]
+        read.add(start)
+
+    async with kind().running() as server:
+        server.lie = stale
+        backend = backend_of(server, tmp_path)
+        report = await backend.probe()
+        answers = [(await backend.run([REQUEST]))[0] for _ in range(2)]
+        await backend.close()
+    assert report.findings.text_route in ("top_k", "top_k_ids"), report.render_text()
+    name = "echo" if kind is Liar else "prompt_logprobs"
+    assert next(c.passed for c in report.checks if c.name == name) is False
+    for answer in answers:
+        assert isinstance(answer, ScoreResponse)
+        assert [s.logprob for s in answer.scores] == pytest.approx([truth(c) for c in REQUEST.continuations])
+
+
+async def test_an_honest_servers_prompt_log_probabilities_are_used(tmp_path: Path) -> None:
+    async with IdLiar().running() as server:
+        backend = backend_of(server, tmp_path)
+        report = await backend.probe()
+        (answer,) = await backend.run([REQUEST])
+        await backend.close()
+    assert report.findings.text_route == "prompt_logprobs", report.render_text()
+    assert isinstance(answer, ScoreResponse)
+    assert [s.logprob for s in answer.scores] == pytest.approx([truth(c) for c in REQUEST.continuations])
