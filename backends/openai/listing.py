@@ -126,7 +126,20 @@ def read_listing(answer: Mapping[str, Any], asked: int) -> Listing:
     Raises `BackendError` ``unsupported`` when there is none, ``malformed`` when it cannot be
     read, ``untruthful`` when it cannot be true.
     """
-    return _checked(_first_position(single_choice(answer), asked))
+    choice = single_choice(answer)
+    listing = _checked(_first_position(choice, asked))
+    text = choice.get("text")
+    if isinstance(text, str) and _lost_blanks(listing.sampled, text):
+        raise untruthful("the lists leave out a token's leading space: two tokens may have one string")
+    return listing
+
+
+def _lost_blanks(listed: str, text: str) -> bool:
+    """Whether the drawn token's string is its text without blanks around it (vLLM with SentencePiece, until 2026).
+
+    The other way round the text was trimmed, not the list. A chat's answer is trimmed too, and is not looked at.
+    """
+    return bool(listed.strip()) and listed != text and listed in text and listed.strip() == text.strip()
 
 
 def single_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:

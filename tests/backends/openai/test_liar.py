@@ -112,10 +112,21 @@ def no_choices(sent: dict[str, Any], reply: Reply) -> None:
     reply.body["choices"] = []
 
 
+def leading_space_left_out(sent: dict[str, Any], reply: Reply) -> None:
+    if sent.get("echo"):
+        reply.status, reply.body = 400, {"error": {"message": "echo is not supported"}}
+        return
+    for name in ("tokens", "top_logprobs"):
+        (first,) = reply.choice["logprobs"][name]
+        left = {t.lstrip(" "): v for t, v in first.items()} if name == "top_logprobs" else first.lstrip(" ")
+        reply.choice["logprobs"][name] = [left]
+
+
 LIES: tuple[Lie, ...] = (
     *(echo_ignored, echo_shifted, one_token_dropped, nan, null, placeholder, positive, sums_to_more_than_one),
     *(probabilities, swapped_choices, duplicated_choice, duplicated_answer, wrong_model, error_with_status_200),
     *(html_with_status_200, truncated_json, body_ends_too_early, no_log_probabilities, no_choices),
+    leading_space_left_out,
 )
 
 

@@ -98,6 +98,37 @@ def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "listed", "honest"),
+    [
+        (" Male", "Male", False),
+        ("\nMale", "Male", False),
+        (" Male", " Male", True),
+        ("Male", " Male", True),  # the text lost its space, the list did not
+        ("", " ", True),
+        ("", "�", True),  # held back until the character is whole
+        ("", "</s>", True),
+        (" ", "", True),
+    ],
+)
+def test_a_list_that_leaves_out_what_the_text_begins_with_is_refused(text: str, listed: str, honest: bool) -> None:
+    answer = legacy({listed: -0.9, "x": -2.0}, listed)
+    answer["choices"][0]["text"] = text  # type: ignore[index]
+    if honest:
+        read_listing(answer, 2)
+        return
+    with pytest.raises(BackendError, match="leading space") as caught:
+        read_listing(answer, 2)
+    assert caught.value.kind == "untruthful"
+
+
+def test_the_space_that_a_chat_drops_from_its_answer_says_nothing_of_its_list() -> None:
+    entry = {"token": "Male", "bytes": list(b"Male"), "logprob": -0.9}
+    content = [{**entry, "top_logprobs": [entry]}]
+    choice = {"index": 0, "message": {"content": " Male"}, "logprobs": {"content": content}}
+    assert read_listing({"choices": [choice]}, 1).tokens[0].text == "Male"
+
+
+@pytest.mark.parametrize(
     ("value", "says"),
     [(math.nan, "nan"), (-math.inf, "inf"), (0.5, "positive"), (None, "null"), ("-1", "str"), (True, "bool")],
 )
