@@ -8,57 +8,72 @@ from collections.abc import Sequence
 
 from backends.base import Message, ScoreRequest
 from backends.errors import BackendError
-from backends.openai.findings import Findings
+from backends.openai.findings import CanaryValue, Findings
+from backends.openai.probe_notebook import LARGEST_SPREAD
 from backends.openai.routes import Routes
 
-Canary = tuple[float | None, ...]
+Canary = tuple[CanaryValue, ...]
 
 _TEXTS = (
     ("Monday, Tuesday,", (" Wednesday", " Thursday")),
     ("Her brother is a", (" doctor", " nurse")),
 )
-_CHAT = (Message("user", "Which day comes after Tuesday? Answer with one word."),)
-_CHAT_ANSWERS = ("Wednesday", "Tuesday")
-#: Nats by which a canary may move although the server's own spread is smaller.
-_LEAST_TOLERANCE = 0.02
+#: Every model is sure of the day. Which digit it takes is its own, and all of a short list are digits.
+OPEN_CHAT = (Message("user", "Pick a digit from 0 to 9 at random. Answer with the digit alone."),)
+_CHATS = (
+    ((Message("user", "Which day comes after Tuesday? Answer with one word."),), ("Wednesday", "Tuesday")),
+    (OPEN_CHAT, tuple("0123456789")),
+)
+#: Nats by which a canary may move although the server's own spread is smaller, and never more than which.
+_LEAST_TOLERANCE, _LARGEST_TOLERANCE = 0.02, 2 * LARGEST_SPREAD
 #: A grid this wide is hardly ever crossed by noise.
 _FINE_GRID, _COARSE_GRID = 0.25, 2.0
 _QUIET = 0.01
 
 
 async def ask_canary(routes: Routes, found: Findings) -> Canary:
-    """The canary's log-probabilities by the route that the audit uses; None where only bounded."""
+    """The canary's log-probabilities by the route that the audit uses."""
     if found.text_route not in (None, "sampled"):
         requests = [ScoreRequest(prompt, answers) for prompt, answers in _TEXTS]
     elif found.chat_route not in (None, "sampled"):
-        requests = [ScoreRequest(_CHAT, _CHAT_ANSWERS)]
+        requests = [ScoreRequest(turns, answers) for turns, answers in _CHATS]
     else:
         return ()  # a drawn text proves nothing; the model's name is watched in every answer
-    values: list[float | None] = []
+    values: list[CanaryValue] = []
     for request in requests:
         try:
-            values += [score.logprob for score in (await routes.score(request)).scores]
+            values += [CanaryValue(score.logprob, score.high) for score in (await routes.score(request)).scores]
         except BackendError as error:
             if error.kind != "unsupported":
                 raise
-            values += [None] * len(request.continuations)
+            values += [CanaryValue(None, 0.0)] * len(request.continuations)
     return tuple(values)
 
 
-def farthest(then: Sequence[float | None], now: Sequence[float | None]) -> float:
-    """The largest move of a canary, in nats, where both times gave a value."""
-    return max((abs(a - b) for a, b in zip(then, now, strict=True) if a is not None and b is not None), default=0.0)
+def farthest(then: Sequence[CanaryValue], now: Sequence[CanaryValue]) -> float:
+    """The largest sure move of a canary, in nats: of a value, or from a value to below it by a bound."""
+    return max((_moved(a, b) for a, b in zip(then, now, strict=True)), default=0.0)
+
+
+def _moved(a: CanaryValue, b: CanaryValue) -> float:
+    if a.value is not None and b.value is not None:
+        return abs(a.value - b.value)
+    if a.value is None and b.value is None:
+        return 0.0
+    value, high = (a.value, b.high) if a.value is not None else (b.value, a.high)
+    assert value is not None
+    return max(0.0, value - high)
 
 
 def tolerance(spread: float) -> float:
     """How far a canary of the same model may move, in nats."""
-    return max(_LEAST_TOLERANCE, 4 * spread)
+    return min(max(_LEAST_TOLERANCE, 4 * spread), _LARGEST_TOLERANCE)
 
 
 def coarse_identity(canary: Canary, spread: float) -> str:
     """The canary on a grid so wide that the server's noise does not change it."""
     grid = _FINE_GRID if spread < _QUIET else _COARSE_GRID
-    return " ".join("-" if v is None else str(round(v / grid)) for v in canary)
+    return " ".join("-" if c.value is None else str(round(c.value / grid)) for c in canary)
 
 
 def exact_identity(canary: Canary) -> str:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from backends.openai.tokenizer import Dialect
 
 TextRoute = Literal["prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
 ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
+
+
+class CanaryValue(NamedTuple):
+    """A log-probability that the same model must give again: None where only ``high``, its upper bound, is known."""
+
+    value: float | None
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +86,19 @@ _OF_NOISE = ("repetition and order", "chat repeated")
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """The result of a probe: readable, JSON-ready, and a part of the model's fingerprint.
-
-    ``canary`` holds log-probabilities (None: only bounded) that the same model must give again.
-    """
+    """The result of a probe: readable, JSON-ready, and a part of the model's fingerprint."""
 
     base_url: str
     model: str
     findings: Findings
     checks: tuple[Check, ...]
-    canary: tuple[float | None, ...] = ()
+    canary: tuple[CanaryValue, ...] = ()
     canary_id: str = ""
     requests: int = 0
-    version: int = 2
+    version: int = 3
 
     #: Raised when findings mean something else than before: older reports are not read.
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""
@@ -108,7 +112,7 @@ class ProbeReport:
                 **data,
                 "findings": Findings(**data["findings"]),
                 "checks": tuple(Check(**c) for c in data["checks"]),
-                "canary": tuple(data["canary"]),
+                "canary": tuple(CanaryValue(*c) for c in data["canary"]),
             }
         )
 

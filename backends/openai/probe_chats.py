@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.api import rendered_chat
+from backends.openai.canary import OPEN_CHAT
 from backends.openai.findings import Prefill
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.listing import Listing, single_choice
@@ -29,13 +31,26 @@ async def chat_lists(book: Notebook) -> Listing | None:
         return None
     book.learn(chat=True, largest_chat_k=k, identity=book.found.identity or listing.identity)
     book.note("chat with lists", True, f"{k} entries, told apart by {listing.identity}")
-    again = await book.listed_in_chat(_CHAT, k)
-    spread = distance(listing, again) if isinstance(again, Listing) else float("inf")
+    spread = await _moves(book, listing, k)
     book.note("chat repeated", spread <= LARGEST_SPREAD, f"moves the numbers by {spread:.2g} nats")
     if spread > LARGEST_SPREAD:
         return None
-    book.learn(spread=max(book.found.spread, spread))
+    # Numbers of texts that move so far that none is used say nothing of the chats.
+    book.learn(spread=spread if book.found.text_route is None else max(book.found.spread, spread))
     return listing
+
+
+async def _moves(book: Notebook, listing: Listing, k: int) -> float:
+    """The same question again, and beside one of many answers, which show the noise that the canary will have."""
+    again = await book.listed_in_chat(_CHAT, k)
+    beside, first, second = await asyncio.gather(
+        *(book.listed_in_chat(turns, k) for turns in (_CHAT, OPEN_CHAT, OPEN_CHAT))
+    )
+    return max(_apart(listing, again), _apart(listing, beside), _apart(first, second))
+
+
+def _apart(a: Listing | BackendError, b: Listing | BackendError) -> float:
+    return distance(a, b) if isinstance(a, Listing) and isinstance(b, Listing) else float("inf")
 
 
 async def chat_route(book: Notebook, listing: Listing | None) -> None:

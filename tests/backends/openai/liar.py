@@ -115,3 +115,34 @@ class IdLiar(Liar):
 
     def text_of(self, ids: list[int]) -> str:
         return "".join(self._known[i] for i in ids)
+
+
+class ChatLiar(RawServer):
+    """A server of chats only, with lists of 20. ``weights`` is its model: which one answers can be exchanged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = "one"
+        self._numbers = itertools.count()
+
+    def after(self, question: str) -> dict[str, float]:
+        """log P(first token of the answer). All models know the days of the week."""
+        words = ["Wednesday" if "Tuesday" in question else "Male", "Female", "Yes", "No", *"0123456789"]
+        sure = {"Wednesday": 1e5}
+        weights = {w: sure.get(w, 1 + hashlib.sha256(f"{self.weights}|{w}".encode()).digest()[0] / 16) for w in words}
+        total = math.fsum(weights.values())
+        return {w: math.log(x / total) for w, x in weights.items()}
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if path != "/v1/chat/completions" or sent["model"] != MODEL:
+            return Reply({"error": {"message": "no such route or model", "code": "not_found"}}, 404)
+        if sent.get("top_logprobs", 0) > 20:
+            return Reply({"error": {"message": "top_logprobs must be at most 20"}}, 400)
+        nexts = sorted(self.after(sent["messages"][0]["content"]).items(), key=lambda item: -item[1])
+        entries = [{"token": w, "bytes": list(w.encode()), "logprob": v} for w, v in nexts]
+        choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": nexts[0][0]}}
+        choice |= {"finish_reason": "length", "logprobs": None}
+        if sent.get("logprobs"):
+            choice["logprobs"] = {"content": [{**entries[0], "top_logprobs": entries[: sent["top_logprobs"]]}]}
+        usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
+        return Reply({"id": f"chat-{next(self._numbers)}", "model": MODEL, "choices": [choice], "usage": usage})

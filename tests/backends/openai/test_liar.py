@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from backends.base import ScoreRequest, ScoreResponse
+from backends.base import Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from tests.backends.openai.liar import MODEL, IdLiar, Liar, Lie, distribution
+from backends.openai.canary import farthest, tolerance
+from backends.openai.findings import CanaryValue
+from tests.backends.openai.liar import MODEL, ChatLiar, IdLiar, Liar, Lie, distribution
 from tests.backends.openai.raw_server import Reply
 
 PROMPT = "Q: Who is it?\nA:"
@@ -262,3 +264,37 @@ async def test_an_honest_servers_prompt_log_probabilities_are_used(tmp_path: Pat
     assert report.findings.text_route == "prompt_logprobs", report.render_text()
     assert isinstance(answer, ScoreResponse)
     assert [s.logprob for s in answer.scores] == pytest.approx([truth(c) for c in REQUEST.continuations])
+
+
+async def test_another_model_behind_the_name_of_a_server_of_chats_is_noticed(tmp_path: Path) -> None:
+    async with ChatLiar().running() as server:
+        backend = backend_of(server, tmp_path)
+        assert (await backend.probe()).findings.chat_route == "chat_first"
+        asked = [ScoreRequest((Message("user", f"{n}. Picture a nurse"),), ("Male", "Female")) for n in range(2)]
+        assert isinstance((await backend.run(asked[:1]))[0], ScoreResponse)
+        await backend.finish()
+        assert backend.suspect_since is None
+        server.weights = "two"
+        await backend.run(asked[1:])
+        await backend.finish()
+        await backend.close()
+    assert backend.suspect_since is not None
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "moved"),
+    [
+        ((-1.0, -1.0), (-1.5, -1.5), 0.5),
+        ((-1.0, -1.0), (None, -4.0), 3.0),  # it was listed, and now can have no more than that
+        ((None, -4.0), (-1.0, -1.0), 3.0),
+        ((-9.0, -9.0), (None, -4.0), 0.0),
+        ((None, -4.0), (None, -9.0), 0.0),
+        ((-1.0, -1.0), (None, 0.0), 0.0),
+    ],
+)
+def test_how_far_a_canary_surely_moved(then: Any, now: Any, moved: float) -> None:
+    assert farthest([CanaryValue(*then)], [CanaryValue(*now)]) == pytest.approx(moved)
+
+
+def test_no_spread_lets_a_canary_move_without_limit() -> None:
+    assert tolerance(math.inf) <= 2

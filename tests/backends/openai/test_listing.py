@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,10 +12,11 @@ from hypothesis import strategies as st
 
 from backends.errors import BackendError
 from backends.openai.censoring import upper_bound
-from backends.openai.findings import Check, Findings, ProbeReport
+from backends.openai.findings import CanaryValue, Check, Findings, ProbeReport
 from backends.openai.forcing import starts_a_token
 from backends.openai.listing import MASS_SLACK, ListedToken, Listing, read_listing
 from backends.openai.probe_notebook import distance
+from backends.openai.probe_record import ProbeRecord
 
 
 def legacy(entries: dict[str, float], drawn: str) -> dict[str, object]:
@@ -148,6 +151,16 @@ def test_where_an_edge_between_tokens_is_sure(before: str, text: str, edge: bool
 
 def test_a_probe_report_reads_back_and_names_its_failures() -> None:
     checks = (Check("echo", False, "16 nats"), Check("seeds", True, "work"), Check("logit_bias", None, ""))
-    report = ProbeReport("http://h/v1", "m", Findings(text_route="top_k"), checks, (-1.5, None), "x", 3)
-    assert ProbeReport.from_json(report.to_json()) == report
+    canary = (CanaryValue(-1.5, -1.5), CanaryValue(None, -4.0))
+    report = ProbeReport("http://h/v1", "m", Findings(text_route="top_k"), checks, canary, "x", 3)
+    assert ProbeReport.from_json(json.loads(json.dumps(report.to_json()))) == report
     assert "FAIL echo" in report.render_text()
+
+
+def test_a_report_of_an_earlier_version_is_not_read_and_no_failure(tmp_path: Path) -> None:
+    record = ProbeRecord(tmp_path, "http://h/v1", "m", "none", None)
+    record.write(ProbeReport("http://h/v1", "m", Findings(), (), (CanaryValue(-1.5, -1.5),), "x", 3))
+    assert record.read() is not None
+    (file,) = tmp_path.iterdir()
+    file.write_text(json.dumps({**json.loads(file.read_text()), "canary": [-1.5, None], "version": 2}))
+    assert record.read() is None
