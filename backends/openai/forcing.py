@@ -59,13 +59,17 @@ class TokenForcing:
             for at in range(path.first, len(path.pieces)):
                 wanted.setdefault(path.ids[:at], set()).add(path.pieces[at])
         pieces_of = {path.ids[:at]: path.pieces[:at] for path in joined for at in range(path.first, len(path.pieces))}
+        starts = {path.ids[: path.first]: path.pieces[path.first].data[: path.straddle] for path in joined}
         lists: dict[tuple[int, ...], Listing | None] = {}
         for prefix in sorted(wanted, key=len):
-            lists[prefix] = await self._list(pieces_of[prefix], wanted[prefix])
+            lists[prefix] = await self._list(pieces_of[prefix], wanted[prefix], starts.get(prefix, b""))
         return tuple(self._one(path, lists) for path in joined)
 
-    async def _list(self, before: tuple[Piece, ...], wanted: set[Piece]) -> Listing | None:
-        """The list after these tokens, long enough if it can be; None where they cannot be forced."""
+    async def _list(self, before: tuple[Piece, ...], wanted: set[Piece], start: bytes) -> Listing | None:
+        """The list after these tokens, long enough if it can be; None where they cannot be forced.
+
+        ``start``: the prompt's part of a token that straddles the boundary here.
+        """
         ids = tuple(p.token_id for p in before)
         text = ""
         if self._ask_ids is None:
@@ -81,7 +85,9 @@ class TokenForcing:
         listing: Listing | None = None
         for k in sorted({min(FIRST_K, self._reach.largest_k), self._reach.largest_k}):
             listing = await (self._ask_text(text, k) if self._ask_ids is None else self._ask_ids(ids, k))
-            if all(_entry(listing, piece) for piece in wanted):
+            # A longer list helps a straddling token only where all that begins with its start can be summed.
+            summed = not start or listing.is_whole or not _can_be_summed(listing, start)
+            if summed and all(_entry(listing, piece) for piece in wanted):
                 break
         return listing
 
@@ -136,14 +142,23 @@ def _collided(listing: Listing, entries: Sequence[ListedToken]) -> float:
 
 
 def _given_its_start(listing: Listing, piece: Piece, straddle: int, found: _Found) -> tuple[_Found, bool]:
-    """P(token | it begins with the prompt's last bytes): over a part of the list an upper bound."""
+    """P(token | the text begins with the prompt's last bytes).
+
+    An upper bound over a part of the vocabulary, and where shorter tokens spell those bytes too: what
+    may follow these is not asked.
+    """
     start = piece.data[:straddle]
     siblings = [t for t in listing.tokens if t.data is not None and t.data.startswith(start)]
     if not siblings:
         return _Found(0.0, False), False
     total = math.log(math.fsum(math.exp(t.logprob) for t in siblings))
-    whole = listing.is_whole and listing.identity != "text"
+    whole = listing.is_whole and _can_be_summed(listing, start)
     return _Found(min(found.logprob - total, 0.0), found.exact and whole), whole
+
+
+def _can_be_summed(listing: Listing, start: bytes) -> bool:
+    """Whether single tokens, each of known bytes, are all that can begin with ``start``."""
+    return all(t.data is not None for t in listing.tokens) and not listing.prefixes_of(start)
 
 
 class TextForcing:
