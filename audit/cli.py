@@ -313,7 +313,9 @@ def history(
 def probe(
     url: Annotated[str, typer.Argument(help="Base URL of an OpenAI-style server, e.g. http://127.0.0.1:8000/v1")],
     model: Annotated[str, typer.Option("--model", help="Model name as the server knows it.")],
-    api_key_env: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = "OPENAI_API_KEY",
+    api_key_env: Annotated[
+        str, typer.Option(help='Environment variable that holds the key; "" for a server that asks for none.')
+    ] = "OPENAI_API_KEY",
     as_json: Json = False,
 ) -> None:
     """Find out by experiment what a server can do and whether its log-probabilities are true."""

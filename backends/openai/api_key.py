@@ -13,6 +13,8 @@ from typing import Any
 
 from backends.errors import ConfigError
 
+#: What to do for a server that asks for no key, in each place where one is named.
+NAME_NONE = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 
 
@@ -35,18 +37,18 @@ class ApiKey:
         return f"ApiKey(env={self._env!r}, file={str(self._file)!r})" if self._file else f"ApiKey(env={self._env!r})"
 
     def check(self, *, needed: bool) -> None:
-        """Raise `ConfigError` when the key cannot be used, or is needed and missing."""
+        """Raise `ConfigError` when the key cannot be used, or one was named, is needed and is missing."""
         if self._file is not None:
             self._check_file(self._file)
         value = self.read()
         if value and re.search(r"[^\x21-\x7e]", value):
             raise ConfigError(self._field, self._source, "the key holds blanks or characters beyond ASCII", "Mend it")
-        if needed and not value:
+        if needed and self._source and not value:
             raise ConfigError(
                 self._field,
                 self._source,
-                "no key is set, and the server is not on this machine",
-                "Set the environment variable, or give api_key_env=None for a server that asks for none",
+                "the key that is named is not set, and the server is not on this machine",
+                f"Set the environment variable, or {NAME_NONE}",
             )
 
     def read(self) -> str | None:

@@ -25,7 +25,7 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.openai.api import ModelChanged, ServerApi
-from backends.openai.api_key import ApiKey
+from backends.openai.api_key import NAME_NONE, ApiKey
 from backends.openai.canary import ask_canary, coarse_identity, exact_identity, farthest, tolerance
 from backends.openai.client import HttpClient
 from backends.openai.findings import ProbeReport
@@ -56,7 +56,7 @@ class OpenAIBackend(Backend):
     model : str
         Name of the model, as the server knows it.
     api_key_env : str or None
-        Environment variable that holds the key. None for a server that asks for none.
+        Environment variable that holds the key. None, or "" as in a file, for a server that asks for none.
     key_file : str or Path, optional
         A file with the key instead, that only its owner can read (mode 0600).
     timeout : float
@@ -161,7 +161,8 @@ class OpenAIBackend(Backend):
         local = _is_this_machine(url.host)
         self._key.check(needed=not local)
         if url.scheme == "http" and not local and self._key.read():
-            raise ConfigError("base_url", self.base_url, "a key would travel unencrypted", "Use https")
+            mend = f"Use https, or {NAME_NONE}"
+            raise ConfigError("base_url", self.base_url, "a key would travel unencrypted", mend)
 
     async def describe(self) -> Description:
         """Identity and capabilities, after a probe (or a look whether the last one still holds)."""

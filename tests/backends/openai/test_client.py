@@ -282,6 +282,25 @@ def test_bad_input_is_told_with_its_field_and_without_secrets(options: dict[str,
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("none", [None, ""])
+@pytest.mark.parametrize("url", ["http://192.168.1.5:8000/v1", "http://vllm:8000/v1", "https://models.example.org/v1"])
+def test_a_server_elsewhere_that_asks_for_no_key_can_be_used(url: str, none: str | None) -> None:
+    OpenAIBackend(url, model="m", api_key_env=none).check()
+
+
+@pytest.mark.parametrize("value", [None, KEY])
+def test_how_to_name_no_key_is_told_for_each_way_of_naming_one(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    if value:
+        monkeypatch.setenv("OPENAI_API_KEY", value)
+    with pytest.raises(ConfigError) as caught:
+        OpenAIBackend("http://192.168.1.5:8000/v1", model="m").check()
+    for way in ("api_key_env=None", 'api_key_env = ""', '--api-key-env ""'):
+        assert way in str(caught.value)
+
+
 def test_a_key_does_not_travel_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_AUDIT_KEY", KEY)
     with pytest.raises(ConfigError, match="unencrypted") as caught:
