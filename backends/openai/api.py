@@ -24,6 +24,7 @@ from backends.openai.usage import Usage
 _NEW_LIMIT = "max_completion_tokens"
 _REMEMBERED_ANSWERS = 20_000
 _LONGEST_KEPT_LIST = 2000
+_KEPT_ENDS = 8
 _HOT, _REDRAWS = 2.0, 9
 #: After these the server may have done the work and put it on the bill.
 _PERHAPS_CHARGED = ("timeout", "connection", "malformed", "untruthful")
@@ -54,25 +55,27 @@ class SeenAnswers:
         self.model: str | None = None
         self.numbered = False
         self.doubtful: list[Request] = []
-        self._numbers: dict[str, tuple[Request | None, float]] = {}  # who took it, and when
+        # Who took it, and when. With what it said, since Ollama draws its numbers from 999 and soon repeats one.
+        self._numbers: dict[tuple[str, int], tuple[Request | None, float]] = {}
 
     @property
     def distinct(self) -> int:
         """How many different numbers were seen."""
-        return len(self._numbers)
+        return len({name for name, _ in self._numbers})
 
     def check(self, answer: Mapping[str, Any], *, asking: Request | None = None, sent: float = math.inf) -> None:
         """Raise ``untruthful`` for another model's answer, and for one given before.
 
         ``asking`` is whose question it answers, ``sent`` when that was asked (monotonic seconds).
         """
-        model, number = answer.get("model"), answer.get("id")
+        model, name = answer.get("model"), answer.get("id")
         if isinstance(model, str) and self.model is None:
             self.model = model
         elif isinstance(model, str) and model != self.model:
             raise ModelChanged(f"the answer is of model {model[:80]!r}, the one audited is {str(self.model)[:80]!r}")
-        if not isinstance(number, str) or not number:
+        if not isinstance(name, str) or not name:
             return
+        number = name, hash(str(_ends([answer.get("created"), answer.get("choices")])))
         if self.numbered and number in self._numbers:
             first, taken = self._numbers[number]
             if first is not None and first is not asking and sent < taken:
@@ -81,6 +84,16 @@ class SeenAnswers:
         self._numbers[number] = asking, time.monotonic()
         if len(self._numbers) > _REMEMBERED_ANSWERS:
             self._numbers.pop(next(iter(self._numbers)))
+
+
+def _ends(value: Any) -> Any:
+    """What tells an answer from another, without the megabytes in the middle of its lists."""
+    if isinstance(value, Mapping):
+        value = [*value.items()]
+    if isinstance(value, list | tuple):
+        parts = value if len(value) <= 2 * _KEPT_ENDS else [*value[:_KEPT_ENDS], *value[-_KEPT_ENDS:]]
+        return [_ends(part) for part in parts]
+    return value
 
 
 class ServerApi:

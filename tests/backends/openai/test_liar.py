@@ -82,7 +82,7 @@ def duplicated_choice(sent: dict[str, Any], reply: Reply) -> None:
     reply.body["choices"] *= 2
 
 
-def duplicated_answer(sent: dict[str, Any], reply: Reply) -> None:
+def one_number_for_all_answers(sent: dict[str, Any], reply: Reply) -> None:
     reply.body["id"] = "cmpl-0"
 
 
@@ -126,7 +126,14 @@ def leading_space_left_out(sent: dict[str, Any], reply: Reply) -> None:
 
 LIES: tuple[Lie, ...] = (
     *(echo_ignored, echo_shifted, one_token_dropped, nan, null, placeholder, positive, sums_to_more_than_one),
-    *(probabilities, swapped_choices, duplicated_choice, duplicated_answer, wrong_model, error_with_status_200),
+    *(
+        probabilities,
+        swapped_choices,
+        duplicated_choice,
+        one_number_for_all_answers,
+        wrong_model,
+        error_with_status_200,
+    ),
     *(html_with_status_200, truncated_json, body_ends_too_early, no_log_probabilities, no_choices),
     leading_space_left_out,
 )
@@ -298,3 +305,35 @@ def test_how_far_a_canary_surely_moved(then: Any, now: Any, moved: float) -> Non
 
 def test_no_spread_lets_a_canary_move_without_limit() -> None:
     assert tolerance(math.inf) <= 2
+
+
+async def test_a_number_that_comes_again_under_another_answer_is_no_copy(liar: Liar, tmp_path: Path) -> None:
+    """Ollama draws its answers' numbers from 999."""
+
+    def ollama(sent: dict[str, Any], reply: Reply) -> None:
+        reply.body["id"] = f"chatcmpl-{liar.requests * 7 % 23}"
+
+    backend = backend_of(liar, tmp_path)
+    assert (await backend.probe()).findings.answers_numbered
+    liar.lie = ollama
+    answers = await backend.run([ScoreRequest(f"{n}. Who is it?\nA:", (" Male", " Female")) for n in range(30)])
+    await backend.close()
+    assert [a for a in answers if isinstance(a, BackendError)] == []
+
+
+async def test_a_copy_of_an_answer_given_before_is_refused(liar: Liar, tmp_path: Path) -> None:
+    backend = backend_of(liar, tmp_path)
+    await backend.probe()
+    first: list[str] = []
+
+    def copied(sent: dict[str, Any], reply: Reply) -> None:
+        first.append(json.dumps(reply.body))
+        reply.body = json.loads(first[0])
+
+    liar.lie = copied
+    # The prompt alone is the first question of an echoed score, and all later ones get its answer.
+    (answer,) = await backend.run([REQUEST])
+    await backend.close()
+    assert isinstance(answer, BackendError)
+    assert (answer.kind, answer.retryable) == ("untruthful", True)
+    assert "given before" in answer.message

@@ -43,3 +43,22 @@ def test_a_request_that_is_given_its_own_answer_twice_puts_no_other_in_doubt() -
     with pytest.raises(BackendError, match="given before"):
         answers.check({"id": "1"}, asking=FIRST, sent=both)
     assert answers.doubtful == []
+
+
+def test_a_copy_of_a_long_list_is_told_from_another_one_under_its_number() -> None:
+    def answer(last: float) -> dict[str, object]:
+        return {"id": "1", "created": 5, "choices": [{"logprobs": {"top_logprobs": [{"a": -1.0, "b": last}] * 500}}]}
+
+    answers = seen()
+    answers.check(answer(-2.0))
+    answers.check(answer(-3.0))
+    answers.check({**answer(-2.0), "created": 6})
+    with pytest.raises(BackendError, match="given before"):
+        answers.check(answer(-3.0))
+
+
+def test_one_name_for_all_answers_numbers_none() -> None:
+    answers = SeenAnswers()
+    for text in ("a", "b", "c", "d"):
+        answers.check({"id": "cmpl", "choices": [{"text": text}]})
+    assert answers.distinct == 1
