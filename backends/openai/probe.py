@@ -40,6 +40,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> tuple[Findings, tuple
         await probe_options.model_name(book)
         await probe_options.seed(book)
         await probe_options.several_choices(book)
+    await probe_options.key(book)
     book.note_values()
     numbered = api.seen.distinct >= 4 and api.seen.distinct >= api.usage.requests // 2
     book.learn(answers_numbered=numbered, answered_model=api.seen.model)

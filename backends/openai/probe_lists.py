@@ -34,7 +34,7 @@ async def longest(ask: Callable[[int], Awaitable[Listing | BackendError]]) -> tu
         listing = await ask(k)
         if isinstance(listing, Listing):
             break
-        if isinstance(listing, NothingDrawn) or listing.kind == "not_found":
+        if isinstance(listing, NothingDrawn) or listing.kind in ("not_found", "auth"):
             return listing, 0  # a shorter list will not help
         refused = k
     else:

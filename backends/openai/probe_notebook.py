@@ -29,7 +29,7 @@ LARGEST_SPREAD = 1.0
 #: Noise of what hardly ever comes says little.
 FAR_DOWN = -8.0
 _TRANSIENT = ("rate_limited", "timeout", "connection", "server")
-_FATAL = ("rate_limited", "timeout", "connection", "auth", "quota")
+_FATAL = ("rate_limited", "timeout", "connection", "quota")
 _LONGEST_WAIT = 20.0
 
 
@@ -43,6 +43,8 @@ class Notebook:
     checks : list of Check
         The report's lines; `note` adds one.
     tokenizer : RemoteTokenizer or None
+    refused : BackendError or None
+        The first answer that the key is wrong. Gateways say so too of paths and models that they do not know.
     """
 
     def __init__(self, api: ServerApi) -> None:
@@ -50,6 +52,7 @@ class Notebook:
         self.found = Findings()
         self.checks: list[Check] = []
         self.tokenizer: RemoteTokenizer | None = None
+        self.refused: BackendError | None = None
         self._lists, self._heaviest = 0, 0.0
         self._impossible: BackendError | None = None
 
@@ -64,7 +67,7 @@ class Notebook:
     async def ask(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
         """The answer, or why there is none. Passing troubles are waited for.
 
-        Raises `BackendError` when the server cannot be reached or refuses the key.
+        Raises `BackendError` when the server cannot be reached.
         """
         try:
             async for attempt in tenacity.AsyncRetrying(
@@ -78,6 +81,8 @@ class Notebook:
         except BackendError as error:
             if error.kind in _FATAL:
                 raise
+            if error.kind == "auth":
+                self.refused = self.refused or error
             return error
         raise AssertionError("tenacity either returns or raises")
 

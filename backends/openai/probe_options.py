@@ -15,6 +15,17 @@ from backends.openai.whole_sequence import prompt_logprobs
 _NO_MODEL = "no-such-model-as-this"
 
 
+async def key(book: Notebook) -> None:
+    """Whether the key is good, where something was refused as if it were not. Raises that refusal if it is not."""
+    if book.refused is None:
+        return
+    if book.found.completions or book.found.chat:
+        answer = await book.ask(_answered, book, PROMPT, max_tokens=1, temperature=0.0)
+        if not isinstance(answer, BackendError) or answer.kind != "auth":
+            return
+    raise book.refused
+
+
 async def model_name(book: Notebook) -> None:
     """Whether a name that no model has is refused."""
     answer = await book.ask(book.api.experiment, *_question(book, "Hi", model=_NO_MODEL, max_tokens=1))

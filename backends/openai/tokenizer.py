@@ -111,7 +111,7 @@ async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | No
             if await tokenizer.pieces(text if dialect == "llama.cpp" else "A nurse says: we are 25.\n"):
                 return tokenizer
         except BackendError as error:
-            if error.kind in ("connection", "timeout", "auth", "rate_limited"):
+            if error.kind in ("connection", "timeout", "rate_limited"):
                 raise
     return None
 

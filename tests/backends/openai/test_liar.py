@@ -337,3 +337,42 @@ async def test_a_copy_of_an_answer_given_before_is_refused(liar: Liar, tmp_path:
     assert isinstance(answer, BackendError)
     assert (answer.kind, answer.retryable) == ("untruthful", True)
     assert "given before" in answer.message
+
+
+class Gateway(Liar):
+    """Between us and the model: what it does not know, it refuses as if the key were wrong."""
+
+    def __init__(self, refusal: str) -> None:
+        super().__init__()
+        self._refusal = refusal
+        self.key_holds_for = math.inf
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if self._refusal == "path" and path != "/v1/completions":
+            return Reply({"message": "Missing Authentication Token"}, 403)
+        if self._refusal == "model" and sent.get("model") not in (MODEL, None):
+            return Reply({"error": {"message": "key not allowed to access model", "code": "401"}}, 401)
+        if self.requests > self.key_holds_for:
+            return Reply({"error": {"message": "no valid key"}}, 401)
+        return super().reply(path, sent)
+
+
+@pytest.mark.parametrize("refusal", ["path", "model"])
+async def test_what_a_gateway_does_not_know_is_no_wrong_key(refusal: str, tmp_path: Path) -> None:
+    async with Gateway(refusal).running() as server:
+        backend = backend_of(server, tmp_path)
+        report = await backend.probe()
+        await backend.close()
+    assert report.findings.text_route == "echo", report.render_text()
+
+
+@pytest.mark.parametrize("answered", [0, 1, 5, 30])
+async def test_a_key_that_is_wrong_or_ends_while_the_server_is_probed_is_told(answered: int, tmp_path: Path) -> None:
+    async with Gateway("").running() as server:
+        server.key_holds_for = answered
+        backend = backend_of(server, tmp_path)
+        with pytest.raises(BackendError) as caught:
+            await backend.probe()
+        await backend.close()
+    assert caught.value.kind == "auth"
+    assert answered or server.requests <= 4
