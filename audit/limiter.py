@@ -31,11 +31,10 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from backends.errors import BackendError
+from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 
 START = 4
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-LONGEST_ASKED_PAUSE = 300.0  # a server that asks for more is not waited for
 BURST_SECONDS = 0.5  # refusals within this time are one burst
 REFUSALS = 3  # so many without an answer in between: not our pace is wrong, the moment is
 MEMORY = 64  # requests over which the share of refusals is smoothed

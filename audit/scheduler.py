@@ -23,13 +23,13 @@ from typing import Any
 import tenacity
 
 from audit.keys import answer_keys, fits
-from audit.limiter import LONGEST_ASKED_PAUSE, Breaker, Limiter, usable_wait
+from audit.limiter import Breaker, Limiter, usable_wait
 from audit.logs import logger
 from audit.plan import CHUNK, Plan, PlannedRequest
 from audit.signals import StopSignal
 from audit.store import Entry, Store, StoreError
 from backends.base import Answer, Backend, ClassifyResponse, GenerateResponse, Tell
-from backends.errors import BackendError
+from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 
 log = logger("scheduler")
 

@@ -31,6 +31,9 @@ ErrorKind = Literal[
 ]
 ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
 
+#: Seconds. A server that asks for a longer pause is not waited for.
+LONGEST_ASKED_PAUSE = 300.0
+
 
 class AuditError(Exception):
     """Base of every error this project raises on purpose."""

@@ -30,6 +30,7 @@ from backends.openai.canary import ask_canary, coarse_identity, exact_identity, 
 from backends.openai.client import HttpClient
 from backends.openai.findings import ProbeReport
 from backends.openai.generation import generate
+from backends.openai.patience import patiently
 from backends.openai.probe import probe
 from backends.openai.probe_record import ProbeRecord
 from backends.openai.routes import Routes
@@ -312,7 +313,8 @@ class OpenAIBackend(Backend):
         before = self.usage.requests
         found, checks, self._tokenizer = await probe(self._api, samples=self.samples)
         self._api.seen.numbered = found.answers_numbered
-        canary = await ask_canary(Routes(self._api, found, self._tokenizer, samples=self.samples), found)
+        routes = Routes(self._api, found, self._tokenizer, samples=self.samples)
+        canary = await patiently(ask_canary, routes, found)
         identity = coarse_identity(canary, found.spread)
         if known is not None and len(known.canary) == len(canary) and known.canary_id:
             same = farthest(known.canary, canary) <= tolerance(max(found.spread, known.findings.spread))
@@ -331,8 +333,9 @@ class OpenAIBackend(Backend):
         self._api.temperature, self._api.always = found.temperature, found.always_sent
         self._api.seen.model, self._api.seen.numbered = found.answered_model, found.answers_numbered
         self._tokenizer = RemoteTokenizer(self._client, self.model, found.family) if found.family is not None else None
+        routes = Routes(self._api, found, self._tokenizer, samples=self.samples)
         try:
-            now = await ask_canary(Routes(self._api, found, self._tokenizer, samples=self.samples), found)
+            now = await patiently(ask_canary, routes, found)
         except BackendError as error:
             if error.retryable or error.kind in ("auth", "quota"):
                 raise

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-import tenacity
-
 from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.findings import Check, Findings
 from backends.openai.listing import ListedToken, Listing
+from backends.openai.patience import patiently
 from backends.openai.tokenizer import RemoteTokenizer
 
 P = ParamSpec("P")
@@ -28,9 +27,7 @@ FULL_PRECISION = 1e-3
 LARGEST_SPREAD = 1.0
 #: Noise of what hardly ever comes says little.
 FAR_DOWN = -8.0
-_TRANSIENT = ("rate_limited", "timeout", "connection", "server")
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
-_LONGEST_WAIT = 20.0
 
 
 class Notebook:
@@ -70,21 +67,13 @@ class Notebook:
         Raises `BackendError` when the server cannot be reached.
         """
         try:
-            async for attempt in tenacity.AsyncRetrying(
-                retry=tenacity.retry_if_exception(_is_transient),
-                stop=tenacity.stop_after_attempt(4),
-                wait=_wait,
-                reraise=True,
-            ):
-                with attempt:
-                    return await ask(*args, **options)
+            return await patiently(ask, *args, **options)
         except BackendError as error:
             if error.kind in _FATAL:
                 raise
             if error.kind == "auth":
                 self.refused = self.refused or error
             return error
-        raise AssertionError("tenacity either returns or raises")
 
     async def listed(self, prompt: str | Sequence[int], k: int) -> Listing | BackendError:
         """The k likeliest tokens after a text or token ids."""
@@ -133,13 +122,3 @@ def distance(a: Listing, b: Listing) -> float:
 
 def _name(token: ListedToken) -> object:
     return token.token_id if token.token_id is not None else (token.data or token.text)
-
-
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, BackendError) and error.retryable and error.kind in _TRANSIENT
-
-
-def _wait(state: tenacity.RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, BackendError) else None
-    return min(asked if asked is not None else 0.2 * 2.0**state.attempt_number, _LONGEST_WAIT)

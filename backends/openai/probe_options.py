@@ -38,11 +38,11 @@ async def model_name(book: Notebook) -> None:
 async def tokenizer(book: Notebook) -> None:
     """Whether the server lends its tokenizer, and counts tokens as that does."""
     found = await book.ask(find_tokenizer, book.api.client, book.api.model)
-    if not isinstance(found, RemoteTokenizer):
+    pieces = await book.ask(found.pieces, PROMPT) if isinstance(found, RemoteTokenizer) else ()
+    if not isinstance(found, RemoteTokenizer) or isinstance(pieces, BackendError):
         book.note("tokenise endpoint", None, "none: continuations of several tokens are only bounded")
         return
     book.tokenizer = found
-    pieces = await found.pieces(PROMPT)
     bos = not pieces[0].data
     book.learn(family=found.dialect, bos=bos)
     begins = "with a token of its own at the start (BOS)" if bos else "without BOS token"
@@ -132,7 +132,10 @@ async def chosen_tokens(book: Notebook) -> None:
     if book.tokenizer is None or not book.found.takes_ids:
         book.note("logprob_token_ids", None, "not tried: needs prompts as token ids")
         return
-    path = await book.tokenizer.joined(PROMPT, " letter")
+    path = await book.ask(book.tokenizer.joined, PROMPT, " letter")
+    if isinstance(path, BackendError):
+        book.note("logprob_token_ids", None, "not tried: the tokenise endpoint failed")
+        return
     before, wanted = path.ids[: path.first], path.ids[path.first]
 
     async def value() -> float:

@@ -102,9 +102,13 @@ class RemoteTokenizer:
 
 
 async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | None:
-    """A tokenizer that gives back a text it was given, in any dialect; None where there is none."""
+    """A tokenizer that gives back a text it was given, in any dialect; None where there is none.
+
+    Raises `BackendError` for a trouble that may have hidden one.
+    """
     text = "A nurse says: we are 25, naïve and “glad”.\n"
     dialects: tuple[Dialect, ...] = ("llama.cpp", "llama-cpp-python", "vllm")
+    trouble: BackendError | None = None
     for dialect in dialects:
         tokenizer = RemoteTokenizer(client, model, dialect)
         try:
@@ -113,6 +117,10 @@ async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | No
         except BackendError as error:
             if error.kind in ("connection", "timeout", "rate_limited"):
                 raise
+            if error.retryable:
+                trouble = error
+    if trouble is not None:
+        raise trouble
     return None
 
 

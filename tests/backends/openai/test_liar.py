@@ -163,6 +163,7 @@ async def test_an_honest_server_is_believed_and_its_echo_used(liar: Liar, tmp_pa
     assert [s.logprob for s in answer.scores] == pytest.approx([truth(c) for c in REQUEST.continuations])
 
 
+@pytest.mark.usefixtures("waits")
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 @pytest.mark.parametrize("from_the_start", [True, False], ids=["always", "after the probe"])
 async def test_a_lie_never_becomes_a_wrong_score(lie: Lie, from_the_start: bool, liar: Liar, tmp_path: Path) -> None:
