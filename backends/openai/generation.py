@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
+from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.findings import Findings
@@ -20,14 +20,15 @@ _FINISHED = {
     "length": "length",
     "max_tokens": "length",
 }
-_WHOLE_CONTEXT = 2**31 - 1
+#: More tokens than a chat template puts around the turns.
+_TEMPLATE_TOKENS = 2**16
 #: vLLM's and others' way to go on with a last assistant turn; llama.cpp does so by itself.
 CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": False}
 
 
 async def generate(api: ServerApi, found: Findings, request: GenerateRequest) -> GenerateResponse:
     """The answer to one request. Raises `BackendError`."""
-    options: dict[str, Any] = sampling_options(request.sampling, found.family)
+    options: dict[str, Any] = sampling_options(request, found.family)
     if found.seed_works:
         options["seed"] = seed_of(request)
     prompt = request.prompt
@@ -74,11 +75,12 @@ async def generate(api: ServerApi, found: Findings, request: GenerateRequest) ->
     )
 
 
-def sampling_options(sampling: Sampling, family: str | None) -> dict[str, Any]:
-    """The request's fields for this sampling. What a server cannot do as meant is ``unsupported``.
+def sampling_options(request: GenerateRequest, family: str | None) -> dict[str, Any]:
+    """The fields for this request's sampling. What a server cannot do as meant is ``unsupported``.
 
     The order of the filters is part of the meaning: penalty, temperature, top_k, top_p.
     """
+    sampling = request.sampling
     options: dict[str, Any] = {
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
@@ -88,7 +90,9 @@ def sampling_options(sampling: Sampling, family: str | None) -> dict[str, Any]:
         options["stop"] = list(sampling.stop)
     penalty = sampling.repetition_penalty
     if family == "llama.cpp":
-        options |= {"top_k": sampling.top_k, "min_p": 0.0, "repeat_penalty": penalty, "repeat_last_n": _WHOLE_CONTEXT}
+        options |= {"top_k": sampling.top_k, "min_p": 0.0, "repeat_penalty": penalty}
+        if penalty != 1:
+            options["repeat_last_n"] = _most_tokens(request)
         if sampling.temperature > 0:
             options["samplers"] = ["penalties", "temperature", "top_k", "top_p"]
     elif family == "llama-cpp-python":
@@ -102,6 +106,12 @@ def sampling_options(sampling: Sampling, family: str | None) -> dict[str, Any]:
     elif sampling.top_k or penalty != 1:
         raise BackendError("unsupported", "this server is not known to take top_k or repetition_penalty")
     return options
+
+
+def _most_tokens(request: GenerateRequest) -> int:
+    """At least as many as prompt and answer have: llama.cpp sets 4 bytes aside for each before it draws."""
+    turns = (request.prompt,) if isinstance(request.prompt, str) else [m.content for m in request.prompt]
+    return sum(len(turn.encode()) for turn in turns) + request.sampling.max_tokens + _TEMPLATE_TOKENS
 
 
 def seed_of(request: GenerateRequest) -> int:

@@ -13,14 +13,25 @@ from backends.openai.generation import generate, sampling_options, seed_of
 
 
 def test_each_server_is_told_to_switch_its_own_filters_off() -> None:
-    sampling = Sampling(temperature=0.7, max_tokens=9, stop=("\n",))
-    llama = sampling_options(sampling, "llama.cpp")
+    request = GenerateRequest("x", Sampling(temperature=0.7, max_tokens=9, stop=("\n",)))
+    llama = sampling_options(request, "llama.cpp")
     assert (llama["top_k"], llama["min_p"], llama["repeat_penalty"]) == (0, 0.0, 1.0)
     assert llama["samplers"] == ["penalties", "temperature", "top_k", "top_p"]
-    vllm = sampling_options(sampling, "vllm")
+    vllm = sampling_options(request, "vllm")
     assert (vllm["top_k"], vllm["min_p"], vllm["repetition_penalty"]) == (0, 0.0, 1.0)
-    plain = sampling_options(sampling, None)
+    plain = sampling_options(request, None)
     assert plain == {"max_tokens": 9, "temperature": 0.7, "top_p": 1.0, "stop": ["\n"]}
+
+
+@pytest.mark.parametrize("prompt", ["é" * 50_000, (Message("user", "é" * 30_000), Message("assistant", "é" * 20_000))])
+def test_a_repetition_penalty_reaches_over_all_tokens_and_asks_for_no_gigabytes(prompt: Any) -> None:
+    def options(penalty: float) -> dict[str, Any]:
+        sampling = Sampling(max_tokens=2000, repetition_penalty=penalty)
+        return sampling_options(GenerateRequest(prompt, sampling), "llama.cpp")
+
+    # A token is at least a byte; llama.cpp sets 4 bytes aside for each token that it is told of.
+    assert 100_000 + 2000 < options(1.1)["repeat_last_n"] < 2**20
+    assert "repeat_last_n" not in options(1.0)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +44,7 @@ def test_each_server_is_told_to_switch_its_own_filters_off() -> None:
 )
 def test_what_a_server_cannot_do_as_meant_is_unsupported(sampling: Sampling, family: str | None) -> None:
     with pytest.raises(BackendError) as caught:
-        sampling_options(sampling, family)
+        sampling_options(GenerateRequest("x", sampling), family)
     assert caught.value.kind == "unsupported"
 
 
