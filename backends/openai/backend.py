@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -133,15 +134,15 @@ class OpenAIBackend(Backend):
 
     def check(self) -> None:
         """Raise `ConfigError` for a URL, number or key that cannot work. Asks nobody."""
+        shown = _without_secrets(self.base_url)
         try:
             url = httpx.URL(self.base_url)
         except (httpx.InvalidURL, TypeError):
-            raise ConfigError("base_url", self.base_url, "no URL", "Give one like https://host/v1") from None
+            raise ConfigError("base_url", shown, "no URL", "Give one like https://host/v1") from None
         if url.userinfo or url.query or url.fragment:
-            shown = str(url.copy_with(userinfo=b"", query=None, fragment=None))
             raise ConfigError("base_url", shown, "it holds a password, query or fragment", "Give keys by api_key_env")
         if url.scheme not in ("http", "https") or not url.host:
-            raise ConfigError("base_url", self.base_url, "no http or https URL", "Give one like https://host/v1")
+            raise ConfigError("base_url", shown, "no http or https URL", "Give one like https://host/v1")
         if not self.model:
             raise ConfigError("model", self.model, "empty", "Name the model as the server knows it")
         for name, least in (("max_in_flight", 1), ("canary_every", 1), ("samples", 1)):
@@ -363,6 +364,11 @@ def _check_types(**options: object) -> None:
         if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
             wanted = "a number" if int in _TYPES[name] else "a text"
             raise ConfigError(name, value, f"not {wanted}", f"Give {wanted}")
+
+
+def _without_secrets(url: str) -> str:
+    """A URL, readable or not, without what may be a password, a query or a fragment."""
+    return re.sub(r"[?#].*", "", re.sub(r"^(\w+://)?.*@", r"\1", url, flags=re.S), flags=re.S)
 
 
 def _is_this_machine(host: str) -> bool:

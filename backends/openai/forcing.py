@@ -221,7 +221,10 @@ class TextForcing:
 
 
 def starts_a_token(before: str, text: str) -> bool:
-    """Whether tokenizers surely put an edge between the two: at a space or line break that begins a word."""
+    """Whether tokenizers surely put an edge between the two: at a space or line break that begins a word.
+
+    Llama 3's and GPT-4's join a line break to the punctuation before it.
+    """
     if not before or before[-1] == "\n":
         return not text[0].isspace()
-    return not before[-1].isspace() and text[0] in " \n"
+    return (text[0] == " " and not before[-1].isspace()) or (text[0] == "\n" and before[-1].isalnum())

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -77,7 +77,9 @@ def from_status(status: int, headers: Mapping[str, str], said: str) -> BackendEr
         )
     if status in (401, 403):
         return BackendError("auth", message, hint="Check the key and its permissions")
-    if status == 402 or (status == 429 and _QUOTA.search(said)):
+    # Google and Azure speak of a quota that is full again in a moment, and say when.
+    used_up = _QUOTA.search(said) and (wait is None or "insufficient_quota" in said)
+    if status == 402 or (status == 429 and used_up):
         return BackendError("quota", message, hint="The account's quota is used up")
     if status == 429:
         return BackendError("rate_limited", message, retryable=True, retry_after=wait)
@@ -99,11 +101,13 @@ def from_status(status: int, headers: Mapping[str, str], said: str) -> BackendEr
 
 
 def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> BackendError | None:
-    """The error that a body with status 200 carries, or None when it carries none."""
-    error = body.get("error")
+    """The error that a body with status 200 carries, or one of its choices (OpenRouter); None when there is none."""
+    choices = body.get("choices")
+    held = choices if isinstance(choices, Sequence) else ()
+    error = body.get("error") or next((c["error"] for c in held if isinstance(c, Mapping) and c.get("error")), None)
     if not error and body.get("object") != "error":
         return None
-    said = message_of(body)
+    said = message_of({"error": error} if error else body)
     details = error if isinstance(error, Mapping) else body
     codes = f"{details.get('code', '')} {details.get('type', '')}"
     number = re.search(r"\b[45]\d\d\b", codes)

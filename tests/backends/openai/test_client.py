@@ -301,6 +301,37 @@ def test_how_to_name_no_key_is_told_for_each_way_of_naming_one(
         assert way in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:sesame@host:80a/v1",
+        "https://user:ses/same@host:80a/v1",
+        "user:sesame@host/v1",
+        "https://host:80a/v1?api_key=sesame",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        OpenAIBackend(url, model="m", api_key_env=None).check()
+    assert caught.value.field == "base_url"
+    assert not any(part in str(caught.value) for part in ("ses", "same", "user"))
+
+
+@pytest.mark.parametrize(
+    ("said", "wait", "kind"),
+    [
+        ("You exceeded your current quota, please check your plan and billing. Please retry in 38 s.", "38", None),
+        ("exceeded call rate limit of your pricing tier. See aka.ms/oai/quotaincrease", "7", None),
+        ("insufficient_quota You exceeded your current quota", "7", "quota"),
+        ("You exceeded your current quota", "", "quota"),
+    ],
+)
+def test_a_quota_that_comes_back_by_itself_is_waited_for(said: str, wait: str, kind: str | None) -> None:
+    error = from_status(429, {"retry-after": wait} if wait else {}, said)
+    assert error.kind == (kind or "rate_limited")
+    assert error.retryable is (kind is None)
+
+
 def test_a_key_does_not_travel_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_AUDIT_KEY", KEY)
     with pytest.raises(ConfigError, match="unencrypted") as caught:

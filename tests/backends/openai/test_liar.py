@@ -377,3 +377,22 @@ async def test_a_key_that_is_wrong_or_ends_while_the_server_is_probed_is_told(an
         await backend.close()
     assert caught.value.kind == "auth"
     assert answered or server.requests <= 4
+
+
+async def test_a_choice_that_holds_an_error_is_that_error_and_not_kept(liar: Liar, tmp_path: Path) -> None:
+    """As OpenRouter tells of the provider behind it."""
+
+    def limited(sent: dict[str, Any], reply: Reply) -> None:
+        reply.choice["error"] = {"code": 429, "message": "the provider is busy"}
+        reply.choice["logprobs"], reply.choice["finish_reason"] = None, "error"
+
+    backend = backend_of(liar, tmp_path)
+    await backend.probe()
+    liar.lie = limited
+    (refused,) = await backend.run([REQUEST])
+    liar.lie = None
+    (answer,) = await backend.run([REQUEST])
+    await backend.close()
+    assert isinstance(refused, BackendError)
+    assert (refused.kind, refused.retryable) == ("rate_limited", True)
+    assert isinstance(answer, ScoreResponse)

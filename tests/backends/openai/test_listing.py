@@ -143,7 +143,14 @@ def test_a_value_that_is_no_log_probability_is_refused(value: object, says: str)
 
 @pytest.mark.parametrize(
     ("before", "text", "edge"),
-    [("A:", " Male", True), ("A: ", "Male", False), ("A:", "Male", False), ("A:\n", "Male", True), ("", "Male", True)],
+    [
+        *(("A:", "\nMale", False), ("yes", "\nMale", True), ("...", " Male", True)),
+        ("A:", " Male", True),
+        ("A: ", "Male", False),
+        ("A:", "Male", False),
+        ("A:\n", "Male", True),
+        ("", "Male", True),
+    ],
 )
 def test_where_an_edge_between_tokens_is_sure(before: str, text: str, edge: bool) -> None:
     assert starts_a_token(before, text) is edge
