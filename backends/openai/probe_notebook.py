@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -28,6 +29,8 @@ LARGEST_SPREAD = 1.0
 #: Noise of what hardly ever comes says little.
 FAR_DOWN = -8.0
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
+#: What a proxy says of a server that is down or restarts. A plain 500 may be the answer to one odd question.
+_DOWN = re.compile(r"HTTP 50[234]\b")
 
 
 class Notebook:
@@ -64,12 +67,13 @@ class Notebook:
     async def ask(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
         """The answer, or why there is none. Passing troubles are waited for.
 
-        Raises `BackendError` when the server cannot be reached.
+        Raises `BackendError` when the server cannot be reached: what it can do is not to be told while it is down,
+        and what was found would name the model from then on.
         """
         try:
             return await patiently(ask, *args, **options)
         except BackendError as error:
-            if error.kind in _FATAL:
+            if error.kind in _FATAL or (error.kind == "server" and _DOWN.match(error.message)):
                 raise
             if error.kind == "auth":
                 self.refused = self.refused or error

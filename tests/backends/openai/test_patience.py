@@ -86,3 +86,37 @@ async def test_a_server_that_is_busy_when_its_record_is_recalled_is_waited_for(
         assert await found(server, tmp_path) == calm
     assert waits == [7.0]
     assert server.requests - before < before / 3  # it was not probed anew
+
+
+class DownForEcho(IdLiar):
+    """Its gateway says for a while that the server is down, whenever a whole text is read."""
+
+    status = 503
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if self.status and sent.get("echo"):
+            return Reply({"error": "upstream"}, self.status)
+        return super().reply(path, sent)
+
+
+async def test_a_server_that_is_down_during_the_probe_is_not_recorded_as_one_that_cannot(
+    tmp_path: Path, waits: list[float]
+) -> None:
+    async with DownForEcho().running() as server:
+        with pytest.raises(BackendError, match="HTTP 503"):
+            await found(server, tmp_path)
+        before, server.status = server.requests, 0
+        assert (await found(server, tmp_path))["text_route"]
+        assert server.requests > 2 * before / 3, "nothing was recorded, so it was probed anew"
+
+
+class NoSuchModel(IdLiar):
+    """Its gateway says of a model that it does not know that the server is down."""
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        return super().reply(path, sent) if sent.get("model") in (None, MODEL) else Reply({"error": "no upstream"}, 503)
+
+
+async def test_a_gateway_without_such_a_model_is_not_down(tmp_path: Path, waits: list[float]) -> None:
+    async with NoSuchModel().running() as server:
+        assert await found(server, tmp_path)
