@@ -107,7 +107,7 @@ async def test_a_server_that_is_down_during_the_probe_is_not_recorded_as_one_tha
             await found(server, tmp_path)
         before, server.status = server.requests, 0
         assert (await found(server, tmp_path))["text_route"]
-        assert server.requests > 2 * before / 3, "nothing was recorded, so it was probed anew"
+        assert server.requests - before > before / 2, "nothing was recorded, so it was probed anew"
 
 
 class NoSuchModel(IdLiar):
