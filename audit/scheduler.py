@@ -229,6 +229,7 @@ class _JobRun:
         self._breaker = Breaker()
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that have nothing in flight
         self._failed: dict[str, str] = {}  # key → kind, of this run
+        self._leased: set[str] = set()  # keys that this job alone may ask just now
         self._deferred = 0
         self._all_planned = False
         self._last_answer = time.monotonic()
@@ -270,6 +271,9 @@ class _JobRun:
             out.seconds = time.monotonic() - started
             log.info("ended", **{name: getattr(out, name) for name in Outcome.__slots__})
             self._report(now=True)
+            if self._leased:  # halted: another job of the same identity waits for these, and may ask them itself
+                with contextlib.suppress(StoreError):
+                    await self.store.release(self._leased)
 
     async def _passes(self) -> None:
         """Walk through the plan; again only for what someone else was asking meanwhile."""
@@ -338,10 +342,12 @@ class _JobRun:
             while True:
                 with self._interruptible():
                     chunk = await asyncio.to_thread(next, chunks, None)
-                    if chunk is None:
-                        break
-                    wanted = [p for p in chunk.requests if p.keys[0] not in self._failed]
-                    granted = await self.store.lease([p.keys for p in wanted]) if wanted else []
+                if chunk is None:
+                    break
+                wanted = [p for p in chunk.requests if p.keys[0] not in self._failed]
+                # `halt` must not end this wait: what was granted would not be known, and could not be given back.
+                granted = await self.store.lease([p.keys for p in wanted]) if wanted else []
+                self._leased.update(key for p, free in zip(wanted, granted, strict=True) if free for key in p.keys)
                 self._deferred += granted.count(False)
                 if first:
                     out.items += chunk.items
@@ -455,6 +461,7 @@ class _JobRun:
                 self.halt(why)
         fingerprint = self.job.plan.fingerprint_id
         await self.store.write([Entry(p.keys, fingerprint, p.request, a) for p, a in ended])
+        self._leased.difference_update(*(p.keys for p, _ in ended))
         out = self.outcome
         for planned, answer in ended:
             self._work_asked += planned.work

@@ -292,10 +292,16 @@ class Store:
         """For each request's keys, whether this store may ask it now.
 
         False: someone (another audit, or this one a moment ago) is already asking for one of its
-        keys, or it has just been answered. A lease ends when its answer is written, with
-        `release_leases`, when its holder dies, or has not renewed it for 30 seconds.
+        keys, or it has just been answered. A lease ends when its answer is written, with `release`
+        or `release_leases`, when its holder dies, or has not renewed it for 30 seconds.
         """
         return await asyncio.wrap_future(self._submit(lambda db: self._take_leases(db, requests)))
+
+    async def release(self, keys: Iterable[str]) -> None:
+        """Give back this store's leases of ``keys``, which it will not ask after all."""
+        mine = [(key, self._owner) for key in keys]
+        sql = "DELETE FROM leases WHERE key = ? AND owner = ?"
+        await asyncio.wrap_future(self._submit(lambda db: db.executemany(sql, mine)))
 
     async def release_leases(self) -> None:
         """Give back all leases of this store's holder."""

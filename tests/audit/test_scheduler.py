@@ -337,6 +337,19 @@ async def test_two_models_of_one_identity_are_asked_once(store):
     assert all(o.answered + o.cached == 60 for o in done.values())
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+async def test_what_a_halted_model_has_not_asked_is_free_for_another_of_its_identity(store, device):
+    options = {"batch_size": 2, "max_in_flight": 1, "device": device}
+    broke = FakeBackend("broke", **options, faults=Faults(1.0, ("quota",), permanent=True))
+    paying = FakeBackend("paying", **options)
+    jobs = [Job(b.name, b, Plan(b.name, FP, scores(60))) for b in (broke, paying)]
+    async with asyncio.timeout(20):
+        done = await run_jobs(jobs, store, stop=StopSignal(), retry=FAST)
+    assert "quota" in done["broke"].stopped
+    assert done["paying"].answered == 60
+    assert set(paying.asked.values()) == {1}
+
+
 async def test_two_audits_on_one_store_never_ask_the_same(tmp_path):
     backend = server(latency=0.003)
     with Store.open(tmp_path / "a.db") as one, Store.open(tmp_path / "a.db") as two:

@@ -401,6 +401,15 @@ async def test_closing_gives_all_leases_back(path):
         assert await two.lease([("a",)]) == [True]
 
 
+async def test_a_holder_gives_back_its_own_leases_and_no_others(path):
+    with Store.open(path) as one, Store.open(path) as two:
+        await one.lease([("a", "b"), ("c",)])
+        await two.release(["a"])
+        assert await two.lease([("a",)]) == [False]
+        await one.release(["a", "b"])
+        assert await two.lease([("a",), ("b",), ("c",)]) == [True, True, False]
+
+
 def test_a_killed_holders_leases_are_free_at_once(path):
     in_child(f"""
         store = Store.open({str(path)!r})
