@@ -237,11 +237,13 @@ def _wave(
             reading = read[suite_name, model] = Reading(suite)
             for one in answered_items(prepared.items[suite_name], suite, fingerprint_of, store):
                 reading.add(one)
+                asked_of = one.item.asked_of
+                if one.item.id == one.root and asked_of is None:
+                    continue  # the first wave asked it: what failed there is not paid for twice
                 unanswered = one.answer is None or isinstance(one.answer, BackendError)
                 if not unanswered or tried.issuperset(one.keys):
                     continue
                 tried.update(one.keys)
-                asked_of = one.item.asked_of
                 asked = prepared.models[model] if asked_of is None else prepared.scorers[suite_name, asked_of]
                 who[asked.name] = asked
                 missing.setdefault(asked.name, []).append(one.item)

@@ -170,6 +170,29 @@ def test_true_and_1_are_two_levels_all_the_way_to_the_report(tmp_path):
             assert len(behind) == found.n_items == number + 3
 
 
+class Questioning(Levels):
+    """Asks a further question about each answer."""
+
+    name = "questioning"
+
+    def follow_ups(self, item, response):
+        if "#" not in item.id:
+            yield Item(f"{item.id}#more", ScoreRequest(f"{item.request.prompt} more", (" she",)), item.factors)
+
+    def read(self, item, response):
+        return Row(item.id, item.factors, {"p": Bounded.exact(0.5)})
+
+
+def test_a_question_that_failed_is_asked_and_counted_once_also_where_questions_follow(tmp_path):
+    backend = FakeBackend(faults=Faults(0.3, ("context_length",), permanent=True), batch_size=1)
+    result = Audit({"m": backend}, [Questioning()], db=tmp_path / "a.db").run_sync()
+    assert set(backend.asked.values()) == {1}
+    [model] = result.models
+    first = sum(1 for _ in Levels().items())
+    assert 0 < model.failed < first
+    assert model.asked + model.failed == len(backend.asked) > first
+
+
 def test_a_backend_that_cannot_do_what_a_suite_asks_is_told_before_it_is_asked(tmp_path):
     class Mute(FakeBackend):
         async def describe(self):
