@@ -355,6 +355,9 @@ def cache_verify(db: Db = Path("audit.db")) -> None:
     """Read every row, check its checksum and hash its key again. Damaged rows are set aside."""
     with _store(db) as store:
         found = store.verify()
+    if found.damaged:  # only now for writing: a file with problems of its own can be read and no more
+        with _store(db, read_only=False) as store:
+            found = store.verify()
     typer.echo(
         f"{found.answers:,} answers read, {len(found.damaged)} damaged and set aside, "
         f"{len(found.file_problems)} file problems"

@@ -496,7 +496,7 @@ class Store:
                 {
                     name: body
                     for name, body in db.execute("SELECT id, body FROM prompts")
-                    if identity.prompt_id(_load(body)) == name
+                    if _is_sound_prompt(name, body)
                 }
                 if not problems
                 else {}
@@ -545,7 +545,12 @@ class Store:
         return job.done
 
     def _write_loop(self) -> None:
-        db = _connect(self.path)
+        try:
+            db = _connect(self.path)
+        except sqlite3.Error as error:
+            while (job := self._jobs.get()) is not None:  # whoever waits for it would wait for ever
+                job.done.set_exception(_store_error(self.path, error))
+            return
         try:
             while (job := self._jobs.get()) is not None:
                 batch = [job]
@@ -636,6 +641,13 @@ def _checked_answer(row: tuple[Any, ...]) -> Answer:
         raise _Damaged from None
 
 
+def _is_sound_prompt(name: str, body: Any) -> bool:
+    try:
+        return identity.prompt_id(_load(body)) == name
+    except (ValueError, AttributeError):  # cut off, or of another type than was written
+        return False
+
+
 def _check_key(row: tuple[Any, ...], prompts: Mapping[str, bytes]) -> None:
     key, fingerprint, kind, prompt, detail = row[:5]
     if prompt not in prompts:
@@ -651,7 +663,12 @@ def _insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
         kind, prompt, details = identity.split_request(entry.request)
         prompt_json = identity.to_bytes(identity.canonical_json(prompt))
         prompt_name = identity.prompt_id(prompt)
-        db.execute("INSERT OR IGNORE INTO prompts (id, body) VALUES (?, ?)", (prompt_name, prompt_json))
+        # A damaged text is mended, else `verify` would set this answer aside too.
+        db.execute(
+            "INSERT INTO prompts (id, body) VALUES (?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body",
+            (prompt_name, prompt_json),
+        )
         failed = isinstance(entry.answer, BackendError)
         if isinstance(entry.answer, BackendError):
             pieces: list[Answer] = [entry.answer] * len(entry.keys)

@@ -1,6 +1,7 @@
 """The command line as a user meets it: what each command prints, and its exit code."""
 
 import json
+import sqlite3
 import textwrap
 
 import pytest
@@ -91,6 +92,22 @@ def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path)
     assert code == 0
     assert "prompt: 'Q: " in out
     assert "key a1-" in out
+
+
+def test_verify_sets_aside_what_it_says_and_the_next_run_asks_that_again(audit, config, tmp_path):
+    db = tmp_path / "a.db"
+    audit("run", config())
+    with sqlite3.connect(db) as connection:
+        connection.execute("UPDATE answers SET checksum = 'wrong' WHERE key IN (SELECT key FROM answers LIMIT 3)")
+        connection.execute("UPDATE prompts SET body = '\"other\"' WHERE id = (SELECT min(id) FROM prompts)")
+    code, out, err = audit("cache", "verify", "--db", db)
+    assert code == 1
+    told = err.count("will be asked again")
+    assert told >= 3
+    assert f"{told} damaged and set aside" in out
+    assert json.loads(audit("cache", "stats", "--db", db, "--json")[1])["quarantine"] == told
+    assert audit("run", config())[0] == 0
+    assert audit("cache", "verify", "--db", db)[0] == 0
 
 
 def test_a_baseline_is_saved_promoted_and_gated_against(audit, config, tmp_path):

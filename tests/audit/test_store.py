@@ -218,6 +218,19 @@ def test_a_changed_prompt_is_found_by_verify(path):
         assert set(store.verify().damaged) == set(entry(1).keys)
 
 
+@pytest.mark.parametrize("damaged", [b'"another prompt"', b'"cut of', "text"])
+def test_a_changed_prompt_is_written_anew_with_its_next_answer(path, damaged):
+    with Store.open(path) as store:
+        put(store, entry(1), entry(2))
+    name = sql(path, "SELECT prompt FROM answers WHERE key = ?", entry(1).keys[0])[0][0]
+    sql(path, "UPDATE prompts SET body = ? WHERE id = ?", damaged, name)
+    with Store.open(path) as store:
+        assert set(store.verify().damaged) == set(entry(1).keys)
+        put(store, entry(1))
+        assert store.verify() == store_module.Verification(4, (), ())
+        assert store.explain(entry(1).keys[0])["prompt"] == "prompt 1"
+
+
 def test_a_truncated_file_is_refused_and_left(path):
     with Store.open(path) as store:
         put(store, *(entry(i) for i in range(300)))
@@ -359,6 +372,14 @@ def test_a_store_opened_for_reading_takes_nothing(path):
         assert len(store.get_many(entry(1).keys)) == 2
         with pytest.raises(StoreError, match="read-only"):
             put(store, entry(2))
+
+
+def test_a_writer_that_cannot_open_the_file_says_so_to_everybody(path, tmp_path):
+    with Store.open(path) as store:
+        path.rename(tmp_path / "moved.db")
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                store.start_run("r", "title", "{}")
 
 
 # -- several at once ---------------------------------------------------------------------------
