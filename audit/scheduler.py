@@ -52,7 +52,7 @@ class RetryPolicy:
     """How often and how patiently a request is asked again. Times are in seconds.
 
     ``attempts`` counts the first one. 429 is not counted: the limiter paces it, and it is given up
-    only when the endpoint has answered nothing for ``patience``. A wait that the server asks for
+    only when the endpoint has said nothing else for ``patience``. A wait that the server asks for
     replaces ours.
     """
 
@@ -232,7 +232,7 @@ class _JobRun:
         self._leased: set[str] = set()  # keys that this job alone may ask just now
         self._deferred = 0
         self._all_planned = False
-        self._last_answer = time.monotonic()
+        self._refusing_since = math.inf  # since when it says nothing but 429
         self._reported = -math.inf
         self._work_asked = 0
         self._work_left = sum(job.plan.work)
@@ -441,12 +441,14 @@ class _JobRun:
             await asyncio.gather(*early.values(), return_exceptions=True)
         for task in early.values():
             task.result()  # raises what the store raised
-        if any(not isinstance(a, BackendError) for a in answers):
-            self._last_answer = time.monotonic()
+        if any(not isinstance(a, BackendError) or a.kind != "rate_limited" for a in answers):
+            self._refusing_since = math.inf
+        else:
+            self._refusing_since = min(self._refusing_since, time.monotonic())
         return [(p, a) for at, (p, a) in enumerate(zip(pending, answers, strict=True)) if at not in early]
 
     def _given_up(self, counted: int) -> bool:
-        return counted >= self._retry.attempts or time.monotonic() - self._last_answer > self._retry.patience
+        return counted >= self._retry.attempts or time.monotonic() - self._refusing_since > self._retry.patience
 
     async def _sleep(self, seconds: float) -> None:
         with self._interruptible():

@@ -210,6 +210,21 @@ async def test_a_wait_the_server_asks_for_replaces_ours(store):
     assert 0.3 <= time.monotonic() - started < 3
 
 
+async def test_a_failure_that_takes_longer_than_the_patience_is_asked_again_all_the_same(store):
+    backend = server(latency=0.05, faults=Faults(1.0, ("timeout", "timeout")))
+    outcome = await run(store, backend, scores(8), retry=RetryPolicy(attempts=3, first_wait=0.001, patience=0.01))
+    assert (outcome.answered, outcome.failed, outcome.retried) == (8, 0, 16)
+
+
+async def test_who_only_says_slow_down_is_given_up_when_the_patience_is_over(store):
+    backend = server(faults=Faults(1.0, ("rate_limited",) * 999))
+    started = time.monotonic()
+    outcome = await run(store, backend, scores(1), retry=RetryPolicy(attempts=2, patience=0.5))
+    assert outcome.failures == {"rate_limited": 1}
+    assert backend.asked.total() > 2
+    assert 0.5 < time.monotonic() - started < 5
+
+
 async def test_a_wait_that_nobody_can_wait_for_fails_at_once(store):
     backend = server(faults=Faults(0.2, ("rate_limited",), retry_after=1e9))
     outcome = await run(store, backend)
