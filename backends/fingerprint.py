@@ -20,6 +20,7 @@ WEIGHT_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 #: Files of a model folder that change its text or numbers beside the weights.
 SMALL_FILES = (
     "config.json",
+    "generation_config.json",  # which token ends a text
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",

@@ -198,6 +198,8 @@ class HFBackend(LocalBackend):
         kind = _quantisation_method(config)
         if path.is_dir():
             small = [path / name for name in SMALL_FILES if (path / name).is_file()]
+            if self.trust_remote_code:
+                small += path.glob("*.py")
             return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
         commit = getattr(config, "_commit_hash", None)
         if commit is None:

@@ -649,6 +649,24 @@ def test_the_fingerprint_is_found_without_weights_and_changes_with_them(
         assert dict(a) != dict(b)
 
 
+def test_the_fingerprint_changes_with_what_ends_a_text_and_with_code_that_is_run(tmp_path: Path) -> None:
+    folder = save_tiny_model("llama", tmp_path)
+
+    def identity(*, trusting: bool = False) -> object:
+        return HFBackend(folder, trust_remote_code=trusting, threads=1).describe_blocking().fingerprint["files_sha256"]
+
+    seen = [identity()]
+    for text in ('{"eos_token_id": 1}', '{"eos_token_id": 2}'):
+        (folder / "generation_config.json").write_text(text)
+        seen.append(identity())
+    assert len(set(seen)) == 3
+    for code in ("one = 1\n", "one = 2\n"):
+        (folder / "modeling_own.py").write_text(code)
+        seen.append(identity(trusting=True))
+        assert identity() == seen[2], "code that is not run changes nothing"
+    assert len(set(seen)) == 5
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
