@@ -25,6 +25,7 @@ from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, EVENT_
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers import SchedulerNotRunningError
 from apscheduler.schedulers.blocking import BlockingScheduler
+from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 from filelock import FileLock, Timeout
 
@@ -46,11 +47,23 @@ class RunOutcome:
     gate: GateReport | None = None
 
 
-def cron_trigger(cron: str) -> CronTrigger:
+class _OncePerWallTime(OrTrigger):  # type: ignore[misc]
+    """Leaves out the times that come again when clocks go back: they were slots an hour before."""
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        slot: datetime | None = super().get_next_fire_time(previous_fire_time, now)
+        # APScheduler may leave `fold` on a time of which there is one only; by way of UTC it is right.
+        while slot is not None and slot.astimezone(UTC).astimezone(slot.tzinfo).fold:
+            slot = super().get_next_fire_time(slot, slot)
+        return slot
+
+
+def cron_trigger(cron: str) -> OrTrigger:
     """The times of a crontab expression, in local time.
 
     Five fields: minute, hour, day, month, day of week (0 and 7 are Sunday, as in cron; APScheduler
-    alone would take 0 for Monday). Six fields: seconds first.
+    alone would take 0 for Monday). Six fields: seconds first. As in cron, where both day and day of
+    week are named one of them is enough, and what is not of every hour or minute comes once when clocks go back.
 
     Raises
     ------
@@ -61,10 +74,14 @@ def cron_trigger(cron: str) -> CronTrigger:
     if len(fields) not in (5, 6):
         raise ConfigError("--cron", cron, f"{len(fields)} fields", 'Give five, e.g. "0 3 * * *", or seconds first')
     second, minute, hour, day, month, weekday = fields if len(fields) == 6 else ["0", *fields]
+    days: list[dict[str, str]]
     try:
-        return CronTrigger(
-            second=second, minute=minute, hour=hour, day=day, month=month, day_of_week=_weekdays(weekday)
-        )
+        if day.startswith("*") or weekday.startswith("*"):
+            days = [{"day": day, "day_of_week": _weekdays(weekday)}]
+        else:
+            days = [{"day": day}, {"day_of_week": _weekdays(weekday)}]
+        times = [CronTrigger(second=second, minute=minute, hour=hour, month=month, **some) for some in days]
+        return (OrTrigger if "*" in (minute[:1], hour[:1]) else _OncePerWallTime)(times)
     except ValueError as error:
         raise ConfigError("--cron", cron, str(error), 'Write it as in crontab, e.g. "0 3 * * 1-5"') from None
 

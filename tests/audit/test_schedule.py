@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -61,17 +62,43 @@ def serve_until(schedule: Schedule, enough: Callable[[], bool], seconds: float =
         ("0 0 * * 5-7", ["2026-01-02 00:00", "2026-01-03 00:00", "2026-01-04 00:00", "2026-01-09 00:00"]),
         ("0 0 * * fri-mon", ["2026-01-02 00:00", "2026-01-03 00:00", "2026-01-04 00:00", "2026-01-05 00:00"]),
         ("0 0 * * 1,mon", ["2026-01-05 00:00", "2026-01-12 00:00"]),
+        ("0 0 10,20 * 1", ["2026-01-05 00:00", "2026-01-10 00:00", "2026-01-12 00:00", "2026-01-19 00:00"]),  # or
+        ("0 0 1-7 * */7", ["2026-01-04 00:00", "2026-02-01 00:00"]),  # and: one of the two begins with a star
         ("0 0 * * */3", ["2026-01-03 00:00", "2026-01-04 00:00", "2026-01-07 00:00"]),  # Sunday, Wednesday, Saturday
     ],
 )
 def test_crontab_means_what_cron_means(cron: str, expected: list[str]) -> None:
     trigger = cron_trigger(cron)
-    zone = trigger.timezone
-    at = datetime(2026, 1, 1, 0, 0, 1, tzinfo=zone)
+    at = datetime(2026, 1, 1, 0, 0, 1).astimezone()
     for wanted in expected:
         at = trigger.get_next_fire_time(None, at)
         assert at.strftime("%Y-%m-%d %H:%M") == wanted
         at += timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("cron", "in_spring", "in_autumn"),
+    [("30 2 * * *", 1, 1), ("0,30 2 * * *", 1, 2), ("30 * * * *", 23, 25), ("*/30 2 * * *", 1, 4)],
+)
+def test_a_time_that_clocks_put_back_bring_again_is_one_slot_unless_it_is_every_hour_or_minute(
+    cron: str, in_spring: int, in_autumn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    monkeypatch.setattr("apscheduler.triggers.cron.get_localzone", lambda: zone)
+    trigger = cron_trigger(cron)
+    for day, expected in ((datetime(2026, 3, 29), in_spring), (datetime(2026, 10, 25), in_autumn)):
+        slots = [trigger.get_next_fire_time(None, day.replace(tzinfo=zone))]
+        end = (day + timedelta(days=1)).replace(tzinfo=zone)
+        while slots[-1] < end:
+            slots.append(trigger.get_next_fire_time(slots[-1], slots[-1]))
+        assert len(slots) - 1 == expected
+
+
+def test_the_slot_after_the_hour_that_comes_twice_is_not_taken_for_one_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    monkeypatch.setattr("apscheduler.triggers.cron.get_localzone", lambda: zone)
+    second_time = datetime(2026, 10, 25, 2, 10, tzinfo=zone, fold=1)
+    assert str(cron_trigger("0 3 * * *").get_next_fire_time(None, second_time)) == "2026-10-25 03:00:00+01:00"
 
 
 @pytest.mark.parametrize("cron", ["", "0 3 * *", "0 25 * * *", "0 3 * * 8", "0 3 * * mo", "a b c d e", "* * * * * * *"])
