@@ -104,7 +104,10 @@ def run(
             "--fresh", str(audit.db), "this store holds answers", "Give --db a new path; none is deleted for you"
         )
     if max_cost is not None:
-        for backend in audit.models.values():
+        audit.check()  # an address or key that cannot be read has no endpoint
+        for name, backend in audit.models.items():
+            if backend.endpoint is not None and backend.spent() is None:  # its bill could pass any limit unseen
+                raise ConfigError("--max-cost", max_cost, f"models.{name} has no prices", "Give prices too")
             backend.limit_cost(max_cost)
     if dry_run:
         estimate = asyncio.run(dry_run_audit(audit))

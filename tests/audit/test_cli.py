@@ -141,6 +141,38 @@ def test_a_dry_run_counts_and_asks_nothing(audit, config, tmp_path):
     assert (first["requests"], first["cached"], first["seconds"]) == (0, 100, 0.0)
 
 
+HOSTED = """
+[models.hosted]
+backend = "openai"
+base_url = "http://127.0.0.1:9/v1"
+model = "m"
+timeout = 1
+{options}
+
+[models.planted]
+backend = "fake"
+
+[suites.occugender]
+suite = "OccuGender"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("", "--max-cost = 1.5: models.hosted has no prices. Give prices too"),
+        ("prices = { prompt = 1, completion = 2 }", "connection"),  # there is no server: it is asked, and the limit holds
+    ],
+)
+def test_a_limit_to_costs_is_refused_where_a_server_has_no_prices(audit, tmp_path, options, says):
+    path = tmp_path / "audit.toml"
+    path.write_text(f'db = "{tmp_path}/a.db"\nout = "{tmp_path}/out"\n' + HOSTED.format(options=options))
+    code, _, err = audit("run", path, "--max-cost", "1.5")
+    assert code == 2
+    assert says in err
+    assert "planted" not in err
+
+
 def test_models_and_suites_are_narrowed(audit, config, tmp_path):
     code, out, _ = audit("run", config(), "--models", "second", "--limit", 50, "--json")
     assert code == 0
