@@ -99,7 +99,7 @@ def run(
     from audit.runner import run_audit
 
     audit = _narrowed(load_audit(config), models, suites, db=db, out=out, seed=seed, limit=limit)
-    if not resume and audit.db.exists():
+    if not resume and audit.db.expanduser().exists():
         raise ConfigError(
             "--fresh", str(audit.db), "this store holds answers", "Give --db a new path; none is deleted for you"
         )

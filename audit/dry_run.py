@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -14,12 +18,16 @@ from audit.runner import prepare
 from audit.store import Store
 from backends.base import Backend
 
+#: Where a server's fingerprint holds how many answers it draws for a score; None where it need not draw.
+SAMPLES = "samples"
+
 
 class ModelEstimate(BaseModel):
     """One model's share of a run. Times in seconds; None where nothing is known to estimate from.
 
     ``seconds_by`` and ``tokens_by`` say where an estimate comes from. ``cost`` is in the currency of
-    the backend's price table.
+    the backend's price table, and no bound: a server's route may need more requests for a score than it has
+    continuations, or fewer, and what fails is asked again. `--max-cost` holds whatever the estimate says.
     """
 
     model: str
@@ -47,8 +55,8 @@ class RunEstimate(BaseModel):
             lines.append(
                 f"{m.model}\n"
                 f"  items {m.items:,}, to ask {m.requests:,}, answered already {m.cached:,}\n"
-                f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), generated at most {m.most_generated_tokens:,}\n"
-                f"  time {seconds} ({m.seconds_by})" + ("" if m.cost is None else f"\n  cost at most {m.cost:.4f}")
+                f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), generated up to {m.most_generated_tokens:,}\n"
+                f"  time {seconds} ({m.seconds_by})" + ("" if m.cost is None else f"\n  cost about {m.cost:.4f}")
             )
         return "\n".join(lines)
 
@@ -60,7 +68,7 @@ async def dry_run_audit(audit: Audit) -> RunEstimate:
     """
     prepared = await prepare(audit)
     try:
-        with Store.open(audit.db) as store:
+        with _store(audit.db) as store:
             rates = await asyncio.to_thread(_rates, store)
             found = []
             for asked in prepared.models.values():
@@ -69,12 +77,23 @@ async def dry_run_audit(audit: Audit) -> RunEstimate:
                     asked.fingerprint_id,
                     lambda: itertools.chain.from_iterable(items() for items in prepared.items.values()),
                 )
-                counted = await asyncio.to_thread(estimate, plan, store, asked.backend)
+                samples = asked.description.fingerprint.get(SAMPLES)
+                draws = samples if isinstance(samples, int) else None
+                counted = await asyncio.to_thread(estimate, plan, store, asked.backend, draws)
                 found.append(_model_estimate(counted, rates.get(asked.fingerprint_id), asked.backend))
     finally:
         for asked in (*prepared.models.values(), *prepared.scorers.values()):
             await asked.backend.close()
     return RunEstimate(models=found)
+
+
+@contextlib.contextmanager
+def _store(db: Path) -> Iterator[Store]:
+    """The audit's store; where there is none yet, an empty one elsewhere: `--fresh` refuses what a dry run left."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = db if db.expanduser().exists() else Path(folder, "empty.db")
+        with Store.open(path) as store:
+            yield store
 
 
 def _model_estimate(counted: Estimate, rate: float | None, backend: Backend) -> ModelEstimate:

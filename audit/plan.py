@@ -225,9 +225,9 @@ def _choose(sizes: dict[int, int], stratum_of: dict[int, tuple[str, ...]], limit
 class Estimate:
     """What a run would ask, counted without asking it.
 
-    ``prompt_tokens`` belongs to the requests that are still to be asked; ``tokens_by`` says how it
-    was got, since only a sample of the prompts is tokenised. ``generated_tokens`` is the most that
-    generations may return.
+    ``prompt_tokens`` belongs to the requests that are still to be asked, each prompt as often as it is
+    sent; ``tokens_by`` says how it was got, since only a sample of the prompts is tokenised.
+    ``generated_tokens`` takes each text at its longest.
     """
 
     model: str
@@ -242,11 +242,14 @@ class Estimate:
     tokens_by: str
 
 
-def estimate(plan: Plan, store: Store, backend: Backend) -> Estimate:
-    """Count what ``plan`` would ask of ``backend``. Loads no weights and asks nothing."""
+def estimate(plan: Plan, store: Store, backend: Backend, draws: int | None = None) -> Estimate:
+    """Count what ``plan`` would ask of ``backend``. Loads no weights and asks nothing.
+
+    ``draws`` is how many answers a server draws for a score, where it gives no log-probabilities.
+    """
     items = cached = requests = answers = answers_cached = characters = generated = 0
     draw = random.Random(0)
-    sample: list[Prompt] = []
+    sample: list[tuple[Prompt, int]] = []
     for keyed in plan._keyed(CHUNK):
         known = store.known(key for _, keys in keyed for key in keys)
         for item, keys in keyed:
@@ -259,25 +262,40 @@ def estimate(plan: Plan, store: Store, backend: Backend) -> Estimate:
             requests += 1
             answers += len(planned.keys)
             prompt = planned.request.text if isinstance(planned.request, ClassifyRequest) else planned.request.prompt
-            characters += _length(prompt)
-            if isinstance(planned.request, GenerateRequest):
-                generated += planned.request.sampling.max_tokens
+            times, longest = _sent(planned.request, backend, draws)
+            characters += times * _length(prompt)
+            generated += times * longest
             if len(sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
-                sample.append(prompt)
+                sample.append((prompt, times))
             elif (place := draw.randrange(requests)) < TOKEN_SAMPLE:
-                sample[place] = prompt
+                sample[place] = prompt, times
     tokens, how = _tokens(backend, sample, characters, requests)
     return Estimate(plan.model, items, cached, requests, answers, answers_cached, characters, tokens, generated, how)
 
 
-def _tokens(backend: Backend, sample: list[Prompt], characters: int, requests: int) -> tuple[int, str]:
-    counts = backend.count_tokens(sample) if sample else []
+def _sent(request: Request, backend: Backend, draws: int | None) -> tuple[int, int]:
+    """How often a request's prompt is sent, and the most tokens that are generated each time.
+
+    A server scores the continuations of a prompt one after the other, and puts the prompt on the bill each time.
+    """
+    if isinstance(request, GenerateRequest):
+        return 1, request.sampling.max_tokens
+    if isinstance(request, ScoreRequest) and backend.endpoint is not None:
+        if draws:
+            return draws, max(len(c.encode("utf-8", "surrogatepass")) for c in request.continuations) + 1
+        return len(request.continuations), 1
+    return 1, 0
+
+
+def _tokens(backend: Backend, sample: list[tuple[Prompt, int]], characters: int, requests: int) -> tuple[int, str]:
+    counts = backend.count_tokens([prompt for prompt, _ in sample]) if sample else []
     if counts is None:
         return round(characters / CHARACTERS_A_TOKEN), f"estimated: {CHARACTERS_A_TOKEN:g} characters a token"
+    sent = sum(count * times for count, (_, times) in zip(counts, sample, strict=True))
     if len(sample) == requests:
-        return sum(counts), "counted"
-    read = sum(map(_length, sample))
-    return round(sum(counts) * characters / max(read, 1)), f"estimated from {len(sample)} of {requests} prompts"
+        return sent, "counted"
+    read = sum(times * _length(prompt) for prompt, times in sample)
+    return round(sent * characters / max(read, 1)), f"estimated from {len(sample)} of {requests} prompts"
 
 
 def _length(prompt: Prompt) -> int:

@@ -141,6 +141,44 @@ def test_a_dry_run_counts_and_asks_nothing(audit, config, tmp_path):
     assert (first["requests"], first["cached"], first["seconds"]) == (0, 100, 0.0)
 
 
+def test_a_dry_run_leaves_no_store_behind_so_that_a_fresh_run_may_follow(audit, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = config()
+    path.write_text(path.read_text().replace(repr(str(tmp_path / "a.db")), "'~/a.db'"))
+    assert audit("run", path, "--dry-run")[0] == 0
+    assert not list(tmp_path.glob("a.db*"))
+    assert audit("run", path, "--fresh")[0] == 0
+    code, _, err = audit("run", path, "--fresh")
+    assert code == 2
+    assert "this store holds answers" in err
+
+
+def test_a_dry_run_estimates_a_cost_and_does_not_call_it_a_bound(audit, config):
+    hosted = """
+class Priced(FakeBackend):
+    endpoint = "host key 1"
+    samples = None
+
+    async def describe(self):
+        found = await super().describe()
+        return type(found)({**found.fingerprint, "samples": self.samples}, found.capabilities)
+
+    def highest_cost(self, prompt_tokens, completion_tokens):
+        return prompt_tokens + completion_tokens
+
+audit.models["first"] = Priced()
+"""
+    path = config()
+    path.write_text(path.read_text() + hosted)
+    first, second = json.loads(audit("run", path, "--dry-run", "--json")[1])["models"]
+    assert first["prompt_tokens"] == 6 * second["prompt_tokens"]  # six spellings of an expression each
+    assert first["cost"] == first["prompt_tokens"] + 6 * first["requests"]
+    assert f"cost about {first['cost']:.4f}" in audit("run", path, "--dry-run")[1]
+    path.write_text(path.read_text().replace("samples = None", "samples = 50"))
+    drawn, _ = json.loads(audit("run", path, "--dry-run", "--json")[1])["models"]
+    assert drawn["prompt_tokens"] == 50 * second["prompt_tokens"]
+
+
 HOSTED = """
 [models.hosted]
 backend = "openai"
@@ -161,7 +199,7 @@ suite = "OccuGender"
     ("options", "says"),
     [
         ("", "--max-cost = 1.5: models.hosted has no prices. Give prices too"),
-        ("prices = { prompt = 1, completion = 2 }", "connection"),  # there is no server: it is asked, and the limit holds
+        ("prices = { prompt = 1, completion = 2 }", "connection"),  # it is asked, and is not there
     ],
 )
 def test_a_limit_to_costs_is_refused_where_a_server_has_no_prices(audit, tmp_path, options, says):

@@ -155,6 +155,34 @@ def test_an_estimate_scales_a_sample_and_says_so(store):
     assert found.generated_tokens == 27_000
 
 
+class Hosted(FakeBackend):
+    """A server, which is sent a prompt as often as its route needs."""
+
+    endpoint = "host key 1"
+
+
+@pytest.mark.parametrize(
+    ("backend", "draws", "sent", "generated"),
+    [
+        (FakeBackend(), None, 1, 0),  # a local model reads a prompt once
+        (Hosted(), None, 3, 3),  # one request a continuation, and each generates a token
+        (Hosted(), 50, 50, 50 * 6),  # drawn: no token is shorter than a byte
+    ],
+)
+def test_an_estimate_counts_a_servers_prompt_as_often_as_it_is_sent(store, backend, draws, sent, generated):
+    def few():
+        return iter([Item("i", ScoreRequest("one two three four", (" a", " b", " girl")), {})])
+
+    def many():
+        return (Item(f"i{i}", ScoreRequest(f"one two three {i}", (" a", " b", " girl")), {}) for i in range(1000))
+
+    found = estimate(Plan("m", FP, few), store, backend, draws)
+    assert (found.requests, found.prompt_tokens, found.generated_tokens) == (1, 4 * sent, generated)
+    found = estimate(Plan("m", FP, many), store, backend, draws)
+    assert found.prompt_tokens == pytest.approx(1000 * 4 * sent, rel=0.01)
+    assert found.generated_tokens == 1000 * generated
+
+
 def test_an_estimate_without_a_tokenizer_says_so(store):
     class NoTokenizer(FakeBackend):
         def count_tokens(self, prompts):
