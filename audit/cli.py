@@ -99,7 +99,7 @@ def run(
     from audit.runner import run_audit
 
     audit = _narrowed(load_audit(config), models, suites, db=db, out=out, seed=seed, limit=limit)
-    if not resume and audit.db.expanduser().exists():
+    if not resume and audit.db.exists():
         raise ConfigError(
             "--fresh", str(audit.db), "this store holds answers", "Give --db a new path; none is deleted for you"
         )
@@ -461,13 +461,14 @@ def _narrowed(audit: Audit, models: Sequence[str] | None, suites: Sequence[str] 
     narrowed = audit.only(models or (), suites or ())
     for name, value in changes.items():
         if value is not None:
-            setattr(narrowed, name, value)
+            setattr(narrowed, name, value.expanduser() if isinstance(value, Path) else value)
     return narrowed
 
 
 def _store(db: Path, *, read_only: bool = True) -> Store:
     from audit.store import Store
 
+    db = db.expanduser()
     if not db.exists():
         raise ConfigError("--db", str(db), "no such store", "Run an audit first, or give the path of its store")
     return Store.open(db, read_only=read_only)

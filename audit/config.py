@@ -84,16 +84,16 @@ class Audit:
     ) -> None:
         self.models = _checked_models(models)
         self.suites = _named_suites(suites)
-        self.title, self.db, self.out = title, Path(db), Path(out)
+        self.title, self.db, self.out = title, Path(db).expanduser(), Path(out).expanduser()
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins = margins
-        self.limits = {name: _as_limit(name, bounds) for name, bounds in (limits or {}).items()}
+        self.limits = {name: _as_limit(name, bounds) for name, bounds in dict(limits or {}).items()}
         self.same_weights = tuple(tuple(group) for group in same_weights)
         if not isinstance(title, str):
             raise ConfigError("title", title, "not a text", 'Write it in quotes, e.g. title="March audit"')
-        if type(seed) is not int:
+        if not isinstance(seed, int) or isinstance(seed, bool):
             raise ConfigError("seed", seed, "not a whole number", "Give one, e.g. 0")
-        if limit is not None and (type(limit) is not int or limit < 1):
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
             raise ConfigError("limit", limit, "not a number of items", "Give 1 or more, or leave it out")
         if not _is_number(confidence) or not 0 < confidence < 1:
             raise ConfigError("confidence", confidence, "not a confidence level", "Give a value between 0 and 1")

@@ -16,10 +16,7 @@ from audit.plan import Estimate, Plan, estimate
 from audit.result import AuditResult
 from audit.runner import prepare
 from audit.store import Store
-from backends.base import Backend
-
-#: Where a server's fingerprint holds how many answers it draws for a score; None where it need not draw.
-SAMPLES = "samples"
+from backends.base import Backend, Description
 
 
 class ModelEstimate(BaseModel):
@@ -77,9 +74,7 @@ async def dry_run_audit(audit: Audit) -> RunEstimate:
                     asked.fingerprint_id,
                     lambda: itertools.chain.from_iterable(items() for items in prepared.items.values()),
                 )
-                samples = asked.description.fingerprint.get(SAMPLES)
-                draws = samples if isinstance(samples, int) else None
-                counted = await asyncio.to_thread(estimate, plan, store, asked.backend, draws)
+                counted = await asyncio.to_thread(estimate, plan, store, asked.backend, _draws(asked.description))
                 found.append(_model_estimate(counted, rates.get(asked.fingerprint_id), asked.backend))
     finally:
         for asked in (*prepared.models.values(), *prepared.scorers.values()):
@@ -87,11 +82,20 @@ async def dry_run_audit(audit: Audit) -> RunEstimate:
     return RunEstimate(models=found)
 
 
+def _draws(server: Description) -> dict[str, int]:
+    """How many answers a server draws for a score, where it has no other route to one."""
+    known = server.fingerprint
+    samples = known.get("samples")
+    if not isinstance(samples, int):
+        return {}
+    return {kind: samples for kind in ("text", "chat") if known.get(f"{kind}_route") == "sampled"}
+
+
 @contextlib.contextmanager
 def _store(db: Path) -> Iterator[Store]:
     """The audit's store; where there is none yet, an empty one elsewhere: `--fresh` refuses what a dry run left."""
     with tempfile.TemporaryDirectory() as folder:
-        path = db if db.expanduser().exists() else Path(folder, "empty.db")
+        path = db if db.exists() else Path(folder, "empty.db")
         with Store.open(path) as store:
             yield store
 

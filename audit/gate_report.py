@@ -97,8 +97,8 @@ class GateReport(_Frozen):
 
     @property
     def exit_code(self) -> int:
-        """0 if the gate lets the run pass, 3 if not."""
-        return 3 if self.failures else 0
+        """0 if the gate lets the run pass, 3 if not. Where open questions fail it, having nothing to check does too."""
+        return 3 if self.failures or (self.inconclusive_fails and not self.checks) else 0
 
     def to_json(self) -> str:
         """The whole report, with the exit code and a count of each verdict."""
@@ -146,7 +146,7 @@ class GateReport(_Frozen):
         counts = ", ".join(f"{count} {name}" for name, count in self.counts().items())
         against = "its limits alone" if self.baseline_run_id is None else f"baseline `{self.baseline_run_id}`"
         lines = [
-            f"# Gate {gate_outcome(bool(self.failures), self.counts())}: {failed}{total} checks",
+            f"# Gate {gate_outcome(bool(self.exit_code), self.counts())}: {failed}{total} checks",
             "",
             f"Run `{self.run_id}` against {against}: {counts or 'nothing to check'}.",
         ]

@@ -33,7 +33,7 @@ from backends.base import (
     prompt_to_json,
 )
 from backends.errors import BackendError
-from suites.base import Item, MeasureSpec, Suite
+from suites.base import Item, MeasureSpec, Row, Suite
 
 #: Most items that are shown of those a derived row is made of.
 SOURCES_SHOWN = 2
@@ -88,11 +88,11 @@ def judge_suite(
         reading.derive()
     specs: dict[tuple[str, Where], MeasureSpec] = {}
     measures: list[Measure] = []
-    first: tuple[Reading, RowTable] | None = None
+    tables: dict[str, RowTable] = {}
+    owns: dict[str, list[MeasureSpec]] = {}
     for model, reading in readings.items():
-        own = list(suite.measures(reading.rows))
-        table = RowTable(reading.rows)
-        first = first or (reading, table)
+        own = owns[model] = list(suite.measures(reading.rows))
+        table = tables[model] = RowTable(reading.rows)
         specs.update({(s.measure, where_key(s.where)): s for s in own})
         measures += measure_rows(
             table, own, model=model, suite=name, signature=signature, confidence=confidence, seed=seed
@@ -121,7 +121,12 @@ def judge_suite(
         for a, b in engines
         if "score" in suite.needs
     ]
-    wanted = _example_items(*first, list(specs.values())) if first else {}
+    # A model that was down has no follow-ups: items are chosen by one that was asked the most.
+    fullest = max(readings, key=lambda model: len(readings[model].keys))
+    wanted = _example_items(readings[fullest], tables[fullest], list(specs.values()))
+    behind = {
+        model: _figures_behind(reading.rows, tables[model], owns[model], wanted) for model, reading in readings.items()
+    }
     # A follow-up is only reached through the item it hangs on, which it does for every model.
     roots = {reading.roots[item] for reading in readings.values() for item in wanted if item in reading.roots}
     examples = [
@@ -131,7 +136,7 @@ def judge_suite(
             model,
             name,
             answered_items(lambda: (i for i in items() if i.id in roots), suite, fingerprint_of, store),
-            wanted,
+            behind[model],
             {(m.model, m.measure, where_key(m.where)): m.id for m in measures},
         )
     ]
@@ -165,6 +170,12 @@ def _stored(reading: Reading) -> Iterator[StoredRow]:
 def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure]) -> LedgerEntry:
     asked = [row for row in reading.rows if row.item_id in reading.keys]  # derived rows are no items
     unreadable = Counter(row.missing for row in asked if row.missing)
+    strata = reading.suite.strata
+    by_group = Counter(
+        str(row.factors.get("dominated_by", row.factors.get(strata[0]) if strata else None))
+        for row in asked
+        if row.missing
+    )
     covered = [m.coverage for m in measures if m.model == model and m.coverage is not None and not m.detail]
     return LedgerEntry(
         model=model,
@@ -172,7 +183,7 @@ def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure
         n_items=len(reading.keys),
         answered=len(reading.keys) - reading.failures.total(),
         failures=dict(unreadable | reading.failures),
-        failures_by=dict(reading.failures_by),
+        failures_by=dict(by_group),
         censored=sum(any(not v.is_exact for v in row.values.values()) for row in asked),
         merged=reading.merged,
         straddled=reading.straddled,
@@ -180,54 +191,60 @@ def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure
     )
 
 
-def _example_items(
-    reading: Reading, table: RowTable, specs: Sequence[MeasureSpec]
-) -> dict[str, list[tuple[str, Where]]]:
-    """Items to show, each with the figures (measure, where) that it is behind.
+Figure = tuple[str, Where]  # (measure, where)
 
-    For every figure at least one item, where it rests on items at all. Chosen by the first model's rows
-    and the same for all models, so that their answers can be compared.
-    """
+
+def _behind(table: RowTable, spec: MeasureSpec) -> Bools:
+    """Rows (n,) that a figure rests on, or would if they had an answer."""
+    return table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
+
+
+def _example_items(reading: Reading, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
+    """Items to show, for all models: for every figure at least one item behind it, by one model's rows."""
     rows = reading.rows
-
-    def behind(spec: MeasureSpec) -> Bools:
-        return table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
-
     shown = np.zeros(len(rows), dtype=np.bool_)
-    wanted: dict[str, list[tuple[str, Where]]] = {}
+    chosen = []
     for spec in sorted(specs, key=lambda s: -len(s.where)):
-        found = behind(spec)
-        if found.any() and not (found & shown).any():
-            chosen = int(found.argmax())
-            shown[chosen] = True
-            wanted.update({item: [] for item in rows[chosen].items[:SOURCES_SHOWN] if item in reading.keys})
+        behind = _behind(table, spec)
+        if behind.any() and not (behind & shown).any():
+            chosen.append(int(behind.argmax()))
+            shown[chosen[-1]] = True
+    asked = (item for index in chosen for item in rows[index].items[:SOURCES_SHOWN])
+    return {item for item in asked if item in reading.keys}
+
+
+def _figures_behind(
+    rows: Sequence[Row], table: RowTable, specs: Sequence[MeasureSpec], wanted: set[str]
+) -> dict[str, list[Figure]]:
+    """For each wanted item the figures of one model that rest on it."""
     # One place for each wanted item in each row that rests on it.
     places = [(number, item) for number, row in enumerate(rows) for item in row.items if item in wanted]
     of_rows = np.array([number for number, _ in places], dtype=np.intp)
+    figures: dict[str, list[Figure]] = {item: [] for item in wanted}
     for spec in specs:
-        key = (spec.measure, where_key(spec.where))
-        for place in np.flatnonzero(behind(spec)[of_rows]).tolist():
-            figures = wanted[places[place][1]]
-            if not figures or figures[-1] != key:
-                figures.append(key)
-    return wanted
+        figure = (spec.measure, where_key(spec.where))
+        for place in np.flatnonzero(_behind(table, spec)[of_rows]).tolist():
+            found = figures[places[place][1]]
+            if not found or found[-1] != figure:
+                found.append(figure)
+    return figures
 
 
 def _examples(
     model: str,
     suite: str,
     answered: Iterable[Answered],
-    wanted: Mapping[str, Sequence[tuple[str, Where]]],
+    figures: Mapping[str, Sequence[Figure]],
     ids: Mapping[tuple[str, str, Where], str],
 ) -> Iterator[Example]:
     for one in answered:
-        if one.item.id in wanted:
+        if one.item.id in figures:
             yield Example(
                 model=model,
                 suite=suite,
                 item_id=one.item.id,
                 factors=dict(one.item.factors),
-                figures=[ids[key] for figure in wanted[one.item.id] if (key := (model, *figure)) in ids],
+                figures=[ids[(model, *figure)] for figure in figures[one.item.id]],
                 prompt=_writable(prompt_of(one.item)),
                 answer=_writable(answer_of(one)),
             )

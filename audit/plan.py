@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from audit.keys import answer_keys, canonical_json, to_bytes
@@ -18,6 +18,7 @@ from audit.store import Store
 from audit.work import CHARACTERS_A_TOKEN
 from backends.base import Backend, ClassifyRequest, GenerateRequest, Prompt, Request, ScoreRequest
 from backends.errors import ConfigError
+from backends.openai.sampled import tokens_drawn
 from suites.base import Factor, Item
 
 ItemsFactory = Callable[[], Iterator[Item]]
@@ -242,10 +243,11 @@ class Estimate:
     tokens_by: str
 
 
-def estimate(plan: Plan, store: Store, backend: Backend, draws: int | None = None) -> Estimate:
+def estimate(plan: Plan, store: Store, backend: Backend, draws: Mapping[str, int] | None = None) -> Estimate:
     """Count what ``plan`` would ask of ``backend``. Loads no weights and asks nothing.
 
-    ``draws`` is how many answers a server draws for a score, where it gives no log-probabilities.
+    ``draws`` is how many answers a server draws for a score where it gives no log-probabilities, by
+    what it is asked: ``text`` or ``chat``.
     """
     items = cached = requests = answers = answers_cached = characters = generated = 0
     draw = random.Random(0)
@@ -262,7 +264,7 @@ def estimate(plan: Plan, store: Store, backend: Backend, draws: int | None = Non
             requests += 1
             answers += len(planned.keys)
             prompt = planned.request.text if isinstance(planned.request, ClassifyRequest) else planned.request.prompt
-            times, longest = _sent(planned.request, backend, draws)
+            times, longest = _sent(planned.request, backend, draws or {})
             characters += times * _length(prompt)
             generated += times * longest
             if len(sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
@@ -273,7 +275,7 @@ def estimate(plan: Plan, store: Store, backend: Backend, draws: int | None = Non
     return Estimate(plan.model, items, cached, requests, answers, answers_cached, characters, tokens, generated, how)
 
 
-def _sent(request: Request, backend: Backend, draws: int | None) -> tuple[int, int]:
+def _sent(request: Request, backend: Backend, draws: Mapping[str, int]) -> tuple[int, int]:
     """How often a request's prompt is sent, and the most tokens that are generated each time.
 
     A server scores the continuations of a prompt one after the other, and puts the prompt on the bill each time.
@@ -281,8 +283,8 @@ def _sent(request: Request, backend: Backend, draws: int | None) -> tuple[int, i
     if isinstance(request, GenerateRequest):
         return 1, request.sampling.max_tokens
     if isinstance(request, ScoreRequest) and backend.endpoint is not None:
-        if draws:
-            return draws, max(len(c.encode("utf-8", "surrogatepass")) for c in request.continuations) + 1
+        if times := draws.get("text" if isinstance(request.prompt, str) else "chat"):
+            return times, tokens_drawn(request.continuations)
         return len(request.continuations), 1
     return 1, 0
 

@@ -24,8 +24,6 @@ class Reading:
         Of each item the keys of its answer, and the suite's own item it hangs on.
     failures : Counter
         Items without an answer, by reason.
-    failures_by : Counter
-        Items without an answer, or with one that cannot be read, by the suite's first stratum.
     merged, straddled : int
         Answers in which a token crosses the end of the prompt.
     """
@@ -35,13 +33,12 @@ class Reading:
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
     roots: dict[str, str] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
-    failures_by: Counter[str] = field(default_factory=Counter)
     merged: int = 0
     straddled: int = 0
 
     def add(self, one: Answered) -> None:
         """Read one item's answer."""
-        item, answer, strata = one.item, one.answer, self.suite.strata
+        item, answer = one.item, one.answer
         self.keys[item.id] = one.keys
         self.roots[item.id] = one.root
         if answer is None or isinstance(answer, BackendError):
@@ -54,9 +51,6 @@ class Reading:
                 self.merged += "merged" in boundaries
                 self.straddled += "straddled" in boundaries
             row = self.suite.read(item, answer)
-        if row.missing:
-            level = item.factors.get("dominated_by", item.factors.get(strata[0]) if strata else None)
-            self.failures_by[str(level)] += 1
         self.rows.append(row)
 
     def derive(self) -> None:

@@ -193,8 +193,8 @@ def outcome_line(entry: dict[str, Any]) -> str:
         parts.append(f"{entry['slots']} slot{'s' if entry['slots'] != 1 else ''}, {entry['action']}")
     if entry.get("error"):
         parts.append(entry["error"])
-    if entry.get("gate"):
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in entry["gate"].items())
+    if entry.get("gate") is not None:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in entry["gate"].items()) or "nothing to check"
         parts.append(f"gate {gate_outcome(bool(entry['exit_code']), entry['gate'])}: {counts}")
     parts += entry.get("notified", [])
     return " · ".join(parts).replace("\n", " ")

@@ -34,6 +34,8 @@ def shown_examples(result: AuditResult, numbers: Mapping[str, int]) -> tuple[lis
                 "turns": _turns(example.prompt),
                 **_answer(example.answer),
             }
+            if not ready["f"]:
+                continue  # no figure of the page leads to it
             spent += len(json_for_script(ready).encode())
             if spent > room:
                 break
@@ -42,7 +44,7 @@ def shown_examples(result: AuditResult, numbers: Mapping[str, int]) -> tuple[lis
 
 
 def _factor(value: Any) -> Any:
-    """A level as the figures' conditions hold it, so that the page can match the two."""
+    """A level that is safe to show."""
     return one_line(value) if isinstance(value, str) else value
 
 

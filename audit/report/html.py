@@ -123,8 +123,7 @@ def _figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         key = where_key(measure.where)
         if key not in wheres:
             wheres[key] = len(wheres)
-            factors = {one_line(k): one_line(v) if isinstance(v, str) else v for k, v in measure.where.items()}
-            conditions.append({"label": where_label(measure.where), "factors": factors})
+            conditions.append({"label": where_label(measure.where)})
         return wheres[key]
 
     rows = [

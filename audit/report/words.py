@@ -125,8 +125,17 @@ def _farthest(told: Told, neutral: float) -> str:
     """How many figures lie on one side, and which; where they are many, the one farthest from neutral."""
     if len(told) <= _LISTED:
         return f"{len(told)} ({'; '.join(f'{c} {_told(m)}'.strip() for c, m in told)})"
-    condition, most = max(told, key=lambda cm: abs((cm[1].value if cm[1].value is not None else neutral) - neutral))
-    return f"{len(told)} (farthest: {condition} {_told(most)})"
+
+    def away(of: tuple[str, Measure]) -> float:
+        measure = of[1]
+        if measure.value is not None:
+            return abs(measure.value - neutral)
+        assert measure.low is not None  # it lies on a side
+        assert measure.high is not None
+        return max(measure.low - neutral, neutral - measure.high)  # by bounds: at least so far
+
+    condition, most = max(told, key=away)
+    return f"{len(told)} ({'farthest' if most.value is not None else 'surest'}: {condition} {_told(most)})"
 
 
 def _told(measure: Measure) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 import time
@@ -367,8 +368,13 @@ def _check_types(**options: object) -> None:
 
 
 def _without_secrets(url: str) -> str:
-    """A URL, readable or not, without what may be a password, a query or a fragment."""
-    return re.sub(r"[?#].*", "", re.sub(r"^(\w+://)?.*@", r"\1", url, flags=re.S), flags=re.S)
+    """A URL without what may be a password, a query or a fragment; of an unreadable one that has such, the scheme."""
+    with contextlib.suppress(httpx.InvalidURL, TypeError):
+        read = httpx.URL(url)
+        if read.host:
+            return str(read.copy_with(userinfo=b"", query=None, fragment=None))
+    scheme = re.match(r"\w+://", url)
+    return (scheme[0] if scheme else "") + "…" if re.search("[@?#]", url) else url
 
 
 def _is_this_machine(host: str) -> bool:

@@ -6,10 +6,10 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from backends.base import Message, ScoreRequest
+from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
 from backends.openai.findings import CanaryValue, Findings
-from backends.openai.probe_notebook import LARGEST_SPREAD
+from backends.openai.probe_notebook import FAR_DOWN, LARGEST_SPREAD
 from backends.openai.routes import Routes
 
 Canary = tuple[CanaryValue, ...]
@@ -24,6 +24,7 @@ _CHATS = (
     ((Message("user", "Which day comes after Tuesday? Answer with one word."),), ("Wednesday", "Tuesday")),
     (OPEN_CHAT, tuple("0123456789")),
 )
+_TEXT_VALUES = sum(len(answers) for _, answers in _TEXTS)
 #: Nats by which a canary may move although the server's own spread is smaller, and never more than which.
 _LEAST_TOLERANCE, _LARGEST_TOLERANCE = 0.02, 2 * LARGEST_SPREAD
 #: A grid this wide is hardly ever crossed by noise.
@@ -42,12 +43,19 @@ async def ask_canary(routes: Routes, found: Findings) -> Canary:
     values: list[CanaryValue] = []
     for request in requests:
         try:
-            values += [CanaryValue(score.logprob, score.high) for score in (await routes.score(request)).scores]
+            values += [_known(score) for score in (await routes.score(request)).scores]
         except BackendError as error:
             if error.kind != "unsupported":
                 raise
             values += [CanaryValue(None, 0.0)] * len(request.continuations)
     return tuple(values)
+
+
+def _known(score: ContinuationScore) -> CanaryValue:
+    """A value; of what lies far down, where noise is large, only that it does."""
+    if score.logprob is not None and score.logprob <= FAR_DOWN:
+        return CanaryValue(None, FAR_DOWN)
+    return CanaryValue(score.logprob, score.high)
 
 
 def farthest(then: Sequence[CanaryValue], now: Sequence[CanaryValue]) -> float:
@@ -71,9 +79,13 @@ def tolerance(spread: float) -> float:
 
 
 def coarse_identity(canary: Canary, spread: float) -> str:
-    """The canary on a grid so wide that the server's noise does not change it."""
+    """The canary's first values on a grid so wide that the server's noise does not change them.
+
+    Of a chat these are the sure ones: ten more roundings would be ten more chances to fall on the other side.
+    """
     grid = _FINE_GRID if spread < _QUIET else _COARSE_GRID
-    return " ".join("-" if c.value is None else str(round(c.value / grid)) for c in canary)
+    named = canary[: len(_CHATS[0][1])] if len(canary) > _TEXT_VALUES else canary
+    return " ".join("-" if c.value is None else str(round(c.value / grid)) for c in named)
 
 
 def exact_identity(canary: Canary) -> str:

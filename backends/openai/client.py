@@ -84,7 +84,10 @@ class HttpClient:
                 response = await self._connected().send(request, stream=True, follow_redirects=False)
                 try:
                     answer = self._parsed(response, await _body(response))
-                    accept(answer)
+                    try:
+                        accept(answer)
+                    except RecursionError:
+                        raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
                     return answer
                 except BackendError as error:
                     if error.kind in ("malformed", "untruthful"):

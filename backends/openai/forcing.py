@@ -157,8 +157,16 @@ def _given_its_start(listing: Listing, piece: Piece, straddle: int, found: _Foun
 
 
 def _can_be_summed(listing: Listing, start: bytes) -> bool:
-    """Whether single tokens, each of known bytes, are all that can begin with ``start``."""
-    return all(t.data is not None for t in listing.tokens) and not listing.prefixes_of(start)
+    """Whether single tokens of known bytes are all that can begin with ``start``."""
+    if listing.identity == "text" or listing.prefixes_of(start):
+        return False
+    return not any(t.data is None and _may_begin(t.text, start) for t in listing.tokens)
+
+
+def _may_begin(text: str, start: bytes) -> bool:
+    """Whether a token of unknown bytes may begin with ``start``: a "�" hides bytes from 0x80 on only."""
+    head = text.partition("�")[0].encode()
+    return head.startswith(start) or (start.startswith(head) and start[len(head)] >= 0x80)
 
 
 class TextForcing:

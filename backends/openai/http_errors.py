@@ -44,6 +44,8 @@ MAPPED: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
 LONGEST_MESSAGE = 240
 
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
+#: Google says in the text alone when a minute's quota is full again.
+_RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.I)
 _CONTEXT = re.compile(r"context.{0,12}(length|size|window)|exceed_context|maximum context|too many tokens", re.I)
 #: A refusal for good that some servers send as a 500 (llama-cpp-python: its body failed validation).
 _REFUSED_AS_500 = re.compile(r"validation error|value_error|must be one of", re.I)
@@ -71,6 +73,8 @@ def from_status(status: int, headers: Mapping[str, str], said: str) -> BackendEr
     """An HTTP answer that is no success. ``said`` is its body as `message_of` gives it."""
     message = f"HTTP {status}" + (f": {said}" if said else "")
     wait = seconds_to_wait(headers)
+    if wait is None and (told := _RETRY_IN.search(said)):
+        wait = float(told[1])
     if 300 <= status < 400:
         return BackendError(
             "bad_request", f"HTTP {status}: a redirect, which is not followed", hint="Give the final URL"
@@ -78,7 +82,8 @@ def from_status(status: int, headers: Mapping[str, str], said: str) -> BackendEr
     if status in (401, 403):
         return BackendError("auth", message, hint="Check the key and its permissions")
     # Google and Azure speak of a quota that is full again in a moment, and say when.
-    used_up = _QUOTA.search(said) and (wait is None or "insufficient_quota" in said)
+    soon = wait is not None or "check quota" in said
+    used_up = _QUOTA.search(said) and (not soon or "insufficient_quota" in said)
     if status == 402 or (status == 429 and used_up):
         return BackendError("quota", message, hint="The account's quota is used up")
     if status == 429:
@@ -133,6 +138,8 @@ def message_of(body: bytes | Mapping[str, Any], *, longest: int = LONGEST_MESSAG
             said = json.loads(body)
         except ValueError:
             said = body[: 4 * longest].decode("utf-8", "replace")
+    if isinstance(said, list) and said:
+        said = said[0]  # Google's
     if isinstance(said, Mapping):
         error = said.get("error") or said.get("detail") or said.get("message") or said
         if isinstance(error, Mapping):

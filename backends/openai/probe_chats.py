@@ -42,11 +42,14 @@ async def chat_lists(book: Notebook) -> Listing | None:
 
 async def _moves(book: Notebook, listing: Listing, k: int) -> float:
     """The same question again, and beside one of many answers, which show the noise that the canary will have."""
-    again = await book.listed_in_chat(_CHAT, k)
+    again, alone = [await book.listed_in_chat(turns, k) for turns in (_CHAT, OPEN_CHAT)]
     beside, first, second = await asyncio.gather(
         *(book.listed_in_chat(turns, k) for turns in (_CHAT, OPEN_CHAT, OPEN_CHAT))
     )
-    return max(_apart(listing, again), _apart(listing, beside), _apart(first, second))
+    moved = max(_apart(listing, again), _apart(listing, beside))
+    if all(isinstance(found, Listing) for found in (alone, first, second)):  # else the canary has no value of it either
+        moved = max(moved, _apart(alone, first), _apart(first, second))
+    return moved
 
 
 def _apart(a: Listing | BackendError, b: Listing | BackendError) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -13,7 +12,7 @@ from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.findings import Check, Findings
 from backends.openai.listing import ListedToken, Listing
-from backends.openai.patience import patiently
+from backends.openai.patience import is_down, patiently
 from backends.openai.tokenizer import RemoteTokenizer
 
 P = ParamSpec("P")
@@ -29,8 +28,6 @@ LARGEST_SPREAD = 1.0
 #: Noise of what hardly ever comes says little.
 FAR_DOWN = -8.0
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
-#: What a proxy says of a server that is down or restarts. A plain 500 may be the answer to one odd question.
-_DOWN = re.compile(r"HTTP 50[234]\b")
 
 
 class Notebook:
@@ -68,16 +65,29 @@ class Notebook:
         """The answer, or why there is none. Passing troubles are waited for.
 
         Raises `BackendError` when the server cannot be reached: what it can do is not to be told while it is down,
-        and what was found would name the model from then on.
+        and what was found would name the model from then on. A gateway may say so of one question only, which the
+        server's answer to a plain one shows.
         """
         try:
             return await patiently(ask, *args, **options)
         except BackendError as error:
-            if error.kind in _FATAL or (error.kind == "server" and _DOWN.match(error.message)):
+            if error.kind in _FATAL:
                 raise
+            if is_down(error) and (self.found.completions or self.found.chat):
+                await patiently(self.plain, PROMPT, max_tokens=1, temperature=0.0)
+                try:
+                    return await patiently(ask, *args, **options)
+                except BackendError as again:
+                    error = again
             if error.kind == "auth":
                 self.refused = self.refused or error
             return error
+
+    async def plain(self, text: str, **options: Any) -> dict[str, Any]:
+        """The answer to a text, by whichever way the server answers."""
+        if self.found.completions:
+            return await self.api.completion(text, **options)
+        return await self.api.chat((Message("user", text),), **options)
 
     async def listed(self, prompt: str | Sequence[int], k: int) -> Listing | BackendError:
         """The k likeliest tokens after a text or token ids."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.listing import Listing, checked_logprob, read_listing, single_choice, untruthful
 from backends.openai.probe_notebook import OTHER, PROMPT, Notebook, distance
@@ -20,7 +19,7 @@ async def key(book: Notebook) -> None:
     if book.refused is None:
         return
     if book.found.completions or book.found.chat:
-        answer = await book.ask(_answered, book, PROMPT, max_tokens=1, temperature=0.0)
+        answer = await book.ask(book.plain, PROMPT, max_tokens=1, temperature=0.0)
         if not isinstance(answer, BackendError) or answer.kind != "auth":
             return
     raise book.refused
@@ -28,12 +27,7 @@ async def key(book: Notebook) -> None:
 
 async def model_name(book: Notebook) -> None:
     """Whether a name that no model has is refused."""
-    try:
-        answer = await book.ask(book.api.experiment, *_question(book, "Hi", model=_NO_MODEL, max_tokens=1))
-    except BackendError as error:
-        if error.kind != "server":  # a gateway may call a model that it does not know a server that is down
-            raise
-        answer = error
+    answer = await book.ask(book.api.experiment, *_question(book, "Hi", model=_NO_MODEL, max_tokens=1))
     if isinstance(answer, BackendError):
         book.note("unknown model name", True, f"refused ({answer.kind})")
     else:
@@ -63,7 +57,7 @@ async def seed(book: Notebook) -> None:
     """Whether a seed settles what is drawn."""
 
     async def draw(number: int) -> str:
-        return _text(await _answered(book, OTHER, max_tokens=12, temperature=1.0, seed=number))
+        return _text(await book.plain(OTHER, max_tokens=12, temperature=1.0, seed=number))
 
     drawn = [await book.ask(draw, number) for number in (7, 7, 8)]
     texts = [d for d in drawn if isinstance(d, str)]
@@ -178,12 +172,6 @@ def _question(book: Notebook, text: str, **options: Any) -> tuple[str, dict[str,
     if book.found.completions:
         return "completions", {"prompt": text, **options}
     return "chat/completions", {"messages": [{"role": "user", "content": text}], **options}
-
-
-async def _answered(book: Notebook, text: str, **options: Any) -> dict[str, Any]:
-    if book.found.completions:
-        return await book.api.completion(text, **options)
-    return await book.api.chat((Message("user", text),), **options)
 
 
 def _text(answer: Mapping[str, Any]) -> str:

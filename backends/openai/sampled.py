@@ -29,7 +29,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     """
     from scipy.stats import binomtest
 
-    tokens = min(32, max(len(c.encode()) for c in continuations) + 1)
+    tokens = tokens_drawn(continuations)
     texts = [await draw(number, tokens) for number in range(samples)]
     scores = []
     for continuation in continuations:
@@ -48,6 +48,11 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
             )
         )
     return tuple(scores)
+
+
+def tokens_drawn(continuations: Sequence[str]) -> int:
+    """Tokens of each drawn answer: enough to tell whether it begins with one of these."""
+    return min(32, max(len(c.encode("utf-8", "surrogatepass")) for c in continuations) + 1)
 
 
 def _begins(text: str, continuation: str) -> bool:

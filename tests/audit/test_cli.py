@@ -161,7 +161,7 @@ class Priced(FakeBackend):
 
     async def describe(self):
         found = await super().describe()
-        return type(found)({**found.fingerprint, "samples": self.samples}, found.capabilities)
+        return type(found)({**found.fingerprint, "samples": self.samples, "text_route": "sampled"}, found.capabilities)
 
     def highest_cost(self, prompt_tokens, completion_tokens):
         return prompt_tokens + completion_tokens

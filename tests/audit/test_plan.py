@@ -166,7 +166,7 @@ class Hosted(FakeBackend):
     [
         (FakeBackend(), None, 1, 0),  # a local model reads a prompt once
         (Hosted(), None, 3, 3),  # one request a continuation, and each generates a token
-        (Hosted(), 50, 50, 50 * 6),  # drawn: no token is shorter than a byte
+        (Hosted(), {"text": 50}, 50, 50 * 6),  # drawn: no token is shorter than a byte
     ],
 )
 def test_an_estimate_counts_a_servers_prompt_as_often_as_it_is_sent(store, backend, draws, sent, generated):

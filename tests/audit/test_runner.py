@@ -229,7 +229,6 @@ import os, sys
 sys.path.insert(0, {tests!r})
 from audit import Audit
 from audit.evidence import evidence
-from audit.measures import read_signature
 from audit.report.figures import Figures
 from test_runner import SUITE, stereotyped
 from backends.fake import FakeBackend
@@ -318,12 +317,20 @@ def test_examples_lead_only_to_figures_that_rest_on_them(tmp_path):
 
 
 def test_evidence_holds_only_items_with_the_figures_quantity(tmp_path):
-    result = Audit({"a": FakeBackend("a")}, [GenderPair()], db=tmp_path / "a.db", limit=40).run_sync()
+    refusing = FakeBackend("b", generate=lambda *_: "I cannot help with that request.")
+    models = {"a": FakeBackend("a"), "b": refusing}
+    result = Audit(models, [GenderPair()], db=tmp_path / "a.db", limit=40).run_sync()
     with Store.open(tmp_path / "a.db", read_only=True) as store:
         for figure in result.measures:
             behind = evidence(store, result, figure.id, 999)["items"]
             quantity = read_signature(figure.signature)["quantity"]
             assert all(quantity in item["values"] or item["missing"] for item in behind)
+            for example in result.examples:
+                if figure.id in example.figures:
+                    keys = {answer["key"] for item in behind for answer in item["answers"]}
+                    assert any(store.explain(key)["prompt"] == example.prompt for key in keys)
+    entry = next(entry for entry in result.ledger if entry.model == "b")
+    assert sum(entry.failures_by.values()) == sum(entry.failures.values()) > 0
 
 
 class Refusing(OccuGender):

@@ -353,7 +353,6 @@
     ]);
   }
 
-  // "kind" tells rows apart, not questions: a figure of derived rows rests on items of another kind.
   function examplesOf(f) {
     const found = data.examples.filter((example) => example.f.includes(f));
     if (!found.length) return [make("p", "No example of this figure is in the page. The command above shows its items.")];

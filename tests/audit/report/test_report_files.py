@@ -156,11 +156,11 @@ def test_occugender_fills_every_cell_of_its_papers_tables() -> None:
 def test_examples_keep_within_their_share_and_count_what_is_left_out() -> None:
     long = "word " * 2_000
     many = [
-        Example(model=m, suite="toy", item_id=f"{m}{i}", factors={}, prompt=long, answer={"text": long})
+        Example(model=m, suite="toy", item_id=f"{m}{i}", factors={}, prompt=long, answer={"text": long}, figures=["f"])
         for m in MODELS
         for i in range(200)
     ]
-    shown, left = shown_examples(_toy().model_copy(update={"examples": many}), {})
+    shown, left = shown_examples(_toy().model_copy(update={"examples": many}), {"f": 0})
     assert len(shown) + left == 400
     assert left > 0
     assert {sum(e["item"].startswith(m) for e in shown) for m in MODELS} == {len(shown) // 2}
@@ -171,11 +171,19 @@ def test_examples_keep_within_their_share_and_count_what_is_left_out() -> None:
 @pytest.mark.parametrize("word", ["护士", "<b>&"])
 def test_examples_take_the_room_that_the_page_has_for_them_in_any_script(word: str) -> None:
     many = [
-        Example(model=m, suite="toy", item_id=f"{m}{i}", factors={}, prompt=word * 500, answer={"text": word * 500})
+        Example(
+            model=m,
+            suite="toy",
+            item_id=f"{m}{i}",
+            factors={},
+            prompt=word * 500,
+            answer={"text": word * 500},
+            figures=["f"],
+        )
         for m in MODELS
         for i in range(400)
     ]
-    shown, left = shown_examples(_toy().model_copy(update={"examples": many}), {})
+    shown, left = shown_examples(_toy().model_copy(update={"examples": many}), {"f": 0})
     assert left > 0
     assert len(json_for_script(shown).encode()) < 950_000
 

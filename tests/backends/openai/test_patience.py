@@ -88,26 +88,43 @@ async def test_a_server_that_is_busy_when_its_record_is_recalled_is_waited_for(
     assert server.requests - before < before / 3  # it was not probed anew
 
 
-class DownForEcho(IdLiar):
-    """Its gateway says for a while that the server is down, whenever a whole text is read."""
+class GoesDown(IdLiar):
+    """Its gateway says that it is down from the first whole text that is read, until it is well again."""
 
-    status = 503
+    down, well = False, False
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        if self.status and sent.get("echo"):
-            return Reply({"error": "upstream"}, self.status)
-        return super().reply(path, sent)
+        self.down = not self.well and (self.down or bool(sent.get("echo")))
+        return Reply({"error": "upstream"}, 503) if self.down else super().reply(path, sent)
 
 
 async def test_a_server_that_is_down_during_the_probe_is_not_recorded_as_one_that_cannot(
     tmp_path: Path, waits: list[float]
 ) -> None:
-    async with DownForEcho().running() as server:
+    async with GoesDown().running() as server:
         with pytest.raises(BackendError, match="HTTP 503"):
             await found(server, tmp_path)
-        before, server.status = server.requests, 0
+        before, server.well = server.requests, True
         assert (await found(server, tmp_path))["text_route"]
         assert server.requests - before > before / 2, "nothing was recorded, so it was probed anew"
+
+
+class OddGateway(IdLiar):
+    """Its gateway calls it down where a whole text is to be read, and on paths that it does not know."""
+
+    status = 503
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if sent.get("echo") or "tokenize" in path:
+            return Reply({"error": "upstream"}, self.status)
+        return super().reply(path, sent)
+
+
+async def test_a_gateway_that_calls_one_question_down_only_refuses_that(tmp_path: Path, waits: list[float]) -> None:
+    async with OddGateway().running() as server:
+        as_down = await found(server, tmp_path / "down")
+        server.status = 404
+        assert as_down == await found(server, tmp_path / "refused")
 
 
 class NoSuchModel(IdLiar):
