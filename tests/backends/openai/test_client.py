@@ -22,7 +22,7 @@ from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.api_key import ApiKey
 from backends.openai.client import HttpClient
-from backends.openai.http_errors import MAPPED, from_exception, from_status
+from backends.openai.http_errors import MAPPED, from_exception, from_status, message_of
 from backends.openai.retry_after import seconds_to_wait
 
 KEY = "sk-canary-7f3a91d2c4"
@@ -322,6 +322,8 @@ def test_a_url_that_cannot_be_read_is_told_without_its_password(url: str) -> Non
     [
         ("You exceeded your current quota, please check your plan and billing. Please retry in 38 s.", "38", None),
         ("exceeded call rate limit of your pricing tier. See aka.ms/oai/quotaincrease", "7", None),
+        ("You exceeded your current quota, please check your plan. Please retry in 38.2s.", "", None),
+        ("Resource has been exhausted (e.g. check quota).", "", None),
         ("insufficient_quota You exceeded your current quota", "7", "quota"),
         ("You exceeded your current quota", "", "quota"),
     ],
@@ -330,6 +332,21 @@ def test_a_quota_that_comes_back_by_itself_is_waited_for(said: str, wait: str, k
     error = from_status(429, {"retry-after": wait} if wait else {}, said)
     assert error.kind == (kind or "rate_limited")
     assert error.retryable is (kind is None)
+
+
+def test_a_wait_that_only_googles_text_tells_is_kept() -> None:
+    body = b'[{"error": {"code": 429, "message": "Quota exceeded. Please retry in 38.2s."}}]'
+    assert from_status(429, {}, message_of(body)).retry_after == 38.2
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://host/v1?user=me@example.org&api_key=sesame", "https://host/v1?api_key=se@same", "https://a:b@host/v1"],
+)
+def test_a_url_that_can_be_read_is_told_without_its_secrets(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        OpenAIBackend(url, model="m", api_key_env=None).check()
+    assert caught.value.value == "https://host/v1"
 
 
 def test_a_key_does_not_travel_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:

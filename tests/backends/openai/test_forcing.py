@@ -9,7 +9,7 @@ import pytest
 
 from backends.base import ContinuationScore
 from backends.boundary import Vocabulary, covers
-from backends.openai.forcing import FIRST_K, Reach, TokenForcing
+from backends.openai.forcing import FIRST_K, Reach, TokenForcing, _can_be_summed
 from backends.openai.listing import ListedToken, Listing
 from backends.openai.tokenizer import Joined, Piece
 
@@ -88,3 +88,17 @@ async def test_a_straddling_token_is_bounded_over_a_part_of_the_vocabulary() -> 
     score, _ = await scored(2, 1, 20)
     assert (score.exactness, score.logprob) == ("bounded", None)
     assert truth(2, 1) <= score.high
+
+
+@pytest.mark.parametrize(
+    ("unknown", "start", "summed"),
+    [("�", b" ", True), ("�", b"\xe2\x80", False), (" �", b" ", False), (" x�", b" w", True), (" w�", b" wo", True)],
+)
+def test_a_token_of_unknown_bytes_is_in_the_way_only_where_it_may_begin_so(
+    unknown: str, start: bytes, summed: bool
+) -> None:
+    tokens = (
+        ListedToken(start.decode("utf-8", "replace") + "man", -1.0, 1, start + b"man"),
+        ListedToken(unknown, -2.0, 2),
+    )
+    assert _can_be_summed(Listing(tokens, 10, "", "ids"), start) is summed

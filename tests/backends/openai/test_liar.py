@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from backends.base import Message, ScoreRequest, ScoreResponse
+from backends.base import ContinuationScore, Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from backends.openai.canary import farthest, tolerance
+from backends.openai.canary import _known, farthest, tolerance
 from backends.openai.findings import CanaryValue
 from tests.backends.openai.liar import MODEL, ChatLiar, IdLiar, Liar, Lie, distribution
 from tests.backends.openai.raw_server import Reply
@@ -302,6 +302,13 @@ async def test_another_model_behind_the_name_of_a_server_of_chats_is_noticed(tmp
 )
 def test_how_far_a_canary_surely_moved(then: Any, now: Any, moved: float) -> None:
     assert farthest([CanaryValue(*then)], [CanaryValue(*now)]) == pytest.approx(moved)
+
+
+def test_a_canary_counts_no_noise_far_down() -> None:
+    then, now = (_known(ContinuationScore(v, v, v)) for v in (-11.0, -11.3))
+    assert farthest([then], [now]) == 0.0
+    risen = _known(ContinuationScore(-1.0, -1.0, -1.0))
+    assert farthest([then], [risen]) == pytest.approx(7.0), "from far down to likely is another model all the same"
 
 
 def test_no_spread_lets_a_canary_move_without_limit() -> None:
