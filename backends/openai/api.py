@@ -45,7 +45,7 @@ class SeenAnswers:
     model : str or None
         The model's name in the answers. Once set, another name is refused.
     numbered : bool
-        Whether the server numbers its answers, so that a repeated number is a repeated answer.
+        Whether the server numbers its answers: the same number with the same words is then a repeated answer.
     doubtful : list of Request
         Requests that took an answer under a number which came again for a question that was already
         under way then: which of the two the answer belongs to, nobody knows.

@@ -117,7 +117,6 @@ class OpenAIBackend(Backend):
         self._client = HttpClient(self.base_url, self._key, timeout=timeout, max_connections=max_in_flight + 1)
         self._api = ServerApi(self._client, model, self.usage)
         self._report: ProbeReport | None = None
-        self._routes: Routes | None = None
         self._tokenizer: RemoteTokenizer | None = None
         self._probing = asyncio.Lock()
         self._since_canary = 0
