@@ -265,7 +265,9 @@ def _correlations(
 ) -> list[PairedDifference]:
     """Difference of two correlations over the same clusters: the jackknife leaves a cluster out of both.
 
-    A correlation known only by bounds is compared by nobody: p and interval stay unknown.
+    A correlation known only by bounds is compared by nobody: p and interval stay unknown. So they do
+    where two models gave the same counts: a mean allows for the share of items that may yet differ, but
+    what so many would do to a correlation has no such bound.
     """
     n = int(both.sum())
     found = [PairedDifference(spec, a, b, "jackknife over clusters", n) for a, b in pairs]
@@ -280,7 +282,11 @@ def _correlations(
             continue
         a, b = means[:, one.a], means[:, one.b]
         without = leave_one_out_correlations(b, covariate) - leave_one_out_correlations(a, covariate)
-        estimate = jackknife(correlation(b, covariate) - correlation(a, covariate), without)
+        estimate = unknown_where_few_are_alike(
+            jackknife(correlation(b, covariate) - correlation(a, covariate), without)
+        )
+        if estimate.se[0] == 0 and np.isin(lows[both][:, (one.a, one.b)], (-1.0, 0.0, 1.0)).all():
+            estimate = replace(estimate, se=np.full(1, np.nan))
         _fill(one, estimate, estimate, 0)
         one.a_low = one.a_high = correlation(a, covariate)
         one.p = float(estimate.p_two_sided()[0])
@@ -478,6 +484,8 @@ def _sure(p: float | None, c: Comparison) -> bool:
 def _too_little(c: Comparison) -> str:
     if c.bound_low is not None and c.bound_low != c.bound_high:
         return "one of them is known only by bounds"
+    if c.difference == 0 and c.n_clusters > 1:
+        return "their answers are alike, which does not show how far others would move it"
     return f"{c.n_items} item{_s(c.n_items)} in {c.n_clusters} cluster{_s(c.n_clusters)}"
 
 

@@ -324,6 +324,25 @@ def test_the_difference_of_two_correlations_is_jackknifed_over_clusters() -> Non
     assert (found.n_clusters, found.test) == (15, "jackknife over clusters")
 
 
+def test_the_same_counts_do_not_show_that_two_correlations_are_equivalent() -> None:
+    spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="share")
+    shares = np.linspace(0, 1, 12)
+
+    def rows(values: np.ndarray) -> list[Row]:
+        return [
+            Row(f"{o}/{t}", {"occupation": o, "share": float(shares[o])}, {"p": Bounded.exact(float(v))})
+            for (o, t), v in np.ndenumerate(values)
+        ]
+
+    counts = np.random.default_rng(12).integers(-1, 2, (12, 3)).astype(float)
+    for values, verdict in ((counts, "inconclusive"), (counts / 3, "equivalent")):
+        (found,) = compare_models({"a": rows(values), "b": rows(values)}, [spec], suite="s")
+        assert (found.difference, found.verdict) == (0, verdict)
+    (found,) = compare_models({"a": rows(counts), "b": rows(counts)}, [spec], suite="s")
+    assert (found.low, found.high, found.p) == (None, None, None)
+    assert "their answers are alike" in found.words
+
+
 def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:
     rng = np.random.default_rng(11)
     a = rng.uniform(size=(6, 5))

@@ -89,6 +89,14 @@ def test_few_changed_outcomes_are_judged_as_carefully_as_between_models() -> Non
     assert verdict(50, 70, 100) == "regressed"
 
 
+def test_the_same_counts_do_not_show_that_a_correlation_is_unchanged() -> None:
+    spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="occupation", neutral=0.0)
+    counts = np.random.default_rng(3).integers(-1, 2, (12, 3)).astype(float)
+    for values, verdict in ((counts, "inconclusive"), (counts / 3, "unchanged")):
+        (figure,) = judge(Run(values, spec), Run(values, spec)).figures
+        assert (figure.change, figure.verdict) == (0, verdict)
+
+
 def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_unchanged() -> None:
     now = Run(BASE)
     for lost, verdict in ((5, "unchanged"), (60, "inconclusive")):
