@@ -20,17 +20,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from audit.measures import cluster_codes, cluster_means, counted, finite, usable, yes_no
+from audit.measures import cluster_codes, cluster_means, counted, finite, reach_of_differences, usable, yes_no
 from audit.result import Comparison, Rank, Ranking, Verdict
 from audit.row_table import Bools, Levels, Quantity, RowTable, item_index
 from audit.statistics import (
     ROUNDING,
     Estimate,
     Floats,
-    allow_for_unseen_outcomes,
+    allow_for_few_outcomes,
     clustered_mean,
     correlation,
     crossed_factors,
@@ -192,7 +191,11 @@ def _means(
     of_counts, of_yes_no = (
         np.array([kind(spec, lows[:, pair], highs[:, pair]) for pair in pairs]) for kind in (counted, yes_no)
     )
-    low, high = (_with_honest_error(estimate, of_counts) for estimate in (low, high))
+    if of_counts.any():
+        allowed = allow_for_few_outcomes(low, at_low, clusters, reach_of_differences(spec, at_low))
+        low = replace(low, se=np.where(of_counts, allowed.se, low.se))
+        high = replace(high, se=np.where(of_counts, allowed.se, high.se))  # counted: both bounds are the same
+    low, high = unknown_where_few_are_alike(low), unknown_where_few_are_alike(high)
     # Half of each one-sided test: for an exact difference this is the two-sided p.
     p = np.minimum(1.0, 2 * np.minimum(low.p_above(0.0), high.p_below(0.0)))
     only_b, only_a = (at_low > 0).sum(axis=0), (at_low < 0).sum(axis=0)
@@ -217,12 +220,6 @@ def _means(
         one.p = float(p[i])
         one.deviation = float(deviation[i])
     return found
-
-
-def _with_honest_error(estimate: Estimate, of_counts: NDArray[np.bool_]) -> Estimate:
-    """Columns in which nothing varied are not certain for that."""
-    allowed = allow_for_unseen_outcomes(estimate)
-    return unknown_where_few_are_alike(replace(estimate, se=np.where(of_counts, allowed.se, estimate.se)))
 
 
 def _fill(one: PairedDifference, low: Estimate, high: Estimate, i: int) -> None:

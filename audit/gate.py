@@ -45,7 +45,7 @@ from audit.gate_report import (
 from audit.measures import EXTENT, cluster_codes, finite, read_signature
 from audit.result import AuditResult, Measure
 from audit.row_table import Bools, Levels, RowTable, item_index
-from audit.statistics import allow_for_unseen_outcomes, clustered_mean, holm
+from audit.statistics import allow_for_few_outcomes, clustered_mean, holm
 from backends.errors import ConfigError
 from suites.base import MeasureSpec, Row
 
@@ -428,9 +428,10 @@ def _share(
         used = matching & (table.has(spec.quantity) | table.missing)
     if not used.any():
         return _UNKNOWN
-    estimate = clustered_mean(values[used], cluster_codes(table, spec, used))
+    clusters = cluster_codes(table, spec, used)
+    estimate = clustered_mean(values[used], clusters)
     if name == _REFUSALS:
-        estimate = allow_for_unseen_outcomes(estimate)
+        estimate = allow_for_few_outcomes(estimate, values[used], clusters, np.ones(1))
     lows, highs = estimate.interval(confidence)
     return float(estimate.value[0]), finite(max(lows[0], 0.0)), finite(min(highs[0], 1.0))
 

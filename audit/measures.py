@@ -21,7 +21,7 @@ from audit.statistics import (
     Codes,
     Estimate,
     Floats,
-    allow_for_unseen_outcomes,
+    allow_for_few_outcomes,
     clustered_mean,
     correlation,
     correlation_interval,
@@ -202,10 +202,12 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     if not used.any():
         return {**_NOTHING, "n_clusters": 0}
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
-    clustered = clustered_mean(columns, cluster_codes(table, spec, used))
-    naive = clustered_mean(columns, [])
+    clusters = cluster_codes(table, spec, used)
+    clustered, naive = clustered_mean(columns, clusters), clustered_mean(columns, [])
     if counted(spec, quantity.low[used], quantity.high[used]):
-        clustered, naive = allow_for_unseen_outcomes(clustered), allow_for_unseen_outcomes(naive)
+        reach = _reach(columns, *_RANGES[spec.unit])
+        clustered = allow_for_few_outcomes(clustered, columns, clusters, reach)
+        naive = allow_for_few_outcomes(naive, columns, [], reach)
     clustered, naive = unknown_where_few_are_alike(clustered), unknown_where_few_are_alike(naive)
     value = float(quantity.value[used].mean())  # NaN when any row is known only by bounds
     limits = _limits(spec, quantity.low[used], quantity.high[used])
@@ -245,6 +247,17 @@ def counted(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
     Where all of a few such values are alike, that is no certainty: the next one may differ by 1.
     """
     return yes_no(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
+
+
+def reach_of_differences(spec: MeasureSpec, differences: Floats) -> Floats:
+    """The largest deviation (k,) from its median that a difference of two counted values can have."""
+    least, most = _RANGES[spec.unit]
+    return _reach(differences, least - most, most - least)
+
+
+def _reach(columns: Floats, least: float, most: float) -> Floats:
+    middle = np.median(columns, axis=0)
+    return np.maximum(middle - least, most - middle)
 
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:

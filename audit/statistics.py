@@ -185,15 +185,62 @@ def _constant(columns: Floats, mean: Floats | float) -> NDArray[np.bool_]:
     return np.asarray(columns.max(axis=0) - columns.min(axis=0) <= 1e-13 * np.maximum(1.0, np.abs(mean)))
 
 
-def allow_for_unseen_outcomes(estimate: Estimate) -> Estimate:
-    """The estimate of yes/no outcomes where none of the clusters differs, with an honest error.
+def allow_for_few_outcomes(estimate: Estimate, values: Floats, clusters: Sequence[Codes], reach: Floats) -> Estimate:
+    """The estimate of counted values with an error that is honest where few of them differ from the rest.
 
-    Nothing varied in the sample, yet up to 1 - (α/2)^(1/clusters) of the population's clusters may
-    differ (Clopper & Pearson 1934). The standard error stated is the one whose 95 % interval
-    reaches so far. Columns that vary are left as they are.
+    Where 1 of 200 answers is a yes, the variance within the sample says next to nothing, and where none
+    is, it says nothing at all. So the error stated is never below the one whose 95 % interval reaches as
+    far as a score interval does (Wilson 1927, J. Am. Stat. Assoc. 22), for differences that of Newcombe
+    (1998, Stat. Med. 17, method 10). It allows for clusters through the effective number of items (Korn &
+    Graubard 1998, Surv. Methodol. 24). One outcome more than was seen, of the largest size and in all
+    items of a cell, enters that number and the size of an outcome: it decides where nothing was
+    seen, fades with every outcome that was, and keeps one outcome from making an estimate surer than none.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        `clustered_mean` of the same values and clusters.
+    values : array (n,) or (n, k)
+        Outcomes, or differences of outcomes. They deviate from their median.
+    clusters : sequence of integer arrays (n,)
+        As for `clustered_mean`.
+    reach : array (k,)
+        The largest deviation from the median that a value can have.
+
+    Returns
+    -------
+    Estimate
+        With standard errors (k,) that are as large or larger.
     """
-    unseen = (1 - 0.025 ** (1 / estimate.n_clusters)) / special.stdtrit(estimate.df, 0.975)
-    return replace(estimate, se=np.where(estimate.se == 0, unseen, estimate.se))
+    columns = values.reshape(len(values), -1)
+    n = len(columns)
+    deviation = columns - np.median(columns, axis=0)
+    up, down = (np.maximum(sign * deviation, 0.0).sum(axis=0) for sign in (1, -1))
+    squares = (deviation**2).sum(axis=0)
+    in_cell = n / _number_of_cells(clusters, n)
+    size = (squares + in_cell * reach**2) / (up + down + in_cell * reach)
+    independent = columns.var(axis=0) / max(n - 1, 1)  # the variance of the mean, were there no clusters
+    seen = np.divide(estimate.se**2, independent, out=np.ones_like(independent), where=independent > 0)
+    inflation = (squares * np.maximum(seen, 1.0) + (in_cell * reach) ** 2) / (squares + in_cell * reach**2)
+    effective = n / inflation
+    t = np.asarray(special.stdtrit(estimate.df, 0.975), dtype=np.float64)
+    more, fewer = (_score_interval(np.minimum(sums / size / n, 1.0), effective, t) for sums in (up, down))
+    farthest = np.maximum(np.hypot(more[1], fewer[0]), np.hypot(more[0], fewer[1]))
+    return replace(estimate, se=np.maximum(estimate.se, size * farthest / t))
+
+
+def _score_interval(share: Floats, n: Floats, t: Floats) -> tuple[Floats, Floats]:
+    """How far Wilson's interval reaches below and above a share of ``n`` items."""
+    shift = t**2 / n
+    middle = (share + shift / 2) / (1 + shift)
+    half = np.sqrt(shift * (share * (1 - share) + shift / 4)) / (1 + shift)
+    return share - (middle - half), middle + half - share
+
+
+def _number_of_cells(clusters: Sequence[Codes], n: int) -> int:
+    """How many combinations of levels there are; ``n`` without clusters."""
+    factors = crossed_factors(clusters)
+    return _coded(_cells(factors))[1] if factors else n
 
 
 def unknown_where_few_are_alike(estimate: Estimate) -> Estimate:
@@ -256,10 +303,7 @@ def _one_way(residual: Floats, codes: Codes, size: int) -> tuple[Floats, float]:
 
 def _cells_alone(residual: Floats, factors: Sequence[Codes], levels: Sequence[int]) -> tuple[Floats, int]:
     """Variance of the mean from the cells alone (k,), factors' effects removed; residual df."""
-    cell = factors[0].astype(np.int64)
-    for codes, size in zip(factors[1:], levels[1:], strict=True):
-        cell = cell * size + codes
-    cell, n_cells = _coded(cell)
+    cell, n_cells = _coded(_cells(factors))
     first = np.empty(n_cells, dtype=np.intp)
     first[cell[::-1]] = np.arange(len(cell))[::-1]  # of several items in a cell, the last one written stays
     df = n_cells - _rank([codes[first] for codes in factors], levels)
@@ -280,6 +324,14 @@ def _cells_alone(residual: Floats, factors: Sequence[Codes], levels: Sequence[in
         if moved <= 1e-9 * start:
             break
     return n_cells / df * ((left * weight[:, None] / n) ** 2).sum(axis=0), df
+
+
+def _cells(factors: Sequence[Codes]) -> Codes:
+    """One code (n,) for each combination of levels."""
+    cell = factors[0].astype(np.int64)
+    for codes in factors[1:]:
+        cell = cell * (int(codes.max()) + 1) + codes
+    return cell
 
 
 def _rank(factors: Sequence[Codes], levels: Sequence[int]) -> int:

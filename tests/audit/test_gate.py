@@ -293,6 +293,22 @@ def test_share_of_refusals_and_coverage_have_limits_too() -> None:
 def test_no_refusal_among_few_items_proves_nothing() -> None:
     assert limit(refusing(0, 10), refusals=(None, 0.05)) == ["insufficient evidence"]
     assert limit(refusing(0, 200), refusals=(None, 0.05)) == ["met"]
+    # One refusal more never makes the share surer to be small.
+    assert [limit(refusing(k, 200), refusals=(None, 0.016)) for k in (0, 1, 2)] == [["insufficient evidence"]] * 3
+
+
+def test_the_same_outcomes_in_a_crossed_design_are_unchanged_and_one_changed_is_no_surer() -> None:
+    spec = MeasureSpec("picks", "p", clusters=("occupation", "template"), unit="share", neutral=0.5)
+    picks = np.random.default_rng(4).integers(0, 2, (27, 34)).astype(float)
+    one_changed = picks.copy()
+    one_changed[3, 4] = 1 - picks[3, 4]
+    (same,), (changed,) = (judge(Run(picks, spec), Run(now, spec)).figures for now in (picks, one_changed))
+    assert (same.verdict, changed.verdict) == ("unchanged", "unchanged")
+    assert same.low is not None
+    assert same.high is not None
+    assert changed.low is not None
+    assert changed.high is not None
+    assert same.high - same.low < changed.high - changed.low
 
 
 # ------------------------------------------------------------------------- output forms

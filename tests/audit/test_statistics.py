@@ -8,8 +8,11 @@ import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from audit.statistics import (
+    Estimate,
+    allow_for_few_outcomes,
     clustered_mean,
     correlation,
     correlation_interval,
@@ -166,6 +169,61 @@ def test_constant_values_are_certain() -> None:
     assert low[0] == high[0] == pytest.approx(0.1)
     assert found.p_two_sided(0.0)[0] == 0
     assert clustered_mean(np.zeros(12), [a, b]).p_two_sided(0.0)[0] == 1
+
+
+def counted_mean(values: np.ndarray, *clusters: np.ndarray, least: float = 0.0, most: float = 1.0) -> Estimate:
+    middle = np.median(values)
+    reach = np.array([max(middle - least, most - middle)])
+    return allow_for_few_outcomes(clustered_mean(values, clusters), values, clusters, reach)
+
+
+def outcomes(ones: int, n: int) -> np.ndarray:
+    return np.repeat([1.0, 0.0], [ones, n - ones])
+
+
+@pytest.mark.parametrize("ones", [0, 1, 4, 36, 40])
+def test_few_outcomes_reach_as_far_as_wilsons_interval(ones: int) -> None:
+    found = counted_mean(outcomes(ones, 40))
+    # statsmodels asks for a normal quantile: the level whose normal quantile is Student's.
+    wilson = proportion_confint(ones, 40, alpha=2 * stats.norm.sf(stats.t.ppf(0.975, 39)), method="wilson")
+    low, high = (float(end[0]) for end in found.interval(0.95))
+    assert max(ones / 40 - low, high - ones / 40) == pytest.approx(max(ones / 40 - wilson[0], wilson[1] - ones / 40))
+
+
+@given(st.integers(3, 300), st.data())
+def test_one_outcome_more_never_lowers_the_upper_end(n: int, data: st.DataObject) -> None:
+    ones = data.draw(st.integers(0, n // 2))
+    fewer, more = (float(counted_mean(outcomes(k, n)).interval(0.95)[1][0]) for k in (ones, ones + 1))
+    assert more > fewer
+
+
+def test_one_outcome_in_a_crossed_design_is_no_surer_than_none() -> None:
+    rows, columns = grid(40, 25)
+    ends = [float(counted_mean(outcomes(k, 1000), rows, columns).interval(0.95)[1][0]) for k in (0, 1, 2)]
+    assert ends == sorted(ends)
+    repeated = np.repeat(np.arange(40), 25)  # 25 answers to one question: none of 1,000 is none of 40
+    one_way, alone = counted_mean(np.zeros(1000), repeated), counted_mean(np.zeros(40))
+    assert one_way.interval(0.95)[1] == pytest.approx(alone.interval(0.95)[1])
+
+
+@pytest.mark.parametrize(("n", "share"), [(30, 0.5), (40, 0.08), (100, 0.03), (200, 0.005), (200, 0.02), (60, 0.9)])
+def test_intervals_of_shares_cover_however_rare_the_outcome(n: int, share: float) -> None:
+    covered = 0.0
+    for ones in range(n + 1):  # every sample there can be
+        low, high = (float(end[0]) for end in counted_mean(outcomes(ones, n)).interval(0.95))
+        covered += float(stats.binom.pmf(ones, n, share)) * (low <= share <= high)
+    assert covered > 0.945
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("n", [200, 400, 1000])
+def test_a_difference_of_the_margin_is_rarely_called_smaller_however_few_items_differ(n: int, size: int) -> None:
+    margin, wrong = 0.02, 0.0
+    for differing in range(n // 4):  # every sample there can be, but for those that nobody meets
+        found = counted_mean(size * outcomes(differing, n), least=-size, most=size)
+        inside = max(found.p_below(margin)[0], found.p_above(-margin)[0]) < 0.05
+        wrong += float(stats.binom.pmf(differing, n, margin / size)) * inside
+    assert wrong < 0.05
 
 
 def test_an_estimate_is_never_surer_than_one_way() -> None:
