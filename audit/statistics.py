@@ -400,13 +400,16 @@ def extreme_correlation(low: Floats, high: Floats, y: Floats, sign: int) -> tupl
     """
     from scipy import optimize  # a tenth of a second to import, and only bounded correlations need it
 
+    if _constant(y, y.mean()):
+        return np.nan, low
     direction = sign * (y - y.mean())
+    direction /= np.linalg.norm(direction)  # the solver's tolerances are absolute
     farthest = np.where(direction > 0, high, low)
     covariance = float(direction @ farthest)
     if covariance <= 0:
         middle = (low + high).mean() / 2
         norm = np.sqrt((np.maximum(np.abs(low - middle), np.abs(high - middle)) ** 2).sum())
-        bound = covariance / (norm * np.linalg.norm(direction)) if norm > 0 else 0.0
+        bound = covariance / norm if norm > 0 else 0.0
         return float(sign * max(bound, -1.0)), farthest
 
     def negative(x: Floats) -> tuple[float, Floats]:

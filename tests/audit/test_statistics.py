@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
@@ -290,6 +290,22 @@ def test_extreme_correlations_hold_for_every_x_in_the_box_and_are_reached(seed: 
         assert (at <= high + 1e-12).all()
         if sign * bound > 0:
             assert correlation(at, y) == pytest.approx(bound)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 10_000), exponent=st.floats(-9, 9))
+def test_extreme_correlations_do_not_depend_on_the_covariates_scale(seed: int, exponent: float) -> None:
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=12)
+    low = rng.uniform(0, 1, 12)
+    high = low + rng.uniform(0, 0.5, 12)
+    for sign in (-1, 1):
+        expected, _ = extreme_correlation(low, high, y, sign)
+        assert extreme_correlation(low, high, 10**exponent * y, sign)[0] == pytest.approx(expected, abs=1e-7)
+
+
+def test_a_covariate_that_does_not_vary_has_no_extreme_correlation() -> None:
+    assert np.isnan(extreme_correlation(np.zeros(5), np.ones(5), np.full(5, 0.1), 1)[0])
 
 
 def test_values_that_differ_by_rounding_alone_have_no_correlation() -> None:
