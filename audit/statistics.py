@@ -355,19 +355,34 @@ def correlation(x: Floats, y: Floats) -> float:
     if _constant(x, x.mean()) or _constant(y, y.mean()):
         return np.nan
     x, y = x - x.mean(), y - y.mean()
-    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1, 1))
+    return float(_perfect(x @ y / np.sqrt((x @ x) * (y @ y))))
+
+
+def _perfect(r: Floats) -> Floats:
+    """Correlations as they are, and ±1 where rounding alone keeps them from it: artanh would make much of it."""
+    return np.where(np.abs(r) > 1 - ROUNDING, np.sign(r), r)
 
 
 def leave_one_out_correlations(x: Floats, y: Floats) -> Floats:
-    """Correlation of x (G,) and y (G,) without each of the clusters in turn (G,)."""
+    """Correlation of x (G,) and y (G,) without each of the clusters in turn (G,); NaN where the rest does not vary."""
     n = len(x) - 1
-    x, y = x - x.mean(), y - y.mean()
-    sum_x, sum_y = -x, -y
-    cov = (x @ y - x * y) - sum_x * sum_y / n
-    var_x = (x @ x - x**2) - sum_x**2 / n
-    var_y = (y @ y - y**2) - sum_y**2 / n
+    of_x, of_y = x - x.mean(), y - y.mean()
+    sum_x, sum_y = -of_x, -of_y
+    cov = (of_x @ of_y - of_x * of_y) - sum_x * sum_y / n
+    var_x = (of_x @ of_x - of_x**2) - sum_x**2 / n
+    var_y = (of_y @ of_y - of_y**2) - sum_y**2 / n
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.clip(cov / np.sqrt(var_x * var_y), -1, 1)
+        r = _perfect(cov / np.sqrt(var_x * var_y))
+    # Where one cluster holds nearly all of the variation, the differences above are rounding.
+    for i in np.flatnonzero(_nearly_nothing(var_x, x) | _nearly_nothing(var_y, y)):
+        r[i] = correlation(np.delete(x, i), np.delete(y, i))
+    return r
+
+
+def _nearly_nothing(left: Floats, x: Floats) -> NDArray[np.bool_]:
+    """Whether the variation (G,) left without each of x (G,) is a tiny part of the whole, or may be rounding."""
+    rounding = 1e-13 * max(1.0, float(np.abs(x).max()))
+    return left <= max(1e-6 * len(x) * float(x.var()), len(x) * rounding**2)
 
 
 def jackknife(value: float, without_each: Floats) -> Estimate:

@@ -292,6 +292,42 @@ def test_extreme_correlations_hold_for_every_x_in_the_box_and_are_reached(seed: 
             assert correlation(at, y) == pytest.approx(bound)
 
 
+def test_what_does_not_vary_without_one_cluster_has_no_correlation_and_so_no_interval() -> None:
+    rng = np.random.default_rng(19)
+    for _ in range(100):
+        x, y = np.full(20, rng.uniform()), rng.uniform(size=20)
+        one = rng.integers(20)
+        x[one] = rng.uniform()
+        for found in (leave_one_out_correlations(x, y), leave_one_out_correlations(y, x)):
+            assert np.flatnonzero(np.isnan(found)).tolist() == [one]
+        assert np.isnan(correlation_interval(x, y, 0.95)).all()
+        assert np.isnan(correlation_interval(y, x, 0.95)).all()
+
+
+@pytest.mark.parametrize("left", [1e-2, 1e-5, 1e-8, 1e-11])
+def test_what_is_left_without_a_far_cluster_is_computed_as_exactly_as_by_itself(left: float) -> None:
+    rng = np.random.default_rng(20)
+    x, y = left * rng.normal(size=20), rng.normal(size=20)
+    x[7] = 1.0
+    expected = [correlation(np.delete(x, i), np.delete(y, i)) for i in range(20)]
+    assert leave_one_out_correlations(x, y) == pytest.approx(np.array(expected), abs=1e-8)
+
+
+#: Values of few levels: ties, constants and perfect fits are common among them.
+COARSE = st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0, 1e-3])
+
+
+@given(points=st.lists(st.tuples(COARSE, COARSE), min_size=4, max_size=12), data=st.data())
+def test_the_order_of_clusters_never_decides_whether_there_is_an_interval(
+    points: list[tuple[float, float]], data: st.DataObject
+) -> None:
+    x, y = np.array(points).T
+    order = np.array(data.draw(st.permutations(range(len(x)))))
+    for a, b in ((x, y), (y, x)):
+        expected = correlation_interval(a, b, 0.95)
+        assert correlation_interval(a[order], b[order], 0.95) == pytest.approx(expected, abs=1e-6, nan_ok=True)
+
+
 @settings(deadline=None)
 @given(seed=st.integers(0, 10_000), exponent=st.floats(-9, 9))
 def test_extreme_correlations_do_not_depend_on_the_covariates_scale(seed: int, exponent: float) -> None:
