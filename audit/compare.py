@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from audit.measures import cluster_codes, cluster_means, counted, finite, reach_of_differences, usable, yes_no
+from audit.measures import cluster_codes, correlated, counted, finite, reach_of_differences, usable, yes_no
 from audit.result import Comparison, Rank, Ranking, Verdict
 from audit.row_table import Bools, Levels, Quantity, RowTable, item_index
 from audit.statistics import (
@@ -31,11 +31,9 @@ from audit.statistics import (
     Floats,
     allow_for_few_outcomes,
     clustered_mean,
-    correlation,
+    correlations,
     crossed_factors,
     holm,
-    jackknife,
-    leave_one_out_correlations,
     unknown_where_few_are_alike,
 )
 from suites.base import MeasureSpec, Row
@@ -260,7 +258,7 @@ def _correlations(
     both: Bools,
     pairs: Sequence[tuple[int, int]],
 ) -> list[PairedDifference]:
-    """Difference of two correlations over the same clusters: the jackknife leaves a cluster out of both.
+    """Difference of two correlations over the same clusters: the jackknife leaves a level out of both.
 
     A correlation known only by bounds is compared by nobody: p and interval stay unknown. So they do
     where two models gave the same counts: a mean allows for the share of items that may yet differ, but
@@ -270,23 +268,27 @@ def _correlations(
     found = [PairedDifference(spec, a, b, "jackknife over clusters", n) for a, b in pairs]
     if n == 0:
         return found
-    lows = np.column_stack([q.low for q in quantities])
-    exact = [np.array_equal(q.low[both], q.high[both]) for q in quantities]
-    means, covariate = cluster_means(tables[pairs[0][0]], spec, both, lows)
+    covariate, clusters = correlated(tables[pairs[0][0]], spec, both)
     for one in found:
         one.n_clusters = len(covariate)
-        if len(covariate) < 4 or not (exact[one.a] and exact[one.b]):
-            continue
-        a, b = means[:, one.a], means[:, one.b]
-        without = leave_one_out_correlations(b, covariate) - leave_one_out_correlations(a, covariate)
-        estimate = unknown_where_few_are_alike(
-            jackknife(correlation(b, covariate) - correlation(a, covariate), without)
-        )
-        if estimate.se[0] == 0 and np.isin(lows[both][:, (one.a, one.b)], (-1.0, 0.0, 1.0)).all():
-            estimate = replace(estimate, se=np.full(1, np.nan))
-        _fill(one, estimate, estimate, 0)
-        one.a_low = one.a_high = correlation(a, covariate)
-        one.p = float(estimate.p_two_sided()[0])
+    models = sorted({model for pair in pairs for model in pair})
+    exact = [model for model in models if np.array_equal(quantities[model].low[both], quantities[model].high[both])]
+    known = [one for one in found if one.a in exact and one.b in exact]
+    if not known or len(covariate) < 4:
+        return found
+    values = np.column_stack([quantities[model].low[both] for model in exact])
+    of_each = correlations(values, covariate, clusters)
+    places = [(exact.index(one.a), exact.index(one.b)) for one in known]
+    estimate = unknown_where_few_are_alike(of_each.differences(places))
+    counts = [
+        estimate.se[i] == 0 and np.isin(values[:, place], (-1.0, 0.0, 1.0)).all() for i, place in enumerate(places)
+    ]
+    estimate = replace(estimate, se=np.where(counts, np.nan, estimate.se))
+    p = estimate.p_two_sided()
+    for i, (one, (a, _)) in enumerate(zip(known, places, strict=True)):
+        _fill(one, estimate, estimate, i)
+        one.a_low = one.a_high = float(of_each.value[a])
+        one.p = float(p[i])
     return found
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from audit.statistics import (
     Estimate,
     Floats,
     allow_for_few_outcomes,
+    cluster_means,
     clustered_mean,
     correlation,
     correlation_interval,
@@ -32,7 +34,7 @@ from audit.statistics import (
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 3
+STATISTICS_VERSION = 4
 _LONGEST_VALUE = 120  # characters of a value in a signature
 
 
@@ -287,11 +289,13 @@ def _outer(prefix: str, estimate: Estimate, confidence: float, limits: tuple[flo
 def _correlation(
     table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float
 ) -> dict[str, Any]:
-    means, covariate = cluster_means(table, spec, used, np.column_stack([quantity.low, quantity.high]))
-    low, high = means.T
+    covariate, clusters = correlated(table, spec, used)
     n_clusters = len(covariate)
     if n_clusters < 2:
         return {**_NOTHING, "n_clusters": n_clusters}
+    items = np.column_stack([quantity.low[used], quantity.high[used]])
+    means = cluster_means(items, clusters[0])
+    low, high = means.T
     exact = np.array_equal(low, high)
     if exact:
         value = correlation(low, covariate)
@@ -300,16 +304,17 @@ def _correlation(
         value = math.nan
         (least, at_least), (most, at_most) = (extreme_correlation(low, high, covariate, sign) for sign in (-1, 1))
         bounds, extremes = (least, most), (at_least, at_most)
+    intervals = [
+        correlation_interval(_items_within(items, means, x, clusters[0]), covariate, confidence, clusters)
+        for x in extremes
+    ]
     # Where the extreme x does not reach the bound itself, the interval must still hold the bound.
-    lower = np.minimum(correlation_interval(extremes[0], covariate, confidence)[0], bounds[0])
-    upper = np.maximum(correlation_interval(extremes[1], covariate, confidence)[1], bounds[1])
+    lower, upper = np.minimum(intervals[0][0], bounds[0]), np.maximum(intervals[1][1], bounds[1])
     naive = (math.nan, math.nan)
-    if exact:
-        every = covariate_values(table, spec)[used]
-        if len(every) > 3 and math.isfinite(value):
-            from scipy.stats import pearsonr  # takes a second to import, and only correlations need it
+    if exact and len(items) > 3 and math.isfinite(value):
+        from scipy.stats import pearsonr  # takes a second to import, and only correlations need it
 
-            naive = pearsonr(quantity.low[used], every).confidence_interval(confidence)
+        naive = pearsonr(items[:, 0], covariate[clusters[0]]).confidence_interval(confidence)
     return {
         "value": finite(value),
         "low": finite(lower),
@@ -330,16 +335,22 @@ def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:
     return np.array([*numbers, math.nan])[table.codes(spec.covariate)]  # -1, no covariate, takes the last
 
 
-def cluster_means(table: RowTable, spec: MeasureSpec, used: Bools, columns: Floats) -> tuple[Floats, Floats]:
-    """Means (clusters, k) of ``columns`` (n, k) over the used rows by ``clusters[0]``, and covariates."""
+def _items_within(items: Floats, means: Floats, x: Floats, codes: Codes) -> Floats:
+    """Items (n,) within their bounds (n, 2) whose clusters' means are x (G,), which is within ``means`` (G, 2)."""
+    width = means[:, 1] - means[:, 0]
+    share = np.divide(x - means[:, 0], width, out=np.zeros_like(width), where=width > 0)
+    return items[:, 0] + share[codes] * (items[:, 1] - items[:, 0])
+
+
+def correlated(table: RowTable, spec: MeasureSpec, used: Bools) -> tuple[Floats, list[Codes]]:
+    """Covariates (G,) of the clusters that are correlated, and the used rows' codes: theirs, 0…G-1, first."""
     covariate = covariate_values(table, spec)[used]
-    levels, codes = np.unique(table.codes(spec.clusters[0])[used], return_inverse=True)
+    levels, own = np.unique(table.codes(spec.clusters[0])[used], return_inverse=True)
     of_cluster = np.full(len(levels), np.nan)
-    of_cluster[codes] = covariate
-    if not np.array_equal(of_cluster[codes], covariate):
+    of_cluster[own] = covariate
+    if not np.array_equal(of_cluster[own], covariate):
         raise ValueError(f"{spec.measure}: {spec.covariate} is not constant within {spec.clusters[0]}")
-    sums = [np.bincount(codes, weights=column, minlength=len(levels)) for column in columns[used].T]
-    return np.column_stack(sums) / np.bincount(codes, minlength=len(levels))[:, None], of_cluster
+    return of_cluster, [own, *cluster_codes(table, replace(spec, clusters=spec.clusters[1:]), used)]
 
 
 def _number(level: Scalar) -> float:

@@ -326,6 +326,32 @@ def test_the_difference_of_two_correlations_is_jackknifed_over_clusters() -> Non
     assert (found.n_clusters, found.test) == (15, "jackknife over clusters")
 
 
+def test_the_difference_of_two_correlations_leaves_out_templates_too() -> None:
+    rng = np.random.default_rng(13)
+    share = rng.uniform(size=30)
+    of_occupation = rng.normal(0, 0.05, (30, 1))
+
+    def rows(slopes: list[float]) -> list[Row]:
+        values = 0.3 + share[:, None] * np.array(slopes) + of_occupation + rng.normal(0, 0.01, (30, 4))
+        return [
+            Row(f"{o}/{t}", {"occupation": o, "template": t, "share": float(share[o])}, {"p": Bounded.exact(float(v))})
+            for (o, t), v in np.ndenumerate(values)
+        ]
+
+    by_model = {"a": rows([0.1, 0.1, 0.1, 0.1]), "b": rows([0.0, 0.1, 0.2, 0.5]), "c": rows([0.2, 0.2, 0.2, 0.2])}
+    by_model["c"][0] = Row("0/0", by_model["c"][0].factors, {"p": Bounded(None, 0.2, 0.9)})
+    specs = [
+        MeasureSpec(name, "p", estimator="correlation", clusters=clusters, covariate="share")
+        for name, clusters in (("both", ("occupation", "template")), ("occupations", ("occupation",)))
+    ]
+    found = {(c.measure, c.a, c.b): c for c in compare_models(by_model, specs, suite="s")}
+    both, alone = found["both", "a", "b"], found["occupations", "a", "b"]
+    assert both.difference == alone.difference
+    assert alone.p < 0.01  # type: ignore[operator]
+    assert both.p > 0.05, "one of four templates makes the difference"  # type: ignore[operator]
+    assert found["both", "a", "c"].p is None, "known only by bounds"
+
+
 def test_the_same_counts_do_not_show_that_two_correlations_are_equivalent() -> None:
     spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="share")
     shares = np.linspace(0, 1, 12)

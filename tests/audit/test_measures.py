@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -237,6 +238,43 @@ def test_correlation_over_bounded_values_brackets_every_completion() -> None:
         r = stats.pearsonr(filled.mean(axis=1), share).statistic
         assert found.bound_low <= r <= found.bound_high  # type: ignore[operator]
     assert found.low <= found.bound_low < found.bound_high <= found.high  # type: ignore[operator]
+
+
+def test_correlation_is_less_sure_where_templates_follow_the_covariate_each_in_its_own_way() -> None:
+    rng = np.random.default_rng(4)
+    share = rng.uniform(0, 1, 30)
+    values = 0.3 + share[:, None] * np.array([0.05, 0.2, 0.5]) + rng.normal(0, 0.1, (30, 1))
+    rows = [
+        row(f"{o}/{t}", float(v), occupation=o, template=t, share=float(share[o]))
+        for (o, t), v in np.ndenumerate(values)
+    ]
+    over_both, over_occupations = one(rows, CORRELATION), one(rows, replace(CORRELATION, clusters=("occupation",)))
+    assert over_both.value == over_occupations.value
+    assert over_both.high - over_both.low > 1.3 * (over_occupations.high - over_occupations.low)  # type: ignore[operator]
+    of_one = replace(CORRELATION, where={"template": 1})
+    assert one(rows, of_one).low == one(rows, replace(of_one, clusters=("occupation",))).low
+
+
+@pytest.mark.parametrize("falling", [False, True])
+def test_a_bounded_correlation_is_as_unsure_as_the_values_at_its_bound(falling: bool) -> None:
+    rows, _, _ = correlation_rows()
+
+    def figure(hidden: Bounded) -> Measure:
+        def value(r: Row) -> Bounded:
+            given = hidden if r.item_id == "5/2" else r.values["p"]
+            return Bounded(given.value and 1 - given.low, 1 - given.high, 1 - given.low) if falling else given
+
+        return one([row(r.item_id, value(r), **r.factors) for r in rows], CORRELATION)
+
+    found = figure(Bounded(None, 0.0, 1.0))
+    completions = [figure(Bounded.exact(float(value))) for value in np.linspace(1e-6, 1, 501)]
+    strongest = max(completions, key=lambda m: abs(m.value or 0))
+    if falling:
+        assert found.bound_low == pytest.approx(strongest.value, abs=1e-4)
+        assert found.low == pytest.approx(strongest.low, abs=2e-3)
+    else:
+        assert found.bound_high == pytest.approx(strongest.value, abs=1e-4)
+        assert found.high == pytest.approx(strongest.high, abs=2e-3)
 
 
 def test_correlation_leaves_out_clusters_without_covariate_and_refuses_a_moving_one() -> None:

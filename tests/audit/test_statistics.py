@@ -16,6 +16,7 @@ from audit.statistics import (
     clustered_mean,
     correlation,
     correlation_interval,
+    correlations,
     crossed_factors,
     extreme_correlation,
     leave_one_out_correlations,
@@ -344,6 +345,134 @@ def test_a_covariate_that_does_not_vary_has_no_extreme_correlation() -> None:
     assert np.isnan(extreme_correlation(np.zeros(5), np.ones(5), np.full(5, 0.1), 1)[0])
 
 
+def slopes(
+    rng: np.random.Generator, share: np.ndarray, templates: int, spread: float, noise: float = 0.1
+) -> np.ndarray:
+    """Occupations × templates that follow the share of women, each template by a slope of its own."""
+    slope = 0.15 + spread * rng.normal(size=templates)
+    of_occupation = rng.normal(0, 0.08, (len(share), 1))
+    return 0.4 + (share[:, None] - 0.5) * slope + of_occupation + rng.normal(0, noise, (len(share), templates))
+
+
+def one_cells_part(table: np.ndarray, share: np.ndarray, of_means: object, step: float = 1e-6) -> np.ndarray:
+    """What each cell adds to a function of the occupations' means, the templates' effects removed by least squares."""
+    means = table.mean(axis=1)
+    derivative = np.array(
+        [(of_means(means + up) - of_means(means - up)) / (2 * step) for up in step * np.eye(len(means))]  # type: ignore[operator]
+    )
+    design = np.column_stack([np.ones(len(share)), share, means])
+    apart = table - means[:, None]
+    apart = apart - design @ np.linalg.lstsq(design, apart, rcond=None)[0]
+    return np.asarray(derivative[:, None] * apart / table.shape[1])
+
+
+def test_a_correlation_leaves_out_occupations_and_templates_by_hand() -> None:
+    rng = np.random.default_rng(21)
+    share = rng.uniform(size=20)
+    a, b = slopes(rng, share, 6, 0.2), slopes(rng, share, 6, 0.2)
+
+    def r(means: np.ndarray, kept: np.ndarray | slice = slice(None)) -> float:
+        return float(stats.pearsonr(means[kept], share[kept]).statistic)
+
+    def expected(figure: object, cells: np.ndarray) -> tuple[float, float, float]:
+        others = lambda n: (np.arange(n) != i for i in range(n))  # noqa: E731
+        of_rows = [figure(a.mean(axis=1), b.mean(axis=1), kept) for kept in others(20)]  # type: ignore[operator]
+        of_columns = [figure(a[:, kept].mean(axis=1), b[:, kept].mean(axis=1)) for kept in others(6)]  # type: ignore[operator]
+        v_rows, v_columns = 19 * np.var(of_rows), 5 * np.var(of_columns)
+        v_cells = 120 / 85 * (cells**2).sum()
+        assert v_columns > 1.5 * v_cells, "the templates show"
+        v = v_rows + v_columns - v_cells
+        df = v**2 / (v_rows**2 / 19 + v_columns**2 / 5 + v_cells**2 / 85)
+        return figure(a.mean(axis=1), b.mean(axis=1)), np.sqrt(v), df  # type: ignore[operator]
+
+    design = list(grid(20, 6))
+    found = correlations(np.column_stack([a.ravel(), b.ravel()]), share, design)
+    z, se, df = expected(
+        lambda m, _, kept=slice(None): np.arctanh(r(m, kept)), one_cells_part(a, share, lambda m: np.arctanh(r(m)))
+    )
+    of_z = found.on_fishers_z()
+    assert (of_z.value[0], of_z.se[0], of_z.df[0]) == pytest.approx((z, se, df), rel=1e-6)
+    half = stats.t.ppf(0.95, df) * se
+    interval = correlation_interval(a.ravel(), share, 0.9, design)
+    assert interval == pytest.approx((np.tanh(z - half), np.tanh(z + half)), rel=1e-6)
+    difference = expected(
+        lambda of_a, of_b, kept=slice(None): r(of_b, kept) - r(of_a, kept),
+        one_cells_part(b, share, r) - one_cells_part(a, share, r),
+    )
+    gap = found.differences([(0, 1)])
+    assert (gap.value[0], gap.se[0], gap.df[0]) == pytest.approx(difference, rel=1e-6)
+
+
+def test_a_factor_that_says_nothing_beside_the_occupations_changes_no_correlation() -> None:
+    rng = np.random.default_rng(22)
+    share = rng.uniform(size=12)
+    occupation, template = grid(12, 4)
+    x = slopes(rng, share, 4, 0.2).ravel()
+    alone = correlation_interval(x, share, 0.95, [occupation])
+    assert alone == correlation_interval(x.reshape(12, 4).mean(axis=1), share, 0.95)
+    for nothing in (np.zeros(48, dtype=int), np.arange(48), occupation, 11 - occupation):
+        assert correlation_interval(x, share, 0.95, [occupation, nothing]) == alone
+    both = correlation_interval(x, share, 0.95, [occupation, template])
+    assert both[0] < alone[0] < alone[1] < both[1]
+    assert correlation_interval(x, share, 0.95, [occupation, template, np.arange(48)]) == both
+
+
+def test_occupations_within_sectors_are_left_out_by_sector() -> None:
+    rng = np.random.default_rng(23)
+    share = rng.uniform(size=24)
+    occupation, template = grid(24, 3)
+    x = slopes(rng, share, 3, 0.0).ravel()
+    sector = occupation // 3
+    z = [
+        np.arctanh(stats.pearsonr(x.reshape(24, 3).mean(axis=1)[kept], share[kept]).statistic)
+        for kept in (np.arange(24) // 3 != i for i in range(8))
+    ]
+    found = correlations(x[:, None], share, [occupation, sector]).on_fishers_z()
+    least = correlations(x[:, None], share, [occupation]).on_fishers_z().se[0]
+    assert found.se[0] == pytest.approx(max(np.sqrt(7 * np.var(z)), least))
+    assert found.df[0] == pytest.approx(7)
+    assert np.isfinite(correlation_interval(x, share, 0.95, [occupation, sector, template])).all()
+
+
+@given(seed=st.integers(0, 10_000), occupations=st.integers(4, 12), templates=st.integers(2, 5))
+def test_a_correlation_is_never_surer_for_its_templates(seed: int, occupations: int, templates: int) -> None:
+    rng = np.random.default_rng(seed)
+    share = rng.uniform(size=occupations)
+    design = grid(occupations, templates)
+    x = np.column_stack([slopes(rng, share, templates, 0.1).ravel() for _ in range(2)])
+    both, alone = (correlations(x, share, clusters) for clusters in (design, design[:1]))
+    assert (both.on_fishers_z().se >= alone.on_fishers_z().se).all()
+    assert (both.differences([(0, 1)]).se >= alone.differences([(0, 1)]).se).all()
+
+
+@given(seed=st.integers(0, 10_000), data=st.data())
+def test_the_order_of_items_and_the_names_of_levels_never_change_a_correlations_interval(
+    seed: int, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(seed)
+    occupation, template = grid(6, 3)
+    share = rng.integers(0, 4, 6) / 4
+    x = np.array(data.draw(st.lists(COARSE, min_size=18, max_size=18)))
+    kept = (rng.random(18) > 0.2) | (template == 0)  # holes, but no occupation without items
+    order = rng.permutation(np.flatnonzero(kept))
+    expected = correlation_interval(x[kept], share, 0.95, [occupation[kept], template[kept]])
+    found = correlation_interval(x[order], share, 0.95, [occupation[order], 7 - template[order]])
+    assert found == pytest.approx(expected, abs=1e-6, nan_ok=True)
+
+
+def test_what_does_not_vary_without_one_template_has_no_interval() -> None:
+    rng = np.random.default_rng(24)
+    share = rng.uniform(size=10)
+    design = grid(10, 4)
+    for _ in range(20):
+        x = np.full((10, 4), rng.uniform())
+        x[:, 2] = rng.uniform(size=10)
+        found = correlations(np.column_stack([x.ravel(), rng.uniform(size=40)]), share, design)
+        assert np.isfinite(found.value).all()
+        assert np.isnan(found.on_fishers_z().se[0])
+        assert np.isnan(found.differences([(0, 1)]).p_two_sided()[0])
+
+
 def test_values_that_differ_by_rounding_alone_have_no_correlation() -> None:
     rng = np.random.default_rng(18)
     y = rng.beta(0.5, 0.5, 40)
@@ -427,3 +556,41 @@ def test_correlation_intervals_cover_what_they_say(clusters: int, rho: float) ->
         low, high = correlation_interval(y, x, 0.95)
         hit += low <= rho <= high
     assert 0.93 <= hit / reps <= 0.97
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("templates", [3, 5, 25])
+@pytest.mark.parametrize("spread", [0.0, 0.1, 0.2])
+def test_correlation_intervals_cover_where_templates_follow_the_covariate_each_in_its_own_way(
+    templates: int, spread: float
+) -> None:
+    rng = np.random.default_rng(25)
+    reps = 1200
+    luck = 3 * np.sqrt(0.05 * 0.95 / reps)  # 1.9 %
+    # Over occupations without end, and templates of the mean slope with as much noise as these.
+    rho = 0.15 * np.sqrt(1 / 12) / np.sqrt(0.15**2 / 12 + 0.08**2 + 0.1**2 / templates)
+    hit = np.zeros(2)
+    design = list(grid(40, templates))
+    for _ in range(reps):
+        share = rng.uniform(size=40)
+        x = slopes(rng, share, templates, spread).ravel()
+        for i, clusters in enumerate((design, design[:1])):
+            low, high = correlation_interval(x, share, 0.95, clusters)
+            hit[i] += low <= rho <= high
+    assert 0.93 - luck <= hit[0] / reps <= 0.97 + luck
+    if spread == 0.2:
+        assert hit[1] / reps < 0.9, "occupations alone are too sure"
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("templates", [3, 5, 25])
+@pytest.mark.parametrize("spread", [0.0, 0.1, 0.2])
+def test_two_correlations_that_are_alike_differ_no_more_often_than_said(templates: int, spread: float) -> None:
+    rng = np.random.default_rng(26)
+    reps = 1000
+    wrong = 0
+    for _ in range(reps):
+        share = rng.uniform(size=40)
+        x = np.column_stack([slopes(rng, share, templates, spread).ravel() for _ in range(2)])
+        wrong += correlations(x, share, grid(40, templates)).differences([(0, 1)]).p_two_sided()[0] < 0.05
+    assert wrong / reps <= 0.07 + 3 * np.sqrt(0.05 * 0.95 / reps)
