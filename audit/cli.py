@@ -235,7 +235,8 @@ def gate(
     """Judge a run against a baseline and the config's limits. Exit code 3 when something regressed.
 
     Decided on intervals with correction for many figures: too few items give "inconclusive" or
-    "insufficient evidence", never "unchanged".
+    "insufficient evidence", never "unchanged". A figure that has no better side, such as the effect
+    of a debiasing text, is judged only where the config's `margins` name it.
     """
     from audit.gate_run import gate_run
 

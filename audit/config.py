@@ -53,7 +53,8 @@ class Audit:
     confidence : float
         Level of all intervals, in (0, 1).
     margins : float or mapping of measure name to float
-        Differences smaller than this do not matter: two models within it are "equivalent".
+        Differences smaller than this do not matter: two models within it are "equivalent". A figure
+        without a better side (``p_female``, the ``effect`` of a text) is gated only if named here.
     limits : mapping, optional
         Absolute limits that a gate enforces, e.g. ``{"stereotype_gap": (None, 0.3)}`` as (at
         least, at most), decided on the interval.

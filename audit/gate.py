@@ -16,6 +16,8 @@ both runs answered. A figure has
 correction for each of the three questions): the chance that a gate whose figures are all within
 their margins raises any alarm is at most 1 - confidence. A figure without neutral value has no
 better side: it is gated only if a margin is given in its name, and then any move counts as harm.
+The same holds for a contrast, such as the effect of a debiasing text: its neutral value means "no
+effect", and more of an effect is not worse.
 
 An absolute limit is decided on the interval, never on the point. So fewer items can turn a verdict
 only towards "insufficient evidence".
@@ -101,11 +103,14 @@ def gate(
         if _is_gated(measure, margins):
             judged.append(_judge(measure, old.get(measure.id), tables, margins, current.confidence))
     now = {m.id for m in current.measures}
-    judged += [
-        _not_comparable(m, "the run has no such figure any more")
+    # A baseline from before contrasts were marked does not know of its own: the run tells.
+    contrasts = {(m.suite, m.measure) for m in current.measures if m.contrast}
+    gone = [
+        m.model_copy(update={"contrast": m.contrast or (m.suite, m.measure) in contrasts})
         for m in before
-        if m.id not in now and _is_gated(m, margins)
+        if m.id not in now
     ]
+    judged += [_not_comparable(m, "the run has no such figure any more") for m in gone if _is_gated(m, margins)]
     _correct([one for one in judged if isinstance(one, _Judged)], 1 - current.confidence)
     return GateReport(
         run_id=current.run_id,
@@ -168,7 +173,12 @@ class _Tables:
 
 def _is_gated(measure: Measure, margins: Mapping[str, float] | float) -> bool:
     named = isinstance(margins, Mapping) and measure.measure in margins
-    return not measure.detail and (measure.neutral is not None or named)
+    return not measure.detail and (_good_place(measure) is not None or named)
+
+
+def _good_place(measure: Measure) -> float | None:
+    """Where a model should be; None where no side is better."""
+    return None if measure.contrast else measure.neutral
 
 
 @dataclass(slots=True)
@@ -198,9 +208,10 @@ class _Judged:
     def harm(self, confidence: float) -> tuple[float, float]:
         """Interval of the harm: its extremes over the change's interval and the baseline's bounds."""
         low, high = self.interval(confidence)
-        if self.measure.neutral is None:
+        good = _good_place(self.measure)
+        if good is None:
             return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
-        a, b = self.change.a_low - self.measure.neutral, self.change.a_high - self.measure.neutral
+        a, b = self.change.a_low - good, self.change.a_high - good
         # |base + change| - |base| is piecewise linear: extremes lie at ends and kinks.
         bases = {a, b, *(x for x in (0.0, -low, -high) if a < x < b)}
         harms = [
@@ -243,7 +254,7 @@ class _Judged:
             if self.measure.value is None and self.measure.bound_low is None:
                 return f"{name} is not defined for the run's answers.{self._left_out()}"
             return f"{name}: {self.change.n_items} items are too few for an interval."
-        neutral = self.measure.neutral
+        neutral = _good_place(self.measure)
         span = f"change {span_words(low, high)}, margin {self.margin:g}"
         goal = f"from its neutral value {neutral:.3g}" if neutral is not None else "from the baseline"
         told = {
@@ -322,6 +333,7 @@ def spec_of(measure: Measure) -> MeasureSpec:
         measure.family,
         measure.detail,
         parts["coverage"],
+        measure.contrast,
     )
 
 
@@ -348,7 +360,7 @@ def _correct(figures: Sequence[_Judged], alpha: float) -> None:
     for one in figures:
         if math.isfinite(one.interval(0.5)[0]) and math.isfinite(one.interval(0.5)[1]):
             one.p_worse = 1 - _surest(lambda level, one=one: one.harm(level)[0] > one.margin)  # type: ignore[misc]
-            if one.measure.neutral is not None:
+            if _good_place(one.measure) is not None:
                 one.p_better = 1 - _surest(lambda level, one=one: one.harm(level)[1] < -one.margin)  # type: ignore[misc]
             # Two one-sided tests: their p is half of that of the two-sided interval.
             one.p_apart = (1 - _surest(lambda level, one=one: _within(one.harm(level), one.margin))) / 2  # type: ignore[misc]

@@ -194,6 +194,7 @@ def _measure(
         neutral=spec.neutral,
         family=spec.family,
         detail=spec.detail,
+        contrast=spec.contrast,
     )
 
 

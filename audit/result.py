@@ -50,6 +50,8 @@ class Measure(_Frozen):
         Two-sided, that the value is ``neutral``, with the interval's standard error; and Holm's
         correction over the figures of ``family``. None for bounded figures, for correlations,
         and where there is no neutral value.
+    contrast : bool
+        As in `MeasureSpec`. No part of ``signature``: it is measured the same.
     missing : int
         Items without a readable answer. ``censored``: items known only by bounds.
     coverage : float or None
@@ -83,6 +85,7 @@ class Measure(_Frozen):
     neutral: float | None = None
     family: str = ""
     detail: bool = False
+    contrast: bool = False
 
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]

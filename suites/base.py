@@ -111,6 +111,9 @@ class MeasureSpec:
         dependent (occupation, template…). Intervals are clustered by them.
     unit, neutral
         ``neutral`` is the value of a model without bias, None where there is none.
+    contrast : bool
+        A difference between two ways of asking the same model: ``neutral`` says "no effect", not where
+        a model should be. It is tested against, and a gate takes no side by it.
     family : str
         Comparisons within one family share Holm's correction. Per-level figures (one
         occupation) are a family of their own.
@@ -131,6 +134,7 @@ class MeasureSpec:
     family: str = ""
     detail: bool = False
     coverage: str | None = None
+    contrast: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -663,7 +663,16 @@ def _with_share_in_each(rows: Sequence[Row], factors: Sequence[str], part: str, 
 
 
 def _effect_spec(measure: str, where: Mapping[str, Factor], family: str) -> MeasureSpec:
-    return MeasureSpec(measure, measure, where, clusters=_CLUSTERS, unit=_DIFFERENCE_UNIT, neutral=0.0, family=family)
+    return MeasureSpec(
+        measure,
+        measure,
+        where,
+        clusters=_CLUSTERS,
+        unit=_DIFFERENCE_UNIT,
+        neutral=0.0,
+        family=family,
+        contrast=True,
+    )
 
 
 def _share_spec(measure: str, where: Mapping[str, Factor]) -> MeasureSpec:

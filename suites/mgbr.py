@@ -439,7 +439,7 @@ class MGBR(Suite):
             both: dict[str, Factor] = {"condition": condition, "against": against}
             for test_set in self._test_sets():
                 where = {"kind": "change", **both, "test_set": test_set}
-                yield _spec("accuracy_change", where, unit="difference of shares", neutral=0.0)
+                yield _spec("accuracy_change", where, unit="difference of shares", neutral=0.0, contrast=True)
                 yield _spec("improved", where, unit="share", detail=True)
                 yield _spec("worsened", where, unit="share", detail=True)
                 if (condition, against, test_set) in tested:
@@ -449,7 +449,7 @@ class MGBR(Suite):
                         yield MeasureSpec(count, count, where, unit="lists", family="lists behind p", detail=True)
             for gender in self.genders:
                 where = {"kind": "bias_change", **both, "gender": gender}
-                yield _spec("bias_change", where, unit="difference of bias scores", neutral=0.0)
+                yield _spec("bias_change", where, unit="difference of bias scores", neutral=0.0, contrast=True)
 
     def _occupation_measures(self, rows: Sequence[Row], kind: str, quantity: str) -> Iterator[MeasureSpec]:
         """Each occupation's figure, and how the figures follow the occupations' scores.

@@ -229,6 +229,7 @@ class OccuGender(Suite):
                     unit="difference of probabilities",
                     neutral=0.0,
                     family=f"{measure}, {bias}",
+                    contrast=True,
                 )
 
     def texts(self) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from xml.etree import ElementTree
@@ -145,6 +146,36 @@ def test_harm_is_away_from_neutral_on_either_side() -> None:
     assert report.figures[0].verdict == "regressed"
 
 
+EFFECT = MeasureSpec("effect", "p", clusters=("occupation", "template"), neutral=0.0, unit="difference", contrast=True)
+
+
+def test_an_effect_of_a_text_has_no_worse_side_and_is_judged_only_where_a_margin_names_it() -> None:
+    works, better, dead = (Run(-noise(1) - at, EFFECT) for at in (0.3, 0.6, 0.0))
+    for margins in (0.02, {"default": 0.02}):
+        for now, before in ((better, works), (dead, works)):
+            report = judge(now, before, margins=margins)
+            assert (report.figures, report.exit_code) == ([], 0)
+    for now in (better, dead):
+        (figure,) = judge(now, works, margins={"effect": 0.02}).figures
+        assert (figure.verdict, figure.harm_low) == ("regressed", pytest.approx(0.3, abs=0.01))
+        assert "moved away from the baseline by more than the margin" in figure.words
+    (figure,) = judge(works, works, margins={"effect": 0.02}).figures
+    assert figure.verdict == "unchanged"
+
+
+def test_a_baseline_from_before_contrasts_were_told_apart_is_judged_by_the_run() -> None:
+    specs = [EFFECT, dataclasses.replace(EFFECT, where={"template": 1})]
+    now, before = Run(BASE + 0.2, specs[0]), Run(BASE, *specs)
+    told = before.result.model_dump()
+    for measure in told["measures"]:
+        del measure["contrast"]
+    before.result = AuditResult.model_validate(told)
+    assert before.result.measures[0].signature == now.result.measures[0].signature
+    assert judge(now, before).figures == [], "neither the figure of both runs nor the one that is gone"
+    named = judge(now, before, margins={"effect": 0.02}).figures
+    assert [figure.verdict for figure in named] == ["regressed", "not comparable"]
+
+
 @given(
     base=st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
     change=st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
@@ -243,8 +274,9 @@ def test_misspelt_margins_and_limits_are_refused() -> None:
 
 def test_the_specification_is_read_back_from_a_measure() -> None:
     spec = MeasureSpec(
-        "r", "p", {"template": 1}, "correlation", ("occupation",), "occupation", "correlation", 0.0, "f", True, "mass"
-    )
+        "r", "p", {"template": 1}, "correlation", ("occupation",), "occupation", "correlation", 0.0, "f", True, "mass",
+        contrast=True,
+    )  # fmt: skip
     assert spec_of(Run(BASE, spec).result.measures[0]) == spec
 
 

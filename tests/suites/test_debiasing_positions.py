@@ -580,6 +580,21 @@ def test_published_averages_are_the_means_of_the_printed_figures():
     assert not DebiasingPositions("occugender").published()
 
 
+def test_only_differences_between_ways_of_asking_are_contrasts():
+    contrasts = {s.measure for s in DebiasingPositions().measures([]) if s.contrast}
+    assert contrasts == {
+        "effect",
+        "effect_p_diverse",
+        "effect_via_diverse",
+        "effect_via_balance",
+        "effect_coverage",
+        "effect_reference_text",
+        "placebo_effect",
+        "forgotten",
+        "forgotten_p_diverse",
+    }
+
+
 def test_charts_name_figures_that_are_measured():
     for suite in (DebiasingPositions(), DebiasingPositions("occugender", prompt_format="chat", placebo=False)):
         specs = list(suite.measures([]))

@@ -478,6 +478,7 @@ def test_a_limited_run_has_no_figures_of_sizes_that_it_left_out() -> None:
 def test_tables_and_charts_name_measures_that_exist() -> None:
     suite = MGBR(n=12)
     specs = list(suite.measures(rows_of(suite, noisy(1))))
+    assert {s.measure for s in specs if s.contrast} == {"accuracy_change", "bias_change"}
     figures = {(s.measure, *sorted(s.where.items())) for s in specs}
     for table in suite.tables():
         for _, row in table.rows or (("", {}),):

@@ -226,6 +226,7 @@ async def test_an_effect_is_measured_on_the_same_templates_as_the_plain_answers(
     effect = spec_of(suite, rows, "effect_p_diverse", bias="explicit", instruction=2)
     assert len(selected(rows, effect)) == 5 * 40
     assert mean(rows, effect) == pytest.approx(0.3, abs=1e-9)
+    assert {s.measure for s in suite.measures(rows) if s.contrast} == {"effect", "effect_p_diverse"}
     everywhere = spec_of(suite, rows, "p_diverse", bias="explicit", debiasing=None, dominated_by="female")
     ten = spec_of(suite, rows, "p_diverse", bias="explicit", debiasing=None, ten_templates=True, dominated_by="female")
     assert (len(selected(rows, everywhere)), len(selected(rows, ten))) == (25 * 20, 5 * 20)
