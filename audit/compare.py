@@ -23,7 +23,7 @@ import numpy as np
 from scipy import special
 
 from audit.measures import cluster_codes, correlated, counted, finite, reach_of_differences, usable, yes_no
-from audit.result import Comparison, Rank, Ranking, Verdict
+from audit.result import VERDICT_WORDS, Comparison, Rank, Ranking, Verdict
 from audit.row_table import Bools, Levels, Quantity, RowTable, item_index
 from audit.statistics import (
     ROUNDING,
@@ -379,7 +379,7 @@ def in_words(c: Comparison) -> str:
 
 
 def rank_models(comparisons: Iterable[Comparison]) -> list[Ranking]:
-    """Rank the models by each figure that has comparisons of all their pairs, largest first.
+    """Rank the models by each figure that has comparisons of all their pairs, the highest value first.
 
     A model's rank lies between 1 + the models surely larger, and the number of models less those
     surely smaller; "surely" is the corrected verdict, so all intervals of a family hold together
@@ -461,7 +461,7 @@ def _judgement(c: Comparison) -> str:
         return f"{c.b} and {c.a} are equivalent in {_name(c)}: less than ±{c.margin:g} apart ({span}).{sure}{noise}"
     if c.verdict in ("larger", "smaller"):
         by = f" by {_digits(abs(c.difference))}" if c.difference is not None else ""
-        return f"{c.b} has a {c.verdict} {_name(c)} than {c.a}{by} ({span}).{noise}"
+        return f"{c.b} has a {VERDICT_WORDS[c.verdict]} {_name(c)} than {c.a}{by} ({span}).{noise}"
     luck = ", which among so many comparisons may be luck" if _sure(c.p, c) else ""
     power = f" Only {_digits(c.detectable)} or more would be found {POWER:.0%} of the time." if c.detectable else ""
     return f"{c.b} and {c.a} cannot be told apart in {_name(c)}, nor called equivalent ({span}{luck}).{power}{noise}"

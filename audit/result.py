@@ -90,6 +90,15 @@ class Measure(_Frozen):
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]
 
+#: How people are told a verdict. Of -0.3 and -0.05 many would call the first the larger effect.
+VERDICT_WORDS: dict[Verdict, str] = {
+    "larger": "higher",
+    "smaller": "lower",
+    "equivalent": "equivalent",
+    "inconclusive": "inconclusive",
+    "not comparable": "not comparable",
+}
+
 
 class Comparison(_Frozen):
     """One measure of two models, paired item by item. ``difference`` is b minus a.
@@ -129,7 +138,7 @@ class Comparison(_Frozen):
 
 
 class Rank(_Frozen):
-    """The ranks one model may truly have, 1 the largest. ``tied_with`` are the models not surely apart from it."""
+    """The ranks one model may truly have, 1 the highest. ``tied_with`` are the models not surely apart from it."""
 
     model: str
     best: int
@@ -138,7 +147,7 @@ class Rank(_Frozen):
 
 
 class Ranking(_Frozen):
-    """Models ordered by one measure, largest first. A model with an interval of ranks is a tie."""
+    """Models ordered by one measure, the highest value first. A model with an interval of ranks is a tie."""
 
     suite: str
     measure: str

@@ -15,7 +15,7 @@ from audit.report.plots import FigureTable, Plot, forest_plot, headline_plot, sh
 from audit.report.safe_text import one_line
 from audit.report.tables import paper_tables
 from audit.report.vega_specs import CONFIG, VERDICTS
-from audit.result import AuditResult, Measure, where_key
+from audit.result import VERDICT_WORDS, AuditResult, Measure, where_key
 
 
 def html_report(result: AuditResult, *, trend: bool = False) -> str:
@@ -62,7 +62,7 @@ def html_report(result: AuditResult, *, trend: bool = False) -> str:
         "models": [one_line(name) for name in figures.models],
         "suites": [one_line(info.title) for info in result.suites],
         "confidence": result.confidence,
-        "verdicts": VERDICTS,
+        "verdicts": [VERDICT_WORDS[verdict] for verdict in VERDICTS],
         "config": CONFIG,
         "plots": [_plot_data(plot) for plot in plots],
         "figures": _figure_data(result, table),

@@ -16,7 +16,7 @@ from audit.report.figures import Figures
 from audit.report.labels import measure_label, where_label
 from audit.report.numbers import MISSING, figure, p_value, with_interval
 from audit.report.safe_text import one_line
-from audit.result import AuditResult, Comparison
+from audit.result import VERDICT_WORDS, AuditResult, Comparison
 
 if TYPE_CHECKING:
     from audit.history import History
@@ -59,7 +59,7 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
                 Text(with_interval(c.difference, c.low, c.high)),
                 p_value(c.p_holm),
                 f"±{c.margin:g}",
-                Text(c.verdict, style=_VERDICT_STYLES.get(c.verdict, "")),
+                Text(VERDICT_WORDS[c.verdict], style=_VERDICT_STYLES.get(c.verdict, "")),
             )
         console.print(table)
 

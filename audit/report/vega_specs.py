@@ -12,9 +12,11 @@ from typing import Any
 
 import altair as alt
 
+from audit.result import Verdict
+
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 COLOURS = 10  # --m0 … --m9 in the style sheet
-VERDICTS = ("larger", "smaller", "equivalent", "inconclusive", "not comparable")
+VERDICTS: tuple[Verdict, ...] = ("larger", "smaller", "equivalent", "inconclusive", "not comparable")
 _VERDICT_COLOURS = ("larger", "smaller", "equivalent", "inconclusive", "inconclusive")
 
 _TERNARY_X, _TERNARY_Y = (-0.1, 1.1), (-0.1, 0.98)

@@ -11,7 +11,7 @@ from audit.report.figures import Figures
 from audit.report.labels import measure_label
 from audit.report.numbers import bounded, figure, number
 from audit.report.safe_text import one_line
-from audit.result import Comparison, Measure, Scalar, where_key
+from audit.result import VERDICT_WORDS, Comparison, Measure, Scalar, where_key
 
 WEAK_COVERAGE = 0.1
 _MISSED = 0.05  # with a larger share of answers missing, a figure says of how many it is
@@ -270,10 +270,8 @@ def _pair(c: Comparison) -> str:
     """One verdict in words."""
     a, b = one_line(c.a), one_line(c.b)
     apart = "" if c.difference is None else f" by {number(abs(c.difference), 3)}"
-    if c.verdict == "larger":
-        return f"{b} is larger than {a}{apart}{_noise(c)}."
-    if c.verdict == "smaller":
-        return f"{b} is smaller than {a}{apart}{_noise(c)}."
+    if c.verdict in ("larger", "smaller"):
+        return f"{b} is {VERDICT_WORDS[c.verdict]} than {a}{apart}{_noise(c)}."
     if c.verdict == "equivalent":
         return f"{a} and {b} are tied: equivalent within ±{c.margin:g}{_noise(c)}."
     if c.verdict == "not comparable":

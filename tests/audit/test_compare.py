@@ -66,7 +66,7 @@ def test_verdicts_and_their_words() -> None:
     noise = rng.normal(0, 0.005, (20, 7))
     larger = compare(a, a + 0.1 + noise, CLUSTERED)
     assert larger.verdict == "larger"
-    assert larger.words.startswith("b has a larger p_female than a by 0.1")
+    assert larger.words.startswith("b has a higher p_female than a by 0.1")
     assert compare(a, a - 0.1 + noise, CLUSTERED).verdict == "smaller"
     same = compare(a, a + 0.005 + noise, CLUSTERED)
     assert same.verdict == "equivalent"
@@ -76,6 +76,14 @@ def test_verdicts_and_their_words() -> None:
     assert unsure.verdict == "inconclusive"
     assert "cannot be told apart" in unsure.words
     assert f"{unsure.detectable:.3f}" in unsure.words
+
+
+def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
+    noise = np.random.default_rng(2).normal(0, 0.005, (20, 7))
+    found = compare(noise - 0.05, noise - 0.3, dataclasses.replace(CLUSTERED, measure="effect"))
+    assert found.verdict == "smaller"
+    assert found.words.startswith("b has a lower effect than a by 0.250")
+    assert turned(found).words.startswith("a has a higher effect than b by 0.250")
 
 
 def test_identical_answers_are_equivalent_and_nothing_is_divided_by_zero() -> None:
@@ -249,7 +257,7 @@ def test_small_differences_are_not_printed_as_nothing() -> None:
     rng = np.random.default_rng(16)
     a = rng.uniform(size=200)
     found = compare(a, a + 3e-4 + rng.normal(0, 1e-4, 200), margins=1e-5, confidence=0.999)
-    assert "larger p_female than a by 3e-04 (99.9% interval +3e-04 to +3e-04)" in found.words
+    assert "higher p_female than a by 3e-04 (99.9% interval +3e-04 to +3e-04)" in found.words
 
 
 def test_a_model_that_answered_nothing_has_no_rank() -> None:

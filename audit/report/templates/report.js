@@ -32,7 +32,7 @@
   function verdictText(row) {
     const [a, b] = [data.models[row.a], data.models[row.b]];
     const verdict = data.verdicts[row.w];
-    if (verdict === "larger" || verdict === "smaller") return `${b} is ${verdict} than ${a}`;
+    if (verdict === "higher" || verdict === "lower") return `${b} is ${verdict} than ${a}`;
     if (verdict === "equivalent") return `${a} and ${b} are tied within ±${digits(row.g)}`;
     if (verdict === "inconclusive") return `${a} and ${b}: inconclusive, neither a difference nor equivalence is shown`;
     return `${a} and ${b} cannot be compared`;

@@ -68,7 +68,7 @@ def test_two_models_are_both_and_conditions_that_agree_share_a_sentence() -> Non
     assert _said(result, "finding")[0].startswith("Gap (explicit; implicit; other): both models lie above 0")
     assert _said(result, "comparison") == [
         "Gap (explicit; implicit; other): explicit; implicit: a and b: inconclusive, neither a difference nor "
-        "equivalence is shown. other: b is larger than a by 0.200."
+        "equivalence is shown. other: b is higher than a by 0.200."
     ]
 
 
@@ -94,7 +94,7 @@ def test_many_pairs_are_counted_and_the_largest_is_named() -> None:
     (said,) = _said(_result({"gap": [0.1, 0.1, 0.3, 0.6]}, models), "comparison")
     assert said == (
         "Gap: of 6 pairs of models, 5 differ and 1 is tied (equivalent within the margin). "
-        "Furthest apart: d is larger than a by 0.500."
+        "Furthest apart: d is higher than a by 0.500."
     )
 
 
@@ -116,7 +116,12 @@ def test_a_difference_within_the_engines_noise_is_said_to_be_so() -> None:
     result = _result({"gap": [0.1, 0.2]}, ("a", "b"))
     noisy = [c.model_copy(update={"engine_noise": 0.15}) for c in result.comparisons]
     (said,) = _said(result.model_copy(update={"comparisons": noisy}), "comparison")
-    assert said == "Gap: b is larger than a by 0.100; the difference is smaller than the engines' noise."
+    assert said == "Gap: b is higher than a by 0.100; the difference is smaller than the engines' noise."
+
+
+def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
+    (said,) = _said(_result({"gap": [-0.1, -0.4]}, ("a", "b")), "comparison")
+    assert said == "Gap: b is lower than a by 0.300."
 
 
 def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
