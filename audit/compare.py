@@ -3,7 +3,7 @@
 Both models answered the same questions, so their differences are taken item by item and the
 questions' own spread cancels. The interval of the mean difference is clustered like any other
 (`audit.statistics`). Only items that both answered count; the sentence of each comparison says
-how many had to be left out.
+how many had to be left out. Where they are more than `MOST_UNMATCHED`, nothing is called equivalent.
 
 Many comparisons at once find differences by luck. Holm's correction holds the chance of even one
 wrong "larger" or "smaller" to 1 - confidence over all pairs of models and all figures of one
@@ -41,6 +41,8 @@ from suites.base import MeasureSpec, Row
 POWER = 0.8
 #: Equivalence margin of a measure for which none is given.
 DEFAULT_MARGIN = 0.02
+#: With more than this share of the items answered by one of the two only, they are not called alike.
+MOST_UNMATCHED = 0.05
 
 
 def compare_models(
@@ -104,7 +106,7 @@ class PairedDifference:
 
     ``low`` and ``high`` are the difference's identification bounds, each with its own sampling
     error; they are equal where every item is exact. ``a_low``/``a_high``: the figure of a alone,
-    over the same items. NaN: unknown.
+    over the same items. ``undefined``: as in `Comparison.undefined_for`. NaN: unknown.
     """
 
     spec: MeasureSpec
@@ -113,6 +115,7 @@ class PairedDifference:
     test: str
     n_items: int = 0
     left_out: int = 0
+    undefined: tuple[int, ...] = ()
     n_clusters: int = 0
     low: float = np.nan  # the difference at its lower identification bound
     high: float = np.nan
@@ -135,6 +138,11 @@ class PairedDifference:
     @property
     def exact(self) -> bool:
         return self.low == self.high
+
+    @property
+    def unmatched_share(self) -> float:
+        """The share of the items that only one of the two answered."""
+        return _unmatched_share(self.left_out, self.n_items)
 
     @property
     def p_of_counts_outside(self) -> float:
@@ -161,9 +169,24 @@ def paired_differences(
         compare = _correlations if spec.estimator == "correlation" else _means
         for one, missed in zip(compare(tables, spec, quantities, both, members), left_out, strict=True):
             one.left_out = missed
+            if one.n_items == 0:
+                one.undefined = _undefined(tables, used, spec, one.a, one.b)
             differences[one.a, one.b] = one
     for pair in pairs:
         yield differences[pair]
+
+
+def _undefined(tables: Sequence[RowTable], used: Sequence[Bools], spec: MeasureSpec, a: int, b: int) -> tuple[int, ...]:
+    """Of two tables without an item that counts in both: those without the figure where both have an answer."""
+    both = tables[a].matching(spec.where) & tables[a].answered
+    both &= tables[b].matching(spec.where) & tables[b].answered
+    if not both.any():
+        return ()
+    return tuple(i for i in (a, b) if not (used[i] & both).any()) or (a, b)
+
+
+def _unmatched_share(left_out: int, n_items: int) -> float:
+    return left_out / (left_out + n_items) if left_out else 0.0
 
 
 def _means(
@@ -352,6 +375,7 @@ def _comparison(one: PairedDifference, models: Sequence[str], suite: str, confid
         words="",
         detail=spec.detail,
         unmatched=one.left_out,
+        undefined_for=[models[i] for i in one.undefined],
         confidence=confidence,
     )
     return comparison.model_copy(update={"words": in_words(comparison)})
@@ -366,7 +390,7 @@ def _found_by_mcnemar(n: int, alpha: float) -> float:
 def _verdict(one: PairedDifference, alpha: float) -> Verdict:
     if one.n_items == 0:
         return "not comparable"
-    if one.p_outside_holm < alpha:
+    if one.p_outside_holm < alpha and one.unmatched_share <= MOST_UNMATCHED:
         return "equivalent"
     if one.p_holm < alpha:
         return "larger" if one.low > 0 else "smaller"
@@ -375,7 +399,7 @@ def _verdict(one: PairedDifference, alpha: float) -> Verdict:
 
 def in_words(c: Comparison) -> str:
     """The comparison as one or two plain sentences."""
-    return f"{_judgement(c)}{_left_out(c.unmatched)}"
+    return f"{_judgement(c)}{_left_out(c)}"
 
 
 def rank_models(comparisons: Iterable[Comparison]) -> list[Ranking]:
@@ -443,13 +467,19 @@ def _minus(number: float | None) -> float | None:
     return None if number is None else -number
 
 
-def _left_out(items: int) -> str:
-    return f" Left out, as only one of them answered: {items} item{_s(items)}." if items else ""
+def _left_out(c: Comparison) -> str:
+    if not c.unmatched or c.undefined_for:
+        return ""
+    asked = c.unmatched + c.n_items
+    told = f" Left out, as only one of them answered: {c.unmatched} of {asked} item{_s(asked)}."
+    if c.verdict == "inconclusive" and _unmatched_share(c.unmatched, c.n_items) > MOST_UNMATCHED:
+        told += f" More than {MOST_UNMATCHED:.0%} of them may hide a difference, so the two are not called equivalent."
+    return told
 
 
 def _judgement(c: Comparison) -> str:
     if c.verdict == "not comparable":
-        return f"{c.a} and {c.b} cannot be compared in {_name(c)}: they answered no item in common."
+        return f"{c.a} and {c.b} cannot be compared in {_name(c)}: {nothing_in_common(c.undefined_for)}."
     if c.low is None or c.high is None:
         return f"Too little to compare {c.b} with {c.a} in {_name(c)}: {_too_little(c)}."
     span = f"{100 * c.confidence:g}% interval {_signed(c.low)} to {_signed(c.high)}"
@@ -465,6 +495,17 @@ def _judgement(c: Comparison) -> str:
     luck = ", which among so many comparisons may be luck" if _sure(c.p, c) else ""
     power = f" Only {_digits(c.detectable)} or more would be found {POWER:.0%} of the time." if c.detectable else ""
     return f"{c.b} and {c.a} cannot be told apart in {_name(c)}, nor called equivalent ({span}{luck}).{power}{noise}"
+
+
+def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:
+    """Why two models, or two runs, have no item with a figure of both; names as in `Comparison.undefined_for`."""
+    match undefined_for:
+        case []:
+            return f"{they} answered no item in common"
+        case [one]:
+            return f"on the items that {both} answered, it is not defined for {one}"
+        case _:
+            return f"no item that {both} answered defines it for both"
 
 
 def _noise(c: Comparison) -> str:

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from audit.compare import DEFAULT_MARGIN, PairedDifference, paired_differences
+from audit.compare import DEFAULT_MARGIN, MOST_UNMATCHED, PairedDifference, nothing_in_common, paired_differences
 from audit.gate_report import (
     GatedFigure,
     GateReport,
@@ -56,8 +56,6 @@ RowsOf = Callable[[str, str], Sequence[Row]]
 
 #: Limits that are no measure: the raw mass behind a figure, and the share of its items refused.
 _COVERAGE, _REFUSALS = "coverage", "refusals"
-#: With more than this share of the items answered by one of the two runs only, nothing is called unchanged.
-MOST_UNMATCHED = 0.05
 
 
 def gate(
@@ -195,11 +193,6 @@ class _Judged:
     p_apart: float = 1.0  # of harm beyond ± margin
     verdict: GateVerdict = "inconclusive"
 
-    @property
-    def unmatched_share(self) -> float:
-        """The share of the items that only one of the two runs answered."""
-        return self.change.left_out / (self.change.left_out + self.change.n_items) if self.paired else 0.0
-
     def interval(self, confidence: float) -> tuple[float, float]:
         """Interval of the change."""
         one, upper = self.change, (1 + confidence) / 2
@@ -262,7 +255,7 @@ class _Judged:
             "improved": f"moved towards its neutral value {neutral or 0:.3g} by more than the margin",
             "unchanged": "is within the margin of the baseline",
         }.get(self.verdict, "may have moved by more than the margin, or not")
-        if self.verdict == "inconclusive" and self.unmatched_share <= MOST_UNMATCHED:
+        if self.verdict == "inconclusive" and self.change.unmatched_share <= MOST_UNMATCHED:
             told += ": more items are needed"
         return f"{name} {told} ({span}).{self._left_out()}"
 
@@ -271,7 +264,7 @@ class _Judged:
             return ""
         items = f"{self.change.left_out} of {self.change.left_out + self.change.n_items} items"
         told = f" Left out, as only one of the two runs answered: {items}."
-        if self.unmatched_share > MOST_UNMATCHED:
+        if self.change.unmatched_share > MOST_UNMATCHED:
             told += f" More than {MOST_UNMATCHED:.0%} of them may hide a change, so it is not called unchanged."
         return told
 
@@ -301,7 +294,8 @@ def _judge(
         return _Judged(measure, before, _from_intervals(measure, before), margin, paired=False)
     (change,) = paired_differences(pair, spec_of(measure), [(0, 1)])
     if change.n_items == 0:
-        return _not_comparable(measure, "the two runs answered no item in common")
+        undefined_for = [("the baseline", "this run")[i] for i in change.undefined]
+        return _not_comparable(measure, nothing_in_common(undefined_for, "the two runs", "both runs"))
     change.margin = margin
     return _Judged(measure, before, change, margin, paired=True)
 
@@ -374,7 +368,7 @@ def _correct(figures: Sequence[_Judged], alpha: float) -> None:
         corrected = holm(np.array([getattr(one, name) for one in figures]))
         for one, p in zip(figures, corrected, strict=True):
             setattr(one, name, float(p))
-            if p < alpha and (verdict == "regressed" or one.unmatched_share <= MOST_UNMATCHED):
+            if p < alpha and (verdict == "regressed" or one.change.unmatched_share <= MOST_UNMATCHED):
                 one.verdict = verdict  # type: ignore[assignment]
 
 

@@ -107,6 +107,8 @@ class Comparison(_Frozen):
     equivalence margin and ``detectable`` the smallest difference this design would find with
     80 % power. ``bound_low``/``bound_high`` are identification bounds of the difference.
     ``unmatched`` counts items that only one of the two answered: they are left out.
+    ``undefined_for`` names the models for which no item that both answered defines the figure; both of
+    them where each is defined on other items, and nobody where they answered none in common.
     ``engine_noise`` is the largest difference of this figure between engines with the same weights.
     """
 
@@ -134,6 +136,7 @@ class Comparison(_Frozen):
     engine_noise: float | None = None
     detail: bool = False
     unmatched: int = 0
+    undefined_for: list[str] = []
     confidence: float = 0.95
 
 

@@ -90,6 +90,9 @@ class RowTable:
             for at, row in zip(position.tolist(), rows, strict=True):
                 self.reasons[at] = row.missing
         self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
+        self.answered: Bools = np.zeros(n, dtype=np.bool_)
+        self.answered[position] = True
+        self.answered &= ~self.missing
         self._masks: dict[tuple[str, int], Bools] = {}
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}

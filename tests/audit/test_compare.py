@@ -108,7 +108,22 @@ def test_only_items_that_both_answered_count_and_the_others_are_told() -> None:
     kept = [i for i in range(12) if i not in (2, 5)]
     assert found.difference == pytest.approx((b - a)[kept].mean())
     assert (found.n_items, found.unmatched) == (10, 2)
-    assert found.words.endswith("Left out, as only one of them answered: 2 items.")
+    assert found.words.endswith("Left out, as only one of them answered: 2 of 12 items.")
+
+
+def test_two_models_are_not_called_equivalent_when_many_items_have_one_answer() -> None:
+    rows = rows_of(np.random.default_rng(4).uniform(0.3, 0.4, (20, 7)))
+    for lost, verdict in ((7, "equivalent"), (8, "inconclusive"), (98, "inconclusive")):
+        refused = [Row(r.item_id, r.factors, {}, "refusal") if i < lost else r for i, r in enumerate(rows)]
+        (found,) = compare_models({"a": rows, "b": refused}, [CLUSTERED], suite="s")
+        assert (found.verdict, found.unmatched) == (verdict, lost)
+        why = "More than 5% of them may hide a difference, so the two are not called equivalent."
+        assert f"only one of them answered: {lost} of 140 items." in found.words
+        assert found.words.endswith(why) == (verdict == "inconclusive")
+    higher = [Row(r.item_id, r.factors, {"p": Bounded.exact(r.values["p"].low + 0.1)}) for r in rows[60:]]
+    (found,) = compare_models({"a": rows, "b": higher}, [CLUSTERED], suite="s")
+    assert found.verdict == "larger"
+    assert "equivalent" not in found.words
 
 
 def test_missing_items_of_one_pair_do_not_touch_the_other_pairs() -> None:
@@ -130,6 +145,29 @@ def test_nothing_in_common_is_not_comparable() -> None:
     (found,) = compare_models({"a": rows[:2], "b": rows[2:]}, [SPEC], suite="s")
     assert (found.verdict, found.difference, found.p, found.n_items) == ("not comparable", None, None, 0)
     assert "no item in common" in found.words
+
+
+def test_a_figure_that_answers_do_not_define_is_not_said_to_want_answers() -> None:
+    share = MeasureSpec("share", "share", clusters=("occupation",))
+
+    def told(*defined: range) -> tuple[str, str]:
+        models = {
+            name: [
+                Row(r.item_id, r.factors, {**r.values, "share": Bounded.exact(0.3)} if i in those else r.values)
+                for i, r in enumerate(rows_of(np.full((4, 3), 0.5)))
+            ]
+            for name, those in zip("ab", defined, strict=True)
+        }
+        (found,) = compare_models(models, [share], suite="s")
+        assert (found.verdict, found.n_items) == ("not comparable", 0)
+        return found.words, turned(found).words
+
+    every, none = range(12), range(0)
+    for one in told(every, none):
+        assert one.endswith("cannot be compared in share: on the items that both answered, it is not defined for b.")
+    assert "it is not defined for a." in told(none, every)[0]
+    for defined in ((none, none), (range(6), range(6, 12))):
+        assert told(*defined)[0].endswith("no item that both answered defines it for both.")
 
 
 def test_one_cluster_is_inconclusive_without_an_interval() -> None:
@@ -388,7 +426,7 @@ def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:
     for there in (rows_of(b), rows_b, rows_of(a)):
         (forth,) = compare_models({"a": rows_of(a), "b": there}, [CLUSTERED], suite="s")
         (back,) = compare_models({"b": there, "a": rows_of(a)}, [CLUSTERED], suite="s")
-        left_out = {"words", "where"}
+        left_out = {"words", "where", "undefined_for"}
         assert turned(forth).model_dump(exclude=left_out) == pytest.approx(back.model_dump(exclude=left_out))
         assert turned(forth).words == back.words
         assert turned(turned(forth)) == forth

@@ -375,6 +375,18 @@ def test_a_gate_that_could_judge_nothing_is_not_said_to_have_passed() -> None:
     assert unanswered.exit_code == 0
 
 
+def test_a_figure_that_the_answers_of_one_run_do_not_define_is_said_to_be_that() -> None:
+    full = Run(BASE)
+    other = [Row(r.item_id, r.factors, {"q": Bounded.exact(0.5)}) for r in full.rows]
+    for now, before, which in (
+        (Run(BASE, rows=other), full, "is not defined for this run"),
+        (full, Run(BASE, rows=other), "is not defined for the baseline"),
+    ):
+        (figure,) = judge(now, before).figures
+        assert figure.verdict == "not comparable"
+        assert figure.words == f"stereotype_gap of m on s: on the items that both runs answered, it {which}."
+
+
 @pytest.mark.parametrize("bad", ["\x00", "\x1f", "\r", "\ud800", "\ufffe", "\uffff"])
 def test_junit_is_xml_whatever_characters_a_name_has(bad: str) -> None:
     report = judge(Run(BASE), Run(BASE))
