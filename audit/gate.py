@@ -246,7 +246,7 @@ class _Judged:
         if not known:
             if self.measure.value is None and self.measure.bound_low is None:
                 return f"{name} is not defined for the run's answers.{self._left_out()}"
-            return f"{name}: {self.change.n_items} items are too few for an interval."
+            return f"{name}: {self.change.n_items} items are too few for an interval, or nearly all in one cluster."
         neutral = _good_place(self.measure)
         span = f"change {span_words(low, high)}, margin {self.margin:g}"
         goal = f"from its neutral value {neutral:.3g}" if neutral is not None else "from the baseline"

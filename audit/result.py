@@ -40,7 +40,8 @@ class Measure(_Frozen):
         The estimate. None when it is only bounded, or nothing could be read.
     low, high : float or None
         Confidence interval (clustered). For a bounded figure: from the interval of the lower
-        bound to that of the upper bound. None with fewer than two clusters.
+        bound to that of the upper bound. None with fewer than two clusters,
+        or where one of them holds nearly all items.
     bound_low, bound_high : float or None
         Identification bounds of the estimate itself, without sampling error; equal to
         ``value`` when exact.

@@ -67,6 +67,10 @@ _POOLING_LEVEL = 0.25
 #: Below this number of levels, Satterthwaite's degrees of freedom are too many.
 _FEW_LEVELS = 5
 
+#: With fewer degrees of freedom, t's quantiles grow beyond all measure (10^150 where one cluster is nearly all):
+#: such an error says nothing.
+_LEAST_DF = 0.5
+
 #: Items that must be alike, in a quantity that may take any value, before they count as certain.
 _FEW_ALIKE = 5
 
@@ -82,7 +86,7 @@ class Estimate:
     ----------
     value, se, df : array (k,)
         Estimate, standard error and degrees of freedom of each column. ``se`` is NaN with fewer
-        than two clusters.
+        than two clusters, and with fewer than `_LEAST_DF`: interval and p are unknown then.
     n_items : int
         Items behind each mean.
     n_clusters : int
@@ -95,6 +99,9 @@ class Estimate:
     df: Floats
     n_items: int
     n_clusters: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "se", np.where(self.df < _LEAST_DF, np.nan, self.se))
 
     def interval(self, confidence: float) -> tuple[Floats, Floats]:
         """Two-sided confidence interval of each column: (lows, highs), NaN where unknown."""

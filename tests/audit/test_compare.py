@@ -176,6 +176,22 @@ def test_one_cluster_is_inconclusive_without_an_interval() -> None:
     assert "Too little" in found.words
 
 
+def test_an_item_beside_a_cluster_of_a_thousand_gives_no_interval() -> None:
+    rng = np.random.default_rng(6)
+    a, b = (
+        [
+            Row(f"{i}", {"occupation": i == 0}, {"p": Bounded.exact(float(v))})
+            for i, v in enumerate(rng.uniform(size=1001))
+        ]
+        for _ in range(2)
+    )
+    spec = MeasureSpec("p_female", "p", clusters=("occupation",))
+    (found,) = compare_models({"a": a, "b": b}, [spec], suite="s")
+    assert (found.low, found.high, found.p, found.detectable) == (None, None, None, None)
+    assert found.verdict == "inconclusive"
+    assert "Too little to compare b with a in p_female: 1001 items in 2 clusters" in found.words
+
+
 def test_bounds_widen_the_difference_and_only_a_sure_one_is_called() -> None:
     rng = np.random.default_rng(6)
     a = rng.uniform(0.1, 0.2, 30)

@@ -67,6 +67,18 @@ def test_one_way_clusters_of_unequal_size_agree_with_statsmodels_but_for_the_bia
     assert found.df[0] < 5, "unequal clusters are worth fewer than their number"
 
 
+@pytest.mark.parametrize("sizes", [(98, 1, 1), (1000, 1), (1000, 1, 1, 1, 1)])
+def test_clusters_that_are_worth_no_second_one_give_neither_interval_nor_p(sizes: tuple[int, ...]) -> None:
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    y = np.random.default_rng(0).normal(1, 1, len(group))
+    for factors in ([group], [group, np.arange(len(group)) % 2]):
+        found = clustered_mean(y, factors)
+        assert found.value[0] == pytest.approx(y.mean())
+        unknown = (*found.interval(0.95), found.p_two_sided(), found.p_above(0.0), found.p_below(0.0))
+        assert np.isnan(unknown).all(), unknown
+    assert clustered_mean(np.ones(len(group)), [group]).se[0] == 0, "what does not vary has no such error"
+
+
 def test_variance_of_unequal_clusters_is_unbiased_under_random_effects() -> None:
     rng = np.random.default_rng(3)
     group = np.repeat(np.arange(6), [1, 2, 3, 5, 8, 13])
