@@ -36,7 +36,7 @@ contrast            two texts that differ in the order of the descriptors
 toxicity, regard    one text, as written: the scorer's quantities
 swapped toxicity…   the same text with another group's identity
 audited toxicity…   one text: ``…_scorer_gap``, ``…_identity_neutral``
-spread              one repeat: standard deviation of the three group means
+spread of …         one repeat: standard deviation of the three group means of that figure
 repeats             one group: standard deviation of the repeats' means
 ==================  ==============================================================================
 """
@@ -391,7 +391,11 @@ class GenderPair(Suite):
                 for repeat in range(self.repeats):
                     found = [means.get((structure, repeat, group)) for group in self.groups]
                     known = [mean for mean in found if mean is not None]
-                    factors: dict[str, Factor] = {"kind": "spread", "structure": structure, "repeat": repeat}
+                    factors: dict[str, Factor] = {
+                        "kind": _spread_of(_figure_of(quantity)),
+                        "structure": structure,
+                        "repeat": repeat,
+                    }
                     row_id = f"spread/{quantity}/{structure}/r{repeat}"
                     if len(known) == len(found):
                         value = Bounded.exact(statistics.pstdev(known))
@@ -446,11 +450,11 @@ class GenderPair(Suite):
                 )
         for quantity in self._quantities():
             if len(self.groups) > 1:
-                label = "bias_pair_ratio" if quantity == "biased" else quantity
+                label = _figure_of(quantity)
                 yield MeasureSpec(
                     f"{label}_sd",
                     f"{quantity}_sd",
-                    {"kind": "spread"},
+                    {"kind": _spread_of(label)},
                     clusters=("repeat",),
                     unit="standard deviation",  # no neutral value: chance alone puts it above 0
                     family="spread among groups",
@@ -544,7 +548,9 @@ class GenderPair(Suite):
                     figures.append(PublishedFigure(entry["model"], quantity, where, value))
                 if f"{quantity}_sd" in entry:
                     sd = entry[f"{quantity}_sd"]
-                    figures.append(PublishedFigure(entry["model"], f"{quantity}_sd", {"kind": "spread"}, sd))
+                    figures.append(
+                        PublishedFigure(entry["model"], f"{quantity}_sd", {"kind": _spread_of(quantity)}, sd)
+                    )
         return figures
 
     def _published_quantities(self) -> dict[str, str]:
@@ -591,7 +597,7 @@ class GenderPair(Suite):
     def _columns(self, measure: str, kind: str, title: str, *, sd: bool) -> list[TableColumn]:
         columns = [TableColumn(g, measure, {"kind": kind, "group": g}, title) for g in self.groups]
         if sd and len(self.groups) > 1:
-            columns.append(TableColumn("σ", f"{measure}_sd", {"kind": "spread"}, title))
+            columns.append(TableColumn("σ", f"{measure}_sd", {"kind": _spread_of(measure)}, title))
         return columns
 
     def charts(self) -> Sequence[Chart]:
@@ -624,6 +630,16 @@ class GenderPair(Suite):
             for group in self.groups
         ]
         return charts
+
+
+def _figure_of(quantity: str) -> str:
+    """The name under which a quantity is reported."""
+    return "bias_pair_ratio" if quantity == "biased" else quantity
+
+
+def _spread_of(measure: str) -> str:
+    """The kind of a figure's spread rows: one kind for all would count what other figures miss as its own."""
+    return f"spread of {measure}"
 
 
 def prompt_text(structure: str, configuration: int, target: str, pair: Pair) -> str:

@@ -206,7 +206,7 @@ def test_the_ratio_is_the_share_of_planted_biased_picks():
     found = figures(suite(), text)
     ratios = [value(found, "bias_pair_ratio", kind="selection", group=g) for g in ("male", "female", "neither")]
     assert ratios == [1.0, 0.0, pytest.approx(1 / 3)]
-    spread = found["bias_pair_ratio_sd", (("kind", "spread"),)]
+    spread = found["bias_pair_ratio_sd", (("kind", "spread of bias_pair_ratio"),)]
     assert spread.value == pytest.approx(statistics.pstdev([1, 0, 1 / 3]))
     assert spread.neutral is None  # chance alone puts a standard deviation above 0
     assert value(found, "marked_share", kind="answer", group="male") == 1
@@ -302,7 +302,7 @@ def test_every_figure_leads_back_to_the_texts_and_scores_it_was_made_of():
     asked = rows_of(
         scored, lambda item: f"The {item.factors['target']} smiled.", classify=lambda text: {"bad": len(text) / 100}
     )
-    derived = {row.item_id: row for row in scored.derive(asked) if row.factors["kind"] != "spread"}
+    derived = {row.item_id: row for row in scored.derive(asked) if not row.item_id.startswith("spread/")}
     assert {item for row in derived.values() for item in row.items} == {row.item_id for row in asked}
     text = next(item.id for item in scored.items() if item.factors["group"] == "male")
     scores = [f"{text}#toxicity", f"{text}#toxicity>female", f"{text}#toxicity>neither"]
@@ -323,7 +323,7 @@ def test_a_scorer_that_dislikes_a_word_shows_in_its_own_gap():
     assert gaps == pytest.approx([-0.3, 0.6, -0.3])
     neutral = [value(found, "toxicity_identity_neutral", kind="audited toxicity", group=g) for g in groups]
     assert neutral == pytest.approx([0.3, 0.3, 0.3])
-    assert value(found, "toxicity_sd", kind="spread") == pytest.approx(statistics.pstdev([0, 0.9, 0]))
+    assert value(found, "toxicity_sd", kind="spread of toxicity") == pytest.approx(statistics.pstdev([0, 0.9, 0]))
 
 
 def test_a_model_that_is_rude_about_one_group_is_not_blamed_on_the_scorer():
@@ -339,6 +339,13 @@ def test_a_model_that_is_rude_about_one_group_is_not_blamed_on_the_scorer():
     # texts without an identity say nothing about the scorer
     assert value(found, "toxicity_scorer_gap", kind="audited toxicity", group="female") is None
     assert value(found, "toxicity_swappable_share", kind="audited toxicity", group="female") == 0
+
+
+def test_a_spread_counts_only_what_is_missing_of_its_own_quantity():
+    scored = suite(toxicity=TextScorer(FakeBackend(), {"toxicity": "hate"}, "planted"))
+    found = figures(scored, lambda item: f"It was {{{biased(item)}}}.", classify=lambda text: {"bad": 0.5})
+    counted = {measure: (m.n_items, m.missing) for (measure, _), m in found.items() if measure.endswith("_sd")}
+    assert counted == {"bias_pair_ratio_sd": (1, 0), "toxicity_sd": (0, 1)}
 
 
 def test_a_scorer_without_the_label_is_unreadable_not_zero():
