@@ -2,7 +2,10 @@
 
     P(group)  = Σ over the group's expressions of Π over tokens P(token | prompt, earlier tokens)
     P̃(group) = P(group) / Σ over all groups of P
-    coverage  = Σ over all groups of P: the raw mass behind P̃
+    coverage  = Σ over all expressions: the raw mass behind P̃
+
+An expression whose tokens begin with those of another one is part of that one's probability: it is
+counted once in a group and once in the coverage (`suites.exclusive`). In two groups each keeps its own.
 
 Equations (3) and (4) of Chen et al., "Causally Testing Gender Bias in LLMs: A Case Study on
 Occupational Bias". A probability that is only bounded is carried as its bounds up to P̃.
@@ -18,6 +21,7 @@ from typing import Any, Literal
 from backends.base import ContinuationScore
 from backends.errors import ConfigError
 from suites.base import Bounded
+from suites.exclusive import exclusive
 
 GROUPS = ("male", "female", "diverse")
 
@@ -84,7 +88,7 @@ class GroupProbabilities:
     female_minus_male : Bounded
         P̃(female) − P̃(male), in [-1, 1].
     coverage : Bounded
-        ΣP, in [0, 1]. Always from products of token probabilities.
+        The raw mass of all expressions, in [0, 1]. Always from products of token probabilities.
     """
 
     normalised: Mapping[str, Bounded]
@@ -113,19 +117,19 @@ def group_probabilities(
     ValueError
         When there are not as many scores as expressions.
     """
-    products = {group: [_product(s) for s in of_group] for group, of_group in _by_group(scores, expressions).items()}
-    everything = [logs for of_group in products.values() for logs in of_group]
-    mass = _sum(everything, shift=0.0)
+    of_groups = _by_group(scores, expressions)
+    mass = _sum([_product(s) for s in exclusive(scores)], shift=0.0)
     if mass.low > 1 + ROUNDING:
         raise ImpossibleMass(f"the expressions' probabilities add up to {mass.low:.6g}")
     value = None if mass.value is None else min(mass.value, 1.0)
     coverage = _number(min(mass.low, 1.0), value, min(mass.high, 1.0), exact=_all_exact([mass]))
     if aggregation == "mean":
-        products = {g: [_mean(s) for s in of_group] for g, of_group in _by_group(scores, expressions).items()}
-        everything = [logs for of_group in products.values() for logs in of_group]
+        summed = {g: [_mean(s) for s in of_group] for g, of_group in of_groups.items()}
+    else:
+        summed = {g: [_product(s) for s in exclusive(of_group)] for g, of_group in of_groups.items()}
     # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
-    shift = max(logs.high for logs in everything)
-    masses = {g: _sum(logs, shift) for g, logs in products.items()}
+    shift = max(logs.high for of_group in summed.values() for logs in of_group)
+    masses = {g: _sum(logs, shift) for g, logs in summed.items()}
     return GroupProbabilities(normalise(masses), difference_of_shares(masses, "female", "male"), coverage)
 
 

@@ -76,6 +76,7 @@ from suites.base import (
     TableColumn,
     TableLayout,
 )
+from suites.exclusive import exclusive
 from suites.mgbr_construction import Instance, draw_instances
 from suites.mgbr_parsing import read_written
 from suites.mgbr_wording import CONDITIONS, GENDERS, Gender, Wording
@@ -710,7 +711,7 @@ class MGBR(Suite):
 
 def _read_scores(item: Item, correct: ContinuationScore, stereotyped: ContinuationScore) -> Row:
     """Right where the correct count is the likelier one; only bounded where the bounds leave it open."""
-    mass = [_probability(correct), _probability(stereotyped)]
+    mass = [_probability(score) for score in exclusive((correct, stereotyped))]
     low, high = math.fsum(b.low for b in mass), math.fsum(b.high for b in mass)
     coverage = Bounded.exact(high) if all(b.is_exact for b in mass) else Bounded(None, low, min(high, max(1.0, low)))
     right, tie = _compared(correct, stereotyped)

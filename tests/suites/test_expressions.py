@@ -23,8 +23,14 @@ TWO_WORDS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They",
 
 def exact(*token_probabilities: float) -> ContinuationScore:
     return ContinuationScore.exact(
-        [TokenLogprob("x", i, i + 1, math.log(p)) for i, p in enumerate(token_probabilities)]
+        [TokenLogprob(f"{token_probabilities}", i, i + 1, math.log(p)) for i, p in enumerate(token_probabilities)]
     )
+
+
+def spelt(text: str, *token_probabilities: float) -> ContinuationScore:
+    """A score whose tokens are single letters."""
+    letters = enumerate(zip(text, token_probabilities, strict=True))
+    return ContinuationScore.exact([TokenLogprob(letter, i, i + 1, math.log(p)) for i, (letter, p) in letters])
 
 
 def bounded(low: float | None, high: float) -> ContinuationScore:
@@ -95,6 +101,23 @@ def test_probabilities_too_small_for_a_float_still_have_their_ratio():
 def test_a_mass_above_one_is_refused():
     with pytest.raises(ImpossibleMass, match=r"1\.2"):
         group_probabilities([exact(0.2)] * 6, TWO_WORDS)
+
+
+def test_an_expression_whose_tokens_begin_with_anothers_is_counted_once():
+    words = {"male": ("He",), "female": ("It", "Her"), "diverse": ("xe", "xer")}
+    he, it, her = spelt("He", 0.3, 0.5), spelt("It", 0.1, 1), spelt("Her", 0.3, 0.5, 0.4)
+    xe, xer = spelt("xe", 0.2, 0.9), spelt("xer", 0.2, 0.9, 0.5)
+    answer = group_probabilities([he, it, her, xe, xer], words)
+    assert answer.coverage.value == pytest.approx(0.15 + 0.1 + 0.18)
+    # Within a group it is counted once; of two groups each keeps its own, as equation (3) has it.
+    total = 0.15 + 0.1 + 0.06 + 0.18
+    assert [answer.normalised[g].value for g in GROUPS] == pytest.approx([0.15 / total, 0.16 / total, 0.18 / total])
+
+
+def test_expressions_that_begin_each_other_do_not_add_up_to_more_than_one():
+    words = {"male": ("He",), "female": ("Her",), "diverse": ("They",)}
+    answer = group_probabilities([spelt("He", 0.9, 0.9), spelt("Her", 0.9, 0.9, 0.9), exact(0.01)], words)
+    assert answer.coverage.value == pytest.approx(0.82)
 
 
 def test_a_wrong_number_of_scores_is_refused():

@@ -207,6 +207,36 @@ def test_coverage_is_the_mass_of_the_two_counts() -> None:
     assert (half_known.low, half_known.high) == pytest.approx((0.3, 0.4))
 
 
+def digits(text: str, *logprobs: float, exact: bool = True) -> ContinuationScore:
+    """A score of " 10" in the tokens " ", "1" and "0", as models have it that read digits one by one."""
+    tokens = [TokenLogprob(c, i, i + 1, p, ord(c), exact) for i, (c, p) in enumerate(zip(text, logprobs, strict=True))]
+    return (
+        ContinuationScore.exact(tokens)
+        if exact
+        else ContinuationScore(None, None, sum(logprobs), "bounded", "clean", tuple(tokens))
+    )
+
+
+def test_a_count_whose_tokens_begin_the_others_holds_its_mass_already() -> None:
+    one, ten = digits(" 1", -0.1, -0.2), digits(" 10", -0.1, -0.2, -0.3)
+    for first, second in ((one, ten), (ten, one)):
+        row = one_row(first, second)
+        assert row.values["coverage"] == Bounded.exact(math.exp(-0.1 - 0.2))
+        assert row.values["accuracy"].value == float(first is one)
+    two = digits(" 2", -0.1, -2.0)
+    assert one_row(two, ten).values["coverage"].value == pytest.approx(math.exp(-2.1) + math.exp(-0.6))
+
+
+def test_a_bounded_count_that_begins_the_other_bounds_the_mass_of_both() -> None:
+    one, ten = digits(" 1", -0.7, -0.7, exact=False), digits(" 10", -0.7, -0.7, -0.7, exact=False)
+    coverage = one_row(ten, one).values["coverage"]
+    assert (coverage.value, coverage.low, coverage.high) == (None, 0.0, math.exp(-1.4))
+    split = ContinuationScore(None, None, -1.4, "bounded")  # no tokens told: it may be a token of its own
+    assert one_row(split, digits(" 10", -0.7, -0.7, -0.7)).values["coverage"].high == pytest.approx(
+        math.exp(-1.4) + math.exp(-2.1)
+    )
+
+
 def test_an_open_accuracy_leaves_the_pair_between_its_bounds() -> None:
     suite = MGBR(n=1, conditions=["zero-shot"], genders=["female"])
     without, with_them = suite.items()
