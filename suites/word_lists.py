@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -14,10 +14,16 @@ from backends.errors import ConfigError
 from suites.bolukbasi import FILES, choose_occupations, read_lists
 from suites.reference import load
 
+_SCORED = ("female_occupations", "male_occupations")
+_LISTS = ("feminine", "masculine", *_SCORED)
+
 
 @dataclass(frozen=True)
 class WordLists:
     """The words that lists are drawn from.
+
+    A list of words may be given for each of the four; a set is sorted, since it has no order and the
+    signature hashes the words in theirs.
 
     Parameters
     ----------
@@ -38,7 +44,7 @@ class WordLists:
     Raises
     ------
     ConfigError
-        When a list is empty, a word stands in two lists, or holds a comma or a line break; when
+        When a list is empty, a word stands there twice or in two lists, or holds a comma or a line break; when
         scores are no numbers, lack a name, or are there for some occupations only.
     """
 
@@ -53,12 +59,13 @@ class WordLists:
 
     def __post_init__(self) -> None:
         seen: dict[str, str] = {}
-        for kind in ("feminine", "masculine", "female_occupations", "male_occupations"):
-            words = getattr(self, kind)
+        for kind in _LISTS:
+            given = getattr(self, kind)
+            words = _words(kind, given)
             if not words:
                 raise ConfigError(f"words.{kind}", words, "an empty list", "Give at least one word")
             for word in words:
-                if not isinstance(word, str) or word != word.strip() or not word or any(c in word for c in ",\n"):
+                if word != word.strip() or not word or any(c in word for c in ",\n"):
                     raise ConfigError(
                         f"words.{kind}", word, "not a plain word", "Leave out commas, line breaks, spaces"
                     )
@@ -66,10 +73,14 @@ class WordLists:
                     problem = f"also in {seen[word.casefold()]}"
                     raise ConfigError(f"words.{kind}", word, problem, "Keep each word in one place")
                 seen[word.casefold()] = kind
+            if kind in _SCORED:
+                object.__setattr__(self, kind, dict(given) if isinstance(given, Mapping) else dict.fromkeys(words))
+            else:
+                object.__setattr__(self, kind, words)
         self._check_scores()
 
     def _check_scores(self) -> None:
-        for kind in ("female_occupations", "male_occupations"):
+        for kind in _SCORED:
             for word, score in getattr(self, kind).items():
                 number = isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score)
                 if score is not None and not number:
@@ -172,27 +183,12 @@ class WordLists:
 
     @classmethod
     def _from_table(cls, table: Mapping[str, Any]) -> Self:
-        lists = ("feminine", "masculine", "female_occupations", "male_occupations")
         known = {f.name for f in fields(cls)} - {"sources", "left_out"}
         if unknown := sorted(set(table) - known):
             raise ConfigError("words", unknown, "no such field", f"Fields are {', '.join(sorted(known))}")
-        if absent := [name for name in lists if name not in table]:
+        if absent := [name for name in _LISTS if name not in table]:
             raise ConfigError("words", sorted(table), f"{', '.join(absent)} missing", "Give all four lists")
-        for name in lists:
-            if isinstance(table[name], str) or not hasattr(table[name], "__iter__"):
-                raise ConfigError(f"words.{name}", table[name], "not a list of words", "Give a list of texts")
-        female, male = (
-            dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
-            for given in (table["female_occupations"], table["male_occupations"])
-        )
-        return cls(
-            tuple(table["feminine"]),
-            tuple(table["masculine"]),
-            female,
-            male,
-            score_name=table.get("score_name", ""),
-            name=table.get("name", "custom"),
-        )
+        return cls(**table)
 
     def signature(self) -> dict[str, Any]:
         """Name, sizes, sources and a hash of every word and score."""
@@ -209,3 +205,16 @@ class WordLists:
             "sources": dict(self.sources),
             "left_out": dict(self.left_out),
         }
+
+
+def _words(kind: str, given: Any) -> tuple[str, ...]:
+    """The words of a list, or of a table of scores; those of a set sorted."""
+    mend = "Give a list of words" + (" or a table word = score" if kind in _SCORED else "")
+    table = isinstance(given, Mapping) and kind not in _SCORED
+    if isinstance(given, str) or not isinstance(given, Iterable) or table:
+        raise ConfigError(f"words.{kind}", given, "not a list of words", mend)
+    words = tuple(given)
+    for word in words:
+        if not isinstance(word, str):
+            raise ConfigError(f"words.{kind}", word, "not a plain word", mend)
+    return tuple(sorted(words)) if isinstance(given, set | frozenset) else words

@@ -91,11 +91,35 @@ def test_a_table_from_a_config_gives_lists_with_or_without_scores() -> None:
         (table(female_occupations={"nurse": 0.9}, score_name="share"), "'plumber': has no score, others have"),
         (table(female_occupations={"nurse": 0.9}, male_occupations={"plumber": 0.1}), "the scores have no name"),
         (table(score_name="share"), "no occupation has a score"),
+        (table(female_occupations=[["nurse", 0.9]]), r"female_occupations = \['nurse', 0\.9\]: .* word = score"),
+        (table(female_occupations=["nurse", "nurse"]), r"female_occupations = 'nurse': also in female_occupations"),
+        (table(feminine={"mother": 0.9}), r"words\.feminine = \{'mother': 0\.9\}: not a list of words"),
+        (table(masculine=None), r"words\.masculine = None: not a list of words"),
     ],
 )
 def test_lists_that_cannot_work_are_refused(given: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WordLists.from_config(given)
+
+
+def test_lists_given_directly_are_checked_like_those_of_a_config() -> None:
+    direct = WordLists(["mother"], ["father"], ["nurse"], ["plumber"])  # type: ignore[arg-type]
+    assert direct == WordLists.from_config(table())
+    with pytest.raises(ConfigError, match=r"words\.feminine = 'mother': not a list of words"):
+        WordLists("mother", ("father",), {"nurse": None}, {"plumber": None})  # type: ignore[arg-type]
+
+
+def test_a_set_has_no_order_so_its_words_are_sorted() -> None:
+    women, jobs = {"mother", "aunt", "sister", "niece", "queen"}, {"nurse", "maid", "nanny", "typist"}
+    for kind in (set, frozenset):
+        lists = WordLists.from_config(table(feminine=kind(women), female_occupations=kind(jobs)))
+        assert (lists.feminine, list(lists.female_occupations)) == (tuple(sorted(women)), sorted(jobs))
+    listed = WordLists.from_config(table(feminine=["mother", "aunt"]))
+    assert listed.feminine == ("mother", "aunt")  # the order of a list is the user's, and part of its hash
+
+
+def test_the_hash_of_the_builtin_lists_stays_so_that_baselines_do() -> None:
+    assert BUILTIN.signature()["sha256"][:16] == "948959884858bcdd"
 
 
 def test_the_signature_changes_with_any_word_or_score() -> None:
