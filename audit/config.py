@@ -13,7 +13,7 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 
 #: Names of backends in a TOML config.
 BACKENDS = {"hf": "HFBackend", "llamacpp": "LlamaCppBackend", "openai": "OpenAIBackend", "fake": "FakeBackend"}
+#: Options that may be a path, in tables too, and the names that they take beside one.
+_PATHS: Mapping[str, Collection[str]] = {
+    "model": (),
+    "adapter": (),
+    "key_file": (),
+    "bolukbasi": (),
+    "pairs": ("built-in", "published"),
+    "toxicity": ("profanity", "paper"),
+    "regard": ("vader", "paper"),
+}
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
@@ -233,9 +243,20 @@ def _build(
     kind = options.pop(kind_field, None)
     if kind not in kinds:
         raise ConfigError(f"{field}.{kind_field}", kind, "unknown", f"Use one of: {', '.join(kinds)}")
-    if isinstance(path := options.get("model"), str) and kind != "openai" and (folder / path).exists():
-        options["model"] = str(folder / path)  # paths in a config are relative to the config
-    return _called(class_of(kind), options, field)
+    # A server's model is a name that means nothing here, whatever lies beside the config.
+    paths = {name: words for name, words in _PATHS.items() if (kind, name) != ("openai", "model")}
+    return _called(class_of(kind), _relative_to(folder, options, paths), field)
+
+
+def _relative_to(folder: Path, options: Mapping[str, Any], paths: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """The options, each path of them taken from the config's folder where it lies there; else as it is."""
+    found = dict(options)
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            found[name] = _relative_to(folder, value, paths)
+        elif name in paths and isinstance(value, str) and value and value not in paths[name]:
+            found[name] = str(folder / value) if (folder / value).exists() else value
+    return found
 
 
 def _called(target: Callable[..., Any], options: Mapping[str, Any], field: str) -> Any:

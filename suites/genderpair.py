@@ -771,8 +771,9 @@ def _pair_set(pairs: str | Path | PairSet) -> PairSet:
         return built_in_pairs()
     if pairs == "published":
         return published_pairs()
-    if not Path(pairs).expanduser().is_dir():
-        raise ConfigError("pairs", str(pairs), "no such folder", 'Give "built-in", "published" or a folder')
+    folder = Path(pairs).expanduser().absolute()
+    if not folder.is_dir():
+        raise ConfigError("pairs", str(pairs), f"no folder {folder}", 'Give "built-in", "published" or a folder')
     return published_pairs(pairs)
 
 

@@ -46,9 +46,10 @@ class PinnedFile:
 
         if folder is None:
             return self._fetched(field)
-        path = Path(folder).expanduser() / self.name
+        path = Path(folder).expanduser().absolute() / self.name
         if not path.is_file():
-            raise ConfigError(field, str(folder), f"it holds no file {self.name}", f"Put it there from {self.url}")
+            problem = f"{path.parent} holds no file {self.name}"
+            raise ConfigError(field, str(folder), problem, f"Put it there from {self.url}")
         found = pooch.file_hash(str(path), alg="sha256")
         if found != self.sha256:
             raise ConfigError(

@@ -1,4 +1,5 @@
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -6,6 +7,7 @@ from audit.config import Audit, load_audit
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
+from suites import MGBR, GenderPair
 from suites.base import Item, Row, Suite
 
 
@@ -150,6 +152,71 @@ def test_a_toml_config_has_the_same_fields(tmp_path):
     audit = load_audit(path)
     assert audit.limits == {"stereotype_gap": (None, 0.3)}
     assert (audit.seed, audit.limit, list(audit.models), list(audit.suites)) == (4, 10, ["planted"], ["occugender"])
+
+
+def test_paths_in_a_toml_config_are_relative_to_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    configs = tmp_path / "configs"
+    for folder in ("weights", "tuned", "lists"):
+        (configs / folder).mkdir(parents=True)
+    text = """
+        [models.own]
+        backend = "hf"
+        model = "weights"
+        adapter = "tuned"
+        [suites.s]
+        """
+    own = load_audit(write(configs / "a.toml", textwrap.dedent(text) + 'suite = "OccuGender"')).models["own"]
+    assert [Path(p).resolve() for p in (own.model, own.adapter)] == [configs / "weights", configs / "tuned"]
+    for option, field in (
+        ('suite = "MGBR"\nwords = {bolukbasi = "lists"}', "suites.s.words.bolukbasi"),
+        ('suite = "GenderPair"\npairs = "lists"', "suites.s.pairs"),
+    ):
+        with pytest.raises(ConfigError, match=f"{configs / 'lists'} holds no file") as caught:
+            load_audit(write(configs / "b.toml", textwrap.dedent(text) + option))
+        assert caught.value.field == field
+
+
+def test_a_key_file_is_a_path_and_a_servers_model_is_none(tmp_path):
+    (tmp_path / "key").touch(0o644)
+    (tmp_path / "gpt2").mkdir()
+    text = """
+        [models.hosted]
+        backend = "openai"
+        base_url = "http://127.0.0.1:1/v1"
+        model = "gpt2"
+        key_file = "key"
+        api_key_env = "UNSET"
+        [suites.s]
+        suite = "OccuGender"
+        """
+    hosted = load_audit(write(tmp_path / "c.toml", text)).models["hosted"]
+    assert hosted.model == "gpt2"
+    with pytest.raises(ConfigError, match=f"{tmp_path / 'key'}.: others may read it"):
+        hosted.check()
+
+
+def test_a_folder_that_is_not_there_is_told_by_its_full_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for suite, options in ((MGBR, {"words": {"bolukbasi": "nowhere"}}), (GenderPair, {"pairs": "nowhere"})):
+        with pytest.raises(ConfigError, match=str(tmp_path / "nowhere")):
+            suite(**options)
+
+
+def test_a_folder_beside_the_config_takes_no_name_of_an_option(tmp_path):
+    (tmp_path / "built-in").mkdir()
+    (tmp_path / "vader").mkdir()
+    text = """
+        [models.f]
+        backend = "fake"
+        [suites.pairs]
+        suite = "GenderPair"
+        pairs = "built-in"
+        regard = "vader"
+        """
+    suite = load_audit(write(tmp_path / "c.toml", text)).suites["pairs"]
+    assert suite.pairs.name == "built-in"
+    assert suite.signature()["scorers"]["regard"]["what"] == "VADER sentiment, not regard"
 
 
 @pytest.mark.parametrize(
