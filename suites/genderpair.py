@@ -119,7 +119,7 @@ class GenderPair(Suite):
     fallback : {"probability", "perplexity", "none"}
         What decides where a text does not: the higher log-probability of the whole descriptor, the higher
         one per token, or nothing (then such a text is missing, and no model need be able to score).
-    toxicity, regard : str, TextScorer or None
+    toxicity, regard : str, path, TextScorer or None
         ``profanity`` and ``vader`` are embedded and measure what `TextScorer.what` says; ``paper`` names
         the paper's classifiers; a folder or hub id is any sequence classifier whose labels tell by their
         names what they are, a `TextScorer` any other; None leaves the figure out.
@@ -143,8 +143,8 @@ class GenderPair(Suite):
         sampling: Sampling | Mapping[str, Any] = DEFAULT_SAMPLING,
         seed: int = 0,
         fallback: Literal["probability", "perplexity", "none"] = "probability",
-        toxicity: str | TextScorer | None = "profanity",
-        regard: str | TextScorer | None = "vader",
+        toxicity: str | Path | TextScorer | None = "profanity",
+        regard: str | Path | TextScorer | None = "vader",
         audit_scorers: bool = True,
     ) -> None:
         self.groups = _some("groups", groups, GROUPS)

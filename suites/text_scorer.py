@@ -46,7 +46,7 @@ class TextScorer:
             return None
 
 
-def toxicity_scorer(choice: str | TextScorer) -> TextScorer:
+def toxicity_scorer(choice: str | Path | TextScorer) -> TextScorer:
     """The toxicity scorer of that name.
 
     ``profanity`` is the embedded one; ``paper`` is the classifier of Tang et al. 2024. A folder or an
@@ -70,7 +70,7 @@ def toxicity_scorer(choice: str | TextScorer) -> TextScorer:
     )
 
 
-def regard_scorer(choice: str | TextScorer) -> TextScorer:
+def regard_scorer(choice: str | Path | TextScorer) -> TextScorer:
     """The regard scorer of that name.
 
     ``vader`` is the embedded one, and measures sentiment; ``paper`` is the classifier of
@@ -102,12 +102,15 @@ def regard_scorer(choice: str | TextScorer) -> TextScorer:
     )
 
 
-def _names_a_classifier(choice: str) -> bool:
-    return "/" in choice or Path(choice).expanduser().is_dir()
+def _names_a_classifier(choice: object) -> bool:
+    if isinstance(choice, str) and "/" in choice:
+        return True
+    return isinstance(choice, str | Path) and choice != "" and Path(choice).expanduser().is_dir()
 
 
-def _classifier(field: str, model: str, names: Mapping[str, Collection[str]]) -> TextScorer:
+def _classifier(field: str, choice: str | Path, names: Mapping[str, Collection[str]]) -> TextScorer:
     """A sequence classifier whose labels tell by their names which quantity each is."""
+    model = str(choice)
     backend = SequenceClassifier(model)
     try:
         labels = backend.label_names()

@@ -377,6 +377,26 @@ def test_any_classifier_is_a_scorer_by_its_folder_where_its_labels_tell_what_the
     assert scorer.labels == {f"regard_{label}": label for label in ("negative", "neutral", "positive")}
 
 
+def test_a_classifiers_folder_may_be_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("profanity")  # a path is a folder, also where a scorer has that name
+    folder.mkdir()
+    classifier_folder(folder, "fine", "toxic")
+    [scorer] = suite(toxicity=folder)._text_scorers.values()
+    assert (scorer.labels, scorer.what, scorer.backend.model) == ({"toxicity": "toxic"}, "profanity", "profanity")
+    classifier_folder(folder, "negative", "positive", "neutral")
+    [scorer] = suite(regard=folder)._text_scorers.values()
+    assert (len(scorer.labels), scorer.what) == (3, "profanity")
+
+
+@pytest.mark.parametrize("given", [3, True, ["profanity"], {"toxicity": "hate"}, "", Path("nowhere/at/all")])
+@pytest.mark.parametrize("field", ["toxicity", "regard"])
+def test_what_names_no_scorer_is_refused(field, given):
+    with pytest.raises(ConfigError, match="no scorer of that name") as caught:
+        suite(**{field: given})
+    assert caught.value.field == field
+
+
 @pytest.mark.parametrize("labels", [("LABEL_0", "LABEL_1"), ("toxic", "hate", "fine")])
 def test_a_classifier_whose_labels_do_not_tell_is_refused_with_their_names(tmp_path, labels):
     with pytest.raises(ConfigError, match=labels[0]) as caught:
