@@ -47,7 +47,6 @@ from __future__ import annotations
 
 import functools
 import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
@@ -623,17 +622,22 @@ class MGBR(Suite):
             ),
             rows=tuple((gender, {"gender": gender}) for gender in self.genders),
             source="After Kaneko et al. 2024, Table 3",
-            note=self._direction + " The interval leaves out one occupation at a time.",
+            note=f"{self._direction} The interval leaves out one occupation at a time.".lstrip(),
         )
 
     @property
     def _direction(self) -> str:
-        """Which sign of a correlation says that stronger stereotypes mislead more."""
-        means = [
-            statistics.fmean(s for s in occupations.values() if s is not None)
+        """Which sign of a correlation says that stronger stereotypes mislead more; nothing where the scores overlap."""
+        female, male = (
+            [score for score in occupations.values() if score is not None]
             for occupations in (self.words.female_occupations, self.words.male_occupations)
-        ]
-        rising, falling = ("female", "male") if means[0] > means[1] else ("male", "female")
+        )
+        if max(male) < min(female):
+            rising, falling = "female", "male"
+        elif max(female) < min(male):
+            rising, falling = "male", "female"
+        else:  # the scale does not part the stereotypes, so neither end of it is known to be one
+            return ""
         return (
             f"By the scale of the {self.words.score_name}, stronger stereotypes mislead more where the correlation is "
             f"above 0 for occupations stereotyped {rising}, and below 0 for those stereotyped {falling}."
