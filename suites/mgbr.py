@@ -463,8 +463,9 @@ class MGBR(Suite):
                 if not any(s[:2] == (condition, gender) for s in seen):
                     continue
                 where: dict[str, Factor] = {"kind": kind, "condition": condition, "gender": gender}
-                if kind == "verdict":
-                    yield _spec(quantity, where, unit="share", neutral=0.0)
+                if kind == "verdict":  # some occupations are called so by most texts, others by none
+                    overall = _spec(quantity, where, unit="share", neutral=0.0)
+                    yield replace(overall, clusters=("instance", "occupation"))
                 for occupation in self._occupations_of(gender):
                     if (condition, gender, occupation) in seen:
                         yield _spec(

@@ -769,6 +769,18 @@ def test_occupations_called_by_their_stereotype_are_counted_for_both_questions()
         assert row.values["called_stereotype"].value == float(row.factors["occupation"] == "nutritionist")
 
 
+def test_how_often_occupations_are_called_their_stereotype_is_clustered_by_them_too() -> None:
+    suite = MGBR(n=20, mode="generation", conditions=["zero-shot+cot"], genders=["female"])
+    rows = written_rows(suite, lambda item, words: steps(words, {"nutritionist", "nanny"} & set(words), 1))
+    specs = [s for s in suite.measures(rows) if s.measure == "called_stereotype"]
+    assert {s.clusters for s in specs if not s.detail} == {("instance", "occupation")}
+    assert {s.clusters for s in specs if s.detail} == {("instance",)}
+    verdicts = [r for r in rows if r.factors["kind"] == "verdict"]
+    found = measured(suite, rows, "called_stereotype")
+    assert found.n_clusters == min(20, len({r.factors["occupation"] for r in verdicts}))
+    assert (found.low, found.high) != (found.naive_low, found.naive_high)
+
+
 def test_repeats_are_items_of_their_own_and_pair_with_their_like() -> None:
     suite = MGBR(
         n=3, mode="generation", conditions=["zero-shot"], sampling=Sampling(temperature=1, max_tokens=5), repeats=2
