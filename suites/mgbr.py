@@ -31,7 +31,8 @@ pair            one instance, without minus with occupations: ``bias_score``
 occupation      the same once for each occupation that the instance adds
 change          one list, ``condition`` minus ``against``: ``accuracy_change`` (-1, 0, 1)
 bias_change     one instance, ``condition`` minus ``against``: difference of bias scores
-mcnemar         McNemar's exact p of all changes of one test set, and how many lists it rests on
+mcnemar         McNemar's exact p of all changes of one test set
+mcnemar_lists   how many lists that test rests on, also where none of them has an answer
 precision       of the words that one written chain of thought calls feminine (masculine): the share
                 that is
 recall          of the list's feminine (masculine) words: the share that the chain of thought calls so;
@@ -445,6 +446,7 @@ class MGBR(Suite):
                 if (condition, against, test_set) in tested:
                     where = {"kind": "mcnemar", **both, "test_set": test_set}
                     yield MeasureSpec("mcnemar_p", "mcnemar_p", where, unit="p", family="mcnemar_p", detail=True)
+                    where = {**where, "kind": "mcnemar_lists"}
                     for count in _LISTS_BEHIND_P:
                         yield MeasureSpec(count, count, where, unit="lists", family="lists behind p", detail=True)
             for gender in self.genders:
@@ -576,7 +578,7 @@ class MGBR(Suite):
             title="Lists that these tests rest on",
             columns=tuple(
                 TableColumn(
-                    count.removeprefix("lists_"), count, {"kind": "mcnemar", "test_set": test_set}, group=test_set
+                    count.removeprefix("lists_"), count, {"kind": "mcnemar_lists", "test_set": test_set}, group=test_set
                 )
                 for test_set in self._test_sets()
                 for count in _LISTS_BEHIND_P
@@ -763,28 +765,37 @@ def _changes(
         by_test_set.setdefault(str(test_set), []).append(change)
         yield change
     for test_set, changes in by_test_set.items() if with_p else ():
-        yield _mcnemar(changes, {**both, "kind": "mcnemar", "test_set": test_set})
+        yield from _mcnemar(changes, {**both, "test_set": test_set})
 
 
-def _mcnemar(changes: Sequence[Row], factors: Mapping[str, Factor]) -> Row:
-    """McNemar's test of one test set; its evidence are the lists that changed, of all where none did."""
+def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row]:
+    """McNemar's test of one test set, and the lists behind it; evidence are those that changed, or all."""
     answered = [change for change in changes if change.missing is None]
-    if any(change.values["accuracy_change"].value is None for change in answered):
-        return Row(_id(factors), factors, {}, missing="bounded")
-    if not answered:
-        return Row(_id(factors), factors, {}, missing=changes[0].missing)
-    turned = [change.values["accuracy_change"].low for change in answered]
-    improved, worsened = sum(c > 0 for c in turned), sum(c < 0 for c in turned)
-    values = {
-        "mcnemar_p": mcnemar_p(improved, worsened),
-        "lists_improved": float(improved),
-        "lists_worsened": float(worsened),
-        "lists_unchanged": float(len(answered) - improved - worsened),
-        "lists_missing": float(len(changes) - len(answered)),
-    }
-    behind = [change for change, c in zip(answered, turned, strict=True) if c != 0] or answered
+    turned = [change.values["accuracy_change"] for change in answered]
+    behind = [change for change, c in zip(answered, turned, strict=True) if c.value != 0] or answered or changes
     sources = tuple(item for change in behind for item in change.items)
-    return Row(_id(factors), factors, {name: Bounded.exact(v) for name, v in values.items()}, sources=sources)
+    lists = {
+        "lists_improved": _total([change.values["improved"] for change in answered]),
+        "lists_worsened": _total([change.values["worsened"] for change in answered]),
+        "lists_unchanged": _total([Bounded.exact(float(c.value == 0)) if c.is_exact else _UNKNOWN for c in turned]),
+        "lists_missing": Bounded.exact(float(len(changes) - len(answered))),
+    }
+    factors = {**both, "kind": "mcnemar"}
+    improved, worsened = lists["lists_improved"].value, lists["lists_worsened"].value
+    if not answered:
+        yield Row(_id(factors), factors, {}, changes[0].missing, sources)
+    elif improved is None or worsened is None:
+        yield Row(_id(factors), factors, {}, "bounded", sources)
+    else:
+        p = mcnemar_p(int(improved), int(worsened))
+        yield Row(_id(factors), factors, {"mcnemar_p": Bounded.exact(p)}, sources=sources)
+    factors = {**both, "kind": "mcnemar_lists"}
+    yield Row(_id(factors), factors, lists, sources=sources)
+
+
+def _total(numbers: Sequence[Bounded]) -> Bounded:
+    low, high = math.fsum(number.low for number in numbers), math.fsum(number.high for number in numbers)
+    return Bounded(low if all(number.is_exact for number in numbers) else None, low, high)
 
 
 def mcnemar_p(improved: int, worsened: int) -> float:
