@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
 import jinja2.sandbox
 
 from backends.base import Message
@@ -43,13 +46,11 @@ def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Ma
     continues = bool(turns) and turns[-1]["role"] == "assistant"
     if continues:
         turns[-1]["content"] += _END_OF_PREFILL
+    # As transformers has it: a template that asks whether they are none must find them defined.
+    names = {"tools": None, "documents": None, "add_generation_prompt": not continues, **special_tokens}
     try:
-        text = (
-            _environment()
-            .from_string(template)
-            .render(messages=turns, add_generation_prompt=not continues, **special_tokens)
-        )
-    except jinja2.TemplateError as error:
+        text = _environment().from_string(template).render(messages=turns, **names)
+    except Exception as error:  # a template is a program of others: it may fail in any way
         raise BackendError(
             "unsupported", f"the model's chat template refuses these messages: {error}", hint="change the messages"
         ) from error
@@ -63,10 +64,27 @@ def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Ma
     return head
 
 
+class _AnswerBlocks(jinja2.ext.Extension):
+    """``{% generation %}``: marks answers for a mask of training; to the text, it is what stands in it.
+
+    As in transformers its body is a caller's, so that a name set within is not seen after it.
+    """
+
+    tags = {"generation"}  # noqa: RUF012 - so jinja declares it
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_as_it_stands"), [], [], body).set_lineno(line)
+
+    def _as_it_stands(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
 def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     # Block trimming, loop controls and these names are what templates are written against.
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _AnswerBlocks]
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise
@@ -74,9 +92,15 @@ def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     return environment
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     # Jinja's own tojson escapes for HTML; templates expect plain JSON.
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise(message: str) -> NoReturn:

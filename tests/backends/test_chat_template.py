@@ -23,10 +23,24 @@ LISTS = """{{ bos_token }}
     {{- {'é': '<'} | tojson }}
 {%- endfor %}
 {%- if add_generation_prompt %}[assistant]{% endif %}"""
+# As SmolLM3 and Phi-4-reasoning have it; transformers' own training reads a mask of answers from such blocks.
+MARKED = """{%- for message in messages %}
+    {%- if message.role == "assistant" %}
+    {% generation %}
+    {{ "<|a|>" + message.content }}
+        {%- set last = message.content %}
+    {%- endgeneration %}
+    {% else %}
+    {{- "<|u|>" + message.content + last | default("nothing") }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<|a|>{% endif %}"""
+WITHOUT_TOOLS = """{% if tools is not none %}tools!{% endif %}{% if documents is not none %}documents!{% endif %}
+{%- for message in messages %}{{ message.content }}{% endfor %}{{ {"b": 1, "a": "é"} | tojson(sort_keys=True) }}"""
 TURNS = (Message("user", "Who is she? "), Message("assistant", "A nurse."), Message("user", "Sure?"))
 
 
-@pytest.mark.parametrize("template", [CHATML, LISTS])
+@pytest.mark.parametrize("template", [CHATML, LISTS, MARKED, WITHOUT_TOOLS])
 def test_a_new_answer_is_opened_as_transformers_does(template: str) -> None:
     special = {"bos_token": "<s>", "eos_token": "</s>"}
     turns = [{"role": m.role, "content": m.content} for m in TURNS]
@@ -45,6 +59,12 @@ def test_an_answer_that_repeats_an_earlier_turn_is_cut_at_its_own_place() -> Non
     assert render_chat(CHATML, turns, {}).count("A nurse.") == 2
 
 
+def test_a_started_answer_within_a_block_of_answers_is_continued() -> None:
+    text = render_chat(MARKED, (*TURNS, Message("assistant", "Yes, ")), {})
+    assert text.endswith("<|a|>Yes, ")
+    assert text.startswith(render_chat(MARKED, TURNS, {}).removesuffix("<|a|>"))
+
+
 def test_messages_the_template_refuses_are_an_error_with_its_words() -> None:
     with pytest.raises(BackendError, match="roles must alternate") as error:
         render_chat(LISTS, (Message("assistant", "x"), Message("assistant", "y")), {"bos_token": "", "eos_token": ""})
@@ -54,6 +74,13 @@ def test_messages_the_template_refuses_are_an_error_with_its_words() -> None:
 def test_a_template_that_drops_the_started_answer_is_an_error() -> None:
     with pytest.raises(BackendError, match="drops the started answer"):
         render_chat("{{ messages[0].content }}", (Message("user", "x"), Message("assistant", "y")), {})
+
+
+@pytest.mark.parametrize("template", ["{{ tools | length }}", "{{ messages[0].content + 1 }}", "{{ 1 / 0 }}"])
+def test_a_template_that_fails_is_an_error_not_a_crash(template: str) -> None:
+    with pytest.raises(BackendError, match="refuses these messages") as error:
+        render_chat(template, TURNS, {})
+    assert error.value.kind == "unsupported"
 
 
 def test_a_template_cannot_reach_out_of_its_sandbox() -> None:
