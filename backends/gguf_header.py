@@ -41,6 +41,32 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
     return _read(path, tensors=False)[0]
 
 
+def gguf_parts(path: Path, header: dict[str, Value]) -> list[Path]:
+    """The files that a model is split over, in order: mostly the one file alone. Found as llama.cpp finds them.
+
+    Raises
+    ------
+    ConfigError
+        When this is not the first part, or another one is missing.
+    """
+    count, place = int(header.get("split.count", 1)), int(header.get("split.no", 0))
+    if count <= 1:
+        return [path]
+    if place != 0:
+        raise ConfigError("model", str(path), f"part {place + 1} of {count}", "Give the first part")
+    ending = f"-00001-of-{count:05}.gguf"
+    if not path.name.endswith(ending):
+        raise ConfigError(
+            "model", str(path), f"part 1 of {count}, and other parts are found by its name", f"Let it end in {ending}"
+        )
+    start = path.name.removesuffix(ending)
+    parts = [path.with_name(f"{start}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1)]
+    for part in parts:
+        if not part.is_file():
+            raise ConfigError("model", str(path), f"its part {part.name} is missing", "Put it beside the first")
+    return parts
+
+
 def longrope_cells(path: Path, header: dict[str, Value]) -> int | None:
     """The largest context in which llama.cpp gives a LongRoPE model its short angles; None for other models.
 
@@ -48,7 +74,9 @@ def longrope_cells(path: Path, header: dict[str, Value]) -> int | None:
     that beyond this size a prompt's numbers would depend on which others are asked.
     """
     first = header.get(f"{header.get('general.architecture')}.rope.scaling.original_context_length")
-    if first is None or "rope_factors_long.weight" not in _read(path, tensors=True)[1]:
+    if first is None:
+        return None
+    if not any("rope_factors_long.weight" in _read(part, tensors=True)[1] for part in gguf_parts(path, header)):
         return None
     return int(first) // 256 * 256  # llama.cpp rounds a context up to whole groups of 256
 

@@ -20,8 +20,8 @@ from backends.base import (
     tell_nobody,
 )
 from backends.errors import BackendError, ConfigError
-from backends.fingerprint import file_sha256, package_version, text_sha256
-from backends.gguf_header import is_gguf, longrope_cells, quantisation, read_gguf_header
+from backends.fingerprint import file_sha256, files_sha256, package_version, text_sha256
+from backends.gguf_header import gguf_parts, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local_answers import answer_by_kind
 from backends.local_options import available_threads, check_count, check_file, need_package
 from backends.local_scoring import score_requests
@@ -40,7 +40,7 @@ class LlamaCppBackend(LocalBackend):
     Parameters
     ----------
     model : str or Path
-        The GGUF file.
+        The GGUF file; of one that is split, the first part.
     n_gpu_layers : int
         Layers computed on the GPU; -1 for all.
     threads : int, optional
@@ -75,6 +75,7 @@ class LlamaCppBackend(LocalBackend):
         check_file("model", self.model, "GGUF file")
         if not is_gguf(self.model):
             raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
+        gguf_parts(self.model, read_gguf_header(self.model))
         if self.n_gpu_layers and not _llama_has_gpu():
             raise ConfigError(
                 "n_gpu_layers", self.n_gpu_layers, "this llama-cpp-python has no GPU support", "Set 0, or install one"
@@ -83,7 +84,8 @@ class LlamaCppBackend(LocalBackend):
     def describe_blocking(self) -> Description:
         header = read_gguf_header(self.model)
         template = header.get("tokenizer.chat_template")
-        weights = file_sha256(self.model)
+        parts = gguf_parts(self.model, header)
+        weights = file_sha256(self.model) if len(parts) == 1 else files_sha256(parts)
         capabilities: set[Capability] = {"score", "generate"}
         if template is not None:
             capabilities.add("chat")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from backends import ConfigError
-from backends.gguf_header import is_gguf, longrope_cells, quantisation, read_gguf_header
-from tests.backends.tiny_models import save_tiny_phi3_gguf
+from backends.gguf_header import gguf_parts, is_gguf, longrope_cells, quantisation, read_gguf_header
+from tests.backends.tiny_models import save_tiny_llama_gguf, save_tiny_phi3_gguf
 
 
 @pytest.fixture
@@ -62,3 +62,34 @@ def test_longrope_is_told_by_its_tensor_and_its_first_length(written: Path, tmp_
     assert longrope_cells(longrope, read_gguf_header(longrope)) == 4096
     header = read_gguf_header(written) | {"llama.rope.scaling.original_context_length": 4096}
     assert longrope_cells(written, header) is None
+
+
+def test_longrope_is_told_by_a_tensor_of_any_part(tmp_path: Path) -> None:
+    longrope = save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=4200, most=8192, part_tensors=3)
+    assert longrope.name == "phi3-00001-of-00004.gguf"
+    assert longrope_cells(longrope, read_gguf_header(longrope)) == 4096
+
+
+def test_a_file_in_parts_is_all_of_them_in_order(written: Path, tmp_path: Path) -> None:
+    first = save_tiny_llama_gguf(tmp_path / "split.gguf", part_tensors=5)
+    names = [part.name for part in gguf_parts(first, read_gguf_header(first))]
+    assert names == [f"split-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    assert gguf_parts(written, read_gguf_header(written)) == [written]
+
+
+def test_a_missing_part_is_named(tmp_path: Path) -> None:
+    first = save_tiny_llama_gguf(tmp_path / "split.gguf", part_tensors=5)
+    (tmp_path / "split-00002-of-00003.gguf").unlink()
+    with pytest.raises(ConfigError, match=r"split-00002-of-00003\.gguf is missing") as error:
+        gguf_parts(first, read_gguf_header(first))
+    assert error.value.field == "model"
+
+
+def test_of_a_file_in_parts_the_first_is_asked_for(tmp_path: Path) -> None:
+    first = save_tiny_llama_gguf(tmp_path / "split.gguf", part_tensors=5)
+    second = tmp_path / "split-00002-of-00003.gguf"
+    with pytest.raises(ConfigError, match="part 2 of 3"):
+        gguf_parts(second, read_gguf_header(second))
+    renamed = first.rename(tmp_path / "mine.gguf")
+    with pytest.raises(ConfigError, match=r"-00001-of-00003\.gguf"):
+        gguf_parts(renamed, read_gguf_header(renamed))

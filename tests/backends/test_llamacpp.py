@@ -16,7 +16,7 @@ from backends import BackendError, ConfigError, HFBackend, LlamaCppBackend
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
 from backends.llamacpp_engine import LlamaEngine
-from tests.backends.tiny_models import save_tiny_mamba_gguf, save_tiny_phi3_gguf
+from tests.backends.tiny_models import save_tiny_llama_gguf, save_tiny_mamba_gguf, save_tiny_phi3_gguf
 
 pytestmark = pytest.mark.models
 
@@ -277,6 +277,27 @@ def test_both_engines_know_the_same_weights_by_the_same_hash() -> None:
     ]
     assert fingerprints[0]["weights_sha256"] == fingerprints[1]["weights_sha256"]
     assert fingerprints[0] != fingerprints[1]
+
+
+def test_a_file_in_parts_is_known_by_all_of_them(tmp_path: Path) -> None:
+    def other(tensors: dict[str, Any]) -> None:
+        tensors["blk.0.ffn_up"] *= 2
+
+    (tmp_path / "other").mkdir()
+    one = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "tiny.gguf", part_tensors=5))
+    two = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "other" / "tiny.gguf", part_tensors=5, change=other))
+    assert one.model.read_bytes() == two.model.read_bytes()
+    for backend in (one, two):
+        backend.check()
+    kept = [b.describe_blocking().fingerprint for b in (one, two)]
+    assert kept[0]["weights_sha256"] != kept[1]["weights_sha256"]
+    asked = [ScoreRequest("the man", (" he", " she"))]
+    assert [s.logprob for s in scored(one, asked)] != pytest.approx([s.logprob for s in scored(two, asked)], abs=0.01)
+    for backend in (one, two):
+        backend.close_blocking()
+    (tmp_path / "tiny-00003-of-00003.gguf").unlink()
+    with pytest.raises(ConfigError, match=r"tiny-00003-of-00003\.gguf is missing"):
+        one.check()
 
 
 @pytest.mark.parametrize(

@@ -143,12 +143,12 @@ def log_probabilities(model: Any, tokens: list[int]) -> list[float]:
     return [float(table[i - 1, token]) for i, token in enumerate(tokens) if i]
 
 
-def save_tiny_phi3_gguf(file: Path, *, first: int, most: int) -> Path:
+def save_tiny_phi3_gguf(file: Path, *, first: int, most: int, part_tensors: int = 0) -> Path:
     """A Phi-3 of one layer and random weights as a GGUF file: LongRoPE, with other angles beyond ``first`` cells."""
     random = np.random.default_rng(0)
     width, heads, inner = 64, 4, 64
     tokens = list(_byte_level_table())
-    writer = gguf.GGUFWriter(file, "phi3")
+    writer = gguf.GGUFWriter(file, "phi3", split_max_tensors=part_tensors)
     writer.add_context_length(most)
     writer.add_rope_scaling_orig_ctx_len(first)
     writer.add_embedding_length(width)
@@ -177,8 +177,55 @@ def save_tiny_phi3_gguf(file: Path, *, first: int, most: int) -> Path:
     angles = width // heads // 2
     writer.add_tensor("rope_factors_short.weight", np.ones(angles, dtype=np.float32))
     writer.add_tensor("rope_factors_long.weight", np.linspace(1, 8, angles, dtype=np.float32))
-    _finish(writer)
-    return file
+    return _finish(writer, file)
+
+
+def save_tiny_llama_gguf(
+    file: Path,
+    *,
+    part_tensors: int = 0,
+    also: Callable[[gguf.GGUFWriter], None] | None = None,
+    change: Callable[[dict[str, Any]], None] | None = None,
+) -> Path:
+    """A Llama of one layer and random weights as a GGUF file; returns its first part.
+
+    ``part_tensors`` writes parts of so many tensors; ``also`` adds fields, ``change`` alters tensors in place.
+    """
+    random = np.random.default_rng(0)
+    width, inner = 32, 32
+    tokens = list(_byte_level_table())
+    writer = gguf.GGUFWriter(file, "llama", split_max_tensors=part_tensors)
+    writer.add_context_length(128)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(inner)
+    writer.add_block_count(1)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // 2)
+    _add_tokenizer(writer, tokens)
+    if also is not None:
+        also(writer)
+    shapes = {
+        "token_embd": (len(tokens), width),
+        "output": (len(tokens), width),
+        "output_norm": (width,),
+        "blk.0.attn_norm": (width,),
+        "blk.0.attn_q": (width, width),
+        "blk.0.attn_k": (width, width),
+        "blk.0.attn_v": (width, width),
+        "blk.0.attn_output": (width, width),
+        "blk.0.ffn_norm": (width,),
+        "blk.0.ffn_gate": (inner, width),
+        "blk.0.ffn_up": (inner, width),
+        "blk.0.ffn_down": (width, inner),
+    }
+    tensors = {name: random.normal(size=shape, scale=0.3).astype(np.float32) for name, shape in shapes.items()}
+    if change is not None:
+        change(tensors)
+    for name, tensor in tensors.items():
+        writer.add_tensor(f"{name}.weight", tensor)
+    return _finish(writer, file)
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
@@ -188,11 +235,13 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
     writer.add_token_merges(["a b"])
 
 
-def _finish(writer: gguf.GGUFWriter) -> None:
+def _finish(writer: gguf.GGUFWriter, file: Path) -> Path:
+    """Write the file; returns it, or the first of its parts."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    return file if file.exists() else min(file.parent.glob(f"{file.stem}-*-of-*.gguf"))
 
 
 def save_tiny_mamba_gguf(file: Path) -> Path:
@@ -228,5 +277,4 @@ def save_tiny_mamba_gguf(file: Path) -> Path:
     writer.add_tensor("blk.0.ssm_dt.bias", np.zeros(inner, dtype=np.float32))
     writer.add_tensor("blk.0.ssm_a", -np.ones((inner, state), dtype=np.float32))
     writer.add_tensor("blk.0.ssm_d", np.ones(inner, dtype=np.float32))
-    _finish(writer)
-    return file
+    return _finish(writer, file)
