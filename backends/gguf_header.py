@@ -41,6 +41,13 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
     return _read(path, tensors=False)[0]
 
 
+def is_causal(header: dict[str, Value]) -> bool:
+    """Whether each token sees only those before it, as far as the header tells."""
+    architecture = header.get("general.architecture")
+    # Of this one llama.cpp knows it without being told.
+    return architecture != "gemma-embedding" and header.get(f"{architecture}.attention.causal") is not False
+
+
 def gguf_parts(path: Path, header: dict[str, Value]) -> list[Path]:
     """The files that a model is split over, in order: mostly the one file alone. Found as llama.cpp finds them.
 

@@ -35,6 +35,11 @@ class LlamaEngine:
     vocab_only : bool
         Load the tokenizer alone.
 
+    Raises
+    ------
+    BackendError
+        ``internal`` when llama.cpp cannot load the file; ``unsupported`` for models with an encoder or of diffusion.
+
     Attributes
     ----------
     model, vocab
@@ -64,11 +69,19 @@ class LlamaEngine:
         self.model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         if not self.model:
             raise BackendError("internal", f"llama.cpp cannot load {path}", hint="check the file with llama-cli")
+        header = read_gguf_header(path)
+        if llama_cpp.llama_model_has_encoder(self.model) or llama_cpp.llama_model_is_diffusion(self.model):
+            self.close()
+            raise BackendError(
+                "unsupported",
+                f"a {header['general.architecture']} model does not write from left to right, one token after another",
+                hint="ask a causal language model",
+            )
         self.vocab: Any = llama_cpp.llama_model_get_vocab(self.model)
         self.threads = threads
         trained = llama_cpp.llama_model_n_ctx_train(self.model)
         self.n_ctx: int = trained if context is None else context
-        self.most_cells = longrope_cells(path, read_gguf_header(path))
+        self.most_cells = longrope_cells(path, header)
         if self.most_cells is not None:
             self.n_ctx = min(self.n_ctx, self.most_cells)
         template = llama_cpp.llama_model_chat_template(self.model, None)

@@ -16,7 +16,12 @@ from backends import BackendError, ConfigError, HFBackend, LlamaCppBackend
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
 from backends.llamacpp_engine import LlamaEngine
-from tests.backends.tiny_models import save_tiny_llama_gguf, save_tiny_mamba_gguf, save_tiny_phi3_gguf
+from tests.backends.tiny_models import (
+    save_gguf_without_tensors,
+    save_tiny_llama_gguf,
+    save_tiny_mamba_gguf,
+    save_tiny_phi3_gguf,
+)
 
 pytestmark = pytest.mark.models
 
@@ -328,6 +333,30 @@ def test_a_recurrent_model_is_refused_for_scoring_and_still_generates(tmp_path: 
     assert scored.kind == "unsupported"
     assert "HFBackend" in str(scored)
     assert isinstance(generated, GenerateResponse)
+
+
+def test_a_model_that_reads_backwards_is_refused_by_its_header(tmp_path: Path) -> None:
+    file = save_tiny_llama_gguf(tmp_path / "bert.gguf", also=lambda w: w.add_causal_attention(False))
+    with pytest.raises(ConfigError, match="llama model whose tokens see what comes after them") as error:
+        LlamaCppBackend(file).check()
+    assert error.value.field == "model"
+    LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "gpt.gguf", also=lambda w: w.add_causal_attention(True))).check()
+
+
+@pytest.mark.parametrize("architecture", ["t5", "t5encoder", "dream", "llada"])
+def test_encoders_and_diffusion_models_are_refused_when_loaded(tmp_path: Path, architecture: str) -> None:
+    file = save_gguf_without_tensors(tmp_path / "model.gguf", architecture)
+    with pytest.raises(BackendError, match=architecture) as error:
+        LlamaEngine(file, vocab_only=True)
+    assert error.value.kind == "unsupported"
+    LlamaEngine(save_gguf_without_tensors(tmp_path / "causal.gguf", "llama"), vocab_only=True).close()
+
+
+def test_a_model_that_cannot_be_loaded_is_an_answer_of_each_request(tmp_path: Path) -> None:
+    backend = LlamaCppBackend(save_gguf_without_tensors(tmp_path / "model.gguf", "llama"))
+    answers = backend.run_blocking([ScoreRequest("a", ("b",)), GenerateRequest("a")])
+    assert [str(a) for a in answers] == [str(answers[0])] * 2
+    assert "cannot load" in str(answers[0])
 
 
 def test_longrope_keeps_its_short_angles_whatever_else_is_asked(tmp_path: Path) -> None:

@@ -228,6 +228,13 @@ def save_tiny_llama_gguf(
     return _finish(writer, file)
 
 
+def save_gguf_without_tensors(file: Path, architecture: str) -> Path:
+    """A GGUF file of a tokenizer alone, told to be of this architecture."""
+    writer = gguf.GGUFWriter(file, architecture)
+    _add_tokenizer(writer, list(_byte_level_table()))
+    return _finish(writer, file)
+
+
 def _add_tokenizer(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
