@@ -157,7 +157,11 @@ class _Batch:
             self._admit()
             self._close_ranks()
             for slot, logits in self._decode():
-                answer = self._advance(slot, logits)
+                answer: GenerateResponse | BackendError | None
+                try:
+                    answer = self._advance(slot, logits)
+                except BackendError as error:  # of this text alone: the others go on
+                    answer = error
                 if answer is not None:
                     assert slot.text is not None
                     answers[slot.text.index] = answer

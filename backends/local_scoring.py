@@ -175,7 +175,7 @@ def _score(asked: _Asked, values: Values, route: str) -> ContinuationScore:
         raise BackendError(
             "internal",
             f"log-probabilities {logprobs}: the model's output is no distribution over these tokens",
-            hint="try float32",
+            hint="try float32, or a GGUF file of another quantisation",
         )
     tokens = [
         TokenLogprob(span.text, span.start, span.end, min(value, 0.0), token)

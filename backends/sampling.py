@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.base import Sampling
+from backends.errors import BackendError
 
 Logits = npt.NDArray[np.floating]
 
@@ -45,9 +46,22 @@ class Sampler:
         return self._sampling.temperature == 0 and self._said is None
 
     def draw(self, logits: Logits) -> int:
-        """The next token, given logits of shape (vocabulary,)."""
+        """The next token, given logits of shape (vocabulary,).
+
+        Raises
+        ------
+        BackendError
+            ``internal``, when the logits are no distribution: NaN or infinite.
+        """
+        likeliest = int(logits.argmax())  # the first NaN, where there is one
+        if not np.isfinite(logits[likeliest]):
+            raise BackendError(
+                "internal",
+                f"a logit of {logits[likeliest]}: the model's output is no distribution over tokens",
+                hint="try float32, or a GGUF file of another quantisation",
+            )
         if self.takes_the_likeliest:
-            return int(logits.argmax())
+            return likeliest
         scores = logits.astype(np.float64)
         if self._said is not None:
             said = np.fromiter(self._said, np.intp, len(self._said))

@@ -352,6 +352,25 @@ def test_encoders_and_diffusion_models_are_refused_when_loaded(tmp_path: Path, a
     LlamaEngine(save_gguf_without_tensors(tmp_path / "causal.gguf", "llama"), vocab_only=True).close()
 
 
+def test_of_a_broken_model_neither_numbers_nor_texts_are_taken(tmp_path: Path) -> None:
+    def broken(tensors: dict[str, Any]) -> None:
+        tensors["token_embd"][ord("z") - ord("!")] = np.nan
+
+    backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "broken.gguf", change=broken))
+    once = Sampling(max_tokens=1)
+    asked = [ScoreRequest("z", ("a",)), GenerateRequest("z", once), GenerateRequest("z", Sampling(1.0, max_tokens=4))]
+    told: list[int] = []
+    *failed, good = backend.run_blocking([*asked, GenerateRequest("a", once)], lambda place, _: told.append(place))
+    backend.close_blocking()
+    for answer in failed:
+        assert isinstance(answer, BackendError)
+        assert answer.kind == "internal"
+        assert "no distribution" in answer.message
+        assert "GGUF" in answer.hint
+    assert isinstance(good, GenerateResponse)
+    assert sorted(told) == [1, 2, 3]
+
+
 def test_a_model_that_cannot_be_loaded_is_an_answer_of_each_request(tmp_path: Path) -> None:
     backend = LlamaCppBackend(save_gguf_without_tensors(tmp_path / "model.gguf", "llama"))
     answers = backend.run_blocking([ScoreRequest("a", ("b",)), GenerateRequest("a")])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from backends.base import Sampling
+from backends.errors import BackendError
 from backends.sampling import Sampler, TextSoFar
 
 
@@ -80,6 +81,19 @@ def test_a_drawn_token_is_penalised_from_then_on():
 
 def test_temperature_zero_is_the_arg_max():
     assert drawn(Sampling(), np.array([0.1, 5.0, 4.9]), 3) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("bad", [[0.0, np.nan, 1.0], [0.0, np.inf, 1.0], [np.inf, np.nan, -np.inf], [-np.inf] * 3])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.0), Sampling(repetition_penalty=1.2)])
+def test_nothing_is_drawn_from_what_is_no_distribution(sampling, bad):
+    with pytest.raises(BackendError, match="no distribution") as error:
+        Sampler(sampling, 0, 0, [0]).draw(np.array(bad, dtype=np.float32))
+    assert error.value.kind == "internal"
+    assert error.value.hint
+
+
+def test_a_token_that_cannot_be_is_never_drawn():
+    assert set(drawn(Sampling(temperature=1.0), np.array([0.0, -np.inf, 0.0]), 40)) == {0, 2}
 
 
 def test_the_draws_depend_on_seed_and_repeat_alone():
