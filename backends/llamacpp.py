@@ -21,7 +21,7 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.fingerprint import file_sha256, files_sha256, package_version, text_sha256
-from backends.gguf_header import gguf_parts, is_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
+from backends.gguf_header import Value, gguf_parts, is_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local_answers import answer_by_kind
 from backends.local_options import available_threads, check_count, check_file, need_package
 from backends.local_scoring import score_requests
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Raise it when the way of computing changes so that log-probabilities may.
 SCORING_VERSION = 1
+#: Raise it when the same request may become other tokens. Files of which that was never true have none.
+TEXT_VERSION = 2
 
 
 class LlamaCppBackend(LocalBackend):
@@ -112,6 +114,8 @@ class LlamaCppBackend(LocalBackend):
             "llama_cpp_python": package_version("llama-cpp-python"),
             "scoring_version": SCORING_VERSION,
         }
+        if _reads_otherwise(header):
+            fingerprint["text_version"] = TEXT_VERSION
         name = header.get("general.name", self.model.name)
         notes: dict[str, str] = {
             "model": str(name),
@@ -187,6 +191,16 @@ class LlamaCppBackend(LocalBackend):
 
         engine, _ = self._load()
         return generate(engine, requests, tell)
+
+
+def _reads_otherwise(header: dict[str, Value]) -> bool:
+    """Whether a request may become other tokens of this file than it did before there was a `TEXT_VERSION`."""
+    template = header.get("tokenizer.chat_template")
+    if template is None:
+        return False
+    # Chats had no BOS that their template did not write, and found tools and documents undefined.
+    adds_bos = header.get("tokenizer.ggml.add_bos_token") is not False
+    return adds_bos or "tools" in str(template) or "documents" in str(template)
 
 
 def _llama_has_gpu() -> bool:

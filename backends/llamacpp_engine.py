@@ -116,11 +116,14 @@ class LlamaEngine:
         return render_chat(self.chat_template, prompt, special)
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-        """Tokens of each text. BOS stands in front once if the model wants it; a chat template writes its own."""
+        """Tokens of each text. BOS stands in front once if the model wants it, whether or not a template wrote it.
+
+        llama.cpp's own server, too, puts it before a chat whose template writes none; transformers does not.
+        """
         found = []
         for text in texts:
             tokens = self.tokenize(text)
-            if self._adds_bos and not chat and tokens[:1] != [self._bos]:
+            if self._adds_bos and tokens[:1] != [self._bos]:
                 tokens.insert(0, self._bos)
             found.append(tokens)
         return found

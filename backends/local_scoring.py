@@ -27,7 +27,7 @@ class TextEncoder(Protocol):
         """The prompt as text: chat messages through the model's template."""
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-        """Tokens of each text, BOS in front where the model wants it (a chat template writes its own)."""
+        """Tokens of each text, BOS in front where the model wants it, in a ``chat`` as its engine has it."""
 
     def added(self, tokens: Sequence[int], text: str) -> int:
         """How many of the first tokens `encode` put in front of the text's own."""

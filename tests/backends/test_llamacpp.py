@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import llama_cpp
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ from backends.embedded import gemma3_path, smollm2_path
 from backends.llamacpp_engine import LlamaEngine
 from tests.backends.tiny_models import (
     save_gguf_without_tensors,
+    save_tiny_chat_gguf,
     save_tiny_llama_gguf,
     save_tiny_mamba_gguf,
     save_tiny_phi3_gguf,
 )
+from tests.servers import xllamacpp_server
 
 pytestmark = pytest.mark.models
 
@@ -203,6 +206,39 @@ def test_bos_stands_in_front_once_even_when_the_prompt_writes_it() -> None:
     assert engine.render("hello")[0] == bos
     assert engine.render("<bos>hello") == engine.render("hello")
     engine.close()
+
+
+TURN = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("template", [TURN, "{{ bos_token }}" + TURN])
+@pytest.mark.parametrize("adds_bos", [True, False])
+def test_a_chat_has_bos_where_llama_cpps_own_server_has_it(tmp_path: Path, template: str, adds_bos: bool) -> None:
+    engine = LlamaEngine(save_tiny_chat_gguf(tmp_path / "chat.gguf", template, adds_bos), vocab_only=True)
+    tokens = engine.render((Message("user", "hi"),))
+    bos = llama_cpp.llama_vocab_bos(engine.vocab)
+    assert tokens.count(bos) == tokens[:1].count(bos) == int(adds_bos or "bos_token" in template)
+    scored_text = engine.text((Message("user", "hi"),))
+    assert engine.added(tokens, scored_text) == int(adds_bos and "bos_token" not in template)
+    engine.close()
+    with xllamacpp_server(tmp_path / "chat.gguf", n_ctx=128) as server:
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        usage = httpx.post(f"{server.base_url}/chat/completions", json=body, timeout=60).json()["usage"]
+    assert usage["prompt_tokens"] == len(tokens)
+
+
+def test_only_files_whose_texts_are_read_otherwise_than_before_are_known_by_another_name(tmp_path: Path) -> None:
+    def version(file: Path) -> Any:
+        return LlamaCppBackend(file).describe_blocking().fingerprint.get("text_version")
+
+    assert version(smollm2_path()) is version(gemma3_path()) is None
+    for name, template, adds_bos, expected in (
+        ("bos", TURN, True, 2),
+        ("no_bos", TURN, False, None),
+        ("tools", "{% if tools is not none %}x{% endif %}" + TURN, False, 2),
+    ):
+        assert version(save_tiny_chat_gguf(tmp_path / f"{name}.gguf", template, adds_bos)) == expected
 
 
 def test_no_bos_is_made_up_for_a_model_without_it() -> None:

@@ -228,6 +228,19 @@ def save_tiny_llama_gguf(
     return _finish(writer, file)
 
 
+def save_tiny_chat_gguf(file: Path, template: str, adds_bos: bool) -> Path:
+    """A Llama of one layer with a chat template; its third token is BOS, its fourth ends a turn."""
+
+    def chat(writer: gguf.GGUFWriter) -> None:
+        writer.add_token_types([1, 1, 3, 3] + [1] * 252)
+        writer.add_bos_token_id(2)
+        writer.add_eos_token_id(3)
+        writer.add_add_bos_token(adds_bos)
+        writer.add_chat_template(template)
+
+    return save_tiny_llama_gguf(file, also=chat)
+
+
 def save_gguf_without_tensors(file: Path, architecture: str) -> Path:
     """A GGUF file of a tokenizer alone, told to be of this architecture."""
     writer = gguf.GGUFWriter(file, architecture)
