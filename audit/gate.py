@@ -246,6 +246,9 @@ class _Judged:
         if not known:
             if self.measure.value is None and self.measure.bound_low is None:
                 return f"{name} is not defined for the run's answers.{self._left_out()}"
+            if self.change.low == self.change.high == 0 and self.change.n_clusters > 1:
+                alike = "answers that are all alike do not show how far others would move it"
+                return f"{name} is that of the baseline: {alike}."
             return f"{name}: {self.change.n_items} items are too few for an interval, or nearly all in one cluster."
         neutral = _good_place(self.measure)
         span = f"change {span_words(low, high)}, margin {self.margin:g}"

@@ -96,6 +96,8 @@ def test_the_same_counts_do_not_show_that_a_correlation_is_unchanged() -> None:
     for values, verdict in ((counts, "inconclusive"), (counts / 3, "unchanged")):
         (figure,) = judge(Run(values, spec), Run(values, spec)).figures
         assert (figure.change, figure.verdict) == (0, verdict)
+    (figure,) = judge(Run(counts, spec), Run(counts, spec)).figures
+    assert "answers that are all alike do not show" in figure.words
 
 
 def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_unchanged() -> None:
