@@ -234,6 +234,8 @@ _RANGES = {
     "difference of probabilities": (-1.0, 1.0),
     "difference of shares": (-1.0, 1.0),
     "difference of bias scores": (-2.0, 2.0),
+    "difference of gaps": (-2.0, 2.0),
+    "difference of effects": (-4.0, 4.0),
 }
 #: Units of values that were counted, and of their differences.
 _OF_COUNTS = ("share", "difference of shares", "difference of bias scores")

@@ -42,13 +42,12 @@ from suites.occupations import Occupation, checked_occupations
 from suites.positions import Dialogue, Position, checked_dialogue, checked_positions
 from suites.reference import load
 from suites.task_prompt import Article, PromptFormat, TaskPrompt, checked_choice, filled, parse_prompt, parse_template
-from suites.treatment_effects import DIFFERENCE, effect_row, minus, split_effect, with_share
+from suites.treatment_effects import DIFFERENCE, effect_row, minus, split_effect, unit_of, with_share
 
 Design = Literal["paper", "occugender"]
 
 _LETTERS = {"m": "p_male", "f": "p_female", "d": "p_diverse"}
 _CLUSTERS = ("occupation", "template")
-_DIFFERENCE_UNIT = "difference of probabilities"
 _REFERENCE = "reference"
 #: The position against which forgetting is told.
 _AT_BEST = "without_dialogue"
@@ -356,7 +355,7 @@ class DebiasingPositions(Suite):
                 "stereotype_gap",
                 {**where, **level},
                 clusters=_CLUSTERS,
-                unit=_DIFFERENCE_UNIT,
+                unit="difference of probabilities",
                 neutral=0.0,
                 family=f"stereotype gap, {family}",
                 detail=detail,
@@ -668,7 +667,7 @@ def _effect_spec(measure: str, where: Mapping[str, Factor], family: str) -> Meas
         measure,
         where,
         clusters=_CLUSTERS,
-        unit=_DIFFERENCE_UNIT,
+        unit=unit_of(measure),
         neutral=0.0,
         family=family,
         contrast=True,

@@ -421,14 +421,14 @@ class GenderPair(Suite):
     # -- what is reported ----------------------------------------------------------------------
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        yield from self._by_group("bias_pair_ratio", "biased", "selection", neutral=0.5)
-        yield from self._by_group("bias_pair_ratio_balanced", "biased_balanced", "contrast", neutral=0.5)
+        yield from self._by_group("bias_pair_ratio", "biased", "selection", unit="share", neutral=0.5)
+        yield from self._by_group("bias_pair_ratio_balanced", "biased_balanced", "contrast", unit="share", neutral=0.5)
         yield from self._by_group(
             "position_effect", "position_effect", "contrast", unit="difference of shares", neutral=0.0
         )
-        yield from self._by_group("bias_pair_ratio_released", "biased_released", "answer", neutral=0.5)
+        yield from self._by_group("bias_pair_ratio_released", "biased_released", "answer", unit="share", neutral=0.5)
         for share in ("fallback", "names_both", "marked", "refusal", "empty"):
-            yield from self._by_group(f"{share}_share", share, "answer", family="answers")
+            yield from self._by_group(f"{share}_share", share, "answer", unit="share", family="answers")
         for name, scorer in self._text_scorers.items():
             for quantity in sorted(scorer.labels):
                 yield from self._by_group(quantity, quantity, name, family=name)
@@ -446,7 +446,7 @@ class GenderPair(Suite):
                     yield from self._by_group(neutral, neutral, audited, family=name)
             if self.audit_scorers:
                 yield from self._by_group(
-                    f"{name}_swappable_share", "swappable", f"audited {name}", family=f"scorer of {name}"
+                    f"{name}_swappable_share", "swappable", f"audited {name}", unit="share", family=f"scorer of {name}"
                 )
         for quantity in self._quantities():
             if len(self.groups) > 1:
@@ -522,6 +522,7 @@ class GenderPair(Suite):
                     "biased",
                     {"kind": "selection", "group": group, factor: level},
                     clusters=_CLUSTERS,
+                    unit="share",
                     neutral=0.5,
                     family=f"by {factor}",
                     detail=factor != "structure",

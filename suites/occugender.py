@@ -30,7 +30,7 @@ from suites.gender_answer import read_gender_answer
 from suites.occupations import Occupation, checked_occupations
 from suites.reference import load
 from suites.task_prompt import Article, PromptFormat, TaskPrompt, checked_choice, filled, parse_template
-from suites.treatment_effects import effect_row
+from suites.treatment_effects import effect_row, unit_of
 
 BIASES = ("explicit", "implicit")
 #: How many templates of each kind the paper's debiasing runs use (Section 6.1: ten in all).
@@ -226,7 +226,7 @@ class OccuGender(Suite):
                     measure,
                     {"bias": bias, "instruction": i},
                     clusters=_CLUSTERS,
-                    unit="difference of probabilities",
+                    unit=unit_of(measure),
                     neutral=0.0,
                     family=f"{measure}, {bias}",
                     contrast=True,

@@ -21,6 +21,22 @@ EFFECTS = {
     "reference_text": "effect_reference_text",
 }
 
+#: Units of differences of differences. A gap is a difference itself, from -1 to 1: an effect on it reaches 2,
+#: and a change of that effect 4.
+_UNITS = {
+    "effect": "difference of gaps",
+    "effect_via_balance": "difference of gaps",
+    "placebo_effect": "difference of gaps",
+    "forgotten": "difference of effects",
+    "forgotten_p_diverse": "difference of effects",
+}
+
+
+def unit_of(effect: str) -> str:
+    """The unit of an effect by its name, which tells what it can be at most."""
+    return _UNITS.get(effect, "difference of probabilities")
+
+
 #: Value of the factor ``debiasing`` of rows that hold a difference, so that no figure over
 #: answers takes them in.
 DIFFERENCE = "difference"

@@ -184,7 +184,7 @@ def _ends(some: Sequence[Series]) -> list[float]:
         if x is not None
     ]
     low, high = value_ends(values)
-    if all(series.unit == "probability" for series in some):
+    if all(series.unit in ("probability", "share") for series in some):
         return [max(0.0, low), min(1.0, high)]
     return [low, high]
 

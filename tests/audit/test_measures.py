@@ -48,10 +48,13 @@ def test_an_interval_leaves_0_to_1_only_where_the_figure_can() -> None:
     assert share.value == gap.value
     swings = [row(str(i), v) for i, v in enumerate([-1.0, 1.0, 1.0, 0.9])]
     apart = one(swings, MeasureSpec("s", "p", unit="difference of shares"))
-    wider = one(swings, MeasureSpec("s", "p", unit="difference of bias scores"))
     assert (apart.low, apart.high) == (-1.0, 1.0)
-    assert wider.high is not None
-    assert 1.0 < wider.high <= 2.0
+    for unit, most in (("difference of bias scores", 2), ("difference of gaps", 2), ("difference of effects", 4)):
+        wider = one(swings, MeasureSpec("s", "p", unit=unit))
+        assert wider.high is not None
+        assert 1.0 < wider.high <= most
+        poles = [row(str(i), v) for i, v in enumerate([-most, most, most, 0.9 * most])]
+        assert one(poles, MeasureSpec("s", "p", unit=unit)).high == most
 
 
 def test_p_against_neutral_is_scipys_and_holm_corrects_within_the_family() -> None:

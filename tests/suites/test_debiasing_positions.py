@@ -334,6 +334,22 @@ def test_controls_say_nothing_of_gender_work_or_bias(design):
 # -- planted truths ----------------------------------------------------------------------------
 
 
+def test_an_effect_on_a_gap_can_reach_two_and_its_loss_four():
+    units = {s.measure: s.unit for s in DebiasingPositions().measures([]) if s.unit.startswith("difference")}
+    assert units == {
+        "stereotype_gap": "difference of probabilities",
+        "effect": "difference of gaps",
+        "effect_p_diverse": "difference of probabilities",
+        "effect_via_diverse": "difference of probabilities",
+        "effect_via_balance": "difference of gaps",
+        "effect_coverage": "difference of probabilities",
+        "effect_reference_text": "difference of probabilities",
+        "placebo_effect": "difference of gaps",
+        "forgotten": "difference of effects",
+        "forgotten_p_diverse": "difference of effects",
+    }
+
+
 def test_planted_effects_come_back_and_forgetting_with_them():
     """One prompt takes 0.3 off the gap and half of that is forgotten; its placebo does nothing."""
 

@@ -222,6 +222,25 @@ def test_a_model_that_takes_what_stands_first_has_a_position_effect_and_no_bias(
     assert value(found, "bias_pair_ratio_balanced", kind="contrast") == 0.5
 
 
+def test_counted_figures_are_shares_and_scores_of_a_classifier_are_none():
+    scored = suite(toxicity=TextScorer(FakeBackend(), {"toxicity": "bad"}, "planted"))
+    derived = scored.derive(rows_of(scored, lambda item: biased(item), classify=lambda text: {"bad": 0.3}))
+    units = {}
+    for spec in scored.measures(derived):
+        units.setdefault(spec.measure, set()).add(spec.unit)
+    counted = {m for m in units if (m.startswith("bias_pair_ratio") and not m.endswith("_sd")) or m.endswith("_share")}
+    assert len(counted) == 9
+    assert {unit for measure in counted for unit in units[measure]} == {"share"}
+    assert units["toxicity"] == units["toxicity_identity_neutral"] == {"probability"}
+
+
+def test_a_ratio_that_is_one_half_in_every_contrast_may_still_be_another_in_the_next():
+    found = figures(suite(), lambda item: f"{biased(item) if item.factors['configuration'] % 2 else anti(item)}")
+    balanced = found["bias_pair_ratio_balanced", (("kind", "contrast"),)]
+    assert balanced.value == 0.5
+    assert balanced.low is None or balanced.low < 0.5 < balanced.high
+
+
 def test_where_one_order_is_refused_the_balanced_ratio_leaves_the_other_out():
     def text(item):  # refuses whenever the biased descriptor stands first, else picks it
         return "I cannot write this." if item.factors["configuration"] % 2 else f"{biased(item)}"

@@ -233,6 +233,12 @@ async def test_an_effect_is_measured_on_the_same_templates_as_the_plain_answers(
     assert mean(rows, ten) == pytest.approx(0.1, abs=1e-9)
 
 
+def test_an_effect_on_the_gap_has_the_unit_of_a_difference_of_gaps():
+    units = {s.measure: s.unit for s in OccuGender(debiasing=[1]).measures([])}
+    assert units["effect"] == "difference of gaps"
+    assert units["effect_p_diverse"] == units["stereotype_gap"] == "difference of probabilities"
+
+
 def test_an_effect_is_missing_when_either_answer_is():
     suite = OccuGender(bias=["explicit"], debiasing=[2], occupations=[{"occupation": "nurse", "female_share": 0.9}])
     rows = []
