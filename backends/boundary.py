@@ -13,6 +13,9 @@ prompt and r the prompt's text after e,
 
 where the last term sums over every token that begins with r and, where r can be spelt by shorter tokens
 first, over all their minimal covers of r.
+
+A space that the tokenizer puts behind a special token (`<|a|>` and `She` become `<|a|>|▁|S|he`) stands there for the
+continuation's sake alone: its token is the continuation's first.
 """
 
 from __future__ import annotations
@@ -114,7 +117,7 @@ class Placed:
     tokens : tuple of int
         All tokens, with what the tokenizer puts in front.
     first : int
-        Index of the first token that holds a part of the continuation.
+        Index of the first token that holds a part of the continuation, or the space put in front of it.
     boundary : Boundary
     remainder : bytes
         The prompt's part of a straddling token, empty otherwise.
@@ -161,15 +164,20 @@ def place(
         length += len(pieces[first])
     tail = b"".join(pieces[first:])
     text = (prompt + continuation).encode("utf-8", "surrogatepass")
+    kept = tuple(tokens[: len(prompt_tokens)]) == tuple(prompt_tokens)
+    spaced = kept and _begins_with_a_space_of_nobody(prompt, wanted, pieces, len(prompt_tokens), added)
+    if spaced:
+        first, length = len(prompt_tokens), len(wanted) + 1
+        tail = b" " + wanted
     # Some tokenizers put one space in front of every text.
-    spelt = text.endswith(tail) or (tail == b" " + text and first == added)
+    spelt = spaced or text.endswith(tail) or (tail == b" " + text and first == added)
     if length < len(wanted) or not spelt:
         raise BackendError(
             "unsupported",
             f"the tokenizer rewrites the text: the tokens spell {tail!r} where the continuation is {continuation!r}",
             hint="write the continuation as the tokenizer keeps it",
         )
-    remainder = tail[: length - len(wanted)] if prompt else b""
+    remainder = tail[: length - len(wanted)] if prompt and not spaced else b""
     if first == 0:
         raise BackendError(
             "bad_request",
@@ -179,11 +187,27 @@ def place(
     boundary: Boundary
     if remainder:
         boundary = "straddled"
-    elif tuple(tokens[:first]) == tuple(prompt_tokens):
+    elif kept and first == len(prompt_tokens):
         boundary = "clean"
     else:
         boundary = "merged"
     return Placed(tuple(tokens), first, boundary, remainder, _spans(wanted, pieces[first:], length - len(wanted)))
+
+
+def _begins_with_a_space_of_nobody(
+    prompt: str, continuation: bytes, pieces: Sequence[bytes], start: int, added: int
+) -> bool:
+    """Whether the pieces behind the prompt's own, from ``start`` on, spell the continuation with a space in front.
+
+    The prompt's last piece must be its very end: where a tokenizer drops a text's last space, the prompt's own tokens
+    do not hold a space that is the prompt's all the same.
+    """
+    if b"".join(pieces[start:]) != b" " + continuation:
+        return False
+    if not prompt:
+        return start == added
+    before = pieces[start - 1] if start else b""
+    return before != b"" and prompt.encode("utf-8", "surrogatepass").endswith(before)
 
 
 def _spans(continuation: bytes, pieces: Sequence[bytes], before: int) -> tuple[Span, ...]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Raise it when the way of computing changes so that log-probabilities may.
 SCORING_VERSION = 1
-#: Raise it when the same request may become other tokens. Files of which that was never true have none.
+#: Raise it when the same request may become, or score, other tokens. Files of which that was never true have none.
 TEXT_VERSION = 2
 
 
@@ -194,13 +194,14 @@ class LlamaCppBackend(LocalBackend):
 
 
 def _reads_otherwise(header: dict[str, Value]) -> bool:
-    """Whether a request may become other tokens of this file than it did before there was a `TEXT_VERSION`."""
-    template = header.get("tokenizer.chat_template")
-    if template is None:
-        return False
+    """Whether a request may become, or score, other tokens of this file than before there was a `TEXT_VERSION`."""
+    # The space that tokenizers, but for byte-level ones, may put behind a special token was nobody's.
+    byte_level = header.get("tokenizer.ggml.model") == "gpt2"
+    spaced = not byte_level and header.get("tokenizer.ggml.add_space_prefix") is not False
     # Chats had no BOS that their template did not write, and found tools and documents undefined.
     adds_bos = header.get("tokenizer.ggml.add_bos_token") is not False
-    return adds_bos or "tools" in str(template) or "documents" in str(template)
+    template = str(header.get("tokenizer.chat_template", ""))
+    return spaced or (template != "" and (adds_bos or "tools" in template or "documents" in template))
 
 
 def _llama_has_gpu() -> bool:

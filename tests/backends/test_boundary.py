@@ -84,6 +84,33 @@ def test_the_space_some_tokenizers_put_in_front_belongs_to_nobody() -> None:
     assert [(s.start, s.end) for s in found.spans] == [(-1, 3)]
 
 
+@pytest.mark.parametrize(
+    ("continuation", "pieces", "spans"),
+    [
+        ("She", [" ", "S", "he"], [(-1, 0), (0, 1), (1, 3)]),
+        ("she", [" she"], [(-1, 3)]),
+        (" she", [" ", " she"], [(-1, 0), (0, 4)]),
+        ("é", [" ", b"\xc3", b"\xa9"], [(-1, 0), (0, 1), (0, 1)]),
+    ],
+)
+def test_a_space_put_behind_a_special_token_is_paid_by_the_continuation(
+    continuation: str, pieces: list[str | bytes], spans: list[tuple[int, int]]
+) -> None:
+    """It would not stand there without the continuation: left out, another text's probability is told."""
+    for prompt, alone, added in (("x<|a|>", ["x", "<|a|>"], 0), ("", ["<s>"], 1)):
+        head: list[str | bytes] = [*alone]
+        found = placed(prompt, continuation, head + pieces, head, added)
+        assert (found.boundary, found.first, found.remainder) == ("clean", len(alone), b"")
+        assert [(s.start, s.end) for s in found.spans] == spans
+
+
+def test_a_space_that_the_prompt_alone_loses_is_still_the_prompts() -> None:
+    found = placed("said ", "She", ["said", " ", "S", "he"], ["said"])
+    assert (found.boundary, found.first, found.remainder) == ("merged", 2, b"")
+    found = placed("said ", "she", ["said", " she"], ["said"])
+    assert (found.boundary, found.first, found.remainder) == ("straddled", 1, b" ")
+
+
 def test_a_first_token_without_anything_before_it_is_refused() -> None:
     with pytest.raises(BackendError, match="no token before it") as error:
         placed("", "The", ["The"], [])

@@ -89,3 +89,26 @@ def test_a_space_that_the_tokenizer_puts_in_front_is_no_part_of_the_text(scheme:
         if score.boundary == "clean":
             plain = log_probabilities(model, tokenizer(prompt + continuation)["input_ids"])
             assert [t.logprob for t in score.tokens] == pytest.approx(plain[-len(spans) :], abs=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
+def test_whatever_follows_a_special_token_is_scored_whole(scheme: str, tmp_path: Path) -> None:
+    """Of the tokens that come with a continuation none is left out, be it a space that the tokenizer puts there."""
+    tokenizer = prefix_space_tokenizer(scheme)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|a|>"]})
+    folder = save_model_of(FAMILIES["llama"], tmp_path, tokenizer)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    backend = HFBackend(folder, threads=1)
+    for prompt in ("the man<|a|>", "<|a|>", "<s>", ""):
+        bos = not prompt.startswith("<s>")
+        start = tokenizer(prompt, add_special_tokens=bos)["input_ids"]
+        for continuation in ("she", "She said", " é"):
+            (answer,) = backend.run_blocking([ScoreRequest(prompt, (continuation,))])
+            assert isinstance(answer, ScoreResponse), (prompt, continuation, answer)
+            (score,) = answer.scores
+            whole = tokenizer(prompt + continuation, add_special_tokens=bos)["input_ids"]
+            assert whole[: len(start)] == start
+            assert (score.boundary, [t.token_id for t in score.tokens]) == ("clean", whole[len(start) :])
+            assert [t.logprob for t in score.tokens] == pytest.approx(
+                log_probabilities(model, whole)[len(start) - 1 :], abs=1e-5
+            )

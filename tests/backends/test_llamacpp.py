@@ -233,12 +233,28 @@ def test_only_files_whose_texts_are_read_otherwise_than_before_are_known_by_anot
         return LlamaCppBackend(file).describe_blocking().fingerprint.get("text_version")
 
     assert version(smollm2_path()) is version(gemma3_path()) is None
+    assert version(save_tiny_llama_gguf(tmp_path / "spaced.gguf", prefix_space=True)) == 2
     for name, template, adds_bos, expected in (
         ("bos", TURN, True, 2),
         ("no_bos", TURN, False, None),
         ("tools", "{% if tools is not none %}x{% endif %}" + TURN, False, 2),
     ):
         assert version(save_tiny_chat_gguf(tmp_path / f"{name}.gguf", template, adds_bos)) == expected
+
+
+def test_a_space_put_behind_a_special_token_is_scored(tmp_path: Path) -> None:
+    backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "spaced.gguf", prefix_space=True))
+    engine, _ = backend._load()
+    for prompt in ("the man<|a|>", "<|a|>", ""):
+        start = engine.render(prompt)
+        for continuation in ("she", "She man", " she"):
+            (score,) = scored(backend, [ScoreRequest(prompt, (continuation,))])
+            whole = engine.encode([prompt + continuation], chat=False)[0]
+            assert engine.piece(whole[len(start)]).startswith(b" ")
+            assert (score.boundary, [t.token_id for t in score.tokens]) == ("clean", whole[len(start) :])
+            expected = one_sequence(engine, whole)[len(start) - 1 :]
+            assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-4)
+    backend.close_blocking()
 
 
 def test_no_bos_is_made_up_for_a_model_without_it() -> None:

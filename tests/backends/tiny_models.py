@@ -184,16 +184,18 @@ def save_tiny_llama_gguf(
     file: Path,
     *,
     part_tensors: int = 0,
+    prefix_space: bool = False,
     also: Callable[[gguf.GGUFWriter], None] | None = None,
     change: Callable[[dict[str, Any]], None] | None = None,
 ) -> Path:
     """A Llama of one layer and random weights as a GGUF file; returns its first part.
 
-    ``part_tensors`` writes parts of so many tensors; ``also`` adds fields, ``change`` alters tensors in place.
+    ``part_tensors`` writes parts of so many tensors; ``prefix_space`` gives it a SentencePiece tokenizer that puts a
+    space in front; ``also`` adds fields, ``change`` alters tensors in place.
     """
     random = np.random.default_rng(0)
     width, inner = 32, 32
-    tokens = list(_byte_level_table())
+    tokens = _PREFIX_SPACE_NAMES if prefix_space else list(_byte_level_table())
     writer = gguf.GGUFWriter(file, "llama", split_max_tensors=part_tensors)
     writer.add_context_length(128)
     writer.add_embedding_length(width)
@@ -203,7 +205,10 @@ def save_tiny_llama_gguf(
     writer.add_head_count_kv(2)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(width // 2)
-    _add_tokenizer(writer, tokens)
+    if prefix_space:
+        _add_prefix_space_tokenizer(writer)
+    else:
+        _add_tokenizer(writer, tokens)
     if also is not None:
         also(writer)
     shapes = {
@@ -253,6 +258,26 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
     writer.add_token_merges(["a b"])
+
+
+_PREFIX_SPACE_NAMES = [
+    "<unk>", "<s>", "</s>", "<|a|>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁thesanmwo",
+    "▁t", "he", "▁the", "▁s", "▁she", "an", "man", "▁man",
+]  # fmt: skip
+
+
+def _add_prefix_space_tokenizer(writer: gguf.GGUFWriter) -> None:
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(_PREFIX_SPACE_NAMES)
+    # Later pieces are made of earlier ones, and win where several fit.
+    writer.add_token_scores([float(i) for i in range(len(_PREFIX_SPACE_NAMES))])
+    plain = len(_PREFIX_SPACE_NAMES) - 4 - 256
+    writer.add_token_types([2, 3, 3, 3] + [6] * 256 + [1] * plain)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(True)
 
 
 def _finish(writer: gguf.GGUFWriter, file: Path) -> Path:
