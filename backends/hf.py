@@ -20,7 +20,7 @@ from backends.base import (
     Tell,
     tell_nobody,
 )
-from backends.errors import BackendError, ConfigError
+from backends.errors import AuditError, BackendError, ConfigError
 from backends.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights, package_version, text_sha256
 from backends.gguf_header import is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local_answers import answer_by_kind
@@ -87,7 +87,7 @@ class HFBackend(LocalBackend):
         self._encoder: HFTextEncoder | None = None
         self._loaded: Any = None
         self._scorer: PathScorer | None = None
-        self._does_not_fit: BackendError | None = None
+        self._refusal: AuditError | None = None
 
     @property
     def device(self) -> str:  # type: ignore[override]
@@ -133,7 +133,15 @@ class HFBackend(LocalBackend):
             raise ConfigError("model", self.model, "a file, and not GGUF", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf")
-        if longrope_cells(path, read_gguf_header(path)) is not None:
+        header = read_gguf_header(path)
+        if (parts := int(header.get("split.count", 1))) > 1:
+            raise ConfigError(
+                "model",
+                self.model,
+                f"one of {parts} files of a model, and transformers reads this one alone",
+                "Put them together with llama-gguf-split --merge, or use LlamaCppBackend",
+            )
+        if longrope_cells(path, header) is not None:
             raise ConfigError(
                 "model",
                 self.model,
@@ -268,8 +276,8 @@ class HFBackend(LocalBackend):
         torch.set_num_threads(self._threads)
         encoder = self._load_tokenizer()
         if self._loaded is None or self._scorer is None:
-            if self._does_not_fit is not None:  # tried once: loading takes minutes
-                raise self._does_not_fit
+            if self._refusal is not None:  # tried once: loading takes minutes
+                raise self._refusal
             from backends.hf_memory import ran_out
 
             try:
@@ -278,15 +286,18 @@ class HFBackend(LocalBackend):
             except (RuntimeError, MemoryError) as error:
                 if not ran_out(error):
                     raise
+                self._refusal = BackendError(
+                    "out_of_memory",
+                    f"the model does not fit in the memory of {self.device}",
+                    hint="use a smaller dtype or model, or another device",
+                )
+            except AuditError as error:
+                # The frames of the failure hold the weights.
+                self._refusal = error.with_traceback(None)
         if self._loaded is None or self._scorer is None:
             self._loaded = None
-            # Made here, so that it holds no frames of the failure, and with them no weights.
-            self._does_not_fit = BackendError(
-                "out_of_memory",
-                f"the model does not fit in the memory of {self.device}",
-                hint="use a smaller dtype or model, or another device",
-            )
-            raise self._does_not_fit
+            assert self._refusal is not None
+            raise self._refusal
         return self._loaded, encoder, self._scorer
 
     def _load_model(self) -> Any:
@@ -295,12 +306,43 @@ class HFBackend(LocalBackend):
 
         source, options = self._source()
         with _loading:
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, self._dtype), **options)
+            model, found = AutoModelForCausalLM.from_pretrained(
+                source, dtype=getattr(torch, self._dtype), output_loading_info=True, **options
+            )
+        self._check_weights(model, found)
         if self.adapter is not None:
-            from peft import PeftModel
-
-            model = PeftModel.from_pretrained(model, self.adapter).merge_and_unload()
+            model = self._with_adapter(model)
         return model.to(self.device).eval()
+
+    def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
+        """Raise for weights that were not in the files: transformers draws them at random, anew at each load."""
+        # A buffer that is missing has the value that the model's code gives it, the same at each load.
+        drawn = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        missing = sorted(drawn & set(found["missing_keys"]))
+        missing += [f"{name} of another shape" for name, *_ in found["mismatched_keys"]]
+        if missing:
+            raise ConfigError(
+                "model",
+                self.model,
+                f"weights that the model needs are not there ({_some(missing)}), and would be drawn at random",
+                "Give a whole causal language model, its output head included",
+            )
+
+    def _with_adapter(self, model: Any) -> Any:
+        """The model with the adapter's weights added to its own."""
+        from peft import PeftModel
+
+        adapted = PeftModel.from_pretrained(model, self.adapter)
+        # Once more, since only this tells which weights found no place: they would change nothing, without a word.
+        found = adapted.load_adapter(self.adapter, "default")
+        if apart := sorted({*found.missing_keys, *found.unexpected_keys}):
+            raise ConfigError(
+                "adapter",
+                self.adapter,
+                f"its weights are not those that its config asks of this model ({_some(apart)})",
+                "Give the adapter of this model, with the names that PEFT saves",
+            )
+        return adapted.merge_and_unload()
 
     def _make_scorer(self, model: Any, encoder: HFTextEncoder) -> PathScorer:
         from backends.hf_scoring import PathScorer
@@ -318,6 +360,9 @@ class HFBackend(LocalBackend):
             self._load()
         except BackendError as error:
             return [error] * len(batch)
+        except ConfigError as error:  # found only by loading
+            told = f"{error.field} = {error.value!r}: {error.problem}"
+            return [BackendError("unsupported", told, hint=error.mend)] * len(batch)
         return answer_by_kind(batch, self._score, self._generate, tell)
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
@@ -326,7 +371,7 @@ class HFBackend(LocalBackend):
         return [len(self._encoder.render(prompt)) for prompt in prompts]
 
     def close_blocking(self) -> None:
-        self._loaded = self._scorer = self._encoder = self._tokenizer = self._does_not_fit = None
+        self._loaded = self._scorer = self._encoder = self._tokenizer = self._refusal = None
         if self.device.startswith("cuda"):
             import torch
 
@@ -347,6 +392,11 @@ class HFBackend(LocalBackend):
 
         model, encoder, _ = self._load()
         return generate(model, self._tokenizer, requests, device=self.device, render=encoder.render, tell=tell)
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few of many names."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _looks_like_path(name: str) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 
@@ -30,6 +31,7 @@ from tests.backends.tiny_models import (
     GROUPED,
     log_probabilities,
     save_model_of,
+    save_tiny_llama_gguf,
     save_tiny_model,
     save_tiny_phi3_gguf,
 )
@@ -630,6 +632,65 @@ def test_an_adapter_changes_the_numbers_as_peft_does(folders: dict[str, Path], t
     assert scores(backend, [request]) == pytest.approx([expected], abs=1e-5)
     assert abs(scores(without, [request])[0] - expected) > 1e-2
     assert backend.describe_blocking().fingerprint["adapter"] != without.describe_blocking().fingerprint["adapter"]
+
+
+@pytest.mark.parametrize("missing", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])
+def test_weights_that_a_checkpoint_lacks_are_not_drawn_at_random(missing: str, tmp_path: Path) -> None:
+    folder = save_tiny_model("llama", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    del weights[missing]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    backend = HFBackend(folder, threads=1)
+    with pytest.raises(ConfigError, match=missing) as error:
+        backend._load()
+    assert error.value.field == "model"
+    loads = []
+    backend._load_model = lambda: loads.append(1)  # type: ignore[method-assign]
+    answers = backend.run_blocking(REQUESTS)
+    assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * len(REQUESTS)
+    assert missing in answers[0].message
+    assert not loads, "tried once"
+
+
+def test_an_output_head_that_is_the_embedding_is_not_missed(tmp_path: Path) -> None:
+    folder = save_model_of(
+        lambda v: transformers.LlamaConfig(**GROUPED, vocab_size=v, tie_word_embeddings=True), tmp_path
+    )
+    assert "lm_head.weight" not in load_file(folder / "model.safetensors")
+    assert len(scores(HFBackend(folder, threads=1), REQUESTS[:1])) == 6
+
+
+def test_one_part_of_a_gguf_file_is_refused(tmp_path: Path) -> None:
+    save_tiny_llama_gguf(tmp_path / "whole.gguf")
+    HFBackend(tmp_path / "whole.gguf").check()
+    save_tiny_llama_gguf(tmp_path / "part.gguf", most_tensors=4)
+    for part in ("part-00001-of-00003.gguf", "part-00002-of-00003.gguf"):
+        with pytest.raises(ConfigError, match="one of 3 files") as error:
+            HFBackend(tmp_path / part).check()
+        assert error.value.field == "model"
+
+
+@pytest.mark.parametrize("change", ["prefix", "one less", "one more"])
+def test_an_adapter_whose_weights_find_no_place_is_refused(
+    change: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    import peft
+
+    model, _ = plain_model(folders["llama"])
+    config = peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False)
+    peft.get_peft_model(model, config).save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "adapter_model.safetensors")
+    first = next(iter(weights))
+    if change == "prefix":
+        weights = {name.replace("model.model.model.", "model.model."): value for name, value in weights.items()}
+    elif change == "one less":
+        del weights[first]
+    else:
+        weights[first.replace("layers.0", "layers.9")] = weights[first].clone()
+    save_file(weights, tmp_path / "adapter_model.safetensors", {"format": "pt"})
+    with pytest.raises(ConfigError, match="lora_A") as error:
+        HFBackend(folders["llama"], adapter=tmp_path, threads=1)._load()
+    assert error.value.field == "adapter"
 
 
 def test_the_fingerprint_is_found_without_weights_and_changes_with_them(
