@@ -250,7 +250,25 @@ class HFBackend(LocalBackend):
         from transformers import AutoConfig
 
         source, options = self._source()
-        return AutoConfig.from_pretrained(source, **options)
+        config = AutoConfig.from_pretrained(source, **options)
+        self._check_class(config)
+        return config
+
+    def _check_class(self, config: Any) -> None:
+        """Raise for a model that transformers would refuse only once its weights are there."""
+        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+        own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+        if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or (own_code and self.trust_remote_code):
+            return
+        raise ConfigError(
+            "model",
+            self.model,
+            f"of the kind {config.model_type!r}, which is no causal language model to transformers",
+            "Set trust_remote_code if you trust the code that comes with it"
+            if own_code
+            else "Give a causal language model",
+        )
 
     def _load_tokenizer(self) -> HFTextEncoder:
         if self._encoder is None:
@@ -305,6 +323,8 @@ class HFBackend(LocalBackend):
         from transformers import AutoModelForCausalLM
 
         source, options = self._source()
+        if "gguf_file" not in options:  # to find its config, a whole GGUF file is read
+            self._config()
         with _loading:
             model, found = AutoModelForCausalLM.from_pretrained(
                 source, dtype=getattr(torch, self._dtype), output_loading_info=True, **options

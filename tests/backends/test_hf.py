@@ -29,6 +29,7 @@ from tests.backends.tiny_models import (
     BASE,
     FAMILIES,
     GROUPED,
+    byte_level_tokenizer,
     log_probabilities,
     save_model_of,
     save_tiny_llama_gguf,
@@ -650,6 +651,30 @@ def test_weights_that_a_checkpoint_lacks_are_not_drawn_at_random(missing: str, t
     assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * len(REQUESTS)
     assert missing in answers[0].message
     assert not loads, "tried once"
+
+
+def test_a_model_of_another_kind_is_refused_before_its_weights_are_read(tmp_path: Path) -> None:
+    config = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=300)
+    config.save_pretrained(tmp_path)
+    byte_level_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    backend = HFBackend(tmp_path, threads=1)
+    for ask in (backend.describe_blocking, backend._load):
+        with pytest.raises(ConfigError, match="'t5', which is no causal language model") as error:
+            ask()
+        assert error.value.field == "model"
+    assert "trust_remote_code" not in error.value.mend
+
+
+def test_a_model_whose_class_comes_with_it_needs_leave_to_run_its_code(tmp_path: Path) -> None:
+    config = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=300)
+    config.auto_map = {"AutoModelForCausalLM": "modeling_own.OwnModel"}
+    config.save_pretrained(tmp_path)
+    byte_level_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ConfigError, match="Set trust_remote_code"):
+        HFBackend(tmp_path, threads=1).describe_blocking()
+    assert HFBackend(tmp_path, threads=1, trust_remote_code=True).describe_blocking().fingerprint["backend"] == "hf"
 
 
 def test_an_output_head_that_is_the_embedding_is_not_missed(tmp_path: Path) -> None:
