@@ -150,18 +150,13 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self.values[:rows, :, at.end : at.end + 1] = value_states
         return self.keys[:rows, :, at.start : at.end + 1], self.values[:rows, :, at.start : at.end + 1]
 
-    def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
-        # transformers 4 hands over the positions of the query tokens, transformers 5 their number.
-        length = query_length if isinstance(query_length, int) else query_length.shape[0]
-        return self.get_seq_length() + length, 0
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
         return self._columns.end - self._columns.start
 
     def get_max_length(self) -> int:
-        return -1
-
-    def get_max_cache_shape(self) -> int:
         return -1
 
     def lay(self, row: int, keys: torch.Tensor, values: torch.Tensor) -> None:
