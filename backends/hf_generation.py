@@ -165,6 +165,10 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self.keys[row, :, end - length : end] = keys
         self.values[row, :, end - length : end] = values
 
+    def clear_row(self, row: int) -> None:
+        self.keys[row].zero_()
+        self.values[row].zero_()
+
     def move_row(self, source: int, target: int) -> None:
         self.keys[target] = self.keys[source]
         self.values[target] = self.values[source]
@@ -198,7 +202,7 @@ class _Batch:
                 self._join(free, answers)
             if self._rows:
                 self._draw(self._rows, self._step(), answers)
-                self._shrink()
+                self._shrink(answers)
 
     def _join(self, free: int, answers: list[GenerateResponse | BackendError | None]) -> None:
         """Compute the next prompts, draw their first tokens, and lay them into free rows."""
@@ -263,9 +267,18 @@ class _Batch:
         self, texts: list[_Text], logits: torch.Tensor, answers: list[GenerateResponse | BackendError | None]
     ) -> None:
         """Draw each text's next token; fill in the answers of those that end with it."""
-        likeliest = logits.argmax(-1).tolist()
+        # A NaN is the highest of its row, as +inf is; -inf alone is a token that is ruled out. Read together: one wait.
+        sound = logits.amax(-1).isfinite()
+        likeliest, are_sound = torch.stack([logits.argmax(-1), sound.long()]).tolist()
         host: Logits | None = None
         for row, text in enumerate(texts):
+            if not are_sound[row]:
+                answers[text.index] = BackendError(
+                    "internal",
+                    f"the model's output is no distribution over the token after {text.length}",
+                    hint="try float32",
+                )
+                continue
             if text.sampler.takes_the_likeliest:
                 token = int(likeliest[row])
             else:
@@ -281,24 +294,27 @@ class _Batch:
                 answers[text.index] = GenerateResponse(found, "stop", len(text.prompt), len(text.drawn))
             elif len(text.drawn) == sampling.max_tokens:
                 answers[text.index] = self._answer(text, "length")
-        self._finished = set()
         for text in texts:
-            if (answer := answers[text.index]) is not None:
-                self._finished.add(text.index)
+            answer = answers[text.index]
+            if isinstance(answer, GenerateResponse):
                 self._tell(text.index, answer)
 
-    def _shrink(self) -> None:
+    def _shrink(self, answers: list[GenerateResponse | BackendError | None]) -> None:
         """Drop finished rows; the last row moves into the place of each."""
         row = 0
         while row < len(self._rows):
-            if self._rows[row].index in self._finished:
-                last = self._rows.pop()
-                if row < len(self._rows):
-                    self._rows[row] = last
-                    for layer in self._layers:
-                        layer.move_row(len(self._rows), row)
-            else:
+            answer = answers[self._rows[row].index]
+            if answer is None:
                 row += 1
+                continue
+            last = self._rows.pop()
+            for layer in self._layers:
+                if row < len(self._rows):
+                    layer.move_row(len(self._rows), row)
+                elif isinstance(answer, BackendError):
+                    layer.clear_row(row)  # its NaN would reach the next text there, even from a masked cell
+            if row < len(self._rows):
+                self._rows[row] = last
 
     def _answer(self, text: _Text, reason: Any) -> GenerateResponse:
         return GenerateResponse(self._decoded(text), reason, len(text.prompt), len(text.drawn))

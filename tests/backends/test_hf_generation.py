@@ -135,6 +135,64 @@ def test_one_request_that_cannot_be_answered_leaves_its_neighbours_alone(model):
     assert answers[4].text == alone(model, "8", 3)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, temperature):
+    """As float16 gives it where a model's numbers pass its range; here one token is spoilt."""
+    monkeypatch.setattr(hf_generation, "ROWS", 2)
+    llama = tiny("llama")
+    requests = [GenerateRequest(p, Sampling(temperature=temperature, max_tokens=9)) for p in prompts(20)]
+    usual = ask(llama, requests)
+    spoilt = next(int(tokens[4]) for a in usual if len(tokens := a.text.split()) == 9)
+    llama.get_input_embeddings().weight.data[spoilt] = float("nan")
+    read = [
+        r.prompt.split() + a.text.split()[: 8 + (a.finish_reason == "stop")]
+        for r, a in zip(requests, usual, strict=True)
+    ]
+    late = 0
+    for request, before, tokens, answer in zip(requests, usual, read, ask(llama, requests), strict=True):
+        if str(spoilt) in tokens:
+            assert isinstance(answer, BackendError)
+            assert (answer.kind, answer.hint) == ("internal", "try float32")
+            late += str(spoilt) not in request.prompt.split()
+        else:
+            assert answer == before
+    assert 0 < late < 20
+
+
+def test_a_nan_left_in_a_free_row_reaches_no_text_that_is_laid_there_later(monkeypatch):
+    """The third row fails and waits; what joins once the second is free is shorter than the first by then."""
+    monkeypatch.setattr(hf_generation, "ROWS", 3)
+    monkeypatch.setattr(hf_generation, "JOIN_TOGETHER", 2)
+    llama = tiny("llama")
+    lengths = {"5": 30, "6": 12, "7": 12, "8": 3, "9": 3}
+    requests = [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in lengths.items()]
+    requests[2] = GenerateRequest("7", Sampling(temperature=2.0, max_tokens=12), seed=1)
+    usual = ask(llama, requests)
+    assert [a.completion_tokens for a in usual] == list(lengths.values())
+    others = {token for i, a in enumerate(usual) if i != 2 for token in (requests[i].prompt + a.text).split()}
+    spoilt = next(token for token in usual[2].text.split()[1:5] if token not in others)
+    llama.get_input_embeddings().weight.data[int(spoilt)] = float("nan")
+    answers = ask(llama, requests)
+    assert isinstance(answers.pop(2), BackendError)
+    usual.pop(2)
+    assert answers == usual
+
+
+def test_a_token_that_is_ruled_out_is_no_failure_and_one_beyond_all_bounds_is(model, monkeypatch):
+    forward = model.lm_head.forward
+    request = GenerateRequest("5 6 7", Sampling(max_tokens=5))
+    first = ask(model, [request])[0].text.split()[0]
+    for value in (float("-inf"), float("inf")):
+        bias = torch.zeros(60)
+        bias[int(first)] = value
+        monkeypatch.setattr(model.lm_head, "forward", lambda x, bias=bias: forward(x) + bias)
+        answer = ask(model, [request])[0]
+        if value < 0:
+            assert first not in answer.text.split()
+        else:
+            assert answer.kind == "internal"
+
+
 @pytest.mark.parametrize("words", ["MPS backend out of memory", "DefaultCPUAllocator: can't allocate memory"])
 def test_memory_that_runs_out_is_an_error_of_each_request(model, monkeypatch, words):
     def full(*_, **__):
