@@ -28,6 +28,7 @@ from backends.local_options import available_threads, check_count, need_package
 from backends.local_scoring import score_requests
 
 if TYPE_CHECKING:
+    from backends.hf_generation import TextGenerator
     from backends.hf_scoring import PathScorer
     from backends.hf_text import HFTextEncoder
 
@@ -87,6 +88,7 @@ class HFBackend(LocalBackend):
         self._encoder: HFTextEncoder | None = None
         self._loaded: Any = None
         self._scorer: PathScorer | None = None
+        self._generator: TextGenerator | None = None
         self._refusal: AuditError | None = None
 
     @property
@@ -391,7 +393,7 @@ class HFBackend(LocalBackend):
         return [len(self._encoder.render(prompt)) for prompt in prompts]
 
     def close_blocking(self) -> None:
-        self._loaded = self._scorer = self._encoder = self._tokenizer = self._refusal = None
+        self._loaded = self._scorer = self._generator = self._encoder = self._tokenizer = self._refusal = None
         if self.device.startswith("cuda"):
             import torch
 
@@ -408,10 +410,12 @@ class HFBackend(LocalBackend):
             return [error] * len(requests)
 
     def _generate(self, requests: Sequence[GenerateRequest], tell: Tell) -> Sequence[Answer]:
-        from backends.hf_generation import generate
+        from backends.hf_generation import TextGenerator
 
         model, encoder, _ = self._load()
-        return generate(model, self._tokenizer, requests, device=self.device, render=encoder.render, tell=tell)
+        if self._generator is None:
+            self._generator = TextGenerator(model, self._tokenizer, device=self.device, render=encoder.render)
+        return self._generator.generate(requests, tell)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -56,16 +56,8 @@ class _Text:
         return len(self.prompt) + len(self.drawn)
 
 
-def generate(
-    model: Any,
-    tokenizer: Any,
-    requests: Sequence[GenerateRequest],
-    *,
-    device: str,
-    render: Callable[[Prompt], list[int]],
-    tell: Tell = tell_nobody,
-) -> list[GenerateResponse | BackendError]:
-    """One answer for each request, in order.
+class TextGenerator:
+    """Writes texts with one loaded model.
 
     Parameters
     ----------
@@ -75,34 +67,73 @@ def generate(
         Where ``model`` is.
     render : callable
         The tokens of a prompt.
-    tell : callable
-        Hears of each text as it is finished.
+
+    Attributes
+    ----------
+    halvings : int
+        How often the number of rows is halved now, because memory ran out.
     """
-    answers: list[GenerateResponse | BackendError | None] = [None] * len(requests)
-    limit, _ = context_length(model.config)
-    texts: list[_Text] = []
-    for index, request in enumerate(requests):
+
+    def __init__(self, model: Any, tokenizer: Any, *, device: str, render: Callable[[Prompt], list[int]]) -> None:
+        self._model, self._tokenizer, self._device, self._render = model, tokenizer, device, render
+        self.halvings = 0
+
+    def generate(
+        self, requests: Sequence[GenerateRequest], tell: Tell = tell_nobody
+    ) -> list[GenerateResponse | BackendError]:
+        """One answer for each request, in order; ``tell`` hears of each text as it is finished."""
+        answers: list[GenerateResponse | BackendError | None] = [None] * len(requests)
+        limit, _ = context_length(self._model.config)
+        prompts: list[list[int]] = [[] for _ in requests]
+        for index, request in enumerate(requests):
+            try:
+                prompts[index] = list(self._render(request.prompt))
+                answers[index] = _refuse(prompts[index], request, limit)
+            except BackendError as error:  # a chat prompt for a model without chat template
+                answers[index] = error
         try:
-            prompt = list(render(request.prompt))
-        except BackendError as error:  # a chat prompt for a model without chat template
-            answers[index] = error
-            continue
-        if (refusal := _refuse(prompt, request, limit)) is not None:
-            answers[index] = refusal
-        else:
-            texts.append(_Text(index, request, prompt))
-    if texts:
+            _check_cache(self._model)
+        except BackendError as error:
+            answers = [error if answer is None else answer for answer in answers]
+        self.halvings = max(0, self.halvings - 1)  # what did not fit may fit now: a miss costs a restart
+        while waiting := [index for index, answer in enumerate(answers) if answer is None]:
+            rows = min(max(1, ROWS >> self.halvings), len(waiting))
+            texts = [_Text(index, requests[index], prompts[index]) for index in waiting]
+            # One at a time, each has a block of its own size.
+            if self._fits(texts if rows > 1 else texts[:1], answers, tell):
+                continue
+            if rows == 1:
+                answers[waiting[0]] = _too_large()
+            while rows > 1 and rows <= ROWS >> self.halvings:
+                self.halvings += 1
+        return [answer for answer in answers if answer is not None]
+
+    def _fits(
+        self,
+        texts: list[_Text],
+        answers: list[GenerateResponse | BackendError | None],
+        tell: Tell,
+    ) -> bool:
+        """Fill in the answers of these texts, of some of them only when memory runs out."""
         try:
             with torch.inference_mode():
-                _Batch(model, tokenizer, device, texts, tell).run(answers)
+                _Batch(self._model, self._tokenizer, self._device, texts, self.halvings, tell).run(answers)
+            return True
         except (RuntimeError, MemoryError) as error:
             if not ran_out(error):
                 raise
-            failure = BackendError("out_of_memory", str(error)[:200], hint="lower batch_size or max_tokens")
-            answers = [failure if answer is None else answer for answer in answers]
-        except BackendError as error:
-            answers = [error if answer is None else answer for answer in answers]
-    return [answer for answer in answers if answer is not None]
+        # The error is gone by now, and with it the tensors that its frames held.
+        if self._device.startswith("cuda"):
+            torch.cuda.empty_cache()
+        return False
+
+
+def _too_large() -> BackendError:
+    return BackendError(
+        "out_of_memory",
+        "one text at a time does not fit",
+        hint="lower max_tokens, or use a smaller dtype or model",
+    )
 
 
 def _refuse(prompt: list[int], request: GenerateRequest, limit: int | None) -> BackendError | None:
@@ -181,16 +212,17 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 class _Batch:
     """The running rows, the queue, and the loop over them."""
 
-    def __init__(self, model: Any, tokenizer: Any, device: str, texts: list[_Text], tell: Tell) -> None:
-        _check_cache(model)
+    def __init__(self, model: Any, tokenizer: Any, device: str, texts: list[_Text], halvings: int, tell: Tell) -> None:
         self._model, self._tokenizer, self._device, self._tell = model, tokenizer, device, tell
         # Similar lengths together waste little padding; equal prompts follow each other.
         self._queue = sorted(texts, key=lambda t: (len(t.prompt), t.prompt))
         self._rows: list[_Text] = []
         self._longest = max(len(t.prompt) for t in texts)
         most = max(t.request.sampling.max_tokens for t in texts)
+        self._prefill_tokens = max(1, PREFILL_TOKENS >> halvings)
+        rows = min(max(1, ROWS >> halvings), len(texts))
         # Room for two full answers, so that columns are moved back rarely.
-        self._columns = _Columns(min(ROWS, len(texts)), self._longest + 2 * most + 1, self._longest)
+        self._columns = _Columns(rows, self._longest + 2 * most + 1, self._longest)
         self._layers: list[_Layer] = []
         self._ends = _end_tokens(model, tokenizer)
 
@@ -206,7 +238,7 @@ class _Batch:
 
     def _join(self, free: int, answers: list[GenerateResponse | BackendError | None]) -> None:
         """Compute the next prompts, draw their first tokens, and lay them into free rows."""
-        size = max(1, min(free, PREFILL_TOKENS // len(self._queue[min(free, len(self._queue)) - 1].prompt)))
+        size = max(1, min(free, self._prefill_tokens // len(self._queue[min(free, len(self._queue)) - 1].prompt)))
         new, self._queue = self._queue[:size], self._queue[size:]
         distinct = {tuple(t.prompt): i for i, t in reversed(list(enumerate(new)))}
         place = {prompt: at for at, prompt in enumerate(distinct)}

@@ -68,11 +68,13 @@ def render(prompt):
     return [int(token) for token in prompt.split()]
 
 
+def generator(model, render=render):
+    return hf_generation.TextGenerator(model, Digits(), device="cpu", render=render)
+
+
 def ask(model, requests):
     told = []
-    answers = hf_generation.generate(
-        model, Digits(), requests, device="cpu", render=render, tell=lambda *one: told.append(one)
-    )
+    answers = generator(model).generate(requests, lambda *one: told.append(one))
     written = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, BackendError)]
     assert sorted(told, key=lambda one: one[0]) == written  # each once
     return answers
@@ -129,7 +131,7 @@ def test_one_request_that_cannot_be_answered_leaves_its_neighbours_alone(model):
         return render(prompt)
 
     requests = [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "", "no template", "7 " * 300, "8")]
-    answers = hf_generation.generate(model, Digits(), requests, device="cpu", render=failing)
+    answers = generator(model, failing).generate(requests)
     kinds = [a.kind if isinstance(a, BackendError) else "text" for a in answers]
     assert kinds == ["text", "bad_request", "unsupported", "context_length", "text"]
     assert answers[4].text == alone(model, "8", 3)
@@ -200,7 +202,49 @@ def test_memory_that_runs_out_is_an_error_of_each_request(model, monkeypatch, wo
 
     monkeypatch.setattr(model, "forward", full)
     requests = [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "7")]
-    assert [answer.kind for answer in ask(model, requests)] == ["out_of_memory"] * 2
+    answers = ask(model, requests)
+    assert [answer.kind for answer in answers] == ["out_of_memory"] * 2
+    assert "batch_size" not in answers[0].hint
+
+
+def test_rows_are_halved_until_they_fit_and_grow_back(model, monkeypatch):
+    """By hand: this machine's memory cannot be filled within a test."""
+    sampling = Sampling(temperature=1.0, max_tokens=8)
+    requests = [GenerateRequest(p, sampling, seed=i) for i, p in enumerate(prompts(20))]
+    usual = ask(model, requests)
+    forward, most = model.forward, 3
+
+    def small(input_ids, **options):
+        if len(input_ids) > most:
+            raise torch.OutOfMemoryError("planted")
+        return forward(input_ids, **options)
+
+    monkeypatch.setattr(model, "forward", small)
+    ours, told = generator(model), []
+    assert ours.generate(requests, lambda *one: told.append(one)) == usual
+    assert sorted(place for place, _ in told) == list(range(20)), "each once"
+    assert hf_generation.ROWS >> ours.halvings == 2
+    monkeypatch.setattr(model, "forward", forward)
+    for _ in range(4):
+        assert ours.generate(requests) == usual
+    assert ours.halvings == 0
+
+
+def test_a_text_that_does_not_fit_fails_alone(model, monkeypatch):
+    requests = [GenerateRequest(p, Sampling(max_tokens=4)) for p in ("5 6", "7 8 9 " * 6, "10", "11 12")]
+    usual = ask(model, requests)
+    forward = model.forward
+
+    def small(input_ids, **options):
+        if options["attention_mask"].numel() > 12:
+            raise torch.OutOfMemoryError("planted")
+        return forward(input_ids, **options)
+
+    monkeypatch.setattr(model, "forward", small)
+    answers = ask(model, requests)
+    assert answers.pop(1).kind == "out_of_memory"
+    usual.pop(1)
+    assert answers == usual
 
 
 def test_a_model_with_a_recurrent_state_is_refused():
