@@ -23,7 +23,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import (
+    Cache,
+    CacheLayerMixin,
+    DummyLayer,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+)
 
 from backends.base import GenerateRequest, GenerateResponse, Prompt, Tell, tell_nobody
 from backends.errors import BackendError
@@ -223,7 +230,7 @@ class _Batch:
         rows = min(max(1, ROWS >> halvings), len(texts))
         # Room for two full answers, so that columns are moved back rarely.
         self._columns = _Columns(rows, self._longest + 2 * most + 1, self._longest)
-        self._layers: list[_Layer] = []
+        self._layers: dict[int, _Layer] = {}
         self._ends = _end_tokens(model, tokenizer)
 
     def run(self, answers: list[GenerateResponse | BackendError | None]) -> None:
@@ -257,15 +264,18 @@ class _Batch:
             use_cache=True,
             logits_to_keep=1,
         )
+        # A layer that uses another one's keys and values has none of its own.
+        kept = {at: layer for at, layer in enumerate(cache.layers) if layer.keys is not None}
         if not self._layers:
-            self._layers = [_Layer(self._columns, layer.keys, layer.values) for layer in cache.layers]
+            self._layers = {at: _Layer(self._columns, layer.keys, layer.values) for at, layer in kept.items()}
         logits = out.logits[:, -1]
         self._draw(new, logits[[place[tuple(t.prompt)] for t in new]], answers)
         for text in new:
             if answers[text.index] is None:
                 at, length = place[tuple(text.prompt)], len(text.prompt)
-                for mine, computed in zip(self._layers, cache.layers, strict=True):
-                    mine.lay(len(self._rows), computed.keys[at, :, -length:], computed.values[at, :, -length:])
+                for place_of_layer, layer in kept.items():
+                    keys, values = layer.keys[at, :, -length:], layer.values[at, :, -length:]
+                    self._layers[place_of_layer].lay(len(self._rows), keys, values)
                 self._rows.append(text)
 
     def _step(self) -> torch.Tensor:
@@ -276,7 +286,7 @@ class _Batch:
         if columns.end == columns.capacity:
             width = max(kept)
             target = max(self._longest, width)
-            for layer in self._layers:
+            for layer in self._layers.values():
                 layer.move_columns(columns.end - width, columns.end, target - width)
             columns.end = target
         columns.start = columns.end - max(kept)
@@ -287,7 +297,7 @@ class _Batch:
             input_ids=torch.tensor([[text.drawn[-1]] for text in self._rows], device=self._device),
             attention_mask=mask.long().to(self._device),
             position_ids=lengths.to(self._device),
-            past_key_values=Cache(layers=list(self._layers)),
+            past_key_values=Cache(layers=[self._layers.get(at, DummyLayer()) for at in range(max(self._layers) + 1)]),
             use_cache=True,
             logits_to_keep=1,
         )
@@ -340,7 +350,7 @@ class _Batch:
                 row += 1
                 continue
             last = self._rows.pop()
-            for layer in self._layers:
+            for layer in self._layers.values():
                 if row < len(self._rows):
                     layer.move_row(len(self._rows), row)
                 elif isinstance(answer, BackendError):
@@ -373,9 +383,12 @@ class _Batch:
 
 
 def _check_cache(model: Any) -> None:
-    """Raise for a model whose cache is more than keys and values (a recurrent state cannot be laid into a row)."""
+    """Raise for a model whose cache is more than keys and values (a recurrent state cannot be laid into a row).
+
+    A dummy is no cache at all: its layer uses another one's.
+    """
     for layer in DynamicCache(config=model.config).layers:
-        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
+        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer):
             raise BackendError(
                 "unsupported",
                 f"a layer of this model keeps a {type(layer).__name__}, not keys and values",

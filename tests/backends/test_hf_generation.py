@@ -20,7 +20,14 @@ class Digits:
 
 def tiny(kind):
     torch.manual_seed(0)
-    from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+    from transformers import (
+        Gemma3ForCausalLM,
+        Gemma3nForCausalLM,
+        Gemma3nTextConfig,
+        Gemma3TextConfig,
+        LlamaConfig,
+        LlamaForCausalLM,
+    )
 
     sizes = {
         "vocab_size": 60,
@@ -35,6 +42,13 @@ def tiny(kind):
     }
     if kind == "llama":
         model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=2, **sizes))
+    elif kind == "gemma3n":  # the last two layers use the keys and values of earlier ones
+        config = Gemma3nTextConfig(
+            num_hidden_layers=4, head_dim=8, sliding_window=8, num_kv_shared_layers=2, vocab_size_per_layer_input=60,
+            hidden_size_per_layer_input=8, laurel_rank=4, activation_sparsity_pattern=[0.0] * 4,
+            layer_types=["sliding_attention", "full_attention"] * 2, **sizes,
+        )  # fmt: skip
+        model = Gemma3nForCausalLM(config)
     else:  # layers that see 8 tokens back, and one that sees all
         config = Gemma3TextConfig(num_hidden_layers=3, head_dim=8, sliding_window=8, **sizes)
         config.layer_types = ["sliding_attention", "full_attention", "sliding_attention"]
@@ -44,7 +58,7 @@ def tiny(kind):
     return model.eval()
 
 
-@pytest.fixture(scope="module", params=["llama", "gemma3"])
+@pytest.fixture(scope="module", params=["llama", "gemma3", "gemma3n"])
 def model(request):
     return tiny(request.param)
 
@@ -180,7 +194,8 @@ def test_a_nan_left_in_a_free_row_reaches_no_text_that_is_laid_there_later(monke
     assert answers == usual
 
 
-def test_a_token_that_is_ruled_out_is_no_failure_and_one_beyond_all_bounds_is(model, monkeypatch):
+def test_a_token_that_is_ruled_out_is_no_failure_and_one_beyond_all_bounds_is(monkeypatch):
+    model = tiny("llama")
     forward = model.lm_head.forward
     request = GenerateRequest("5 6 7", Sampling(max_tokens=5))
     first = ask(model, [request])[0].text.split()[0]
