@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when the way of computing changes so that log-probabilities may.
-SCORING_VERSION = 2
+SCORING_VERSION = 3
 #: Tokens of one forward pass, halved when memory runs out. On a processor more is no faster.
 PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
 

@@ -14,6 +14,8 @@ def context_length(config: Any) -> tuple[int | None, str]:
     """
     config = config.get_text_config()
     most: int | None = getattr(config, "max_position_embeddings", None)
+    if most is not None and most < 1:  # some write -1 for no limit
+        most = None
     first = [length for rope in _ropes(config) if _is_longrope(rope) for length in _first_lengths(rope, config)]
     if not first or (most is not None and min(first) >= most):
         return most, ""

@@ -7,7 +7,8 @@ Within a pack, blocks of neighbouring nodes attend to the block itself and to th
 work and memory grow with the depth of the trie, not with the square of the pack.
 
 Route ``batch``: right-padded rows through the model's own attention, for models that do not take the
-tree. Which route a model takes is found by trying the tree on it once.
+tree. Which route a model takes is found by trying the tree on it once. A model that takes the batch is tried too:
+one that sees later tokens is refused, and rows that move each other are read apart.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from backends.errors import BackendError
+from backends.hf_context import context_length
 from backends.hf_memory import ran_out
 from backends.trie import Pack, Path, Trie
 
@@ -40,6 +42,7 @@ LOGIT_BYTES = 256 << 20  # most memory of one pack's logits, at 4 bytes each
 GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time; and of a mask kept
 LEAST_EXPONENT = -80.0  # e^-80 is nothing beside 1; where exp underflows, it takes ten times as long
 PASSES_BEFORE_GROWTH = 8  # how often less than usual must have fitted before more is tried: a miss costs a pass
+TRIAL_TOKENS = 40  # of the lines that try the batch
 ROWS_AT_A_TIME = 16  # rows of logits turned to float32 together: few enough for the cache
 
 
@@ -202,6 +205,11 @@ class PathScorer:
         Why, for people.
     tokens_computed : int
         Tokens the model has read so far, check of the route included.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported``, for a model that sees later tokens.
     """
 
     def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]], *, pack_tokens: int) -> None:
@@ -218,7 +226,10 @@ class PathScorer:
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
         self._own_attention = model.config._attn_implementation
         self.route: Route = "batch"
+        self._padded = self._together = True
         self.route_reason = self._try_tree(min(vocabulary, 1000))
+        if self.route == "batch":
+            self.route_reason += self._try_batch(min(vocabulary, 1000))
 
     def value(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64] | BackendError]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its set.
@@ -317,6 +328,8 @@ class PathScorer:
             stop = at + 1
             asked = len(mine)
             while stop < len(rows):
+                if not self._together or (not self._padded and len(rows[stop][0]) != len(line)):
+                    break
                 asked += len(rows[stop][1])
                 # The first is the longest.
                 if len(line) * (stop + 1 - at) > self._most_tokens or asked > self._most_rows:
@@ -351,7 +364,10 @@ class PathScorer:
             places += [i * length + int(trie.depths[node]) for node in asked]
             nodes += asked
         logits = self._forward(
-            ids.to(self._device), None, mask.to(self._device), torch.tensor(places, device=self._device)
+            ids.to(self._device),
+            None,
+            mask.to(self._device) if self._padded else None,
+            torch.tensor(places, device=self._device),
         )
         self.tokens_computed += int(mask.sum())
         order = np.argsort(nodes)
@@ -481,11 +497,66 @@ class PathScorer:
             self.pack_tokens = pack_tokens
             self.forget()
         apart = float(np.abs(tree - plain).mean())
-        # Rounding alone: 1e-6 in float32, some hundredths in 16 bits. A wrong mask or position: tenths and more.
-        if not apart < (1e-4 if self._model.dtype == torch.float32 else 0.1):
+        if not apart < self._rounding:
             return f"with the tree its log-probabilities move by {apart:.2g} nats"
         self.route = "tree"
         return "each distinct token is read once"
+
+    @property
+    def _rounding(self) -> float:
+        """Nats. Rounding: 1e-6 in float32, some hundredths in 16 bits. A wrong mask or position: tenths and more."""
+        return 1e-4 if self._model.dtype == torch.float32 else 0.1
+
+    def _try_batch(self, vocabulary: int) -> str:
+        """Find which rows may be read together, by rows read alone; returns it in words where it is not all."""
+        config = self._model.config
+        room = min(context_length(config)[0] or TRIAL_TOKENS, TRIAL_TOKENS)
+        random = np.random.default_rng(1)
+        stem, *ends, short = (
+            tuple(random.integers(3, vocabulary, n).tolist()) for n in (room // 2, room // 2, room // 2, room // 3)
+        )
+        # Of one length: what rounding does is the same in both.
+        lines = [stem + ends[0], stem + ends[1], short]
+        alone = [self._value_alone(line) for line in lines]
+        moved = _apart(alone[0][: len(stem) - 1], alone[1][: len(stem) - 1])
+        if moved > self._rounding:
+            raise BackendError(
+                "unsupported",
+                f"this model sees later tokens: what follows a text moves its log-probabilities by {moved:.2g} nats",
+                hint="give a causal language model",
+            )
+        moved = self._moved_together([lines[0], short], [alone[0], alone[2]])
+        if not moved > self._rounding:
+            return ""
+        self._padded = False
+        if not self._moved_together(lines[:2], alone[:2]) > self._rounding:
+            return f"; padding moves its log-probabilities by {moved:.2g} nats, so only rows of one length go together"
+        self._together = False
+        return f"; rows move each other's log-probabilities by {moved:.2g} nats, so each is read alone"
+
+    def _value_alone(self, line: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Log-probabilities of all tokens of a line but the first."""
+        ids = torch.tensor([line[:-1]], device=self._device)
+        places = torch.arange(len(line) - 1, device=self._device)
+        self.tokens_computed += len(places)
+        logits = self._forward(ids, None, None, places)
+        return self._log_probabilities(logits, np.arange(len(places)), np.array(line[1:]), [])
+
+    def _moved_together(self, lines: list[tuple[int, ...]], alone: list[npt.NDArray[np.float64]]) -> float:
+        """By how much the lines' log-probabilities change where they are read in one batch."""
+        paths = [Path(line, 1) for line in lines]
+        trie = Trie(paths)
+        answers, failed = self._value_batch(trie)
+        if failed.any():
+            raise torch.OutOfMemoryError("not one token fits beside the model")
+        return max(_apart(answers[asks], values) for asks, values in zip(trie.asks_of, alone, strict=True))
+
+
+def _apart(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> float:
+    """How far two sets of log-probabilities are apart on average, those left out that overflow."""
+    distances = np.abs(some - others)
+    distances = distances[np.isfinite(distances)]
+    return float(distances.mean()) if len(distances) else 0.0
 
 
 def _too_large() -> BackendError:

@@ -573,6 +573,7 @@ def test_a_gguf_file_whose_longrope_transformers_would_leave_out_is_refused(tmp_
 def test_the_rope_of_each_kind_of_layer_is_looked_at() -> None:
     config = transformers.Gemma3TextConfig(max_position_embeddings=96)
     assert context_length(config) == (96, "")
+    assert context_length(transformers.XLNetConfig()) == (None, "")
     config.rope_parameters = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
         "full_attention": dict(LONGROPE),
@@ -616,6 +617,52 @@ def test_models_whose_layers_do_not_all_see_a_tree_take_the_batch(family: str, d
         request = ScoreRequest(REQUESTS[0].prompt, (" he",))
         tokens = tokenizer(request.prompt + " he")["input_ids"]
         assert scores(backend, [request]) == pytest.approx(log_probabilities(model, tokens)[-1:], abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_that_sees_later_tokens_is_refused(dtype: Any, tmp_path: Path) -> None:
+    folder = save_model_of(lambda v: transformers.RobertaConfig(**{**BASE, "pad_token_id": 1}, vocab_size=v), tmp_path)
+    backend = HFBackend(folder, dtype=dtype, threads=1)
+    answers = backend.run_blocking([*REQUESTS, GenerateRequest("the man", Sampling(max_tokens=3))])
+    assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * (len(REQUESTS) + 1)
+    assert "sees later tokens" in answers[0].message
+    decoder = save_model_of(
+        lambda v: transformers.RobertaConfig(**{**BASE, "pad_token_id": 1}, vocab_size=v, is_decoder=True), tmp_path
+    )
+    assert len(scores(HFBackend(decoder, dtype=dtype, threads=1), REQUESTS)) == 13
+
+
+@pytest.mark.parametrize(("most", "said"), [("padding", "rows of one length"), ("rows", "read alone")])
+def test_rows_that_move_each_other_are_read_apart(
+    most: str, said: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: padding, or any neighbour, moves each row."""
+    model, tokenizer = plain_model(folders["falcon"])
+    forward = transformers.FalconForCausalLM.forward
+    most_rows = []
+
+    def moved(self: Any, ids: torch.Tensor, attention_mask: Any = None, **options: Any) -> Any:
+        out = forward(self, ids, attention_mask=attention_mask, **options)
+        padded = attention_mask is not None and not attention_mask.all()
+        if padded or (most == "rows" and len(ids) > 1):
+            out.logits[..., 5] += 3
+        most_rows.append(len(ids))
+        return out
+
+    monkeypatch.setattr(transformers.FalconForCausalLM, "forward", moved)
+    backend = HFBackend(folders["falcon"], threads=1)
+    backend._load()
+    assert said in backend.describe_blocking().notes["route"]
+    most_rows.clear()
+    requests = [ScoreRequest(f"the man said {n}", (" he", " she was", " is")) for n in range(9)]
+    found = scores(backend, requests)
+    assert max(most_rows) == (1 if most == "rows" else 9)
+    expected = [
+        sum(log_probabilities(model, tokenizer(r.prompt + c)["input_ids"])[-len(tokenizer(c)["input_ids"]) :])
+        for r in requests
+        for c in r.continuations
+    ]
+    assert found == pytest.approx(expected, abs=1e-4)
 
 
 def test_an_adapter_changes_the_numbers_as_peft_does(folders: dict[str, Path], tmp_path: Path) -> None:
