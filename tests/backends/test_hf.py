@@ -735,7 +735,7 @@ def test_an_output_head_that_is_the_embedding_is_not_missed(tmp_path: Path) -> N
 def test_one_part_of_a_gguf_file_is_refused(tmp_path: Path) -> None:
     save_tiny_llama_gguf(tmp_path / "whole.gguf")
     HFBackend(tmp_path / "whole.gguf").check()
-    save_tiny_llama_gguf(tmp_path / "part.gguf", most_tensors=4)
+    save_tiny_llama_gguf(tmp_path / "part.gguf", part_tensors=4)
     for part in ("part-00001-of-00003.gguf", "part-00002-of-00003.gguf"):
         with pytest.raises(ConfigError, match="one of 3 files") as error:
             HFBackend(tmp_path / part).check()

@@ -289,37 +289,6 @@ def _finish(writer: gguf.GGUFWriter, file: Path) -> Path:
     return file if file.exists() else min(file.parent.glob(f"{file.stem}-*-of-*.gguf"))
 
 
-def save_tiny_llama_gguf(file: Path, *, most_tensors: int = 0) -> None:
-    """A Llama of one layer and random weights as a GGUF file, or as several of so many tensors."""
-    random = np.random.default_rng(0)
-    width, heads, inner = 32, 4, 32
-    tokens = list(_byte_level_table())
-    writer = gguf.GGUFWriter(file, "llama", split_max_tensors=most_tensors)
-    writer.add_context_length(64)
-    writer.add_embedding_length(width)
-    writer.add_feed_forward_length(inner)
-    writer.add_block_count(1)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(heads)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(width // heads)
-    _add_tokenizer(writer, tokens)
-    shapes = {
-        "token_embd": (len(tokens), width),
-        "output": (len(tokens), width),
-        "output_norm": (width,),
-        "blk.0.attn_norm": (width,),
-        **{f"blk.0.attn_{name}": (width, width) for name in ("q", "k", "v", "output")},
-        "blk.0.ffn_norm": (width,),
-        "blk.0.ffn_up": (inner, width),
-        "blk.0.ffn_gate": (inner, width),
-        "blk.0.ffn_down": (width, inner),
-    }
-    for name, shape in shapes.items():
-        writer.add_tensor(f"{name}.weight", random.normal(size=shape, scale=0.3).astype(np.float32))
-    _finish(writer)
-
-
 def save_tiny_mamba_gguf(file: Path) -> Path:
     """A Mamba of one layer and random weights as a GGUF file: every layer is recurrent."""
     random = np.random.default_rng(0)
