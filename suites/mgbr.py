@@ -905,6 +905,7 @@ def _check_choice(field: str, value: object, choices: Sequence[str]) -> None:
 
 def _checked_subset(field: str, given: Sequence[str], known: Sequence[Any]) -> tuple[Any, ...]:
     """The chosen ones in the paper's order."""
-    if isinstance(given, str) or not given or not set(given) <= set(known) or len(set(given)) != len(given):
+    names = [] if isinstance(given, str) or not hasattr(given, "__iter__") else list(given)
+    if not names or any(names.count(name) != 1 or name not in known for name in names):
         raise ConfigError(field, given, "not a choice among the known ones", f"Choose from {', '.join(known)}")
-    return tuple(name for name in known if name in given)
+    return tuple(name for name in known if name in names)

@@ -666,6 +666,8 @@ def test_texts_that_stay_english_beside_another_language_are_told() -> None:
         ({"prompt_format": "html"}, "prompt_format = 'html'"),
         ({"conditions": ["one-shot"]}, "conditions"),
         ({"conditions": "zero-shot"}, "conditions"),
+        ({"conditions": [["zero-shot"]]}, "conditions"),
+        ({"conditions": 3}, "conditions = 3"),
         ({"conditions": ["few-shot", "few-shot"]}, "conditions"),
         ({"genders": []}, "genders"),
         ({"words": "bolukbassi"}, "words = 'bolukbassi'"),
