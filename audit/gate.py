@@ -101,7 +101,7 @@ def gate(
         if _is_gated(measure, margins):
             judged.append(_judge(measure, old.get(measure.id), tables, margins, current.confidence))
     now = {m.id for m in current.measures}
-    # A baseline from before contrasts were marked does not know of its own: the run tells.
+    # A baseline stored before contrasts were marked does not mark its own: the run says which they are.
     contrasts = {(m.suite, m.measure) for m in current.measures if m.contrast}
     gone = [
         m.model_copy(update={"contrast": m.contrast or (m.suite, m.measure) in contrasts})
