@@ -11,6 +11,9 @@ A finished text's row goes to the next prompt in the queue at once; when the que
 moves into it and the batch shrinks. Prompts are computed in batches of similar length, and equal prompts
 (repeats) once.
 
+Models that leave out the cache, the mask or the positions would write other texts in such a batch than alone. So
+each model is tried once, before its first text.
+
 Reproducible: the same requests in one call give the same texts. A request asked alone gives the
 same text up to float rounding, which differs between batch sizes and tips a near tie now and then.
 """
@@ -32,7 +35,7 @@ from transformers.cache_utils import (
     DynamicSlidingWindowLayer,
 )
 
-from backends.base import GenerateRequest, GenerateResponse, Prompt, Tell, tell_nobody
+from backends.base import GenerateRequest, GenerateResponse, Prompt, Sampling, Tell, tell_nobody
 from backends.errors import BackendError
 from backends.hf_context import context_length
 from backends.hf_memory import ran_out
@@ -41,6 +44,7 @@ from backends.sampling import Logits, Sampler
 ROWS = 32  # measured on two cores: 64 rows are no faster and take twice the memory
 PREFILL_TOKENS = 4096  # of one prompt batch, padding included
 JOIN_TOGETHER = 4  # rows that must be free before prompts are computed, as long as others run
+TRIAL_PROMPTS, TRIAL_STEPS = (9, 4), 3  # tokens of the lines that try a model, and how many are read one by one
 CONTEXT_TOKENS = 4  # prompt tokens decoded along with a text, so that its first space is kept
 
 
@@ -84,6 +88,8 @@ class TextGenerator:
     def __init__(self, model: Any, tokenizer: Any, *, device: str, render: Callable[[Prompt], list[int]]) -> None:
         self._model, self._tokenizer, self._device, self._render = model, tokenizer, device, render
         self.halvings = 0
+        self._tried = False
+        self._refusal: BackendError | None = None
 
     def generate(
         self, requests: Sequence[GenerateRequest], tell: Tell = tell_nobody
@@ -98,10 +104,8 @@ class TextGenerator:
                 answers[index] = _refuse(prompts[index], request, limit)
             except BackendError as error:  # a chat prompt for a model without chat template
                 answers[index] = error
-        try:
-            _check_cache(self._model)
-        except BackendError as error:
-            answers = [error if answer is None else answer for answer in answers]
+        if any(answer is None for answer in answers) and (refusal := self._refuses()) is not None:
+            answers = [refusal if answer is None else answer for answer in answers]
         self.halvings = max(0, self.halvings - 1)  # what did not fit may fit now: a miss costs a restart
         while waiting := [index for index, answer in enumerate(answers) if answer is None]:
             rows = min(max(1, ROWS >> self.halvings), len(waiting))
@@ -114,6 +118,50 @@ class TextGenerator:
             while rows > 1 and rows <= ROWS >> self.halvings:
                 self.halvings += 1
         return [answer for answer in answers if answer is not None]
+
+    def _refuses(self) -> BackendError | None:
+        """Why this model writes no texts here, if so: found once."""
+        if not self._tried:
+            try:
+                reason = _strange_cache(self._model) or self._try_together()
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out(error):
+                    raise
+                return _too_large()
+            self._tried = True
+            if reason:
+                hint = "use LlamaCppBackend or a server for this model"
+                self._refusal = BackendError("unsupported", reason, hint=hint)
+        return self._refusal
+
+    def _try_together(self) -> str:
+        """Compare two lines of unequal length, continued together, with a plain pass over each; what is wrong, if any.
+
+        The logits of every step, not the tokens alone: a wrong position may leave the likeliest token where it is.
+        """
+        model = self._model
+        random = np.random.default_rng(2)
+        vocabulary = min(model.config.get_text_config().vocab_size, 1000)
+        lines = [random.integers(3, vocabulary, n + TRIAL_STEPS).tolist() for n in TRIAL_PROMPTS]
+        trial = _Trial(model, self._tokenizer, self._device, lines)
+        apart = 0.0
+        with torch.inference_mode():
+            try:
+                trial.run([None] * len(lines))
+            except (TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
+                if ran_out(error):
+                    raise
+                return f"it continues no two texts together: {type(error).__name__}: {error}"[:300]
+            for line, steps in zip(lines, trial.seen, strict=True):
+                ids = torch.tensor([line], device=self._device)
+                plain = model(input_ids=ids, use_cache=False).logits[0, -len(steps) :].float().log_softmax(-1)
+                distances = (torch.stack(steps).float().log_softmax(-1) - plain).abs()
+                distances = distances.where(distances.isfinite(), 0)  # tokens ruled out; what overflows is told later
+                apart = max(apart, float(distances.mean(-1).max()))
+        # Ten times as much as decides on a route of scoring: here nothing is left but to refuse.
+        if apart > (1e-3 if model.dtype == torch.float32 else 1.0):
+            return f"its log-probabilities move by {apart:.2g} nats when texts of other lengths are written beside it"
+        return ""
 
     def _fits(
         self,
@@ -382,18 +430,42 @@ class _Batch:
         return decoded[: min(found)] if found else None
 
 
-def _check_cache(model: Any) -> None:
-    """Raise for a model whose cache is more than keys and values (a recurrent state cannot be laid into a row).
+class _Trial(_Batch):
+    """Reads given lines on from their prompts, drawing nothing, and keeps the logits of each step.
+
+    Attributes
+    ----------
+    seen : list of list
+        For each line its logits, after the prompt and after each later token.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, device: str, lines: list[list[int]]) -> None:
+        request = GenerateRequest("", Sampling(max_tokens=TRIAL_STEPS))
+        texts = [_Text(at, request, line[:-TRIAL_STEPS]) for at, line in enumerate(lines)]
+        super().__init__(model, tokenizer, device, texts, 0, tell_nobody)
+        self._lines = lines
+        self.seen: list[list[torch.Tensor]] = [[] for _ in lines]
+
+    def _draw(
+        self, texts: list[_Text], logits: torch.Tensor, answers: list[GenerateResponse | BackendError | None]
+    ) -> None:
+        for row, text in enumerate(texts):
+            self.seen[text.index].append(logits[row])
+            if len(text.drawn) == TRIAL_STEPS:
+                answers[text.index] = GenerateResponse("", "length")
+            else:
+                text.drawn.append(self._lines[text.index][text.length])
+
+
+def _strange_cache(model: Any) -> str:
+    """What a model's cache is beside keys and values, if it is more: a recurrent state cannot be laid into a row.
 
     A dummy is no cache at all: its layer uses another one's.
     """
     for layer in DynamicCache(config=model.config).layers:
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer):
-            raise BackendError(
-                "unsupported",
-                f"a layer of this model keeps a {type(layer).__name__}, not keys and values",
-                hint="use LlamaCppBackend or a server for this model",
-            )
+            return f"a layer of this model keeps a {type(layer).__name__}, not keys and values"
+    return ""
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -540,6 +540,12 @@ class PathScorer:
         places = torch.arange(len(line) - 1, device=self._device)
         self.tokens_computed += len(places)
         logits = self._forward(ids, None, None, places)
+        if logits.shape[:-1] != places.shape:
+            raise BackendError(
+                "unsupported",
+                f"this model gives logits of shape {tuple(logits.shape)} for {len(places)} tokens",
+                hint="use a server for this model",
+            )
         return self._log_probabilities(logits, np.arange(len(places)), np.array(line[1:]), [])
 
     def _moved_together(self, lines: list[tuple[int, ...]], alone: list[npt.NDArray[np.float64]]) -> float:

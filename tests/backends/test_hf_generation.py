@@ -7,6 +7,7 @@ from backends.base import GenerateRequest, Sampling
 from backends.errors import BackendError
 
 torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 
 
 class Digits:
@@ -246,12 +247,12 @@ def test_rows_are_halved_until_they_fit_and_grow_back(model, monkeypatch):
 
 
 def test_a_text_that_does_not_fit_fails_alone(model, monkeypatch):
-    requests = [GenerateRequest(p, Sampling(max_tokens=4)) for p in ("5 6", "7 8 9 " * 6, "10", "11 12")]
+    requests = [GenerateRequest(p, Sampling(max_tokens=4)) for p in ("5 6", "7 8 9 " * 9, "10", "11 12")]
     usual = ask(model, requests)
     forward = model.forward
 
     def small(input_ids, **options):
-        if options["attention_mask"].numel() > 12:
+        if "attention_mask" in options and options["attention_mask"].numel() > 24:
             raise torch.OutOfMemoryError("planted")
         return forward(input_ids, **options)
 
@@ -260,6 +261,53 @@ def test_a_text_that_does_not_fit_fails_alone(model, monkeypatch):
     assert answers.pop(1).kind == "out_of_memory"
     usual.pop(1)
     assert answers == usual
+
+
+SMALL = {
+    "vocab_size": 60, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48,
+    "init_std": 0.3, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Rwkv", "MBart", "Marian", "Pegasus", "Blenderbot"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_that_leaves_out_cache_or_positions_is_refused(kind, dtype):
+    """RWKV has a state and keeps it out of the cache; the others count the positions of padding."""
+    torch.manual_seed(0)
+    if kind == "Rwkv":
+        config = transformers.RwkvConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, context_length=64)
+    else:
+        config = getattr(transformers, f"{kind}Config")(**SMALL)
+    other = transformers.AutoModelForCausalLM.from_config(config).to(dtype).eval()
+    for parameter in other.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.5)
+    ours = generator(other)
+    for _ in range(2):
+        answer = ours.generate([GenerateRequest("5 6 7", Sampling(max_tokens=2))])[0]
+        assert isinstance(answer, BackendError)
+        assert answer.kind == "unsupported"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "gemma3n"])
+def test_rounding_to_sixteen_bits_is_no_reason_to_refuse(kind, dtype):
+    answer = ask(tiny(kind).to(dtype), [GenerateRequest("5 6 7", Sampling(max_tokens=4))])[0]
+    assert not isinstance(answer, BackendError), answer
+
+
+def test_a_model_is_tried_once_and_not_for_what_is_refused_anyway(model, monkeypatch):
+    passes = []
+    forward = model.forward
+    monkeypatch.setattr(model, "forward", lambda *a, **o: passes.append(1) or forward(*a, **o))
+    ours = generator(model)
+    assert isinstance(ours.generate([GenerateRequest("", Sampling(max_tokens=1))])[0], BackendError)
+    assert not passes
+    counts = []
+    for _ in range(2):
+        ours.generate([GenerateRequest("5 6 7", Sampling(max_tokens=1))])
+        counts.append(len(passes))
+    assert counts == [7, 8]
 
 
 def test_a_model_with_a_recurrent_state_is_refused():
