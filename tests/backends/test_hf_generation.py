@@ -269,7 +269,7 @@ SMALL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["Rwkv", "MBart", "Marian", "Pegasus", "Blenderbot"])
+@pytest.mark.parametrize("kind", ["Rwkv", "MBart", "Marian", "Pegasus", "Blenderbot", "Bart"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_model_that_leaves_out_cache_or_positions_is_refused(kind, dtype):
     """RWKV has a state and keeps it out of the cache; the others count the positions of padding."""
@@ -287,6 +287,7 @@ def test_a_model_that_leaves_out_cache_or_positions_is_refused(kind, dtype):
         answer = ours.generate([GenerateRequest("5 6 7", Sampling(max_tokens=2))])[0]
         assert isinstance(answer, BackendError)
         assert answer.kind == "unsupported"
+        assert ("keeps nothing in the cache" if kind == "Rwkv" else "other lengths") in answer.message
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
