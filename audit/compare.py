@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from audit.measures import cluster_codes, correlated, counted, finite, reach_of_differences, usable, yes_no
+from audit.measures import RANGES, cluster_codes, correlated, counted, finite, usable, yes_no
 from audit.result import VERDICT_WORDS, Comparison, Rank, Ranking, Verdict
 from audit.row_table import Bools, Levels, Quantity, RowTable, item_index
 from audit.statistics import (
@@ -141,7 +141,7 @@ class PairedDifference:
 
     @property
     def unmatched_share(self) -> float:
-        """The share of the items that only one of the two answered."""
+        """The share of the items of which only one of the two has a value."""
         return _unmatched_share(self.left_out, self.n_items)
 
     @property
@@ -213,7 +213,8 @@ def _means(
         np.array([kind(spec, lows[:, pair], highs[:, pair]) for pair in pairs]) for kind in (counted, yes_no)
     )
     if of_counts.any():
-        allowed = allow_for_few_outcomes(low, at_low, clusters, reach_of_differences(spec, at_low))
+        least, most = RANGES[spec.unit]
+        allowed = allow_for_few_outcomes(low, at_low, clusters, least - most, most - least)
         low = replace(low, se=np.where(of_counts, allowed.se, low.se))
         high = replace(high, se=np.where(of_counts, allowed.se, high.se))  # counted: both bounds are the same
     low, high = unknown_where_few_are_alike(low), unknown_where_few_are_alike(high)
@@ -471,7 +472,7 @@ def _left_out(c: Comparison) -> str:
     if not c.unmatched or c.undefined_for:
         return ""
     asked = c.unmatched + c.n_items
-    told = f" Left out, as only one of them answered: {c.unmatched} of {asked} item{_s(asked)}."
+    told = f" Left out, as only one of them has a value: {c.unmatched} of {asked} item{_s(asked)}."
     if c.verdict == "inconclusive" and _unmatched_share(c.unmatched, c.n_items) > MOST_UNMATCHED:
         told += f" More than {MOST_UNMATCHED:.0%} of them may hide a difference, so the two are not called equivalent."
     return told

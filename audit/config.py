@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Names of backends in a TOML config.
 BACKENDS = {"hf": "HFBackend", "llamacpp": "LlamaCppBackend", "openai": "OpenAIBackend", "fake": "FakeBackend"}
-#: Options that may be a path, in tables too, and the names that they take beside one.
+#: Options that may be a path to read from, in tables too, and the names that they take beside one.
 _PATHS: Mapping[str, Collection[str]] = {
     "model": (),
     "adapter": (),

@@ -266,7 +266,7 @@ class _Judged:
         if not self.change.left_out:
             return ""
         items = f"{self.change.left_out} of {self.change.left_out + self.change.n_items} items"
-        told = f" Left out, as only one of the two runs answered: {items}."
+        told = f" Left out, as only one of the two runs has a value: {items}."
         if self.change.unmatched_share > MOST_UNMATCHED:
             told += f" More than {MOST_UNMATCHED:.0%} of them may hide a change, so it is not called unchanged."
         return told
@@ -440,7 +440,7 @@ def _share(
     clusters = cluster_codes(table, spec, used)
     estimate = clustered_mean(values[used], clusters)
     if name == _REFUSALS:
-        estimate = allow_for_few_outcomes(estimate, values[used], clusters, np.ones(1))
+        estimate = allow_for_few_outcomes(estimate, values[used], clusters, 0.0, 1.0)
     lows, highs = estimate.interval(confidence)
     return float(estimate.value[0]), finite(max(lows[0], 0.0)), finite(min(highs[0], 1.0))
 

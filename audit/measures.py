@@ -208,9 +208,8 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     clusters = cluster_codes(table, spec, used)
     clustered, naive = clustered_mean(columns, clusters), clustered_mean(columns, [])
     if counted(spec, quantity.low[used], quantity.high[used]):
-        reach = _reach(columns, *_RANGES[spec.unit])
-        clustered = allow_for_few_outcomes(clustered, columns, clusters, reach)
-        naive = allow_for_few_outcomes(naive, columns, [], reach)
+        clustered = allow_for_few_outcomes(clustered, columns, clusters, *RANGES[spec.unit])
+        naive = allow_for_few_outcomes(naive, columns, [], *RANGES[spec.unit])
     clustered, naive = unknown_where_few_are_alike(clustered), unknown_where_few_are_alike(naive)
     value = float(quantity.value[used].mean())  # NaN when any row is known only by bounds
     limits = _limits(spec, quantity.low[used], quantity.high[used])
@@ -228,7 +227,7 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
 
 
 #: What a value of a unit can be.
-_RANGES = {
+RANGES = {
     "probability": (0.0, 1.0),
     "share": (0.0, 1.0),
     "difference of probabilities": (-1.0, 1.0),
@@ -254,17 +253,6 @@ def counted(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
     return yes_no(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
 
 
-def reach_of_differences(spec: MeasureSpec, differences: Floats) -> Floats:
-    """The largest deviation (k,) from its median that a difference of two counted values can have."""
-    least, most = _RANGES[spec.unit]
-    return _reach(differences, least - most, most - least)
-
-
-def _reach(columns: Floats, least: float, most: float) -> Floats:
-    middle = np.median(columns, axis=0)
-    return np.maximum(middle - least, most - middle)
-
-
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
     return np.array_equal(low, high) and bool(np.isin(low, values).all())
 
@@ -277,7 +265,7 @@ def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:
 
 def _limits(spec: MeasureSpec, low: Floats, high: Floats) -> tuple[float, float]:
     """What the mean cannot leave: then its interval need not either."""
-    least, most = _RANGES.get(spec.unit, (-math.inf, math.inf))
+    least, most = RANGES.get(spec.unit, (-math.inf, math.inf))
     if least <= float(low.min()) and float(high.max()) <= most:
         return least, most
     return -math.inf, math.inf

@@ -107,7 +107,7 @@ class Comparison(_Frozen):
     ``p`` is two-sided, ``p_holm`` corrected within ``family``; ``margin`` is the user's
     equivalence margin and ``detectable`` the smallest difference this design would find with
     80 % power. ``bound_low``/``bound_high`` are identification bounds of the difference.
-    ``unmatched`` counts items that only one of the two answered: they are left out.
+    ``unmatched`` counts items of which only one of the two has a value: they are left out.
     ``undefined_for`` names the models for which no item that both answered defines the figure; both of
     them where each is defined on other items, and nobody where they answered none in common.
     ``engine_noise`` is the largest difference of this figure between engines with the same weights.

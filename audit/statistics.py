@@ -86,7 +86,7 @@ class Estimate:
     ----------
     value, se, df : array (k,)
         Estimate, standard error and degrees of freedom of each column. ``se`` is NaN with fewer
-        than two clusters, and with fewer than `_LEAST_DF`: interval and p are unknown then.
+        than two clusters, and with fewer than `_LEAST_DF` degrees of freedom: interval and p are unknown then.
     n_items : int
         Items behind each mean.
     n_clusters : int
@@ -213,7 +213,9 @@ def _constant(columns: Floats, mean: Floats | float) -> NDArray[np.bool_]:
     return np.asarray(columns.max(axis=0) - columns.min(axis=0) <= 1e-13 * np.maximum(1.0, np.abs(mean)))
 
 
-def allow_for_few_outcomes(estimate: Estimate, values: Floats, clusters: Sequence[Codes], reach: Floats) -> Estimate:
+def allow_for_few_outcomes(
+    estimate: Estimate, values: Floats, clusters: Sequence[Codes], least: float, most: float
+) -> Estimate:
     """The estimate of counted values with an error that is honest where few of them differ from the rest.
 
     Where 1 of 200 answers is a yes, the variance within the sample says next to nothing, and where none
@@ -224,6 +226,9 @@ def allow_for_few_outcomes(estimate: Estimate, values: Floats, clusters: Sequenc
     items of a cell, enters that number and the size of an outcome: it decides where nothing was
     seen, fades with every outcome that was, and keeps one outcome from making an estimate surer than none.
 
+    Where nothing was seen, nothing tells how much a cluster's items are alike: cells then count as
+    independent. An outcome that only a few templates bring forth, none of them in the sample, is missed.
+
     Parameters
     ----------
     estimate : Estimate
@@ -232,8 +237,8 @@ def allow_for_few_outcomes(estimate: Estimate, values: Floats, clusters: Sequenc
         Outcomes, or differences of outcomes. They deviate from their median.
     clusters : sequence of integer arrays (n,)
         As for `clustered_mean`.
-    reach : array (k,)
-        The largest deviation from the median that a value can have.
+    least, most : float
+        What a value can be.
 
     Returns
     -------
@@ -242,9 +247,11 @@ def allow_for_few_outcomes(estimate: Estimate, values: Floats, clusters: Sequenc
     """
     columns = values.reshape(len(values), -1)
     n = len(columns)
-    deviation = columns - np.median(columns, axis=0)
-    up, down = (np.maximum(sign * deviation, 0.0).sum(axis=0) for sign in (1, -1))
-    squares = (deviation**2).sum(axis=0)
+    middle = np.median(columns, axis=0)
+    room_above, room_below = np.maximum(most - middle, 0.0), np.maximum(middle - least, 0.0)
+    reach = np.maximum(room_above, room_below)
+    up, down = np.maximum(columns - middle, 0.0).sum(axis=0), np.maximum(middle - columns, 0.0).sum(axis=0)
+    squares = ((columns - middle) ** 2).sum(axis=0)
     in_cell = n / _number_of_cells(clusters, n)
     size = (squares + in_cell * reach**2) / (up + down + in_cell * reach)
     independent = columns.var(axis=0) / max(n - 1, 1)  # the variance of the mean, were there no clusters
@@ -252,7 +259,11 @@ def allow_for_few_outcomes(estimate: Estimate, values: Floats, clusters: Sequenc
     inflation = (squares * np.maximum(seen, 1.0) + (in_cell * reach) ** 2) / (squares + in_cell * reach**2)
     effective = n / inflation
     t = np.asarray(special.stdtrit(estimate.df, 0.975), dtype=np.float64)
-    more, fewer = (_score_interval(np.minimum(sums / size / n, 1.0), effective, t) for sums in (up, down))
+    # Nothing can fall to a side that has no room: a share is no difference.
+    more, fewer = (
+        np.where(room > 0, _score_interval(np.minimum(sums / size / n, 1.0), effective, t), 0.0)
+        for sums, room in ((up, room_above), (down, room_below))
+    )
     farthest = np.maximum(np.hypot(more[1], fewer[0]), np.hypot(more[0], fewer[1]))
     return replace(estimate, se=np.maximum(estimate.se, size * farthest / t))
 

@@ -12,14 +12,16 @@ def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
 
     Where digits are tokens of their own, " 1" begins " 10", and its probability holds that of " 10"
     already. Texts that begin each other in other tokens exclude each other all the same. Where a server
-    did not tell the tokens, nothing is left out: such scores are bounds, and adding up their upper ends is safe.
+    told no tokens, nothing is left out: such scores are upper bounds, and adding those up is safe. Nor is
+    a score of which more is known left out for an upper bound, which may be that of the first tokens alone.
     """
     paths = [_path(score) for score in scores]
     told = set(paths) - {()}
+    known = {path for score, path in zip(scores, paths, strict=True) if score.low is not None} - {()}
     return [
         score
         for score, path in zip(scores, paths, strict=True)
-        if not any(path[:n] in told for n in range(1, len(path)))
+        if not any(path[:n] in (told if score.low is None else known) for n in range(1, len(path)))
     ]
 
 

@@ -124,7 +124,9 @@ def _classifier(field: str, choice: str | Path, names: Mapping[str, Collection[s
             f"its labels {labels} do not tell which one is {' or '.join(names)}",
             "Pass a TextScorer that maps each quantity to a label",
         )
-    return TextScorer(backend, {quantity: label for quantity, (label,) in found.items()}, model)
+    # A folder by its name alone: its weights are in the fingerprint, and where it lies measures nothing.
+    what = Path(model).name if Path(model).expanduser().is_dir() else model
+    return TextScorer(backend, {quantity: label for quantity, (label,) in found.items()}, what)
 
 
 def _with(scorer: TextScorer, field: str, needed: set[str], optional: frozenset[str] = frozenset()) -> TextScorer:

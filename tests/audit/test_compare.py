@@ -108,7 +108,7 @@ def test_only_items_that_both_answered_count_and_the_others_are_told() -> None:
     kept = [i for i in range(12) if i not in (2, 5)]
     assert found.difference == pytest.approx((b - a)[kept].mean())
     assert (found.n_items, found.unmatched) == (10, 2)
-    assert found.words.endswith("Left out, as only one of them answered: 2 of 12 items.")
+    assert found.words.endswith("Left out, as only one of them has a value: 2 of 12 items.")
 
 
 def test_two_models_are_not_called_equivalent_when_many_items_have_one_answer() -> None:
@@ -118,7 +118,7 @@ def test_two_models_are_not_called_equivalent_when_many_items_have_one_answer() 
         (found,) = compare_models({"a": rows, "b": refused}, [CLUSTERED], suite="s")
         assert (found.verdict, found.unmatched) == (verdict, lost)
         why = "More than 5% of them may hide a difference, so the two are not called equivalent."
-        assert f"only one of them answered: {lost} of 140 items." in found.words
+        assert f"only one of them has a value: {lost} of 140 items." in found.words
         assert found.words.endswith(why) == (verdict == "inconclusive")
     higher = [Row(r.item_id, r.factors, {"p": Bounded.exact(r.values["p"].low + 0.1)}) for r in rows[60:]]
     (found,) = compare_models({"a": rows, "b": higher}, [CLUSTERED], suite="s")

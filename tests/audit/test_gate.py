@@ -107,7 +107,7 @@ def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_
         report = judge(Run(BASE, rows=rows), Run(BASE))
         (figure,) = report.figures
         assert (figure.verdict, figure.unmatched, figure.n_items) == (verdict, lost, 140 - lost)
-        assert f"only one of the two runs answered: {lost} of 140 items" in figure.words
+        assert f"only one of the two runs has a value: {lost} of 140 items" in figure.words
         assert "more items are needed" not in figure.words
     worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 60 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
     assert judge(Run(BASE, rows=worse), Run(BASE)).figures[0].verdict == "regressed"

@@ -185,16 +185,14 @@ def test_constant_values_are_certain() -> None:
 
 
 def counted_mean(values: np.ndarray, *clusters: np.ndarray, least: float = 0.0, most: float = 1.0) -> Estimate:
-    middle = np.median(values)
-    reach = np.array([max(middle - least, most - middle)])
-    return allow_for_few_outcomes(clustered_mean(values, clusters), values, clusters, reach)
+    return allow_for_few_outcomes(clustered_mean(values, clusters), values, clusters, least, most)
 
 
 def outcomes(ones: int, n: int) -> np.ndarray:
     return np.repeat([1.0, 0.0], [ones, n - ones])
 
 
-@pytest.mark.parametrize("ones", [0, 1, 4, 36, 40])
+@pytest.mark.parametrize("ones", [0, 1, 4, 10, 30, 36, 40])
 def test_few_outcomes_reach_as_far_as_wilsons_interval(ones: int) -> None:
     found = counted_mean(outcomes(ones, 40))
     # statsmodels asks for a normal quantile: the level whose normal quantile is Student's.
@@ -326,8 +324,9 @@ def test_what_is_left_without_a_far_cluster_is_computed_as_exactly_as_by_itself(
     assert leave_one_out_correlations(x, y) == pytest.approx(np.array(expected), abs=1e-8)
 
 
-#: Values of few levels: ties, constants and perfect fits are common among them.
-COARSE = st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0, 1e-3])
+#: Values of few levels: ties, constants and perfect fits are common among them. A fit that misses by 1e-12 is not:
+#: whether that is perfect, rounding decides.
+COARSE = st.sampled_from([0.0, 0.1, 0.3, 0.55, 0.7, 1.0])
 
 
 @given(points=st.lists(st.tuples(COARSE, COARSE), min_size=4, max_size=12), data=st.data())
