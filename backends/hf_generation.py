@@ -252,9 +252,9 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self.keys[row, :, end - length : end] = keys
         self.values[row, :, end - length : end] = values
 
-    def clear_row(self, row: int) -> None:
-        self.keys[row].zero_()
-        self.values[row].zero_()
+    def clear_rows(self, start: int, end: int) -> None:
+        self.keys[start:end].zero_()
+        self.values[start:end].zero_()
 
     def move_row(self, source: int, target: int) -> None:
         self.keys[target] = self.keys[source]
@@ -394,20 +394,21 @@ class _Batch:
 
     def _shrink(self, answers: list[GenerateResponse | BackendError | None]) -> None:
         """Drop finished rows; the last row moves into the place of each."""
+        before = len(self._rows)
+        failed = any(isinstance(answers[text.index], BackendError) for text in self._rows)
         row = 0
         while row < len(self._rows):
-            answer = answers[self._rows[row].index]
-            if answer is None:
+            if answers[self._rows[row].index] is None:
                 row += 1
                 continue
             last = self._rows.pop()
-            for layer in self._layers.values():
-                if row < len(self._rows):
-                    layer.move_row(len(self._rows), row)
-                elif isinstance(answer, BackendError):
-                    layer.clear_row(row)  # its NaN would reach the next text there, even from a masked cell
             if row < len(self._rows):
                 self._rows[row] = last
+                for layer in self._layers.values():
+                    layer.move_row(len(self._rows), row)
+        if failed:  # a NaN left in a free row would reach the next text there, even from a masked cell
+            for layer in self._layers.values():
+                layer.clear_rows(len(self._rows), before)
 
     def _answer(self, text: _Text, reason: Any) -> GenerateResponse:
         return GenerateResponse(self._decoded(text), reason, len(text.prompt), len(text.drawn))

@@ -176,23 +176,33 @@ def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, tempera
     assert 0 < late < 20
 
 
-def test_a_nan_left_in_a_free_row_reaches_no_text_that_is_laid_there_later(monkeypatch):
-    """The third row fails and waits; what joins once the second is free is shorter than the first by then."""
-    monkeypatch.setattr(hf_generation, "ROWS", 3)
-    monkeypatch.setattr(hf_generation, "JOIN_TOGETHER", 2)
+@pytest.mark.parametrize(
+    ("prompts", "lengths", "failing", "together"),
+    [
+        (["5", "6", "7", "8", "9"], [30, 12, 12, 3, 3], [2], 2),
+        (["5", "7", "7", "7", "8", "8", "9"], [30, 12, 12, 12, 3, 3, 3], [1, 3], 3),
+    ],
+    ids=["the last row", "the last row and the second, in one step"],
+)
+def test_a_nan_left_in_a_free_row_reaches_no_text_that_is_laid_there_later(
+    monkeypatch, prompts, lengths, failing, together
+):
+    """What fails waits; what joins once one more row is free is shorter than the first by then."""
+    monkeypatch.setattr(hf_generation, "ROWS", together + 1)
+    monkeypatch.setattr(hf_generation, "JOIN_TOGETHER", together)
     llama = tiny("llama")
-    lengths = {"5": 30, "6": 12, "7": 12, "8": 3, "9": 3}
-    requests = [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in lengths.items()]
-    requests[2] = GenerateRequest("7", Sampling(temperature=2.0, max_tokens=12), seed=1)
+    requests = [
+        GenerateRequest(p, Sampling(temperature=2.0 if i in failing else 0.0, max_tokens=n), seed=1)
+        for i, (p, n) in enumerate(zip(prompts, lengths, strict=True))
+    ]
     usual = ask(llama, requests)
-    assert [a.completion_tokens for a in usual] == list(lengths.values())
-    others = {token for i, a in enumerate(usual) if i != 2 for token in (requests[i].prompt + a.text).split()}
-    spoilt = next(token for token in usual[2].text.split()[1:5] if token not in others)
+    assert [a.completion_tokens for a in usual] == lengths
+    others = {t for i, a in enumerate(usual) if i not in failing for t in (requests[i].prompt + a.text).split()}
+    spoilt = next(token for token in usual[failing[0]].text.split()[1:5] if token not in others)
     llama.get_input_embeddings().weight.data[int(spoilt)] = float("nan")
     answers = ask(llama, requests)
-    assert isinstance(answers.pop(2), BackendError)
-    usual.pop(2)
-    assert answers == usual
+    for i, answer in enumerate(answers):
+        assert isinstance(answer, BackendError) if i in failing else answer == usual[i]
 
 
 def test_a_token_that_is_ruled_out_is_no_failure_and_one_beyond_all_bounds_is(monkeypatch):
