@@ -39,6 +39,7 @@ from backends.base import GenerateRequest, GenerateResponse, Prompt, Sampling, T
 from backends.errors import BackendError
 from backends.hf_context import context_length
 from backends.hf_memory import ran_out
+from backends.hf_precision import ROUNDING_OF_16_BITS, computes_in_float32
 from backends.sampling import Logits, Sampler
 
 ROWS = 32  # measured on two cores: 64 rows are no faster and take twice the memory
@@ -159,8 +160,7 @@ class TextGenerator:
                 distances = distances.where(distances.isfinite(), 0)  # tokens ruled out; what overflows is told later
                 # Not the worst step: in 16 bits rounding may send a single token to another expert.
                 apart = max(apart, float(distances.mean(-1).median()))
-        # Wider than what decides on a route of scoring: here nothing is left but to refuse.
-        if apart > (1e-3 if model.dtype == torch.float32 else 0.25):
+        if apart > (1e-3 if computes_in_float32(model) else ROUNDING_OF_16_BITS):
             return f"its log-probabilities move by {apart:.2g} nats when texts of other lengths are written beside it"
         return ""
 

@@ -30,6 +30,7 @@ from transformers import AttentionInterface
 from backends.errors import BackendError
 from backends.hf_context import context_length
 from backends.hf_memory import ran_out
+from backends.hf_precision import ROUNDING_OF_16_BITS, computes_in_float32
 from backends.trie import Pack, Path, Trie
 
 Route = Literal["tree", "batch"]
@@ -518,8 +519,12 @@ class PathScorer:
         # Of one length: what rounding does is the same in both.
         lines = [stem + ends[0], stem + ends[1], short]
         alone = [self._value_alone(line) for line in lines]
-        moved = _apart(alone[0][: len(stem) - 1], alone[1][: len(stem) - 1])
-        if moved > self._rounding:
+        first, second = (values[: len(stem) - 1] for values in alone[:2])
+        if computes_in_float32(self._model):
+            moved, most = _apart(first, second), self._rounding
+        else:  # not the mean: rounding may send a single token to another expert
+            moved, most = _apart(first, second, np.median), ROUNDING_OF_16_BITS
+        if moved > most:
             raise BackendError(
                 "unsupported",
                 f"this model sees later tokens: what follows a text moves its log-probabilities by {moved:.2g} nats",
@@ -558,11 +563,13 @@ class PathScorer:
         return max(_apart(answers[asks], values) for asks, values in zip(trie.asks_of, alone, strict=True))
 
 
-def _apart(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> float:
+def _apart(
+    some: npt.NDArray[np.float64], others: npt.NDArray[np.float64], average: Callable[[Any], Any] = np.mean
+) -> float:
     """How far two sets of log-probabilities are apart on average, those left out that overflow."""
     distances = np.abs(some - others)
     distances = distances[np.isfinite(distances)]
-    return float(distances.mean()) if len(distances) else 0.0
+    return float(average(distances)) if len(distances) else 0.0
 
 
 def _too_large() -> BackendError:

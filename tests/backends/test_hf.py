@@ -621,15 +621,36 @@ def test_models_whose_layers_do_not_all_see_a_tree_take_the_batch(family: str, d
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_model_that_sees_later_tokens_is_refused(dtype: Any, tmp_path: Path) -> None:
-    folder = save_model_of(lambda v: transformers.RobertaConfig(**{**BASE, "pad_token_id": 1}, vocab_size=v), tmp_path)
+    sizes = {**BASE, "pad_token_id": 1, "initializer_range": 1.0}  # so that it moves by nats, as trained ones do
+    folder = save_model_of(lambda v: transformers.RobertaConfig(**sizes, vocab_size=v), tmp_path)
     backend = HFBackend(folder, dtype=dtype, threads=1)
     answers = backend.run_blocking([*REQUESTS, GenerateRequest("the man", Sampling(max_tokens=3))])
     assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * (len(REQUESTS) + 1)
     assert "sees later tokens" in answers[0].message
-    decoder = save_model_of(
-        lambda v: transformers.RobertaConfig(**{**BASE, "pad_token_id": 1}, vocab_size=v, is_decoder=True), tmp_path
-    )
+    decoder = save_model_of(lambda v: transformers.RobertaConfig(**sizes, vocab_size=v, is_decoder=True), tmp_path)
     assert len(scores(HFBackend(decoder, dtype=dtype, threads=1), REQUESTS)) == 13
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_one_token_that_rounding_sends_to_another_expert_is_no_later_token_seen(
+    dtype: Any, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: one token moves with what follows it, as only rounding in 16 bits would move it."""
+    forward = transformers.FalconForCausalLM.forward
+    lines = []
+
+    def moved(self: Any, ids: torch.Tensor, **options: Any) -> Any:
+        out = forward(self, ids, **options)
+        if len(ids) == 1 and ids.shape[1] == 39:
+            lines.append(ids)
+            out.logits[:, 3, ids[0, 4]] -= 5 * len(lines)
+        return out
+
+    monkeypatch.setattr(transformers.FalconForCausalLM, "forward", moved)
+    answers = HFBackend(folders["falcon"], dtype=dtype, threads=1).run_blocking(REQUESTS)
+    assert len(lines) >= 2
+    refused = [isinstance(a, BackendError) and "sees later tokens" in a.message for a in answers]
+    assert refused == [dtype == "float32"] * len(REQUESTS)
 
 
 @pytest.mark.parametrize(("most", "said"), [("padding", "rows of one length"), ("rows", "read alone")])

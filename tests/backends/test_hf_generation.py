@@ -176,6 +176,30 @@ def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, tempera
     assert 0 < late < 20
 
 
+@pytest.mark.parametrize("why", ["float32", "quantised", "one bfloat16 weight"])
+def test_what_rounding_in_16_bits_moves_is_borne_by_models_that_do_not_compute_in_float32(monkeypatch, why):
+    """By hand: rows read together move by 0.02 nats, as with weights of 4 bits under the dtype float32."""
+    model = tiny("llama")
+    forward, noise = model.forward, torch.tensor([0.02, -0.02]).repeat(30)
+
+    def rounded(input_ids, **options):
+        out = forward(input_ids, **options)
+        if len(input_ids) > 1:
+            out.logits += noise
+        return out
+
+    monkeypatch.setattr(model, "forward", rounded)
+    if why == "quantised":
+        model.config.quantization_config = {"quant_method": "bitsandbytes"}
+    elif why == "one bfloat16 weight":
+        # The last of its weights: the first gives the model its dtype.
+        model.lm_head.register_parameter("other", torch.nn.Parameter(torch.zeros(1, dtype=torch.bfloat16)))
+    assert model.dtype == torch.float32
+    answers = ask(model, [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "7")])
+    refused = [isinstance(a, BackendError) and "log-probabilities move by" in a.message for a in answers]
+    assert refused == [why == "float32"] * 2
+
+
 @pytest.mark.parametrize(
     ("prompts", "lengths", "failing", "together"),
     [
