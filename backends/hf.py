@@ -329,7 +329,11 @@ class HFBackend(LocalBackend):
             self._config()
         with _loading:
             model, found = AutoModelForCausalLM.from_pretrained(
-                source, dtype=getattr(torch, self._dtype), output_loading_info=True, **options
+                source,
+                dtype=getattr(torch, self._dtype),
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # told below, as an error of the config
+                **options,
             )
         self._check_weights(model, found)
         if self.adapter is not None:

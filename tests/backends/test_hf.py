@@ -721,6 +721,17 @@ def test_weights_that_a_checkpoint_lacks_are_not_drawn_at_random(missing: str, t
     assert not loads, "tried once"
 
 
+def test_weights_of_another_shape_are_not_drawn_at_random(tmp_path: Path) -> None:
+    folder = save_tiny_model("llama", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.weight"] = weights["lm_head.weight"][:-1].clone()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    backend = HFBackend(folder, threads=1)
+    with pytest.raises(ConfigError, match=r"lm_head\.weight of another shape") as error:
+        backend._load()
+    assert error.value.field == "model"
+
+
 def test_a_model_of_another_kind_is_refused_before_its_weights_are_read(tmp_path: Path) -> None:
     config = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=300)
     config.save_pretrained(tmp_path)
