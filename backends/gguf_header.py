@@ -41,11 +41,17 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
     return _read(path, tensors=False)[0]
 
 
-def is_causal(header: dict[str, Value]) -> bool:
-    """Whether each token sees only those before it, as far as the header tells."""
+def check_causal(path: Path, header: dict[str, Value]) -> None:
+    """Raise `ConfigError` for a model whose tokens see those after them, as far as the header tells."""
     architecture = header.get("general.architecture")
     # Of this one llama.cpp knows it without being told.
-    return architecture != "gemma-embedding" and header.get(f"{architecture}.attention.causal") is not False
+    if architecture == "gemma-embedding" or header.get(f"{architecture}.attention.causal") is False:
+        raise ConfigError(
+            "model",
+            str(path),
+            f"a {architecture} model whose tokens see what comes after them, as for embeddings",
+            "Give a causal language model",
+        )
 
 
 def gguf_parts(path: Path, header: dict[str, Value]) -> list[Path]:

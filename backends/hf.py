@@ -22,7 +22,7 @@ from backends.base import (
 )
 from backends.errors import AuditError, BackendError, ConfigError
 from backends.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights, package_version, text_sha256
-from backends.gguf_header import is_gguf, longrope_cells, quantisation, read_gguf_header
+from backends.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local_answers import answer_by_kind
 from backends.local_options import available_threads, check_count, need_package
 from backends.local_scoring import score_requests
@@ -143,6 +143,7 @@ class HFBackend(LocalBackend):
                 f"one of {parts} files of a model, and transformers reads this one alone",
                 "Put them together with llama-gguf-split --merge, or use LlamaCppBackend",
             )
+        check_causal(path, header)
         if longrope_cells(path, header) is not None:
             raise ConfigError(
                 "model",

@@ -21,7 +21,15 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.fingerprint import file_sha256, files_sha256, package_version, text_sha256
-from backends.gguf_header import Value, gguf_parts, is_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
+from backends.gguf_header import (
+    Value,
+    check_causal,
+    gguf_parts,
+    is_gguf,
+    longrope_cells,
+    quantisation,
+    read_gguf_header,
+)
 from backends.local_answers import answer_by_kind
 from backends.local_options import available_threads, check_count, check_file, need_package
 from backends.local_scoring import score_requests
@@ -79,13 +87,7 @@ class LlamaCppBackend(LocalBackend):
             raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
         header = read_gguf_header(self.model)
         gguf_parts(self.model, header)
-        if not is_causal(header):
-            raise ConfigError(
-                "model",
-                str(self.model),
-                f"a {header['general.architecture']} model whose tokens see what comes after them, as for embeddings",
-                "Give a causal language model",
-            )
+        check_causal(self.model, header)
         if self.n_gpu_layers and not _llama_has_gpu():
             raise ConfigError(
                 "n_gpu_layers", self.n_gpu_layers, "this llama-cpp-python has no GPU support", "Set 0, or install one"
