@@ -76,6 +76,7 @@ class LlamaCppBackend(LocalBackend):
         self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"  # takes turns with other models there
         self._engine: LlamaEngine | None = None
         self._scorer: PathScorer | None = None
+        self._refusal: BackendError | None = None
 
     def check(self) -> None:
         check_count("n_gpu_layers", self.n_gpu_layers, -1)
@@ -153,6 +154,7 @@ class LlamaCppBackend(LocalBackend):
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+        self._refusal = None
 
     @property
     def _threads(self) -> int:
@@ -163,9 +165,15 @@ class LlamaCppBackend(LocalBackend):
             from backends.llamacpp_engine import LlamaEngine
             from backends.llamacpp_scoring import PathScorer
 
-            engine = LlamaEngine(
-                self.model, n_gpu_layers=self.n_gpu_layers, threads=self._threads, context=self.context
-            )
+            if self._refusal is not None:  # tried once: loading takes minutes
+                raise self._refusal.with_traceback(None)
+            try:
+                engine = LlamaEngine(
+                    self.model, n_gpu_layers=self.n_gpu_layers, threads=self._threads, context=self.context
+                )
+            except BackendError as error:
+                self._refusal = error
+                raise
             self._engine = engine
             self._scorer = PathScorer(
                 engine, lambda start: engine.vocabulary.beginning_with(start), neighbour_proof=self.n_gpu_layers == 0

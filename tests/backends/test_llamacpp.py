@@ -430,6 +430,27 @@ def test_a_model_that_cannot_be_loaded_is_an_answer_of_each_request(tmp_path: Pa
     assert "cannot load" in str(answers[0])
 
 
+def test_a_model_that_is_refused_is_loaded_once_until_the_backend_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: a whole model that writes nothing is not at hand."""
+    loads = []
+
+    def refused(*_: Any, **__: Any) -> None:
+        loads.append(1)
+        raise BackendError("unsupported", "planted", hint="none")
+
+    monkeypatch.setattr(LlamaEngine, "__init__", refused)
+    backend = LlamaCppBackend(tmp_path / "model.gguf")
+    for _ in range(3):
+        answers = backend.run_blocking([ScoreRequest("a", ("b",)), GenerateRequest("a")])
+        assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * 2
+    assert len(loads) == 1
+    backend.close_blocking()
+    backend.run_blocking([GenerateRequest("a")])
+    assert len(loads) == 2
+
+
 def test_longrope_keeps_its_short_angles_whatever_else_is_asked(tmp_path: Path) -> None:
     backend = LlamaCppBackend(save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=2048, most=8192))
     short = ScoreRequest("the man said", ("x", "y"))
