@@ -288,19 +288,15 @@ def _correlation(
     means = cluster_means(items, clusters[0])
     low, high = means.T
     exact = np.array_equal(low, high)
-    if exact:
-        value = correlation(low, covariate)
-        bounds, extremes = (value, value), (low, low)
-    else:
-        value = math.nan
-        (least, at_least), (most, at_most) = (extreme_correlation(low, high, covariate, sign) for sign in (-1, 1))
-        bounds, extremes = (least, most), (at_least, at_most)
+    value = correlation(low, covariate) if exact else math.nan
+    extremes = [(value, low)] if exact else [extreme_correlation(low, high, covariate, sign) for sign in (-1, 1)]
+    bounds = extremes[0][0], extremes[-1][0]
     intervals = [
         correlation_interval(_items_within(items, means, x, clusters[0]), covariate, confidence, clusters)
-        for x in extremes
+        for _, x in extremes
     ]
     # Where the extreme x does not reach the bound itself, the interval must still hold the bound.
-    lower, upper = np.minimum(intervals[0][0], bounds[0]), np.maximum(intervals[1][1], bounds[1])
+    lower, upper = np.minimum(intervals[0][0], bounds[0]), np.maximum(intervals[-1][1], bounds[1])
     naive = (math.nan, math.nan)
     if exact and len(items) > 3 and math.isfinite(value):
         from scipy.stats import pearsonr  # takes a second to import, and only correlations need it

@@ -274,10 +274,10 @@ def test_a_bounded_correlation_is_as_unsure_as_the_values_at_its_bound(falling: 
     strongest = max(completions, key=lambda m: abs(m.value or 0))
     if falling:
         assert found.bound_low == pytest.approx(strongest.value, abs=1e-4)
-        assert found.low == pytest.approx(strongest.low, abs=2e-3)
+        assert found.low == pytest.approx(strongest.low, abs=1e-4)
     else:
         assert found.bound_high == pytest.approx(strongest.value, abs=1e-4)
-        assert found.high == pytest.approx(strongest.high, abs=2e-3)
+        assert found.high == pytest.approx(strongest.high, abs=1e-4)
 
 
 def test_correlation_leaves_out_clusters_without_covariate_and_refuses_a_moving_one() -> None:

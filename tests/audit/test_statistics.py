@@ -192,7 +192,7 @@ def outcomes(ones: int, n: int) -> np.ndarray:
     return np.repeat([1.0, 0.0], [ones, n - ones])
 
 
-@pytest.mark.parametrize("ones", [0, 1, 4, 10, 30, 36, 40])
+@pytest.mark.parametrize("ones", [0, 1, 4, 10, 16, 24, 30, 36, 40])
 def test_few_outcomes_reach_as_far_as_wilsons_interval(ones: int) -> None:
     found = counted_mean(outcomes(ones, 40))
     # statsmodels asks for a normal quantile: the level whose normal quantile is Student's.

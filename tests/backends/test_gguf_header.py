@@ -8,8 +8,8 @@ import gguf
 import numpy as np
 import pytest
 
-from backends import ConfigError
-from backends.gguf_header import gguf_parts, is_gguf, longrope_cells, quantisation, read_gguf_header
+from backends import ConfigError, HFBackend, LlamaCppBackend
+from backends.gguf_header import check_causal, gguf_parts, is_gguf, longrope_cells, quantisation, read_gguf_header
 from tests.backends.tiny_models import save_tiny_llama_gguf, save_tiny_phi3_gguf
 
 
@@ -93,3 +93,20 @@ def test_of_a_file_in_parts_the_first_is_asked_for(tmp_path: Path) -> None:
     renamed = first.rename(tmp_path / "mine.gguf")
     with pytest.raises(ConfigError, match=r"-00001-of-00003\.gguf"):
         gguf_parts(renamed, read_gguf_header(renamed))
+
+
+@pytest.mark.parametrize("backend", [HFBackend, LlamaCppBackend])
+def test_a_model_that_reads_backwards_is_refused_by_its_header(
+    backend: type[HFBackend | LlamaCppBackend], tmp_path: Path
+) -> None:
+    file = save_tiny_llama_gguf(tmp_path / "bert.gguf", also=lambda w: w.add_causal_attention(False))
+    with pytest.raises(ConfigError, match="llama model whose tokens see what comes after them") as error:
+        backend(file).check()
+    assert error.value.field == "model"
+    backend(save_tiny_llama_gguf(tmp_path / "gpt.gguf", also=lambda w: w.add_causal_attention(True))).check()
+
+
+def test_an_embedding_model_whose_header_leaves_it_unsaid_is_refused_too() -> None:
+    with pytest.raises(ConfigError, match="gemma-embedding model whose tokens see what comes after them"):
+        check_causal(Path("model.gguf"), {"general.architecture": "gemma-embedding"})
+    check_causal(Path("model.gguf"), {"general.architecture": "gemma3"})

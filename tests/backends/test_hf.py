@@ -764,14 +764,6 @@ def test_an_output_head_that_is_the_embedding_is_not_missed(tmp_path: Path) -> N
     assert len(scores(HFBackend(folder, threads=1), REQUESTS[:1])) == 6
 
 
-def test_a_gguf_model_that_reads_backwards_is_refused_by_its_header(tmp_path: Path) -> None:
-    file = save_tiny_llama_gguf(tmp_path / "bert.gguf", also=lambda w: w.add_causal_attention(False))
-    with pytest.raises(ConfigError, match="llama model whose tokens see what comes after them") as error:
-        HFBackend(file).check()
-    assert error.value.field == "model"
-    HFBackend(save_tiny_llama_gguf(tmp_path / "gpt.gguf", also=lambda w: w.add_causal_attention(True))).check()
-
-
 def test_one_part_of_a_gguf_file_is_refused(tmp_path: Path) -> None:
     save_tiny_llama_gguf(tmp_path / "whole.gguf")
     HFBackend(tmp_path / "whole.gguf").check()

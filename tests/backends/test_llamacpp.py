@@ -387,14 +387,6 @@ def test_a_recurrent_model_is_refused_for_scoring_and_still_generates(tmp_path: 
     assert isinstance(generated, GenerateResponse)
 
 
-def test_a_model_that_reads_backwards_is_refused_by_its_header(tmp_path: Path) -> None:
-    file = save_tiny_llama_gguf(tmp_path / "bert.gguf", also=lambda w: w.add_causal_attention(False))
-    with pytest.raises(ConfigError, match="llama model whose tokens see what comes after them") as error:
-        LlamaCppBackend(file).check()
-    assert error.value.field == "model"
-    LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "gpt.gguf", also=lambda w: w.add_causal_attention(True))).check()
-
-
 @pytest.mark.parametrize("architecture", ["t5", "t5encoder", "dream", "llada"])
 def test_encoders_and_diffusion_models_are_refused_when_loaded(tmp_path: Path, architecture: str) -> None:
     file = save_gguf_without_tensors(tmp_path / "model.gguf", architecture)
