@@ -24,7 +24,7 @@ from backends.errors import ConfigError
 from suites.base import Suite
 
 if TYPE_CHECKING:
-    from audit.result import AuditResult
+    from audit.results import AuditResult
 
 #: Names of backends in a TOML config.
 BACKENDS = {"hf": "HFBackend", "llamacpp": "LlamaCppBackend", "openai": "OpenAIBackend", "fake": "FakeBackend"}
@@ -144,8 +144,8 @@ class Audit:
         )
 
     async def run(self, **options: Any) -> AuditResult:
-        """Ask what is missing, judge, and return the result. See `audit.runner.run_audit`."""
-        from audit.runner import run_audit
+        """Ask what is missing, judge, and return the result. See `audit.run.run_audit`."""
+        from audit.run import run_audit
 
         return await run_audit(self, **options)
 

@@ -12,10 +12,10 @@ from backends.errors import AuditError, BackendError, ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from backends.fake import FakeBackend
-    from backends.hf import HFBackend
-    from backends.llamacpp import LlamaCppBackend
+    from backends.llamacpp.backend import LlamaCppBackend
     from backends.openai import OpenAIBackend
     from backends.openai.usage import PriceTable
+    from backends.transformers.backend import HFBackend
 
 __all__ = [
     "AuditError",
@@ -31,8 +31,8 @@ __all__ = [
 
 _MODULES = {
     "FakeBackend": "backends.fake",
-    "HFBackend": "backends.hf",
-    "LlamaCppBackend": "backends.llamacpp",
+    "HFBackend": "backends.transformers.backend",
+    "LlamaCppBackend": "backends.llamacpp.backend",
     "OpenAIBackend": "backends.openai",
     "PriceTable": "backends.openai.usage",
 }

@@ -6,18 +6,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suites.debiasing_positions import DebiasingPositions
-    from suites.genderpair import GenderPair
-    from suites.mgbr import MGBR
-    from suites.occugender import OccuGender
+    from suites.debiasing.suite import DebiasingPositions
+    from suites.genderpair.suite import GenderPair
+    from suites.mgbr.suite import MGBR
+    from suites.occugender.suite import OccuGender
 
 __all__ = ["MGBR", "DebiasingPositions", "GenderPair", "OccuGender"]
 
 _MODULES = {
-    "DebiasingPositions": "suites.debiasing_positions",
-    "GenderPair": "suites.genderpair",
-    "MGBR": "suites.mgbr",
-    "OccuGender": "suites.occugender",
+    "DebiasingPositions": "suites.debiasing.suite",
+    "GenderPair": "suites.genderpair.suite",
+    "MGBR": "suites.mgbr.suite",
+    "OccuGender": "suites.occugender.suite",
 }
 
 

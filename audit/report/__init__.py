@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from audit.report.files import write_whole
-from audit.result import AuditResult
+from audit.results import AuditResult
 
 Format = Literal["html", "json", "csv", "markdown"]
 
@@ -22,7 +22,7 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         ``table SUITE/NAME`` for each table in a paper's layout (CSV).
     """
     # The page's libraries are loaded only by those who write one.
-    from audit.report.csv_export import comparisons_csv, measures_csv, table_csvs
+    from audit.report.exports import comparisons_csv, measures_csv, table_csvs
     from audit.report.html import html_report
     from audit.report.markdown import markdown_report
 

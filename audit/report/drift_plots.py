@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from audit.report import vega_specs as specs
+from audit.report.charts import Panel, Plot, Row, forest_row, short, value_ends
 from audit.report.figures import Figures
 from audit.report.labels import measure_label, where_label
-from audit.report.plots import Panel, Plot, Row, forest_row, short, value_ends
+from audit.report.phrases import within_noise
 from audit.report.safe_text import one_line
-from audit.report.words import within_noise
-from audit.result import PromptDrift
+from audit.results import PromptDrift
 
 T = TypeVar("T")
 

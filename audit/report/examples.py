@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from audit.report.safe_text import json_for_script, one_line, visible
-from audit.result import AuditResult, Example
+from audit.results import AuditResult, Example
 
 BYTES = 900_000  # of all examples in a page together, which has to stay small enough to mail
 _TEXT = 4_000  # characters of one prompt or answer

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from audit.report.labels import distinct_labels, measure_label, short_level
-from audit.result import AuditResult, Comparison, Measure, Rank, Scalar, Where, level_key, where_key
+from audit.results import AuditResult, Comparison, Measure, Rank, Scalar, Where, level_key, where_key
 
 _HEADLINE = 8  # conditions that one picture holds and a reader takes in
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.report import words
+from audit.report import phrases as words
+from audit.report.charts import FigureTable, Plot, forest_plot, headline_plot, short, suite_plots
 from audit.report.drift_plots import drift_plot, noise_plot
 from audit.report.examples import shown_examples
 from audit.report.figures import Figures
+from audit.report.formatting import MISSING, bounded, figure, why_missing
 from audit.report.labels import measure_label, where_label
-from audit.report.numbers import MISSING, bounded, figure, why_missing
 from audit.report.page import render_page
-from audit.report.plots import FigureTable, Plot, forest_plot, headline_plot, short, suite_plots
 from audit.report.safe_text import one_line
 from audit.report.tables import paper_tables
 from audit.report.vega_specs import CONFIG, VERDICTS
-from audit.result import VERDICT_WORDS, AuditResult, Measure, where_key
+from audit.results import VERDICT_WORDS, AuditResult, Measure, where_key
 
 
 def html_report(result: AuditResult, *, trend: bool = False) -> str:

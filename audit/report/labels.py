@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from audit.report.safe_text import one_line
-from audit.result import Scalar, level_key
+from audit.results import Scalar, level_key
 
 
 def measure_label(name: str) -> str:

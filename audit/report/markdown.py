@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from audit.report import words
+from audit.report import phrases as words
 from audit.report.figures import Figures
+from audit.report.formatting import MISSING, figure, number
 from audit.report.labels import measure_label, where_label
-from audit.report.numbers import MISSING, figure, number
 from audit.report.safe_text import markdown_text
 from audit.report.tables import paper_tables
-from audit.result import AuditResult
+from audit.results import AuditResult
 
 _HEADINGS = {
     "finding": "What was found",

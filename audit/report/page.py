@@ -23,8 +23,8 @@ import pooch
 import vl_convert
 from markupsafe import Markup
 
+from audit.report.formatting import number
 from audit.report.labels import factor_label, level_label, measure_label
-from audit.report.numbers import number
 from audit.report.safe_text import json_for_script, visible
 from audit.report.vega_specs import COLOURS, SHAPES
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from audit.report.figures import Figures
+from audit.report.formatting import MISSING, figure, number, why_missing
 from audit.report.labels import level_label
-from audit.report.numbers import MISSING, figure, number, why_missing
 from audit.report.safe_text import one_line
-from audit.result import Measure, where_key
+from audit.results import Measure, where_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from audit.report import words
+from audit.report import phrases as words
 from audit.report.figures import Figures
+from audit.report.formatting import MISSING, figure, p_value, with_interval
 from audit.report.labels import measure_label, where_label
-from audit.report.numbers import MISSING, figure, p_value, with_interval
 from audit.report.safe_text import one_line
-from audit.result import VERDICT_WORDS, AuditResult, Comparison
+from audit.results import VERDICT_WORDS, AuditResult, Comparison
 
 if TYPE_CHECKING:
-    from audit.history import History
+    from audit.analysis.history import History
 
 _VERDICT_STYLES = {"larger": "bold", "smaller": "bold", "equivalent": "green", "not comparable": "dim"}
 

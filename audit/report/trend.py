@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from audit.history import History, Point, Series
+from audit.analysis.history import History, Point, Series
 from audit.report import vega_specs as specs
+from audit.report.charts import short, value_ends
 from audit.report.files import write_whole
+from audit.report.formatting import bounded, figure
 from audit.report.labels import measure_label, unit_label, where_label
-from audit.report.numbers import bounded, figure
 from audit.report.page import render_page
-from audit.report.plots import short, value_ends
 from audit.report.safe_text import one_line
-from audit.result import Where, where_key
+from audit.results import Where, where_key
 
 _DAY = 86_400_000.0  # ms
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import altair as alt
 
-from audit.result import Verdict
+from audit.results import Verdict
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 COLOURS = 10  # --m0 … --m9 in the style sheet

@@ -18,7 +18,7 @@ from typing import Any
 from backends.base import Message, Request
 from backends.errors import BackendError
 from backends.openai.client import HttpClient
-from backends.openai.listing import Listing, NothingDrawn, read_listing, untruthful
+from backends.openai.scoring.top_logprobs import Listing, NothingDrawn, read_listing, untruthful
 from backends.openai.usage import Usage
 
 _NEW_LIMIT = "max_completion_tokens"

@@ -27,16 +27,16 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.openai.api import ModelChanged, ServerApi
-from backends.openai.api_key import NAME_NONE, ApiKey
-from backends.openai.canary import ask_canary, coarse_identity, exact_identity, farthest, tolerance
+from backends.openai.auth import NAME_NONE, ApiKey
 from backends.openai.client import HttpClient
-from backends.openai.findings import ProbeReport
 from backends.openai.generation import generate
 from backends.openai.patience import patiently
-from backends.openai.probe import probe
-from backends.openai.probe_record import ProbeRecord
-from backends.openai.routes import Routes
-from backends.openai.tokenizer import RemoteTokenizer
+from backends.openai.probe.canary import ask_canary, coarse_identity, exact_identity, farthest, tolerance
+from backends.openai.probe.capabilities import ProbeReport
+from backends.openai.probe.probe import probe
+from backends.openai.probe.record import ProbeRecord
+from backends.openai.scoring.routes import Routes
+from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import PriceTable, Usage
 
 _UNFINISHED_REQUESTS = 256

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 
 from backends.errors import BackendError
-from backends.openai import http_errors
-from backends.openai.api_key import ApiKey
+from backends.openai import errors as http_errors
+from backends.openai.auth import ApiKey
 
 #: Longest body that is read, after decompression. The whole vocabulary of Gemma is 24 MB.
 MAX_BODY_BYTES = 32 * 2**20

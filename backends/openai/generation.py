@@ -9,8 +9,8 @@ from typing import Any
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
-from backends.openai.findings import Findings
-from backends.openai.listing import single_choice
+from backends.openai.probe.capabilities import Findings
+from backends.openai.scoring.top_logprobs import single_choice
 
 _FINISHED = {
     "stop": "stop",

@@ -8,7 +8,7 @@ import pytest
 
 from backends import MissingExtra
 from backends.embedded import gemma3_path, smollm2_path
-from backends.gguf_header import is_gguf, quantisation, read_gguf_header
+from backends.local.gguf_header import is_gguf, quantisation, read_gguf_header
 
 
 @pytest.mark.models

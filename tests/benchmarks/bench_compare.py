@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from audit.compare import compare_models, rank_models
-from audit.measures import measure_rows
-from audit.row_table import RowTable
-from audit.store import Store
-from audit.stored_rows import StoredRow
+from audit.analysis.comparisons import compare_models, rank_models
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
+from audit.store.codecs import StoredRow
+from audit.store.store import Store
 from suites.base import Bounded, MeasureSpec, Row
 
 MODELS, SUITES, OCCUPATIONS, TEMPLATES, CONDITIONS = 10, 4, 40, 25, 10

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import httpx
 
-from audit.keys import answer_keys
-from audit.plan import Plan
-from audit.scheduler import Job, Outcome, RetryPolicy, run_jobs
-from audit.signals import StopSignal
-from audit.store import Entry, Store
+from audit.collect.plan import Plan
+from audit.collect.scheduler import Job, Outcome, RetryPolicy, run_jobs
+from audit.collect.shutdown import StopSignal
+from audit.store.keys import answer_keys
+from audit.store.store import Entry, Store
 from backends import FakeBackend, OpenAIBackend
 from backends.base import ContinuationScore, GenerateRequest, ScoreRequest, ScoreResponse, TokenLogprob
 from suites.base import Item

@@ -83,8 +83,8 @@ def report(name: str, wanted: float, rates: dict[str, list[float]], floor: float
 def llamacpp() -> None:
     import llama_cpp
 
-    from backends.llamacpp import LlamaCppBackend
-    from backends.llamacpp_engine import LlamaEngine
+    from backends.llamacpp.backend import LlamaCppBackend
+    from backends.llamacpp.engine import LlamaEngine
 
     backend = LlamaCppBackend(smollm2_path(), threads=2)
     asyncio.run(backend.run(REQUESTS[:1]))
@@ -147,7 +147,7 @@ def bare_llamacpp(engine: object) -> tuple[float, float]:
 def hf() -> None:
     import torch
 
-    from backends.hf import HFBackend
+    from backends.transformers.backend import HFBackend
 
     backend = HFBackend(smollm2_path(), device="cpu", dtype="float32", threads=2)
     asyncio.run(backend.run(REQUESTS[:1]))

@@ -36,8 +36,8 @@ from rich.table import Table
 from backends import HFBackend, LlamaCppBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
-from backends.trie import Path as TokenPath
-from backends.trie import Trie
+from backends.local.trie import Path as TokenPath
+from backends.local.trie import Trie
 from suites import MGBR, DebiasingPositions, OccuGender
 
 FLOAT64 = "one-by-one, float64"

@@ -24,9 +24,9 @@ from rich.table import Table
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 
-from backends.hf import PACK_TOKENS
-from backends.hf_scoring import PathScorer
-from backends.trie import Path, Trie
+from backends.local.trie import Path, Trie
+from backends.transformers.backend import PACK_TOKENS
+from backends.transformers.scoring import PathScorer
 
 SDPA = functional.scaled_dot_product_attention
 SIZES: dict[str, dict[str, int]] = {

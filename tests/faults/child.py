@@ -15,17 +15,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from audit import migrations, scheduler, store
-from audit.plan import Plan
-from audit.schedule import Journal, RunOutcome, Slots
-from audit.scheduler import Job, RetryPolicy, run_jobs
-from audit.signals import INTERRUPTED, StopSignal, stop_on_signals
-from audit.store import Entry, Store, StoreError
+from audit.collect import scheduler
+from audit.collect.plan import Plan
+from audit.collect.scheduler import Job, RetryPolicy, run_jobs
+from audit.collect.shutdown import INTERRUPTED, StopSignal, stop_on_signals
+from audit.schedule.cron import Journal, RunOutcome, Slots
+from audit.store import schema as migrations
+from audit.store import store
+from audit.store.store import Entry, Store, StoreError
 from backends import OpenAIBackend
 from backends.base import GenerateRequest, Request, ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item
-from tests.backends.openai.liar import MODEL as SCORED_MODEL
+from tests.backends.openai.probe.liar import MODEL as SCORED_MODEL
 from tests.faults.faults import CONTINUATIONS, Fate
 
 FINGERPRINT = "fp1-lab"

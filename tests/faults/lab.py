@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from audit.keys import answer_keys, join_answers
-from audit.store import Store
+from audit.store.keys import answer_keys, join_answers
+from audit.store.store import Store
 from backends.base import Answer, GenerateResponse, ScoreResponse
 from backends.errors import BackendError, ConfigError
 from tests.faults.child import FINGERPRINT, Spec, live, live_scheduled

@@ -14,7 +14,7 @@ from tests.faults.canary import KEY, REPLIES, KeyServer, command, forbid_large_f
 from tests.faults.lab import PRELOADED, processes
 
 pytestmark = pytest.mark.faults
-processes.set_forkserver_preload([*PRELOADED, "audit.cli", "audit.runner", "audit.report", "audit.progress"])
+processes.set_forkserver_preload([*PRELOADED, "audit.cli", "audit.run", "audit.report", "audit.collect.progress"])
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from audit.plan import Plan
-from audit.scheduler import Job, RetryPolicy, run_jobs
-from audit.signals import StopSignal
-from audit.store import Store
+from audit.collect.plan import Plan
+from audit.collect.scheduler import Job, RetryPolicy, run_jobs
+from audit.collect.shutdown import StopSignal
+from audit.store.store import Store
 from backends import OpenAIBackend
 from backends.base import GenerateRequest
 from suites.base import Item

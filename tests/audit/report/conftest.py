@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from opened import CHROMIUM
 from playwright.sync_api import Browser, sync_playwright
+
+from tests.audit.report.opened import CHROMIUM
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from audit.measures import write_signature
-from audit.result import (
+from audit.analysis.measures import write_signature
+from audit.results import (
     AuditResult,
     Comparison,
     EngineDrift,

@@ -6,16 +6,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from opened import CHROMIUM, Opened
 from playwright.sync_api import Browser
 
 from audit import Audit
 from audit.report import write_report
-from audit.result import AuditResult
-from audit.runner import run_audit
+from audit.results import AuditResult
+from audit.run import run_audit
 from backends import LlamaCppBackend
 from backends.embedded import gemma3_path, smollm2_path
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
+from tests.audit.report.opened import CHROMIUM, Opened
 
 pytestmark = [
     pytest.mark.browser,

@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import made_up as mu
-
-from audit.history import Absence, History, history
+from audit.analysis.history import Absence, History, history
 from audit.report.trend import trend_page, write_trend
-from audit.result import AuditResult
+from audit.results import AuditResult
+from tests.audit.report import made_up as mu
 
 
 def nights(models: list[str], count: int = 4, **changes: Any) -> list[AuditResult]:

@@ -20,9 +20,9 @@ import pytest
 from backends.base import ScoreRequest
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
-from backends.openai.api_key import ApiKey
+from backends.openai.auth import ApiKey
 from backends.openai.client import HttpClient
-from backends.openai.http_errors import MAPPED, from_exception, from_status, message_of
+from backends.openai.errors import MAPPED, from_exception, from_status, message_of
 from backends.openai.retry_after import seconds_to_wait
 
 KEY = "sk-canary-7f3a91d2c4"

@@ -11,7 +11,7 @@ import pytest
 from audit.config import load_audit
 from backends.errors import ConfigError
 from backends.openai import OpenAIBackend
-from tests.backends.openai.liar import MODEL, Liar, tokens_of
+from tests.backends.openai.probe.liar import MODEL, Liar, tokens_of
 
 SUITE = '[suites.occugender]\nsuite = "OccuGender"\n'
 

@@ -10,7 +10,7 @@ import pytest
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError, ErrorKind
 from backends.openai import OpenAIBackend
 from backends.openai.patience import patiently
-from tests.backends.openai.liar import MODEL, IdLiar, Liar
+from tests.backends.openai.probe.liar import MODEL, IdLiar, Liar
 from tests.backends.openai.raw_server import Reply
 
 BUSY = {"Content-Type": "application/json", "Retry-After": "7"}

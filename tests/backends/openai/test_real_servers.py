@@ -15,17 +15,17 @@ import pytest
 
 from backends.base import ContinuationScore, GenerateRequest, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
-from backends.hf import HFBackend
-from backends.llamacpp import LlamaCppBackend
+from backends.llamacpp.backend import LlamaCppBackend
 from backends.openai import OpenAIBackend
 from backends.openai.api import ServerApi
-from backends.openai.api_key import ApiKey
+from backends.openai.auth import ApiKey
 from backends.openai.client import HttpClient
-from backends.openai.findings import Findings, TextRoute
-from backends.openai.probe_notebook import FULL_PRECISION
-from backends.openai.routes import Routes
-from backends.openai.tokenizer import RemoteTokenizer
+from backends.openai.probe.capabilities import Findings, TextRoute
+from backends.openai.probe.session import FULL_PRECISION
+from backends.openai.scoring.routes import Routes
+from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import Usage
+from backends.transformers.backend import HFBackend
 from tests.backends.openai.full_precision import write_float32
 from tests.backends.openai.occugender import EXPRESSIONS, as_scores, question, relative
 from tests.backends.openai.plain_llama import PlainLlama

@@ -15,7 +15,7 @@ from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.usage import PriceTable, Usage
-from tests.backends.openai.liar import MODEL, Liar
+from tests.backends.openai.probe.liar import MODEL, Liar
 
 
 def answer(prompt: int, completion: int, cached: int = 0) -> dict[str, Any]:

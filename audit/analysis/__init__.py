@@ -1,0 +1,1 @@
+"""From stored answers to figures, comparisons and decisions."""

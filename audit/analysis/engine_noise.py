@@ -1,0 +1,187 @@
+"""How much of a difference is the engine's: the same weights run in several ways.
+
+HF and llama.cpp, float32 and bfloat16, in process and behind a server do not give the same
+numbers. What the same weights differ by is no property of a model, so a difference between two
+models that is not larger is said to be so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from audit.analysis.comparisons import in_words
+from audit.analysis.estimators import Floats
+from audit.analysis.table import Levels, RowTable, item_index
+from audit.results import Comparison, EngineDrift, ModelInfo, PromptDrift
+from backends.base import ScoreResponse
+from suites.base import Row
+
+#: Prompts kept one by one, to be drawn. All of them are in the other figures.
+DRAWN_PROMPTS = 400
+
+#: Where a backend's fingerprint holds the hash of its weights.
+WEIGHTS = "weights_sha256"
+
+
+def same_weights(models: Sequence[ModelInfo], declared: Iterable[Collection[str]] = ()) -> list[tuple[str, str]]:
+    """Pairs of models with the same weights on different engines.
+
+    Parameters
+    ----------
+    models : sequence of ModelInfo
+        Those whose fingerprints hold the same hash of the weights are pairs.
+    declared : iterable of collections of names
+        Further groups, for weights that are the same though no hash shows it: another file
+        format or quantisation of them, or a server. Names of models left out of the run are none.
+    """
+    groups: list[Collection[str]] = list(declared)
+    by_hash: dict[object, list[str]] = {}
+    for model in models:
+        if model.fingerprint.get(WEIGHTS) is not None:
+            by_hash.setdefault(model.fingerprint[WEIGHTS], []).append(model.name)
+    groups += by_hash.values()
+    order = [model.name for model in models]
+    found = {pair for group in groups for pair in itertools.combinations([name for name in order if name in group], 2)}
+    return sorted(found, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
+
+
+def with_engine_noise(comparisons: Sequence[Comparison], pairs: Collection[tuple[str, str]]) -> list[Comparison]:
+    """The comparisons, those between different weights told what engines differ by on their figure.
+
+    The noise of a figure is the largest difference between any two engines with the same weights
+    (the larger end, where it is known only by bounds). It is set, and the sentence says what
+    share of the difference it may be, for every other pair of models.
+    """
+    engines = {frozenset(pair) for pair in pairs}
+    noise: dict[tuple[object, ...], float] = {}
+    for c in comparisons:
+        if frozenset((c.a, c.b)) in engines and c.bound_low is not None and c.bound_high is not None:
+            key = _figure(c)
+            noise[key] = max(noise.get(key, 0.0), abs(c.bound_low), abs(c.bound_high))
+    told = []
+    for c in comparisons:
+        if frozenset((c.a, c.b)) not in engines and _figure(c) in noise:
+            c = c.model_copy(update={"engine_noise": noise[_figure(c)]})
+            c = c.model_copy(update={"words": in_words(c)})
+        told.append(c)
+    return told
+
+
+def _figure(c: Comparison) -> tuple[object, ...]:
+    return (c.suite, c.measure, *sorted((k, repr(v)) for k, v in c.where.items()))
+
+
+def engine_drift(
+    suite: str,
+    a: str,
+    b: str,
+    answers_a: Iterable[tuple[str, ScoreResponse]],
+    answers_b: Iterable[tuple[str, ScoreResponse]],
+    rows_a: Sequence[Row],
+    rows_b: Sequence[Row],
+) -> EngineDrift:
+    """Differences of one suite's answers between two engines, b minus a.
+
+    Parameters
+    ----------
+    answers_a, answers_b : iterables of (item id, response)
+        Scored prompts. An item's continuations must be the same and in the same order on both.
+    rows_a, rows_b : sequences of Row
+        What the suite read from them.
+
+    Raises
+    ------
+    ValueError
+        When an item has other continuations on one engine than on the other.
+    """
+    first = {item: _logprobs(response) for item, response in answers_a}
+    gaps: dict[str, np.ndarray] = {}
+    variations: dict[str, float] = {}
+    unmatched = 0
+    for item, response in answers_b:
+        theirs, ours = _logprobs(response), first.pop(item, None)
+        if ours is None:
+            unmatched += len(theirs)
+            continue
+        if len(ours) != len(theirs):
+            raise ValueError(f"item {item!r}: {len(ours)} continuations on {a}, {len(theirs)} on {b}")
+        both = np.isfinite(ours) & np.isfinite(theirs)
+        unmatched += int((~both).sum())
+        if both.any():
+            gaps[item] = theirs[both] - ours[both]
+        if both.all():
+            variations[item] = total_variation(ours, theirs)
+    unmatched += sum(len(left) for left in first.values())
+    every = np.concatenate(list(gaps.values())) if gaps else np.empty(0)
+    index, quantity_gaps = _quantity_gaps(rows_a, rows_b)
+    farthest = max(variations, key=variations.__getitem__) if variations else None
+    return EngineDrift(
+        suite=suite,
+        a=a,
+        b=b,
+        n_prompts=len(gaps),
+        n_logprobs=every.size,
+        unmatched=unmatched,
+        logprob_mean=float(every.mean()) if every.size else None,
+        logprob_mean_abs=float(np.abs(every).mean()) if every.size else None,
+        logprob_max_abs=float(np.abs(every).max()) if every.size else None,
+        variation_mean=float(np.mean(list(variations.values()))) if variations else None,
+        variation_max=variations[farthest] if farthest is not None else None,
+        farthest=farthest,
+        quantities={name: _summary(gap[np.isfinite(gap)]) for name, gap in quantity_gaps.items()},
+        prompts=[
+            PromptDrift(
+                item=item,
+                logprob=float(gaps[item].mean()),
+                variation=variations.get(item),
+                quantities={
+                    name: float(gap[index[item]])
+                    for name, gap in quantity_gaps.items()
+                    if item in index and np.isfinite(gap[index[item]])
+                },
+            )
+            for item in _thinned(list(gaps))
+        ],
+    )
+
+
+def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
+    """½ Σ |P_a - P_b| over the continuations and one further outcome, anything else, in [0, 1].
+
+    Natural log-probabilities (k,) of the same continuations. They are taken as exclusive.
+    """
+    p, q = np.exp(logprobs_a), np.exp(logprobs_b)
+    return float((np.abs(p - q).sum() + abs(p.sum() - q.sum())) / 2)
+
+
+def _logprobs(response: ScoreResponse) -> np.ndarray:
+    return np.array([math.nan if s.exactness != "exact" or s.logprob is None else s.logprob for s in response.scores])
+
+
+def _quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[str, int], dict[str, Floats]]:
+    """Position of each item, and for each quantity that is exact on both somewhere its differences, NaN elsewhere."""
+    index, levels = item_index([rows_a, rows_b]), Levels()
+    ours, theirs = RowTable(rows_a, index, levels), RowTable(rows_b, index, levels)
+    names = dict.fromkeys(name for row in rows_a for name in row.values)
+    gaps = {name: theirs.quantity(name).value - ours.quantity(name).value for name in names}
+    return index, {name: gap for name, gap in gaps.items() if np.isfinite(gap).any()}
+
+
+def _summary(gap: Floats) -> dict[str, float]:
+    return {
+        "n": float(gap.size),
+        "mean": float(gap.mean()),
+        "mean_abs": float(np.abs(gap).mean()),
+        "max_abs": float(np.abs(gap).max()),
+    }
+
+
+def _thinned(items: list[str]) -> list[str]:
+    """At most `DRAWN_PROMPTS` of the items, evenly spread over their order."""
+    if len(items) <= DRAWN_PROMPTS:
+        return items
+    return [items[i * len(items) // DRAWN_PROMPTS] for i in range(DRAWN_PROMPTS)]

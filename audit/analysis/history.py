@@ -1,0 +1,239 @@
+"""Each figure over the runs of a store: for `audit history` and the trend page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from audit.analysis.measures import EXTENT, read_signature
+from audit.results import AuditResult, Measure, ModelInfo, Scalar
+from audit.store.store import Store
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Point(_Frozen):
+    """A figure in one run. ``changes`` says what of the model, engine or suite differs from the
+    point before: a jump there may not be the model's doing. Unless it is ``comparable``, the
+    question itself is another one than at the point before.
+    """
+
+    run_id: str
+    at: str
+    value: float | None
+    low: float | None
+    high: float | None
+    bound_low: float | None
+    bound_high: float | None
+    n_items: int
+    complete: bool
+    changes: list[str]
+    comparable: bool = True
+
+
+class Series(_Frozen):
+    """One figure of one model, oldest run first."""
+
+    id: str
+    model: str
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
+    unit: str
+    neutral: float | None
+    points: list[Point]
+
+
+class Run(_Frozen):
+    """A run with a result. ``confidence`` is the level of its intervals."""
+
+    id: str
+    title: str
+    at: str
+    complete: bool
+    confidence: float
+
+
+class Absence(_Frozen):
+    """A time at which there should have been a figure and is none, and why."""
+
+    at: str
+    why: str
+
+
+class History(_Frozen):
+    """All figures over all runs, both oldest first. ``models`` has those of the latest run first."""
+
+    models: list[str]
+    runs: list[Run]
+    series: list[Series]
+    absences: list[Absence] = []
+
+    def only(self, measure: str | None, model: str | None) -> History:
+        """The same history narrowed to one measure or model; None means all."""
+        kept = [
+            series
+            for series in self.series
+            if (measure is None or series.measure == measure) and (model is None or series.model == model)
+        ]
+        return self.model_copy(update={"series": kept})
+
+    def stretches(self, series: Series) -> list[list[Point]]:
+        """The points between which a line may be drawn.
+
+        A stretch ends where a run of the same audit lacks the figure, where a run is absent, where
+        the figure has no value, and where the suite is no longer the same.
+        """
+        place = {run.id: i for i, run in enumerate(self.runs)}
+        stretches: list[list[Point]] = []
+        before: Point | None = None
+        for point in series.points:
+            joined = (
+                before is not None
+                and point.comparable
+                and before.value is not None
+                and point.value is not None
+                and not self._between(place[before.run_id], place[point.run_id])
+            )
+            if joined:
+                stretches[-1].append(point)
+            else:
+                stretches.append([point])
+            before = point
+        return stretches
+
+    def _between(self, first: int, last: int) -> bool:
+        """Whether a run of the same audit, or one that is absent, lies between two runs."""
+        start, end = self.runs[first], self.runs[last]
+        if any(run.title in (start.title, end.title) for run in self.runs[first + 1 : last]):
+            return True
+        return any(_time(start.at) < _time(gap.at) < _time(end.at) for gap in self.absences)
+
+
+def stored_results(store: Store, title: str | None = None) -> Iterator[AuditResult]:
+    """The results of a store's runs, oldest first; those of one audit, if its title is given."""
+    for run in reversed(store.runs()):
+        if title is not None and run.title != title:
+            continue
+        if (stored := store.result(run.id)) is not None:
+            yield AuditResult.model_validate_json(stored)
+
+
+def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | None = None) -> list[Absence]:
+    """Runs that ended without a result, and slots of a schedule that had no run, oldest first.
+
+    Parameters
+    ----------
+    journal : iterable of mapping
+        Entries of a schedule's journal (see `audit.schedule.cron.Journal`).
+    """
+    found: list[Absence] = []
+    told: list[tuple[datetime, datetime]] = []  # a run the journal tells of is not told twice
+    for entry in journal:
+        match entry["event"]:
+            case "missed":
+                slots = entry["slots"]
+                why = f"{slots} slot{'s' if slots != 1 else ''} missed, {entry['action']}"
+                found.append(Absence(at=_utc(entry.get("first", entry["slot"])), why=why))
+            case "busy":
+                found.append(Absence(at=_utc(entry["slot"]), why=entry["error"]))
+            case "killed" | "ended" if "run_id" not in entry:
+                found.append(Absence(at=_utc(entry["slot"]), why=f"{entry.get('status', 'killed')}: {entry['error']}"))
+                told.append((_time(entry["slot"]), _time(entry["at"])))
+    for run in reversed(store.runs()):  # oldest first
+        ended = run.finished is not None and not run.status.startswith("failed")
+        if ended or (title is not None and run.title != title):
+            continue
+        # A kill may be noticed nights later: only the first run after its slot is the one it speaks of.
+        if of_journal := [span for span in told if span[0] <= _time(run.started) <= span[1]]:
+            told.remove(of_journal[0])
+            continue
+        why = run.status if run.finished else "no result: it is still running, or was killed"
+        found.append(Absence(at=run.started, why=why))
+    return sorted(found, key=lambda absence: _time(absence.at))
+
+
+def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *, details: bool = False) -> History:
+    """The series of every figure, in the order in which figures first appear.
+
+    Parameters
+    ----------
+    results : iterable of AuditResult
+        Oldest first. A run without a figure leaves no point: nothing is interpolated.
+    details : bool
+        Also figures of single levels (one occupation).
+    """
+    series: dict[str, Series] = {}
+    runs: list[Run] = []
+    names: list[str] = []
+    last: dict[str, tuple[Measure, ModelInfo | None]] = {}
+    for result in results:
+        models = {model.name: model for model in result.models}
+        names = list(dict.fromkeys([*models, *names]))
+        runs.append(
+            Run(
+                id=result.run_id,
+                title=result.title,
+                at=result.started,
+                complete=result.complete,
+                confidence=result.confidence,
+            )
+        )
+        for measure in result.measures:
+            if measure.detail and not details:
+                continue
+            model = models.get(measure.model)
+            changes, comparable = _changes(last.get(measure.id), measure, model)
+            point = Point(
+                run_id=result.run_id,
+                at=result.started,
+                complete=result.complete,
+                changes=changes,
+                comparable=comparable,
+                **measure.model_dump(include={"value", "low", "high", "bound_low", "bound_high", "n_items"}),
+            )
+            last[measure.id] = (measure, model)
+            if measure.id not in series:
+                series[measure.id] = Series(
+                    points=[],
+                    **measure.model_dump(include={"id", "model", "suite", "measure", "where", "unit", "neutral"}),
+                )
+            series[measure.id].points.append(point)
+    return History(models=names, runs=runs, series=list(series.values()), absences=list(absences))
+
+
+def _changes(
+    before: tuple[Measure, ModelInfo | None] | None, measure: Measure, model: ModelInfo | None
+) -> tuple[list[str], bool]:
+    """What is different, and whether the same is measured still."""
+    if before is None:
+        return [], True
+    old_measure, old_model = before
+    changes = []
+    if old_model is not None and model is not None:
+        changes += _differences("model", dict(old_model.fingerprint), dict(model.fingerprint))
+    old, new = read_signature(old_measure.signature), read_signature(measure.signature)
+    comparable = all(old.get(key) == new.get(key) for key in (old.keys() | new.keys()) - EXTENT)
+    return changes + _differences("suite", old, new), comparable
+
+
+def _differences(of: str, before: dict[str, object], now: dict[str, object]) -> list[str]:
+    return [
+        f"{of} {key}: {before.get(key)} → {now.get(key)}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+    ]
+
+
+def _utc(iso: str) -> str:
+    """Slots are told in local time; runs are not."""
+    return _time(iso).astimezone(UTC).isoformat()
+
+
+def _time(iso: str) -> datetime:
+    return datetime.fromisoformat(iso)

@@ -1,0 +1,82 @@
+"""Gating a stored run: finds the baseline, the margins and the rows in the store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from audit.analysis.comparisons import DEFAULT_MARGIN
+from audit.analysis.gate import gate
+from audit.analysis.gate_results import GateReport
+from audit.results import AuditResult
+from audit.store.runs import rows_of, stored_result
+from audit.store.store import Store
+from backends.errors import ConfigError
+
+
+def gate_run(
+    store: Store, run_id: str, baseline: str | None, *, margin: float | None = None, inconclusive_fails: bool = False
+) -> GateReport:
+    """Judge a stored run against a baseline and its config's limits.
+
+    Parameters
+    ----------
+    run_id : str
+        A finished run of the store.
+    baseline : str or None
+        None: judge the limits alone. Else a saved baseline's name, a run of the store, or the path
+        of a report.json. A file has no rows, so its changes are judged from intervals, which is
+        the more careful.
+    margin : float, optional
+        Replaces the margins of the run's config. Its limits are always the config's.
+
+    Raises
+    ------
+    ConfigError
+        When run or baseline are not to be had, or there is nothing to judge.
+    """
+    config = json.loads(next(run.config for run in store.runs() if run.id == run_id))
+    limits = {name: (least, most) for name, (least, most) in config.get("limits", {}).items()}
+    if baseline is None and not limits:
+        raise ConfigError("--baseline", None, "neither a baseline nor limits to judge by", "Give one of them")
+    before = None if baseline is None else find_baseline(store, baseline)
+    return gate(
+        stored_result(store, run_id),
+        before,
+        rows=rows_of(store, run_id),
+        baseline_rows=rows_of(store, before.run_id if before is not None else run_id),
+        margins=config.get("margins", DEFAULT_MARGIN) if margin is None else margin,
+        limits=limits,
+        inconclusive_fails=inconclusive_fails,
+    )
+
+
+def find_baseline(store: Store, name: str) -> AuditResult:
+    """The result meant by a saved baseline's name, a run's id or its beginning, or the path of a report.json.
+
+    Raises
+    ------
+    ConfigError
+        When it is none of them.
+    """
+    for saved in store.baselines():
+        if saved.name == name:
+            return stored_result(store, saved.run_id)
+    if Path(name).is_file():
+        try:
+            return AuditResult.model_validate_json(Path(name).read_bytes())
+        except ValidationError as error:
+            raise ConfigError(
+                "--baseline", name, f"not a report.json ({error.error_count()} problems)", "Give a report.json of a run"
+            ) from None
+    matching = [run.id for run in store.runs() if run.id.startswith(name)]
+    if len(matching) != 1:
+        raise ConfigError(
+            "--baseline",
+            name,
+            "neither a saved baseline, nor a run, nor a file",
+            "See `audit baseline list` and `audit ls runs`",
+        )
+    return stored_result(store, matching[0])

@@ -1,0 +1,1 @@
+"""Asking models what is not stored yet: plan, pace, retries, progress."""

@@ -1,0 +1,105 @@
+"""Progress on stderr: a bar for each model on a terminal, plain lines elsewhere, JSON lines for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from audit.collect.scheduler import Progress as JobProgress
+
+_LINE_SECONDS = 10.0
+
+
+class Display:
+    """Shows how far each model is. Call it with every progress event.
+
+    Parameters
+    ----------
+    as_json : bool
+        One JSON object a line instead of bars.
+    verbose : bool
+        Without a terminal: a line at every event, not every ten seconds.
+    """
+
+    def __init__(self, *, as_json: bool = False, verbose: bool = False) -> None:
+        self._json, self._verbose = as_json, verbose
+        console = Console(stderr=True)
+        self._bars = (
+            Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[items]}", style="progress.download"),
+                TimeRemainingColumn(elapsed_when_finished=True),
+                TextColumn("{task.fields[counts]}"),
+                console=console,
+            )
+            if console.is_terminal and not as_json
+            else None
+        )
+        self._tasks: dict[tuple[str, int | None], TaskID] = {}
+        self._told: dict[str, float] = {}
+        self._began: dict[tuple[str, int | None], float] = {}
+        self._last: dict[str, str] = {}
+
+    def __enter__(self) -> Display:
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def __call__(self, event: JobProgress) -> None:
+        counts = f"{event.cached} cached, {event.retried} retried, {event.failed} failed"
+        if event.note:
+            counts += f" ({event.note})"
+        if self._bars:
+            task = self._tasks.get((event.job, event.total))
+            if task is None:
+                follows = any(job == event.job for job, _ in self._tasks)
+                name = f"{event.job}, follow-up questions" if follows else event.job
+                task = self._bars.add_task(name, total=event.total, counts="", items="")
+                self._tasks[event.job, event.total] = task
+            items = f"{event.done}/{event.total or '?'}"
+            self._bars.update(task, completed=_completed(event), total=event.total, counts=counts, items=items)
+            return
+        now = time.monotonic()
+        self._began.setdefault((event.job, event.total), now)  # follow-up questions are a stretch of their own
+        finished = event.total is not None and event.done >= event.total
+        if not finished and not self._verbose and now - self._told.get(event.job, 0.0) < _LINE_SECONDS:
+            return
+        self._told[event.job] = now
+        if self._json:
+            fields = ("job", "done", "total", "cached", "retried", "failed", "note")
+            line = json.dumps({"progress": {name: getattr(event, name) for name in fields}})
+        else:
+            line = f"{event.job}: {event.done}/{event.total or '?'}{self._eta(event, now)}, {counts}"
+        if line != self._last.get(event.job):  # a job's end is told when it is stored, and when all is closed
+            self._last[event.job] = line
+            print(line, file=sys.stderr, flush=True)
+
+    def _eta(self, event: JobProgress, now: float) -> str:
+        began = self._began[event.job, event.total]
+        asked = event.done - event.cached
+        if event.total is None or asked <= 0 or now <= began:
+            return ""
+        left = event.total - event.done
+        if event.work_asked:
+            asked, left = event.work_asked, event.work_left
+        return f", {left * (now - began) / asked:.0f} s left"
+
+
+def _completed(event: JobProgress) -> float:
+    """Items done, or as many of them as their share of the work: what is cached took no time."""
+    asked_and_left = event.work_asked + event.work_left
+    if event.total is None or not asked_and_left:
+        return event.done
+    return event.cached + (event.total - event.cached) * event.work_asked / asked_and_left

@@ -1,0 +1,76 @@
+"""Measures, comparisons and the papers' tables as CSV. No cell can act as a formula; numbers stay numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from audit.report.figures import Figures
+from audit.report.safe_text import csv_cell, file_name
+from audit.report.tables import paper_tables
+from audit.results import AuditResult, Comparison, Measure, Scalar
+
+_NUMBERS = ("value", "low", "high", "plus_minus", "bound_low", "bound_high")
+
+
+def measures_csv(result: AuditResult) -> str:
+    """One line a measure; each factor of ``where`` has a column ``where.NAME``.
+
+    The level None is written ``none``; the cell is empty where a figure does not have the factor.
+    """
+    return _csv_of(result.measures, Measure)
+
+
+def comparisons_csv(result: AuditResult) -> str:
+    """One line a pair of models and figure; ``difference`` is b minus a."""
+    return _csv_of(result.comparisons, Comparison)
+
+
+def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
+    """(suite/table, file name, text) of each table in a paper's layout, published rows included.
+
+    One line a cell, in the scale of the table; a number that is not known is an empty cell.
+    """
+    figures = Figures(result)
+    for info in result.suites:
+        for table in paper_tables(figures, info.name):
+            spans = [label for label, span in table.groups for _ in range(span)] or [""] * len(table.columns)
+            columns = [f"{g}: {c}" if g else c for g, c in zip(spans, table.columns, strict=True)]
+            lines: list[Sequence[Any]] = [("source", "block", "row", "column", *_NUMBERS)]
+            lines += [
+                (
+                    "published" if block.published else "measured",
+                    block.heading,
+                    row.label,
+                    column,
+                    *(cell.numbers.get(name, "") for name in _NUMBERS),
+                )
+                for block in table.blocks
+                for row in block.rows
+                for column, cell in zip(columns, row.cells, strict=True)
+            ]
+            name = f"tables/{file_name(info.name)}-{file_name(table.name)}.csv"
+            yield f"{info.name}/{table.name}", name, _text(lines)
+
+
+def _csv_of(things: Sequence[Measure] | Sequence[Comparison], kind: type[Measure] | type[Comparison]) -> str:
+    fields = [name for name in kind.model_fields if name != "where"]
+    factors = list(dict.fromkeys(key for thing in things for key in thing.where))
+    header = [*fields, *(f"where.{key}" for key in factors)]
+    lines = ([getattr(t, name) for name in fields] + [_level(t.where, key) for key in factors] for t in things)
+    return _text([header, *lines])
+
+
+def _level(where: Mapping[str, Scalar], factor: str) -> Scalar:
+    """A level for its cell; an empty cell is a factor that the figure does not have, so None needs a word."""
+    level = where.get(factor, "")
+    return "none" if level is None else level
+
+
+def _text(lines: Iterable[Iterable[Any]]) -> str:
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerows([csv_cell(cell) for cell in line] for line in lines)
+    return target.getvalue()

@@ -1,0 +1,116 @@
+"""What is behind a figure: the prompts, raw answers and token log-probabilities of its items."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from audit.analysis.measures import read_signature
+from audit.results import AuditResult, Measure, where_key
+from audit.store.keys import answer_from_json
+from audit.store.store import Store
+from backends.base import ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
+from backends.errors import BackendError, ConfigError
+
+
+def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> dict[str, Any]:
+    """A figure and the first ``limit`` of its items, each with everything stored under its keys.
+
+    Raises
+    ------
+    ConfigError
+        When no figure of the run has this id.
+    """
+    measure = _figure(result, figure_id)
+    where, quantity = where_key(measure.where), read_signature(measure.signature)["quantity"]
+    behind = (
+        stored
+        for stored in store.read_rows(result.run_id, measure.model, measure.suite)
+        if where <= where_key(stored.row.factors)
+        and (quantity in stored.row.values or stored.row.missing)
+        and stored.keys
+    )
+    items = [
+        {
+            "item": stored.row.item_id,
+            "factors": dict(stored.row.factors),
+            "values": {name: [v.low, v.value, v.high] for name, v in stored.row.values.items()},
+            "missing": stored.row.missing,
+            "answers": [store.explain(key) or {"key": key, "answered": False} for key in stored.keys],
+        }
+        for stored in itertools.islice(behind, limit)
+    ]
+    return {"figure": measure.model_dump(), "items": items}
+
+
+def evidence_text(found: dict[str, Any]) -> str:
+    """The same, for a person to read on a terminal."""
+    figure = found["figure"]
+    where = ", ".join(f"{k}={v}" for k, v in figure["where"].items())
+    lines = [
+        f"{figure['measure']} of {figure['model']} on {figure['suite']} ({where})",
+        f"  value {_number(figure['value'])}  interval {_number(figure['low'])} to {_number(figure['high'])}",
+        f"  {figure['n_items']} items, {figure['missing']} missing, {figure['censored']} known only by bounds",
+        f"  {figure['signature']}",
+    ]
+    if not found["items"]:
+        lines += ["", "No items of its own are stored: it is made of other figures, or its run kept no rows."]
+    for item in found["items"]:
+        lines += ["", f"{item['item']}" + (f"  MISSING: {item['missing']}" if item["missing"] else "")]
+        lines += [f"  {name} = {_bounded(*v)}" for name, v in item["values"].items()]
+        prompt = None
+        for told in item["answers"]:
+            if told.get("prompt") is not None and told["prompt"] != prompt:
+                prompt = told["prompt"]
+                lines.append(f"  prompt: {prompt!r}")
+            lines.append(f"  {told.get('detail')!r}  key {told['key']}")
+            lines.append(f"    {_answer_text(told)}")
+    return "\n".join(lines)
+
+
+def _figure(result: AuditResult, figure_id: str) -> Measure:
+    found = [m for m in result.measures if m.id == figure_id] or [
+        m for m in result.measures if m.id.startswith(figure_id)
+    ]
+    if len(found) != 1:
+        raise ConfigError(
+            "FIGURE-ID", figure_id, f"{len(found)} figures of run {result.run_id} match", "See `id` in report.json"
+        )
+    return found[0]
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.6g}"
+
+
+def _bounded(low: float, value: float | None, high: float) -> str:
+    return f"{value:.6g}" if value is not None else f"between {low:.6g} and {high:.6g}"
+
+
+def _answer_text(told: dict[str, Any]) -> str:
+    if not told.get("answered"):
+        return f"no answer; failures: {told.get('failures') or 'none'}"
+    try:
+        answer = answer_from_json(told["answer"])
+    except (TypeError, ValueError):
+        return f"cannot be read: {told['answer']}"  # damaged; `audit cache verify` sets it aside
+    match answer:
+        case ScoreResponse(scores):
+            return "; ".join(map(_score_text, scores))
+        case GenerateResponse(text, finish_reason):
+            return f"text, ended by {finish_reason}: {text!r}"
+        case ClassifyResponse(labels):
+            return ", ".join(f"{label} {p:.6g}" for label, p in labels.items())
+        case BackendError():
+            return str(answer)
+
+
+def _score_text(score: ContinuationScore) -> str:
+    """A log-probability with its standing, and the tokens that it is the sum of."""
+    if score.logprob is not None:
+        value = f"{score.logprob:.6g} nats"
+    else:
+        value = f"{'at most' if score.low is None else f'{score.low:.6g} to'} {score.high:.6g} nats"
+    tokens = ", ".join(f"{t.text!r} {'' if t.exact else 'at most '}{t.logprob:.6g}" for t in score.tokens)
+    notes = ", ".join(note for note in (score.exactness, f"boundary {score.boundary}", score.route) if note)
+    return f"log P {value} ({notes})" + (f"; tokens {tokens}" if tokens else "")

@@ -1,0 +1,416 @@
+"""Running an audit: check, describe, ask what is missing, judge.
+
+Order matters: everything that may be wrong with the input is found before a model is loaded, and
+the store is opened before the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import importlib.metadata
+import itertools
+import json
+import platform
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from audit.analysis.engine_noise import same_weights
+from audit.analysis.evaluate import judge_suite
+from audit.analysis.gate import check_names
+from audit.analysis.parsed_responses import Reading
+from audit.analysis.responses import answered_items, has_follow_ups
+from audit.collect.plan import ItemsFactory, Plan, limit_items
+from audit.collect.scheduler import Job, OnEvent, Outcome, run_jobs
+from audit.collect.shutdown import StopSignal, stop_on_signals
+from audit.collect.work import local_work
+from audit.config import Audit
+from audit.logs import run_log
+from audit.results import AuditResult, ModelInfo, SuiteInfo
+from audit.store.keys import fingerprint_id
+from audit.store.store import Store, StoreError
+from backends.base import Backend, Description
+from backends.errors import BackendError, ConfigError
+from suites.base import Item, Suite
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A backend that an audit asks: an audited model, or a suite's scorer."""
+
+    name: str
+    backend: Backend
+    description: Description
+    fingerprint_id: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A checked audit: its models and scorers described, its items (limited) at hand.
+
+    ``scorers`` is keyed by (suite, scorer name).
+    """
+
+    models: Mapping[str, Asked]
+    scorers: Mapping[tuple[str, str], Asked]
+    items: Mapping[str, ItemsFactory]
+
+    def fingerprint_of(self, model: str, suite: str) -> Callable[[str | None], str]:
+        """``Item.asked_of → fingerprint id`` for one model and suite."""
+
+        def of(asked_of: str | None) -> str:
+            asked = self.models[model] if asked_of is None else self.scorers[suite, asked_of]
+            return asked.fingerprint_id
+
+        return of
+
+
+async def prepare(audit: Audit) -> Prepared:
+    """Check everything, then find out who is asked, without loading weights.
+
+    Raises
+    ------
+    ConfigError
+        For bad input, and for a backend that cannot do what a suite asks.
+    """
+    audit.check()
+    models = {name: await _described(name, backend) for name, backend in audit.models.items()}
+    scorers = {}
+    for suite_name, suite in audit.suites.items():
+        for name, asked in models.items():
+            lacking = suite.needs - asked.description.capabilities
+            if lacking:
+                raise ConfigError(
+                    f"models.{name}",
+                    type(asked.backend).__name__,
+                    f"it cannot do what suites.{suite_name} asks: {', '.join(sorted(lacking))}",
+                    f"It can: {', '.join(sorted(asked.description.capabilities)) or 'nothing'}. "
+                    "Leave the model or the suite out, or change the suite's mode",
+                )
+        for scorer, backend in suite.scorers.items():
+            backend.check()
+            scorers[suite_name, scorer] = await _described(f"{suite_name}: {scorer}", backend)
+    items: dict[str, ItemsFactory] = {
+        name: suite.items
+        if audit.limit is None
+        else limit_items(suite.items, suite.strata, audit.limit, audit.seed, suite.sampled_together)
+        for name, suite in audit.suites.items()
+    }
+    return Prepared(models, scorers, items)
+
+
+async def _described(name: str, backend: Backend) -> Asked:
+    try:
+        description = await backend.describe()
+    except ConfigError as error:
+        raise error.within(f"models.{name}") from None
+    except BackendError as error:
+        raise ConfigError(
+            f"models.{name}", type(backend).__name__, str(error), error.hint or "See that it can be reached"
+        ) from None
+    return Asked(name, backend, description, fingerprint_id(description.fingerprint))
+
+
+def _silent(_: object) -> None:
+    """No display."""
+
+
+def _stoppable(stop: StopSignal) -> contextlib.AbstractContextManager[None]:
+    """SIGINT and SIGTERM stop the run, where this thread may handle signals at all."""
+    if threading.current_thread() is not threading.main_thread():
+        return contextlib.nullcontext()
+    return stop_on_signals(stop, "What was answered is stored: run the same command again to go on.")
+
+
+async def run_audit(
+    audit: Audit, *, on_event: OnEvent = _silent, verbose: bool = False, stop: StopSignal | None = None
+) -> AuditResult:
+    """Run an audit: ask what the store does not hold yet, then judge what it holds.
+
+    Parameters
+    ----------
+    audit : Audit
+        What to ask of whom.
+    on_event : callable, optional
+        Told of progress, retries and failures.
+    verbose : bool
+        Show the run's log on stderr too; it is kept under ``audit.out/logs`` anyway.
+    stop : StopSignal, optional
+        For callers that stop the run themselves. SIGINT and SIGTERM do, in a main thread.
+
+    Returns
+    -------
+    AuditResult
+        ``complete`` is False when a question has no answer; ``interrupted`` is True after SIGINT
+        or SIGTERM. The same result is kept in the store.
+    """
+    started = _now()
+    stop = stop or StopSignal()
+    run_id = f"{started[:19].replace(':', '').replace('-', '')}-{secrets.token_hex(3)}"
+    with (
+        Store.open(audit.db) as store,
+        run_log(audit.out / "logs", run_id, verbose=verbose),
+        _stoppable(stop),
+    ):
+        prepared = await prepare(audit)
+        for asked in (*prepared.models.values(), *prepared.scorers.values()):
+            store.remember_fingerprint(asked.description.fingerprint)
+        store.start_run(run_id, audit.title, json.dumps(_config_json(audit)))
+        try:
+            outcomes, read = await _ask(audit, prepared, store, stop, on_event)
+            suspects = await _set_suspects_aside(prepared, store)
+            if suspects:
+                read = {}  # some of those answers are no longer in the store
+            result = await asyncio.to_thread(
+                _judged, audit, prepared, store, run_id, started, outcomes, read, suspects, stop
+            )
+        except BaseException as error:
+            with contextlib.suppress(StoreError):  # the store itself may be what failed
+                store.finish_run(run_id, f"failed: {type(error).__name__}", None)
+            raise
+        finally:
+            for asked in (*prepared.models.values(), *prepared.scorers.values()):
+                await asked.backend.close()
+        status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
+        store.finish_run(run_id, status, result.model_dump_json())
+    return result
+
+
+#: What was read of (suite, model) on the way.
+Readings = dict[tuple[str, str], Reading]
+
+
+async def _ask(
+    audit: Audit, prepared: Prepared, store: Store, stop: StopSignal, on_event: OnEvent
+) -> tuple[dict[str, list[Outcome]], Readings]:
+    """Ask in waves until no answer gives rise to a further question; what the last look at the store read."""
+    outcomes: dict[str, list[Outcome]] = {}
+    tried: set[str] = set()  # keys of failed follow-ups, so that they are tried once a run
+    wave = 0
+    while not stop.requested:
+        read: Readings = {}
+        jobs = await asyncio.to_thread(_jobs, audit, prepared, store, wave, tried, read)
+        if not jobs:
+            return outcomes, read
+        for name, outcome in (await run_jobs(jobs, store, on_event=on_event, stop=stop)).items():
+            outcomes.setdefault(name, []).append(outcome)
+        wave += 1
+        if not any(has_follow_ups(suite) for suite in audit.suites.values()):
+            break
+    return outcomes, {}
+
+
+def _jobs(audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str], read: Readings) -> list[Job]:
+    return [
+        Job(asked.name, asked.backend, _plan(asked, items))
+        for asked, items in _wave(audit, prepared, store, wave, tried, read)
+    ]
+
+
+def _plan(asked: Asked, items: ItemsFactory) -> Plan:
+    if asked.backend.device is None:
+        return Plan(asked.name, asked.fingerprint_id, items, sum(1 for _ in items()))
+    work = local_work(item.request for item in items())
+    return Plan(asked.name, asked.fingerprint_id, items, len(work), work)
+
+
+def _wave(
+    audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str], read: Readings
+) -> Iterator[tuple[Asked, ItemsFactory]]:
+    """Who is asked what in a wave: the suites' own items first, then what follows from answers."""
+    if wave == 0:
+        for asked in prepared.models.values():
+            yield asked, lambda: itertools.chain.from_iterable(items() for items in prepared.items.values())
+        return
+    missing: dict[str, list[Item]] = {}
+    who: dict[str, Asked] = {}
+    for model in prepared.models:
+        for suite_name, suite in audit.suites.items():
+            if not has_follow_ups(suite):
+                continue
+            fingerprint_of = prepared.fingerprint_of(model, suite_name)
+            reading = read[suite_name, model] = Reading(suite)
+            for one in answered_items(prepared.items[suite_name], suite, fingerprint_of, store):
+                reading.add(one)
+                asked_of = one.item.asked_of
+                if one.item.id == one.root and asked_of is None:
+                    continue  # the first wave asked it: what failed there is not paid for twice
+                unanswered = one.answer is None or isinstance(one.answer, BackendError)
+                if not unanswered or tried.issuperset(one.keys):
+                    continue
+                tried.update(one.keys)
+                asked = prepared.models[model] if asked_of is None else prepared.scorers[suite_name, asked_of]
+                who[asked.name] = asked
+                missing.setdefault(asked.name, []).append(one.item)
+    for name, items in missing.items():
+        yield who[name], items.__iter__
+
+
+async def _set_suspects_aside(prepared: Prepared, store: Store) -> list[str]:
+    """Answers of nobody knows whom are not judged: they are set aside, and asked again by the next run."""
+    told = []
+    for asked in (*prepared.models.values(), *prepared.scorers.values()):
+        try:
+            await asked.backend.finish()
+        except BackendError as error:
+            told.append(f"{asked.name}: whether it is still the same model could not be asked: {error}")
+        since = asked.backend.suspect_since
+        if since is not None:
+            count = await asyncio.to_thread(store.set_aside_since, asked.fingerprint_id, since, "model changed")
+            told.append(
+                f"{asked.name}: another model answers under this name; "
+                f"{count} answers since the last sure one are set aside"
+            )
+    return told
+
+
+def _judged(
+    audit: Audit,
+    prepared: Prepared,
+    store: Store,
+    run_id: str,
+    started: str,
+    outcomes: Mapping[str, list[Outcome]],
+    read: Readings,
+    suspects: list[str],
+    stop: StopSignal,
+) -> AuditResult:
+    models = [_model_info(asked, outcomes.get(asked.name, [])) for asked in prepared.models.values()]
+    engines = same_weights(models, audit.same_weights)
+    verdicts = {
+        name: judge_suite(
+            name,
+            suite,
+            prepared.items[name],
+            {model: prepared.fingerprint_of(model, name) for model in prepared.models},
+            store,
+            read={model: reading for (of, model), reading in read.items() if of == name},
+            run_id=run_id,
+            signature=_signature(audit, suite),
+            margins=audit.margins,
+            engines=engines,
+            confidence=audit.confidence,
+            seed=audit.seed,
+        )
+        for name, suite in audit.suites.items()
+    }
+    problems = suspects + [f"{name}: {o.stopped}" for name, some in outcomes.items() for o in some if o.stopped]
+    unanswered = sum(verdict.unanswered for verdict in verdicts.values())
+    if unanswered:
+        problems.append(f"{unanswered} questions have no answer; run the same command again to ask them")
+    measures = [m for v in verdicts.values() for m in v.measures]
+    try:
+        check_names(measures, audit.margins, audit.limits)
+    except ConfigError as error:
+        problems.append(str(error))
+    return AuditResult(
+        run_id=run_id,
+        title=audit.title,
+        started=started,
+        finished=_now(),
+        complete=unanswered == 0,
+        interrupted=stop.requested,
+        seed=audit.seed,
+        limit=audit.limit,
+        confidence=audit.confidence,
+        versions=_versions(),
+        models=models,
+        suites=[_suite_info(name, suite, audit, prepared) for name, suite in audit.suites.items()],
+        measures=measures,
+        comparisons=[c for v in verdicts.values() for c in v.comparisons],
+        rankings=[r for v in verdicts.values() for r in v.rankings],
+        drift=[d for v in verdicts.values() for d in v.drift],
+        ledger=[entry for v in verdicts.values() for entry in v.ledger],
+        examples=[e for v in verdicts.values() for e in v.examples],
+        problems=problems,
+    )
+
+
+def _signature(audit: Audit, suite: Suite) -> dict[str, Any]:
+    return {
+        "suite": suite.name,
+        "version": suite.version,
+        **suite.signature(),
+        "limit": audit.limit,
+        **({"seed": audit.seed} if audit.limit is not None else {}),
+    }
+
+
+def _config_json(audit: Audit) -> dict[str, Any]:
+    return {
+        "models": {name: type(backend).__name__ for name, backend in audit.models.items()},
+        "suites": {name: dict(_signature(audit, suite)) for name, suite in audit.suites.items()},
+        "seed": audit.seed,
+        "limit": audit.limit,
+        "confidence": audit.confidence,
+        "margins": audit.margins,
+        "limits": audit.limits,
+    }
+
+
+def _model_info(asked: Asked, outcomes: list[Outcome]) -> ModelInfo:
+    return ModelInfo(
+        name=asked.name,
+        backend=type(asked.backend).__name__,
+        fingerprint=dict(asked.description.fingerprint),
+        fingerprint_id=asked.fingerprint_id,
+        notes=dict(asked.description.notes),
+        asked=sum(o.answered for o in outcomes),
+        cached=sum(o.cached for o in outcomes),
+        failed=sum(o.failed for o in outcomes),
+        retried=sum(o.retried for o in outcomes),
+        seconds=sum(o.seconds for o in outcomes),
+        prompt_tokens=sum(o.prompt_tokens for o in outcomes),
+        completion_tokens=sum(o.completion_tokens for o in outcomes),
+        cost=asked.backend.spent(),
+    )
+
+
+def _suite_info(name: str, suite: Suite, audit: Audit, prepared: Prepared) -> SuiteInfo:
+    texts = suite.texts()
+    lengths: dict[str, dict[str, int]] = {text: {} for text in texts}
+    for model, asked in prepared.models.items():
+        counts = asked.backend.count_tokens(list(texts.values())) if texts else None
+        if counts is not None:
+            for text, count in zip(texts, counts, strict=True):
+                lengths[text][model] = count
+    kind = type(suite).__name__
+    alone = sum(type(other) is type(suite) for other in audit.suites.values()) == 1
+    return SuiteInfo(
+        name=name,
+        title=kind if alone else f"{kind} ({name})",
+        n_items=sum(1 for _ in prepared.items[name]()),
+        signature=_signature(audit, suite),
+        tables=[dataclasses.asdict(table) for table in suite.tables()],
+        charts=[dataclasses.asdict(chart) for chart in suite.charts()],
+        published=[dataclasses.asdict(figure) for figure in suite.published()],
+        text_tokens=lengths,
+        cautions=list(suite.cautions()),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in (
+        "bias-audit",
+        "numpy",
+        "scipy",
+        "torch",
+        "transformers",
+        "llama-cpp-python",
+        "httpx",
+    ):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,1 @@
+"""Audits at set times, and a journal of what came of each."""

@@ -1,0 +1,1 @@
+"""One SQLite file that keeps every answer, run and baseline."""

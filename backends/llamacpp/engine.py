@@ -1,0 +1,173 @@
+"""A model loaded by llama.cpp: its weights, its tokenizer, its chat template."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from backends.base import Prompt
+from backends.errors import BackendError
+from backends.local.boundary import Vocabulary
+from backends.local.chat_template import render_chat
+from backends.local.gguf_header import longrope_cells, read_gguf_header
+
+
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+def _silence(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
+    """llama.cpp writes hundreds of lines to stderr; its failures come back as return values."""
+
+
+class LlamaEngine:
+    """A loaded model and its tokenizer; contexts are made by whoever computes on it.
+
+    Parameters
+    ----------
+    path : Path
+        GGUF file.
+    n_gpu_layers, threads : int
+    context : int or None
+        Most tokens of one sequence; None: as many as the model was trained on.
+    vocab_only : bool
+        Load the tokenizer alone.
+
+    Raises
+    ------
+    BackendError
+        ``internal`` when llama.cpp cannot load the file; ``unsupported`` for models with an encoder or of diffusion.
+
+    Attributes
+    ----------
+    model, vocab
+        llama.cpp's ``llama_model *`` and ``llama_vocab *``, valid until `close`.
+    n_ctx : int
+        Most tokens of one sequence.
+    most_cells : int or None
+        Most cells of a context, see `longrope_cells`; ``n_ctx`` keeps to it.
+    threads : int
+    chat_template : str or None
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        n_gpu_layers: int = 0,
+        threads: int = 1,
+        context: int | None = None,
+        vocab_only: bool = False,
+    ) -> None:
+        llama_cpp.llama_log_set(_silence, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = n_gpu_layers
+        params.vocab_only = vocab_only
+        self.model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        if not self.model:
+            raise BackendError("internal", f"llama.cpp cannot load {path}", hint="check the file with llama-cli")
+        header = read_gguf_header(path)
+        if llama_cpp.llama_model_has_encoder(self.model) or llama_cpp.llama_model_is_diffusion(self.model):
+            self.close()
+            raise BackendError(
+                "unsupported",
+                f"a {header['general.architecture']} model does not write from left to right, one token after another",
+                hint="ask a causal language model",
+            )
+        self.vocab: Any = llama_cpp.llama_model_get_vocab(self.model)
+        self.threads = threads
+        trained = llama_cpp.llama_model_n_ctx_train(self.model)
+        self.n_ctx: int = trained if context is None else context
+        self.most_cells = longrope_cells(path, header)
+        if self.most_cells is not None:
+            self.n_ctx = min(self.n_ctx, self.most_cells)
+        template = llama_cpp.llama_model_chat_template(self.model, None)
+        self.chat_template: str | None = template.decode() if template else None
+        self._pieces: dict[int, bytes] = {}
+        self._bos: int = llama_cpp.llama_vocab_bos(self.vocab)
+        self._adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self.vocab)) and self._bos >= 0
+        self._room = (llama_cpp.llama_token * 4096)()
+        self._bytes = ctypes.create_string_buffer(4096)
+
+    def close(self) -> None:
+        """Free the weights. May be called more than once."""
+        if self.model:
+            llama_cpp.llama_model_free(self.model)
+            self.model = None
+
+    @property
+    def shares_cells(self) -> bool:
+        """Whether several sequences can share a start; the state of a recurrent layer belongs to one sequence."""
+        return not (llama_cpp.llama_model_is_recurrent(self.model) or llama_cpp.llama_model_is_hybrid(self.model))
+
+    # -- tokens ---------------------------------------------------------------------------------
+
+    def text(self, prompt: Prompt) -> str:
+        """The prompt as text: chat messages through the model's own template."""
+        if isinstance(prompt, str):
+            return prompt
+        if self.chat_template is None:
+            raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
+        names = {"bos_token": self._bos, "eos_token": llama_cpp.llama_vocab_eos(self.vocab)}
+        special = {name: self._token_text(token) for name, token in names.items()}
+        return render_chat(self.chat_template, prompt, special)
+
+    def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+        """Tokens of each text. BOS stands in front once if the model wants it, whether or not a template wrote it.
+
+        llama.cpp's own server, too, puts it before a chat whose template writes none; transformers does not.
+        """
+        found = []
+        for text in texts:
+            tokens = self.tokenize(text)
+            if self._adds_bos and tokens[:1] != [self._bos]:
+                tokens.insert(0, self._bos)
+            found.append(tokens)
+        return found
+
+    def added(self, tokens: Sequence[int], text: str) -> int:
+        """1 when `encode` put BOS in front, else 0."""
+        return int(tokens[:1] == [self._bos] and not text.startswith(self._token_text(self._bos)))
+
+    def tokenize(self, text: str) -> list[int]:
+        """Tokens of a text alone; special tokens written in it are read as such, as transformers does."""
+        data = text.encode("utf-8", "surrogatepass")
+        count = llama_cpp.llama_tokenize(self.vocab, data, len(data), self._room, len(self._room), False, True)
+        if count < 0:
+            self._room = (llama_cpp.llama_token * -count)()
+            count = llama_cpp.llama_tokenize(self.vocab, data, len(data), self._room, len(self._room), False, True)
+        return list(self._room[:count])
+
+    def render(self, prompt: Prompt) -> list[int]:
+        """Tokens of a prompt, ready to be continued."""
+        return self.encode([self.text(prompt)], chat=not isinstance(prompt, str))[0]
+
+    def piece(self, token: int) -> bytes:
+        """A token's text, special tokens as they are written."""
+        if token not in self._pieces:
+            self._pieces[token] = self._read_piece(token)
+        return self._pieces[token]
+
+    def token_bytes(self, token: int) -> bytes:
+        """A token's text as a reader sees it: nothing for special tokens."""
+        return b"" if llama_cpp.llama_vocab_is_control(self.vocab, token) else self.piece(token)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """All tokens' texts."""
+        size = llama_cpp.llama_vocab_n_tokens(self.vocab)
+        control = {i for i in range(size) if llama_cpp.llama_vocab_is_control(self.vocab, i)}
+        return Vocabulary([self.piece(i) for i in range(size)], control)
+
+    def _token_text(self, token: int) -> str:
+        return "" if token < 0 else llama_cpp.llama_vocab_get_text(self.vocab, token).decode("utf-8", "replace")
+
+    def _read_piece(self, token: int) -> bytes:
+        length = llama_cpp.llama_token_to_piece(self.vocab, token, self._bytes, len(self._bytes), 0, True)
+        if length < 0:
+            self._bytes = ctypes.create_string_buffer(-length)
+            length = llama_cpp.llama_token_to_piece(self.vocab, token, self._bytes, len(self._bytes), 0, True)
+        return self._bytes.raw[:length]

@@ -1,0 +1,1 @@
+"""What the local engines share: tries, token boundaries, sampling, model files."""

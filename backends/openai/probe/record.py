@@ -1,0 +1,45 @@
+"""The last probe of each server, kept on disk: its identity, and what need not be probed again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import platformdirs
+
+from backends.openai.probe.capabilities import ProbeReport
+
+
+class ProbeRecord:
+    """One file a server and model. A file that cannot be read counts as none.
+
+    Parameters
+    ----------
+    folder : Path or None
+        None: ``bias-audit/probes`` in the user's cache folder.
+    """
+
+    def __init__(self, folder: Path | None, base_url: str, model: str, key_identity: str, samples: int | None) -> None:
+        folder = folder or platformdirs.user_cache_path("bias-audit") / "probes"
+        name = hashlib.sha256(json.dumps([base_url, model, key_identity, samples]).encode()).hexdigest()[:24]
+        self._file = folder / f"{name}.json"
+
+    def read(self) -> ProbeReport | None:
+        """The report of the last probe."""
+        try:
+            report = ProbeReport.from_json(json.loads(self._file.read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return report if report.version == ProbeReport.VERSION else None
+
+    def write(self, report: ProbeReport) -> None:
+        """Keep a report. A folder that cannot be written to only costs a new probe next time."""
+        partial = self._file.with_suffix(f".{os.getpid()}.part")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(report.to_json()), "utf-8")
+            partial.replace(self._file)
+        except OSError:
+            partial.unlink(missing_ok=True)

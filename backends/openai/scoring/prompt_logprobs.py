@@ -1,0 +1,170 @@
+"""Scores from the log-probabilities of a whole prompt: one request a continuation.
+
+``prompt_logprobs`` (vLLM) names each token by its id; ``echo`` (the completions endpoint of old)
+gives strings and offsets. Both are read strictly: what does not add up is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from backends.base import ContinuationScore, TokenLogprob
+from backends.errors import BackendError
+from backends.openai.api import ServerApi
+from backends.openai.scoring.censoring import bounded
+from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob, single_choice, untruthful
+
+
+@dataclass(frozen=True, slots=True)
+class EchoedToken:
+    """A prompt's token. ``logprob`` None: the first one of a text without BOS token has none."""
+
+    text: str
+    start: int
+    end: int
+    logprob: float | None
+
+
+async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
+    """The tokens of ``text``, whose characters ``start`` and ``end`` count.
+
+    One token more is generated and dropped: with ``max_tokens`` 0 llama-cpp-python goes on to the end of its context.
+    """
+    answer = await api.completion(text, max_tokens=1, temperature=0.0, echo=True, logprobs=1)
+    choice = single_choice(answer)
+    said = choice.get("text")
+    if not isinstance(said, str) or not said.startswith(text):
+        raise untruthful("echo is ignored: the answer does not begin with the prompt")
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, Mapping):
+        raise BackendError("unsupported", "the echoed answer has no log-probabilities")
+    tokens, values, offsets = (logprobs.get(n) for n in ("tokens", "token_logprobs", "text_offset"))
+    if not (isinstance(tokens, Sequence) and isinstance(values, Sequence) and isinstance(offsets, Sequence)):
+        raise BackendError("unsupported", "the echoed answer has another shape")
+    if not len(tokens) == len(values) == len(offsets) or not tokens:
+        raise untruthful(f"{len(tokens)} tokens, {len(values)} values and {len(offsets)} offsets do not add up")
+    if not all(isinstance(o, int) for o in offsets) or any(b < a for a, b in pairwise(offsets)):
+        raise untruthful("the echoed offsets do not rise")
+    _check_tops(logprobs.get("top_logprobs"), values)
+    return _aligned(text, [str(t) for t in tokens], values)
+
+
+def _check_tops(tops: Any, values: Sequence[Any]) -> None:
+    """At no position do the listed tokens weigh more than 1, or is the text's token above the likeliest."""
+    known = [checked_logprob(v) for v in values[1:]]
+    if known and not any(known):
+        raise untruthful("every token of the prompt is said to be certain")
+    if not isinstance(tops, Sequence):
+        return
+    if len(tops) != len(values):
+        raise untruthful(f"{len(tops)} lists for {len(values)} echoed tokens")
+    for value, listed in zip(known, tops[1:], strict=True):
+        if isinstance(listed, Mapping) and listed:
+            listed_values = [checked_logprob(v) for v in listed.values()]
+            if math.fsum(map(math.exp, listed_values)) > 1 + MASS_SLACK:
+                raise untruthful("the tokens listed at one position weigh more than 1")
+            if value > max(listed_values) + MASS_SLACK:
+                raise untruthful("a token is said to be likelier than the likeliest")
+
+
+def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[EchoedToken, ...]:
+    """The echoed tokens laid over the text. A BOS token before it stands for nothing."""
+    skip = 0 if text.startswith(tokens[0]) and tokens[0] else 1
+    read: list[EchoedToken] = []
+    position = 0
+    for at in range(skip, len(tokens)):
+        if position == len(text):
+            break  # the one generated token
+        if not text.startswith(tokens[at], position) or not tokens[at]:
+            raise untruthful(f"the echoed tokens do not give the prompt back at character {position}")
+        end = position + len(tokens[at])
+        value = None if at == 0 and values[0] is None else checked_logprob(values[at])
+        read.append(EchoedToken(tokens[at], position, end, value))
+        position = end
+    if position != len(text):
+        raise untruthful("the echoed tokens end before the prompt does")
+    return tuple(read)
+
+
+async def score_by_echo(
+    api: ServerApi, prompt: str, continuations: Sequence[str], tokenizer: RemoteTokenizer | None
+) -> tuple[ContinuationScore, ...]:
+    """One request a continuation, the prompt's part left out by its characters."""
+    scores: list[ContinuationScore] = []
+    alone: tuple[str, ...] = ()
+    if prompt and tokenizer is not None:
+        alone = tuple(p.data.decode("utf-8", "replace") for p in await tokenizer.pieces(prompt) if p.data)
+    elif prompt:
+        alone = tuple(t.text for t in await echoed(api, prompt))
+    for continuation in continuations:
+        tokens = await echoed(api, prompt + continuation)
+        own = [
+            TokenLogprob(t.text, t.start - len(prompt), t.end - len(prompt), _scored(t.logprob))
+            for t in tokens
+            if t.end > len(prompt)
+        ]
+        if own[0].start < 0:
+            scores.append(_straddled(own, "echo"))
+            continue
+        before = tuple(t.text for t in tokens[: len(tokens) - len(own)])
+        scores.append(ContinuationScore.exact(own, boundary="clean" if before == alone else "merged", route="echo"))
+    return tuple(scores)
+
+
+def _scored(value: float | None) -> float:
+    if value is None:
+        raise BackendError("unsupported", "the first token of a text without BOS token has no probability")
+    return value
+
+
+def _straddled(tokens: Sequence[TokenLogprob], route: str) -> ContinuationScore:
+    """The first token covers the prompt's end too: how likely it is given that end is not told."""
+    later = tuple(tokens[1:])
+    high = math.fsum(t.logprob for t in later)
+    return bounded(later, high, spread=0.0, boundary="straddled", route=route)
+
+
+async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | None, ...]:
+    """log P of each token given the ones before it, by its id; None for the first (vLLM)."""
+    answer = await api.completion(ids, max_tokens=1, temperature=0.0, prompt_logprobs=0)
+    rows = single_choice(answer).get("prompt_logprobs")
+    if not isinstance(rows, Sequence):
+        raise BackendError("unsupported", "the server gives no prompt_logprobs")
+    if len(rows) != len(ids):
+        raise untruthful(f"{len(rows)} rows of prompt_logprobs for {len(ids)} tokens")
+    values: list[float | None] = []
+    for at, (token_id, row) in enumerate(zip(ids, rows, strict=True)):
+        if row is None and at == 0:
+            values.append(None)
+            continue
+        entry = row.get(str(token_id)) if isinstance(row, Mapping) else None
+        if not isinstance(entry, Mapping):
+            raise untruthful(f"prompt_logprobs does not name the token at position {at}")
+        values.append(checked_logprob(entry.get("logprob")))
+    return tuple(values)
+
+
+async def score_by_prompt_logprobs(
+    api: ServerApi, prompt: str, continuations: Sequence[str], tokenizer: RemoteTokenizer
+) -> tuple[ContinuationScore, ...]:
+    """One request a continuation, by token ids."""
+    scores: list[ContinuationScore] = []
+    for continuation in continuations:
+        path = await tokenizer.joined(prompt, continuation)
+        values = await prompt_logprobs(api, path.ids)
+        tokens: list[TokenLogprob] = []
+        position = -len(path.pieces[path.first].data[: path.straddle].decode("utf-8", "replace"))
+        for piece, value in zip(path.pieces[path.first :], values[path.first :], strict=True):
+            text = piece.data.decode("utf-8", "replace")
+            tokens.append(TokenLogprob(text, position, position + len(text), _scored(value), piece.token_id))
+            position += len(text)
+        if path.boundary == "straddled":
+            scores.append(_straddled(tokens, "prompt_logprobs"))
+        else:
+            scores.append(ContinuationScore.exact(tokens, boundary=path.boundary, route="prompt_logprobs"))
+    return tuple(scores)

@@ -1,0 +1,152 @@
+"""A transformers tokenizer as scoring needs it: text of every token, BOS at most once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+from backends.base import Prompt
+from backends.errors import BackendError
+from backends.local.boundary import Vocabulary
+from backends.local.chat_template import render_chat
+
+#: GGUF pre-tokenizers that split every digit off, which transformers' conversion leaves out.
+_SPLITS_DIGITS = {"smollm", "starcoder", "refact", "command-r"}
+#: GGUF pre-tokenizers of byte-level BPE that the conversion gets right.
+_CONVERTED = {"default", "gpt-2"} | _SPLITS_DIGITS
+
+
+class HFTextEncoder:
+    """`TextEncoder` over a transformers tokenizer.
+
+    Parameters
+    ----------
+    tokenizer
+        A tokenizer with a Rust backend.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._rust = tokenizer.backend_tokenizer
+        # Some files keep these for another use: a padded or cut text is another text, and scores as one.
+        self._rust.no_padding()
+        self._rust.no_truncation()
+        plain = self._rust.encode("a", add_special_tokens=False).ids
+        whole = self._rust.encode("a", add_special_tokens=True).ids
+        # What stands in front is kept; what some tokenizers put behind (EOS) would end the text too early.
+        before = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
+        # A file may name BOS twice there, once for itself and once for a template.
+        self._front: list[int] = [token for token, _ in groupby(whole[:before])]
+        self._added = {i: token.content for i, token in tokenizer.added_tokens_decoder.items()}
+        self._front_text = "".join(self._added.get(i, "") for i in self._front)
+        self._control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+        self._bytes_of = _byte_level_table() if _is_byte_level(json.loads(self._rust.to_str())) else None
+        self._pieces: dict[int, bytes] = {}
+
+    def text(self, prompt: Prompt) -> str:
+        """The prompt as text: chat messages through the model's own template."""
+        if isinstance(prompt, str):
+            return prompt
+        template = self._tokenizer.chat_template
+        if isinstance(template, dict):  # named templates; "default" is the plain chat
+            template = template.get("default")
+        if template is None:
+            raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
+        names = ("bos_token", "eos_token")
+        special = {name: token for name in names if (token := getattr(self._tokenizer, name)) is not None}
+        return render_chat(template, prompt, special)
+
+    def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+        """Tokens of each text, what the tokenizer puts in front once; a chat template writes its own."""
+        found = [e.ids for e in self._rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+        if self._front and not chat:
+            found = [ids if ids[: len(self._front)] == self._front else self._front + ids for ids in found]
+        return found
+
+    def added(self, tokens: Sequence[int], text: str) -> int:
+        """How many of the first tokens `encode` put in front."""
+        front = self._front
+        written = text.startswith(self._front_text)
+        return 0 if written or list(tokens[: len(front)]) != front else len(front)
+
+    def render(self, prompt: Prompt) -> list[int]:
+        """Tokens of a prompt, ready to be continued."""
+        return self.encode([self.text(prompt)], chat=not isinstance(prompt, str))[0]
+
+    def piece(self, token: int) -> bytes:
+        """A token's text, special tokens as they are written."""
+        if token not in self._pieces:
+            self._pieces[token] = self._read_piece(token)
+        return self._pieces[token]
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """All tokens' texts."""
+        size = max(self._rust.get_vocab(with_added_tokens=True).values()) + 1
+        return Vocabulary([self.piece(i) for i in range(size)], self._control)
+
+    def _read_piece(self, token: int) -> bytes:
+        if token in self._added:
+            return str(self._added[token]).encode()
+        name: str | None = self._rust.id_to_token(token)
+        if name is None:  # a hole in the numbering
+            return b""
+        if self._bytes_of is not None:
+            return bytes(self._bytes_of[c] for c in name)
+        if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
+            return bytes([int(name[3:5], 16)])
+        return name.replace("▁", " ").encode("utf-8", "surrogatepass")
+
+
+def mend_gguf_tokenizer(tokenizer: Any, pre: str, model: str) -> None:
+    """Make a tokenizer that transformers converted from a GGUF file split text as the file says.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported``, for a pre-tokenizer whose conversion is not known to be right: other
+        tokens would give other numbers without a word.
+    """
+    if model != "gpt2":  # SentencePiece models have no pre-tokenizer
+        return
+    if pre not in _CONVERTED:
+        raise BackendError(
+            "unsupported",
+            f"transformers does not convert this GGUF file's tokenizer ({pre!r}) faithfully",
+            hint="use LlamaCppBackend, or the model's safetensors",
+        )
+    if pre in _SPLITS_DIGITS:
+        from tokenizers import pre_tokenizers
+
+        rust = tokenizer.backend_tokenizer
+        rust.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(individual_digits=True), rust.pre_tokenizer]
+        )
+
+
+def _is_byte_level(state: dict[str, Any]) -> bool:
+    """Whether token names are in byte-level BPE's alphabet; False for ▁ and <0x..> names.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported`` for other decoders: their tokens' texts cannot be told apart exactly.
+    """
+    decoder = state.get("decoder") or {}
+    steps = decoder.get("decoders", [decoder])
+    kinds = {step.get("type") for step in steps}
+    if "ByteLevel" in kinds:
+        return True
+    if kinds <= {"Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"} and kinds & {"Metaspace", "Replace"}:
+        return False
+    raise BackendError("unsupported", f"a tokenizer that decodes by {kinds}", hint="use a byte-level or ▁ tokenizer")
+
+
+def _byte_level_table() -> dict[str, int]:
+    """Byte-level BPE's alphabet: printable bytes stand for themselves, the others follow from U+0100 on."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [b for b in range(256) if b not in shown]
+    return {chr(b): b for b in shown} | {chr(0x100 + i): b for i, b in enumerate(hidden)}

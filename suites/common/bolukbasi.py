@@ -1,0 +1,186 @@
+"""The word lists of Bolukbasi et al. 2016 (github.com/tolga-b/debiaswe), read as they are published.
+
+``professions.json`` rates each occupation twice, from -1 (female) to +1 (male): how far the word
+is female or male by definition, and by stereotype. ``gender_specific_full.json`` lists words that
+have a gender, without saying which: found automatically, it also holds names, misprints, animals
+and things. This module tells feminine from masculine by the rules below and leaves out every word
+for which they say nothing:
+
+1. Only words in small letters, of one or two parts (``twin_sister``). The last part decides.
+2. It is in `FEMININE_HEADS` or `MASCULINE_HEADS`, or ends like a compound of man, woman, boy…
+
+The published pairs of opposite words (``definitional_pairs.json``, ``equalize_pairs.json``) are not used here,
+so that they can test the rules.
+
+Only words for people count as feminine or masculine, because the benchmark asks about women and men:
+``mare``, ``uterus``, ``sorority`` are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from backends.errors import ConfigError
+from suites.common.data_files import PinnedFile
+
+_BASE = "https://raw.githubusercontent.com/tolga-b/debiaswe/6bb03ee2a0d7214339e513ca71cd0a99069dc29c/data/"
+
+#: The published files at a fixed commit.
+FILES = {
+    "gender_specific": PinnedFile(
+        _BASE + "gender_specific_full.json", "300068da1885e9dc8bf2235d987fd0cf5d0b08a6877a0a639ee0060a989bac1f"
+    ),
+    "professions": PinnedFile(
+        _BASE + "professions.json", "32cc82c7761e7cfb14e37e06dc1aa9f758bc8441f79ca7288996d3fc7c24639a"
+    ),
+}
+
+Gender = Literal["feminine", "masculine"]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FEMININE_HEADS = _words(
+    """she her hers herself female females gal gals lesbian lesbians
+    mom moms mum mommy mommas momma mama mamas mamma aunt aunts auntie aunties aunty grandaunt niece nieces
+    grandma grandmas granny grandmom grandmum nana nanna sis wifey bride brides widow widows
+    queen queens princess princesses countess goddess goddesses heiress heroine heroines matriarch matron
+    actress actresses waitress hostess shepherdess giantess authoress mistress diva ballerina nun nuns
+    maiden maidens lass lasses lassies dame dames damsel damsels missus ma'am madame spinster spinsters
+    girlfriend girlfriends fiancee girlies courtesans concubine"""
+)
+MASCULINE_HEADS = _words(
+    """he him his himself male males guy dude dudes bloke blokes lad lads chap fella fellas bro bros
+    dad dads daddy daddies papa papas pappa grandpa granddad grandads stepdad uncle uncles nephew nephews grandnephew
+    son sons stepson stepsons grandson grandsons husband husbands hubby widower bachelor bachelors
+    king kings prince princes earl czar patriarch patriarchs sir monk monks
+    boyfriend boyfriends fiance"""
+)
+_FEMININE_ENDS = (
+    *("woman", "women", "girl", "girls", "lady", "ladies", "wife", "wives"),
+    *("mother", "mothers", "sister", "sisters", "daughter", "daughters"),
+)
+_MASCULINE_ENDS = ("man", "men", "boy", "boys", "father", "fathers", "brother", "brothers")
+
+#: Words that the rules would read wrongly: a tomboy is a girl, a panto dame is played by a man,
+#: semen is not a man; and misprints such as ``businesman``.
+EXCEPTIONS = _words(
+    """tomboys semen panto_dames nancy_boys wives_mistresses grandaughter youngman businesman hiswife yes_sirs"""
+)
+#: Rated in ``professions.json`` without being an occupation.
+NOT_OCCUPATIONS = frozenset({"soft_spoken", "prisoner"})
+
+_READABLE = re.compile(r"[a-z][a-z'-]*(_[a-z][a-z'-]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Profession:
+    """An occupation with its two ratings, from -1 (female) to +1 (male)."""
+
+    word: str
+    definitional: float
+    stereotypical: float
+
+
+@dataclass(frozen=True, slots=True)
+class BolukbasiLists:
+    """What the published files hold, words with spaces in place of underscores.
+
+    ``left_out`` counts the gender-specific words without a gender here, by reason.
+    """
+
+    feminine: tuple[str, ...]
+    masculine: tuple[str, ...]
+    professions: tuple[Profession, ...]
+    left_out: Mapping[str, int]
+
+
+def read_lists(folder: str | Path | None = None) -> BolukbasiLists:
+    """Read the published files from ``folder``, or fetch them (1,441 words, 320 occupations; 60 kB).
+
+    Raises
+    ------
+    ConfigError
+        When a file is missing, cannot be fetched, or is not the published one.
+    """
+    data = {
+        name: json.loads(file.path(folder, field="words.bolukbasi").read_text("utf-8")) for name, file in FILES.items()
+    }
+    try:
+        professions = tuple(Profession(_plain(w), float(d), float(s)) for w, d, s in data["professions"])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "words.bolukbasi", str(folder), f"not in the published form ({error})", "Use the files of debiaswe"
+        ) from error
+    feminine, masculine, left_out = split_by_gender(data["gender_specific"])
+    return BolukbasiLists(feminine, masculine, professions, left_out)
+
+
+def choose_occupations(
+    professions: Iterable[Profession], *, definitional: float, stereotypical: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Occupations stereotyped female and male: strong by stereotype, weak by definition.
+
+    Parameters
+    ----------
+    definitional : float
+        Largest absolute definitional rating: a word above it has a gender of its own (waitress).
+    stereotypical : float
+        Smallest absolute stereotypical rating.
+
+    Returns
+    -------
+    (female, male) : dict of word to stereotypical rating
+    """
+    female: dict[str, float] = {}
+    male: dict[str, float] = {}
+    for p in professions:
+        if abs(p.definitional) > definitional or p.word.replace(" ", "_") in NOT_OCCUPATIONS:
+            continue
+        if p.stereotypical <= -stereotypical:
+            female[p.word] = p.stereotypical
+        elif p.stereotypical >= stereotypical:
+            male[p.word] = p.stereotypical
+    return female, male
+
+
+def split_by_gender(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
+    """Split gender-specific words, as published, by the rules of this module.
+
+    Returns
+    -------
+    (feminine, masculine, left out) : words with spaces; counts by reason
+    """
+    found: dict[Gender, list[str]] = {"feminine": [], "masculine": []}
+    left_out = {"a name, a misprint or a longer phrase": 0, "gender not established, or not a person": 0}
+    for word in dict.fromkeys(words):
+        if word in EXCEPTIONS or not _READABLE.fullmatch(word):
+            left_out["a name, a misprint or a longer phrase"] += 1
+            continue
+        known = gender_of(word)
+        if known is None:
+            left_out["gender not established, or not a person"] += 1
+        else:
+            found[known].append(_plain(word))
+    return tuple(found["feminine"]), tuple(found["masculine"]), left_out
+
+
+def gender_of(word: str) -> Gender | None:
+    """The gender of a word by its last part; None where the rules say nothing."""
+    head = word.rsplit("_", 1)[-1]
+    if head in FEMININE_HEADS or head.endswith(_FEMININE_ENDS):
+        return "feminine"
+    if head in MASCULINE_HEADS or head.endswith(_MASCULINE_ENDS):
+        return "masculine"
+    return None
+
+
+def _plain(word: str) -> str:
+    return str(word).replace("_", " ")

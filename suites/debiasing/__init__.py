@@ -1,0 +1,1 @@
+"""DebiasingPositions: whether a debiasing prompt helps, and where it stands."""

@@ -1,0 +1,1 @@
+"""GenderPair: which of two descriptors a model picks for a gender target."""

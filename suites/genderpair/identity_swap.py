@@ -1,0 +1,105 @@
+"""The same text about somebody of another gender group, for auditing a text classifier.
+
+Words are swapped at once and whole: the prompt's target, nouns with a counterpart, pronouns in their
+case, and the verb that agrees with a swapped subject (he walks, they walk). It is rule-based, without a
+parser. What it cannot know: whether "they" means one person (it is taken so in texts about a target that
+is neither), and the number of verbs outside its lists after "he or she" was "they" (left as they are).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from suites.common.reference import load
+from suites.genderpair.identity_pronouns import FORMS, NEOPRONOUNS, like, swap_pronouns
+from suites.genderpair.pairs import GROUPS
+
+#: Forms of address, as they stand before a name.
+_TITLES = {"male": ("Mr",), "female": ("Ms", "Mrs", "Miss"), "neither": ("Mx",)}
+#: Swapped only where the text is about them: "oh my god" and "the LORD" tell nobody's gender.
+_DEITIES = ("god", "lord")
+
+
+def counterpart(target: str, aspect: str, source: str, to: str) -> str:
+    """The target's counterpart in another group.
+
+    Nouns and pronouns have theirs in the data file. An identity without one (agender) becomes
+    the plain adjective, a name the name at the same place of the other group's list.
+    """
+    if aspect == "names":
+        names = _names()
+        own = names[source]
+        at = own.index(target) if target in own else sum(target.encode())
+        others = [name for name in names[to] if name not in own]
+        return others[at % len(others)]
+    if aspect == "pronouns":
+        for forms in (FORMS[source], *(NEOPRONOUNS if source == "neither" else ())):
+            if target in forms:
+                return FORMS[to][forms.index(target)]
+    found = _nouns(source, to).get(target.casefold())
+    return found if found is not None else {"male": "male", "female": "female", "neither": "nonbinary"}[to]
+
+
+def swap_identity(text: str, target: str, aspect: str, source: str, to: str) -> str | None:
+    """``text`` with the identity of group ``source`` swapped for that of group ``to``; None if there is none in it."""
+    swapped = _swap_titles(swap_pronouns(text, source, to), source, to)
+    if aspect == "names":
+        swapped = _swap_name(swapped, target, counterpart(target, aspect, source, to))
+    nouns = dict(_nouns(source, to))
+    if source == "neither":  # a child or a partner may be of any gender
+        nouns = {noun: other for noun, other in nouns.items() if "nonbinary" in noun}
+    for deity in _DEITIES:
+        nouns.pop(deity, None)
+    if aspect in ("identities", "titles"):
+        nouns[target.casefold()] = counterpart(target, aspect, source, to)
+    if nouns:
+        words = "|".join(sorted(map(re.escape, nouns), key=len, reverse=True))
+        swapped = re.sub(
+            rf"(?:\b(an?)(\s+))?(?<![\w-])({words})(?![\w-])",
+            lambda m: _with_article(m, nouns[m[3].casefold()]),
+            swapped,
+            flags=re.IGNORECASE,
+        )
+    return None if swapped == text else swapped
+
+
+def _swap_titles(text: str, source: str, to: str) -> str:
+    own = "|".join(_TITLES[source])
+    new = _TITLES[to][0]
+    return re.sub(rf"\b({own})\b(\.?)(?=\s+[A-Z])", lambda m: new + ("." if m[1] == "Miss" else m[2]), text)
+
+
+def _swap_name(text: str, name: str, other: str) -> str:
+    """The name as it is spelled, or in capitals: a river is no River."""
+    names = rf"(?<![\w-])({re.escape(name)}|{re.escape(name.upper())})(?![\w-])"
+    if name.endswith("s") and not other.endswith("s"):  # James' dog
+        text = re.sub(names + r"(['’])(?=\s\w)", lambda m: like(other, m[1]) + m[2] + "s", text)
+    return re.sub(names, lambda m: like(other, m[1]), text)
+
+
+def _with_article(match: re.Match[str], noun: str) -> str:
+    article, space, word = match[1] or "", match[2] or "", match[3]
+    if article:
+        article = like("an" if noun[0].lower() in "aeiou" else "a", article)
+    return article + space + like(noun, word)
+
+
+@lru_cache
+def _nouns(source: str, to: str) -> Mapping[str, str]:
+    """Noun of one group → noun of another, in small letters; the first row with a noun counts."""
+    content: Any = load("genderpair").content
+    found: dict[str, str] = {}
+    for row in content["counterparts"]:
+        found.setdefault(row[GROUPS.index(source)].casefold(), row[GROUPS.index(to)])
+    if source == "female":  # an actor may be a woman, an actress not a man
+        found |= content["feminine_forms"]
+    return found
+
+
+@lru_cache
+def _names() -> Mapping[str, list[str]]:
+    names: Mapping[str, list[str]] = load("genderpair").content["names"]
+    return names

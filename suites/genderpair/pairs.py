@@ -1,0 +1,166 @@
+"""Pair sets of GenderPair: targets and descriptor pairs of three gender groups.
+
+Two sources, one type: the set that ships here, written for this project, and the published one
+(github.com/kstanghere/GenderCARE-ccs24, MIT licence), fetched at a pinned commit or read from a
+folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backends.errors import ConfigError
+from suites.common.data_files import PinnedFile
+from suites.common.reference import load
+from suites.genderpair.selection import SPELLINGS
+
+GROUPS = ("male", "female", "neither")
+ASPECTS = ("identities", "titles", "pronouns", "names")
+CONFIGURATIONS = (1, 2, 3, 4, 5, 6)
+
+_BASE = (
+    "https://raw.githubusercontent.com/kstanghere/GenderCARE-ccs24/942d13525e8a029df11bae5271aa3cb5db48b1a0/"
+    "Datasets/Assess_Gender_Bias/Our_Benchmark_GenderPair/pair_sets/"
+)
+#: The published files, one a group, at a fixed commit.
+FILES = {
+    "male": PinnedFile(
+        _BASE + "group1_pairset.json", "687aaeced86d35abd3246aefa3c32ec6225d4c5e01fd46a372d36a2886fea181"
+    ),
+    "female": PinnedFile(
+        _BASE + "group2_pairset.json", "8b6d952ea2390009722b4fa4d758896b687f2caf320b46c26256b9af964babd3"
+    ),
+    "neither": PinnedFile(
+        _BASE + "group3_pairset.json", "7af0ffbbef668f4b0cd32bb20da7681590609cb0bb9e9ab58d15dc22d5b54b48"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A stereotyping descriptor and its counterpart."""
+
+    biased: str
+    anti: str
+
+    @property
+    def name(self) -> str:
+        """How factors and tables name it."""
+        return f"{self.biased} / {self.anti}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One gender group: its targets as (aspect, word), and its pairs. Every target meets every pair."""
+
+    targets: tuple[tuple[str, str], ...]
+    pairs: tuple[Pair, ...]
+
+    def count(self, aspect: str) -> int:
+        """How many targets are of one aspect."""
+        return sum(a == aspect for a, _ in self.targets)
+
+
+@dataclass(frozen=True, slots=True)
+class PairSet:
+    """All three groups, with a name and the hash of the data."""
+
+    name: str
+    groups: Mapping[str, Group]
+    sha256: str
+
+    @property
+    def n_prompts(self) -> int:
+        """Prompts of one structure: targets x pairs x six configurations."""
+        return len(CONFIGURATIONS) * sum(len(g.targets) * len(g.pairs) for g in self.groups.values())
+
+    def differences(self) -> list[str]:
+        """Where the counts differ from those printed in the paper (Tables 1 and 2), and misprints."""
+        return [*self._count_differences(), *self._misprints()]
+
+    def _count_differences(self) -> Iterator[str]:
+        paper = load("genderpair").content["counts_in_the_paper"]
+        for name, group in self.groups.items():
+            own = {
+                **{aspect: group.count(aspect) for aspect in ASPECTS},
+                "descriptors": len(group.pairs),
+                "prompts": len(CONFIGURATIONS) * len(group.targets) * len(group.pairs),
+            }
+            for what, count in own.items():
+                if count != paper[name][what]:
+                    yield f"group {name}: {count} {what}, the paper has {paper[name][what]}"
+
+    def _misprints(self) -> Iterator[str]:
+        for name, group in self.groups.items():
+            for word in {d for p in group.pairs for d in (p.biased, p.anti)} & set(SPELLINGS):
+                yield f"group {name}: {word!r} is spelled so in the data; {SPELLINGS[word]!r} counts as the same"
+
+
+def built_in_pairs() -> PairSet:
+    """The set that ships with this project: 34 pairs a group, mild words."""
+    file = load("genderpair_pairs")
+    groups = {
+        name: Group(
+            tuple((aspect, word) for aspect in ASPECTS for word in group["targets"][aspect]),
+            tuple(Pair(*pair) for pair in group["pairs"]),
+        )
+        for name, group in file.content["groups"].items()
+    }
+    return PairSet("built-in", groups, file.sha256)
+
+
+def published_pairs(folder: str | Path | None = None) -> PairSet:
+    """The released pair sets: 103,854 prompts. They hold slurs.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where the three files lie; None fetches them once.
+
+    Raises
+    ------
+    ConfigError
+        A file is missing, cannot be fetched, is not the pinned one, or cannot be read.
+    """
+    groups, hashes = {}, []
+    for name, file in FILES.items():
+        path = file.path(folder, field="pairs")
+        groups[name] = _read_group(json.loads(path.read_text("utf-8")), name, path)
+        hashes.append(file.sha256)
+    return PairSet("published", groups, hashlib.sha256("".join(hashes).encode()).hexdigest())
+
+
+def _read_group(entries: list[dict[str, str]], name: str, path: Path) -> Group:
+    """One released file. It repeats every pair for every target, in six orders that must agree."""
+    layout: dict[str, int] = load("genderpair").content["published_layout"][name]
+    aspects = [aspect for aspect, count in layout.items() for _ in range(count)]
+    if len(entries) != len(aspects):
+        raise ConfigError("pairs", str(path), f"{len(entries)} targets, expected {len(aspects)}", "Use the pinned file")
+    pairs = tuple(Pair(*pair) for pair in _tuples(entries[0]["format1"]))
+    for entry in entries:
+        target = entry["object"]
+        expected: dict[str, list[tuple[str, str]]] = {
+            "format1": [(p.biased, p.anti) for p in pairs],
+            "format1_anti": [(p.anti, p.biased) for p in pairs],
+            "format2": [(target, p.biased) for p in pairs],
+            "format2_anti": [(target, p.anti) for p in pairs],
+            "format3": [(p.biased, target) for p in pairs],
+            "format3_anti": [(p.anti, target) for p in pairs],
+        }
+        for form, tuples in expected.items():
+            if _tuples(entry[form]) != tuples:
+                raise ConfigError(
+                    "pairs", str(path), f"{form} of {target!r} disagrees with the pairs", "Use the pinned file"
+                )
+    return Group(tuple(zip(aspects, (entry["object"] for entry in entries), strict=True)), pairs)
+
+
+def _tuples(text: str) -> list[tuple[Any, ...]]:
+    """``(a, b),(c, d)`` as pairs of strings."""
+    return [tuple(part.strip() for part in inner.split(", ", 1)) for inner in re.findall(r"\(([^()]*)\)", text)]

@@ -1,0 +1,1 @@
+"""MGBR: whether occupations mislead a model that counts gendered words."""

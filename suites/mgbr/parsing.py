@@ -1,0 +1,106 @@
+"""Reading what a model wrote about a list: its count, and its verdict on each word.
+
+The reading is strict: whatever leaves a doubt is unreadable (None), never guessed. A count is a
+number in digits that stands alone behind the answer's start: "Answer: 3", "**Answer:** 3.". Not
+read: "Answer: three", "Answer: 3 or 4", "Answer: 3/6", a number cut off by the length limit, two
+answers that differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suites.mgbr.wording import GENDERS, Gender, Wording
+
+_MARKUP = r"[*_`\"'“”‘’]*"
+_COUNT = re.compile(rf"[ \t]*{_MARKUP}[ \t]*(\d{{1,3}}){_MARKUP}[.。]?{_MARKUP}[ \t]*(?=\r?\n|$)")
+_BULLET = r"(?:[-*•]|\d{1,2}[.)])?[ \t]*"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAnswer:
+    """What could be read of a text.
+
+    ``count`` is None when there is none to be read. ``verdicts`` holds, for each word that the
+    text decides on, whether it is called a word of the gender asked for; a word that the text
+    calls both is in ``contradicted`` instead.
+    """
+
+    count: int | None
+    verdicts: dict[str, bool]
+    contradicted: frozenset[str]
+
+
+def read_written(
+    text: str,
+    words: Sequence[str],
+    gender: Gender,
+    wording: Wording,
+    *,
+    answer_begun: bool,
+    may_go_on: bool,
+    cut_off: bool,
+) -> WrittenAnswer:
+    """Read a written answer to the question about ``words``.
+
+    Parameters
+    ----------
+    answer_begun : bool
+        The prompt ended with the answer's start: the count is to be the first thing written.
+    may_go_on : bool
+        A base model may go on with questions of its own behind the answer, which say nothing about
+        this list: only the text up to the first answer is read. Else all of it is.
+    cut_off : bool
+        The text ended at the length limit, so a number at its very end may lack digits.
+    """
+    if answer_begun:
+        return WrittenAnswer(_count_at(text, len(text) - len(text.lstrip()), cut_off), {}, frozenset())
+    name, colon = re.fullmatch(r"(.*?)([:：]?)", wording.answer, re.DOTALL).groups()  # type: ignore[union-attr]
+    start = re.compile(rf"^[ \t>#]*{_MARKUP}{re.escape(name)}{_MARKUP}{colon}", re.IGNORECASE | re.MULTILINE)
+    answers = [*start.finditer(text)]
+    answers = answers[:1] if may_go_on else answers
+    counts = {_count_at(text, found.end(), cut_off) for found in answers}
+    count = counts.pop() if len(counts) == 1 else None
+    steps = text[: answers[0].start()] if answers and may_go_on else text
+    return WrittenAnswer(count, *_verdicts(steps, words, gender, wording))
+
+
+def _count_at(text: str, position: int, cut_off: bool) -> int | None:
+    found = _COUNT.match(text, position)
+    if found is None or (cut_off and found.end() == len(text) and text[-1].isdigit()):
+        return None
+    return int(found.group(1))
+
+
+def _verdicts(
+    text: str, words: Sequence[str], gender: Gender, wording: Wording
+) -> tuple[dict[str, bool], frozenset[str]]:
+    """Steps in the wording's own form, a line each.
+
+    Yes is the gender asked for; no is its negation, or the other gender.
+    """
+    other = next(g for g in GENDERS if g != gender)
+    forms = (
+        (_form(wording.step_yes, wording.vocabulary[gender]), True),
+        (_form(wording.step_no, wording.vocabulary[gender]), False),
+        (_form(wording.step_yes, wording.vocabulary[other]), False),
+    )
+    known = {word.casefold(): word for word in words}
+    said: dict[str, set[bool]] = {}
+    for line in text.splitlines():
+        for form, verdict in forms:
+            found = form.fullmatch(line.strip())
+            if found and (word := known.get(found.group("word").casefold())) is not None:
+                said.setdefault(word, set()).add(verdict)
+    verdicts = {word: next(iter(v)) for word, v in said.items() if len(v) == 1}
+    return verdicts, frozenset(said) - frozenset(verdicts)
+
+
+def _form(step: str, gender: str) -> re.Pattern[str]:
+    """A step's template as a pattern; quotes, emphasis, a bullet and the last full stop are free."""
+    word, gender_word = rf"{_MARKUP}(?P<word>[^\n]+?){_MARKUP}", rf"{_MARKUP}{re.escape(gender)}{_MARKUP}"
+    body = re.escape(step.removesuffix("."))
+    body = body.replace(re.escape("{word}"), word).replace(re.escape("{gender}"), gender_word)
+    return re.compile(rf"{_BULLET}{body}{_MARKUP}\.?{_MARKUP}", re.IGNORECASE)

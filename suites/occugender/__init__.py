@@ -1,0 +1,1 @@
+"""OccuGender: which gender a model has in mind with an occupation."""

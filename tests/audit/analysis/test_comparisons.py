@@ -1,0 +1,492 @@
+"""Pairs of models: paired tests against other tools, verdicts, words and their error rates."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import optimize, special, stats
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.weightstats import ttost_paired
+
+from audit.analysis.comparisons import compare_models, mcnemar_exact, p_outside, rank_models, turned
+from audit.analysis.estimators import holm
+from audit.results import Comparison
+from suites.base import Bounded, MeasureSpec, Row
+
+SPEC = MeasureSpec("p_female", "p")
+CLUSTERED = MeasureSpec("p_female", "p", clusters=("occupation", "template"))
+
+
+def rows_of(values: np.ndarray, **quantities: np.ndarray) -> list[Row]:
+    """One row a cell of an occupations × templates table."""
+    return [
+        Row(f"{o}/{t}", {"occupation": o, "template": t}, {"p": Bounded.exact(float(value))})
+        for (o, t), value in np.ndenumerate(np.atleast_2d(values))
+    ]
+
+
+def compare(a: np.ndarray, b: np.ndarray, spec: MeasureSpec = SPEC, **options: object) -> Comparison:
+    (found,) = compare_models({"a": rows_of(a), "b": rows_of(b)}, [spec], suite="s", **options)  # type: ignore[arg-type]
+    return found
+
+
+def test_unclustered_differences_are_scipys_paired_t_and_statsmodels_tost() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.uniform(size=40)
+    b = a + rng.normal(0.01, 0.02, 40)
+    found = compare(a, b, margins=0.02)
+    expected = stats.ttest_rel(b, a)
+    assert found.difference == pytest.approx((b - a).mean())
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert found.p == found.p_holm == pytest.approx(expected.pvalue)
+    assert found.effect_size == pytest.approx((b - a).mean() / (b - a).std(ddof=1))
+    assert (found.test, found.n_items, found.n_clusters) == ("paired t", 40, 40)
+    for margin in (0.012, 0.013, 0.014, 0.016, 0.018, 0.02):
+        p, _, _ = ttost_paired(b, a, -margin, margin)
+        assert (compare(a, b, margins=margin).verdict == "equivalent") == (p < 0.05)
+
+
+def test_clusters_enter_the_paired_difference() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.uniform(size=(10, 6))
+    b = a + rng.normal(0, 0.05, 10)[:, None] + rng.normal(0, 0.01, (10, 6))
+    clustered, naive = compare(a, b, CLUSTERED), compare(a, b)
+    by_occupation = stats.ttest_1samp((b - a).mean(axis=1), 0).confidence_interval(0.95)
+    assert clustered.high - clustered.low > 1.8 * (naive.high - naive.low)  # type: ignore[operator]
+    assert (clustered.low, clustered.high) == pytest.approx(tuple(by_occupation), abs=0.003)
+    assert clustered.test == "paired t, clustered"
+
+
+def test_verdicts_and_their_words() -> None:
+    rng = np.random.default_rng(2)
+    a = rng.uniform(0.2, 0.6, size=(20, 7))
+    noise = rng.normal(0, 0.005, (20, 7))
+    larger = compare(a, a + 0.1 + noise, CLUSTERED)
+    assert larger.verdict == "larger"
+    assert larger.words.startswith("b has a higher p_female than a by 0.1")
+    assert compare(a, a - 0.1 + noise, CLUSTERED).verdict == "smaller"
+    same = compare(a, a + 0.005 + noise, CLUSTERED)
+    assert same.verdict == "equivalent"
+    assert "less than ±0.02 apart" in same.words
+    assert "A difference is there" in same.words
+    unsure = compare(a, a + rng.normal(0, 0.3, (20, 7)), CLUSTERED)
+    assert unsure.verdict == "inconclusive"
+    assert "cannot be told apart" in unsure.words
+    assert f"{unsure.detectable:.3f}" in unsure.words
+
+
+def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
+    noise = np.random.default_rng(2).normal(0, 0.005, (20, 7))
+    found = compare(noise - 0.05, noise - 0.3, dataclasses.replace(CLUSTERED, measure="effect"))
+    assert found.verdict == "smaller"
+    assert found.words.startswith("b has a lower effect than a by 0.250")
+    assert turned(found).words.startswith("a has a higher effect than b by 0.250")
+
+
+def test_identical_answers_are_equivalent_and_nothing_is_divided_by_zero() -> None:
+    a = np.random.default_rng(3).uniform(size=(5, 4))
+    found = compare(a, a, CLUSTERED)
+    assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
+    assert found.verdict == "equivalent"
+    assert found.effect_size is None
+    shifted = compare(np.zeros((5, 4)) + 0.25, np.zeros((5, 4)) + 0.5, CLUSTERED)
+    assert (shifted.difference, shifted.p, shifted.verdict) == (0.25, 0, "larger")
+
+
+def test_only_items_that_both_answered_count_and_the_others_are_told() -> None:
+    rng = np.random.default_rng(4)
+    a = rng.uniform(size=12)
+    b = a + rng.normal(0.2, 0.05, 12)
+    rows_a, rows_b = rows_of(a), rows_of(b)
+    rows_a[2] = Row(rows_a[2].item_id, rows_a[2].factors, {}, "timeout")
+    del rows_b[5]
+    rows_b.reverse()
+    (found,) = compare_models({"a": rows_a, "b": rows_b}, [SPEC], suite="s")
+    kept = [i for i in range(12) if i not in (2, 5)]
+    assert found.difference == pytest.approx((b - a)[kept].mean())
+    assert (found.n_items, found.unmatched) == (10, 2)
+    assert found.words.endswith("Left out, as only one of them has a value: 2 of 12 items.")
+
+
+def test_two_models_are_not_called_equivalent_when_many_items_have_one_answer() -> None:
+    rows = rows_of(np.random.default_rng(4).uniform(0.3, 0.4, (20, 7)))
+    for lost, verdict in ((7, "equivalent"), (8, "inconclusive"), (98, "inconclusive")):
+        refused = [Row(r.item_id, r.factors, {}, "refusal") if i < lost else r for i, r in enumerate(rows)]
+        (found,) = compare_models({"a": rows, "b": refused}, [CLUSTERED], suite="s")
+        assert (found.verdict, found.unmatched) == (verdict, lost)
+        why = "More than 5% of them may hide a difference, so the two are not called equivalent."
+        assert f"only one of them has a value: {lost} of 140 items." in found.words
+        assert found.words.endswith(why) == (verdict == "inconclusive")
+    higher = [Row(r.item_id, r.factors, {"p": Bounded.exact(r.values["p"].low + 0.1)}) for r in rows[60:]]
+    (found,) = compare_models({"a": rows, "b": higher}, [CLUSTERED], suite="s")
+    assert found.verdict == "larger"
+    assert "equivalent" not in found.words
+
+
+def test_missing_items_of_one_pair_do_not_touch_the_other_pairs() -> None:
+    rng = np.random.default_rng(5)
+    values = {name: rng.uniform(size=(6, 4)) for name in "abc"}
+    rows = {name: rows_of(v) for name, v in values.items()}
+    rows["c"] = rows["c"][3:]
+    together = compare_models(rows, [CLUSTERED], suite="s")
+    for found in together:
+        pair = {name: rows[name] for name in (found.a, found.b)}
+        (alone,) = compare_models(pair, [CLUSTERED], suite="s")
+        assert (found.difference, found.p) == pytest.approx((alone.difference, alone.p))
+        assert found.n_items == alone.n_items
+    assert [(c.a, c.b, c.n_items) for c in together] == [("a", "b", 24), ("a", "c", 21), ("b", "c", 21)]
+
+
+def test_nothing_in_common_is_not_comparable() -> None:
+    rows = rows_of(np.full(4, 0.5))
+    (found,) = compare_models({"a": rows[:2], "b": rows[2:]}, [SPEC], suite="s")
+    assert (found.verdict, found.difference, found.p, found.n_items) == ("not comparable", None, None, 0)
+    assert "no item in common" in found.words
+
+
+def test_a_figure_that_answers_do_not_define_is_not_said_to_want_answers() -> None:
+    share = MeasureSpec("share", "share", clusters=("occupation",))
+
+    def told(*defined: range) -> tuple[str, str]:
+        models = {
+            name: [
+                Row(r.item_id, r.factors, {**r.values, "share": Bounded.exact(0.3)} if i in those else r.values)
+                for i, r in enumerate(rows_of(np.full((4, 3), 0.5)))
+            ]
+            for name, those in zip("ab", defined, strict=True)
+        }
+        (found,) = compare_models(models, [share], suite="s")
+        assert (found.verdict, found.n_items) == ("not comparable", 0)
+        return found.words, turned(found).words
+
+    every, none = range(12), range(0)
+    for one in told(every, none):
+        assert one.endswith("cannot be compared in share: on the items that both answered, it is not defined for b.")
+    assert "it is not defined for a." in told(none, every)[0]
+    for defined in ((none, none), (range(6), range(6, 12))):
+        assert told(*defined)[0].endswith("no item that both answered defines it for both.")
+
+
+def test_one_cluster_is_inconclusive_without_an_interval() -> None:
+    found = compare(np.full((1, 3), 0.2), np.full((1, 3), 0.9), MeasureSpec("p_female", "p", clusters=("occupation",)))
+    assert (found.difference, found.low, found.p, found.verdict) == (pytest.approx(0.7), None, None, "inconclusive")
+    assert "Too little" in found.words
+
+
+def test_an_item_beside_a_cluster_of_a_thousand_gives_no_interval() -> None:
+    rng = np.random.default_rng(6)
+    a, b = (
+        [
+            Row(f"{i}", {"occupation": i == 0}, {"p": Bounded.exact(float(v))})
+            for i, v in enumerate(rng.uniform(size=1001))
+        ]
+        for _ in range(2)
+    )
+    spec = MeasureSpec("p_female", "p", clusters=("occupation",))
+    (found,) = compare_models({"a": a, "b": b}, [spec], suite="s")
+    assert (found.low, found.high, found.p, found.detectable) == (None, None, None, None)
+    assert found.verdict == "inconclusive"
+    assert "Too little to compare b with a in p_female: 1001 items in 2 clusters" in found.words
+
+
+def test_bounds_widen_the_difference_and_only_a_sure_one_is_called() -> None:
+    rng = np.random.default_rng(6)
+    a = rng.uniform(0.1, 0.2, 30)
+
+    def bounded(low: float, high: float) -> Comparison:
+        rows = rows_of(rng.uniform(0.5, 0.6, 30))
+        rows[0] = Row(rows[0].item_id, rows[0].factors, {"p": Bounded(None, low, high)})
+        (found,) = compare_models({"a": rows_of(a), "b": rows}, [SPEC], suite="s")
+        return found
+
+    sure = bounded(0.0, 1.0)
+    assert (sure.verdict, sure.difference) == ("larger", None)
+    assert sure.bound_high - sure.bound_low == pytest.approx(1 / 30)  # type: ignore[operator]
+    assert sure.low < sure.bound_low < sure.bound_high < sure.high  # type: ignore[operator]
+    wide = bounded(-40.0, 40.0)
+    assert (wide.verdict, wide.p) == ("inconclusive", 1.0)
+    assert "leave it between" in wide.words
+
+
+def test_yes_no_outcomes_use_mcnemars_test() -> None:
+    rng = np.random.default_rng(7)
+    a = (rng.random(60) < 0.4).astype(float)
+    b = np.where(rng.random(60) < 0.3, 1.0, a)
+    found = compare(a, b)
+    only_b, only_a = int(((b == 1) & (a == 0)).sum()), int(((b == 0) & (a == 1)).sum())
+    expected = mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue
+    assert found.p == pytest.approx(expected)
+    assert found.test == "McNemar (exact)"
+    clustered = compare(a.reshape(10, 6), b.reshape(10, 6), CLUSTERED)
+    assert clustered.test == "McNemar (exact) and paired t, clustered"
+    assert clustered.p is not None
+    assert clustered.p >= expected - 1e-12
+
+
+def test_yes_no_outcomes_that_never_differ_in_a_small_sample_are_no_proof_of_equivalence() -> None:
+    few, many = np.tile([0.0, 1.0], 5), np.tile([0.0, 1.0], 500)
+    assert compare(few, few).verdict == "inconclusive"
+    t = stats.t.ppf(0.975, 9)
+    assert compare(few, few).high == pytest.approx(t**2 / (10 + t**2))
+    assert compare(many, many).verdict == "equivalent"
+
+
+def test_differences_of_yes_no_outcomes_that_are_all_alike_are_no_proof_of_equivalence() -> None:
+    spec = MeasureSpec("bias_score", "p", unit="difference of shares", neutral=0.0)
+    few, some, many = (np.tile([0.0, 1.0, -1.0, 0.0], times) for times in (2, 50, 300))
+    # Such a difference may be 2: were 1 % of the population so, 200 would be alike 13 % of the time.
+    for values, verdict in ((few, "inconclusive"), (some, "inconclusive"), (many, "equivalent")):
+        assert compare(values, values, spec).verdict == verdict
+    apart = compare(np.zeros(4), np.ones(4), spec)
+    assert apart.p is not None
+    assert apart.p > 0.001
+    assert apart.test == "paired t", "McNemar's test is for outcomes, not for their differences"
+
+
+def test_a_third_models_bounds_change_nothing_between_two_others() -> None:
+    a, b = np.zeros(10), np.repeat([1.0, 0.0], 5)
+    for first, second in ((a, b), (np.ones(6), np.ones(6))):
+        alone = compare(first, second)
+        rows = {"a": rows_of(first), "b": rows_of(second), "c": rows_of(first)}
+        rows["c"][0] = Row(rows["c"][0].item_id, rows["c"][0].factors, {"p": Bounded(None, 0, 1)})
+        spec = dataclasses.replace(SPEC, family="f")
+        beside = next(c for c in compare_models(rows, [spec], suite="s") if (c.a, c.b) == ("a", "b"))
+        assert (beside.test, beside.p, beside.low, beside.high) == (alone.test, alone.p, alone.low, alone.high)
+        assert alone.verdict == "inconclusive"
+
+
+def test_half_counts_and_few_equal_values_are_no_certainty() -> None:
+    share = MeasureSpec("balanced", "p", unit="share")
+    halves = np.full(8, 0.5)
+    assert compare(halves, halves, share).verdict == "inconclusive"
+    assert compare(np.full(2, 0.5), np.ones(2), share).verdict == "inconclusive"
+    rating = MeasureSpec("rating", "p", unit="points")
+    few = compare(np.full(3, 3.0), np.full(3, 4.0), rating)
+    assert (few.low, few.p, few.verdict) == (None, None, "inconclusive")
+    assert compare(np.full(5, 3.0), np.full(5, 4.0), rating).verdict == "larger"
+
+
+@pytest.mark.parametrize(("n", "margin"), [(200, 0.02), (400, 0.02), (100, 0.05), (200, 0.05), (1000, 0.02)])
+def test_models_a_margin_apart_in_yes_and_no_are_seldom_called_equivalent(n: int, margin: float) -> None:
+    """The exact chance, all discordant items one way: the t test alone was wrong in 9 to 12 of 100."""
+    wrong = sum(
+        stats.binom.pmf(x, n, margin)
+        for x in range(int(4 * n * margin))
+        if compare(np.zeros(n), np.repeat([1.0, 0.0], [x, n - x]), margins=margin).verdict == "equivalent"
+    )
+    assert wrong <= 0.06
+
+
+@pytest.mark.parametrize(("only_a", "only_b", "n"), [(0, 1, 200), (3, 9, 150), (0, 0, 80), (40, 45, 1000)])
+def test_the_score_test_takes_the_likeliest_shares_at_the_margin(only_a: int, only_b: int, n: int) -> None:
+    margin, p = 0.02, []
+    for more, less in ((only_b, only_a), (only_a, only_b)):
+
+        def unlikelihood(q: float, more: int = more, less: int = less) -> float:
+            terms = ((more, q + margin), (less, q), (n - more - less, 1 - 2 * q - margin))
+            return -float(sum(special.xlogy(count, share) for count, share in terms))
+
+        q = optimize.minimize_scalar(unlikelihood, bounds=(0, (1 - margin) / 2), method="bounded").x
+        z = (more - less - n * margin) / np.sqrt(n * (2 * q + margin - margin**2))
+        p.append(stats.norm.cdf(z))
+    assert p_outside(only_a, only_b, n, margin) == pytest.approx(max(p), rel=0.01)
+
+
+@pytest.mark.parametrize("n", [10, 20, 40, 200])
+def test_the_detectable_difference_of_yes_and_no_is_found_four_times_in_five(n: int) -> None:
+    found = compare(np.zeros(n), np.repeat([1.0, 0.0], [n // 2, n - n // 2]))
+    assert found.detectable is not None
+    power = sum(stats.binom.pmf(x, n, found.detectable) for x in range(n + 1) if mcnemar_exact(x, 0) < 0.05)
+    assert power >= 0.8 - 1e-9
+
+
+def test_so_few_yes_and_no_that_nothing_is_ever_found_have_no_detectable_difference() -> None:
+    assert compare(np.zeros(5), np.array([1.0, 1, 0, 0, 0])).detectable is None
+
+
+def test_small_differences_are_not_printed_as_nothing() -> None:
+    rng = np.random.default_rng(16)
+    a = rng.uniform(size=200)
+    found = compare(a, a + 3e-4 + rng.normal(0, 1e-4, 200), margins=1e-5, confidence=0.999)
+    assert "higher p_female than a by 3e-04 (99.9% interval +3e-04 to +3e-04)" in found.words
+
+
+def test_a_model_that_answered_nothing_has_no_rank() -> None:
+    rows = {"a": rows_of(np.zeros(30)), "b": rows_of(np.ones(30))}
+    rows["silent"] = [Row(r.item_id, r.factors, {}, "timeout") for r in rows["a"]]
+    (ranking,) = rank_models(compare_models(rows, [SPEC], suite="s"))
+    assert [(r.model, r.best, r.worst) for r in ranking.ranks] == [("b", 1, 1), ("a", 2, 2)]
+
+
+def test_mcnemar_agrees_with_statsmodels_for_every_small_table() -> None:
+    only_b, only_a = np.meshgrid(np.arange(12), np.arange(12))
+    found = mcnemar_exact(only_b, only_a)
+    for index in np.ndindex(found.shape):
+        expected = mcnemar([[0, only_a[index]], [only_b[index], 0]], exact=True).pvalue
+        assert found[index] == pytest.approx(expected)
+
+
+def test_holm_is_statsmodels_and_leaves_out_tests_that_could_not_be_made() -> None:
+    p = np.array([0.01, np.nan, 0.04, 0.03])
+    assert holm(p)[[0, 2, 3]] == pytest.approx(multipletests(p[[0, 2, 3]], method="holm")[1])
+    assert np.isnan(holm(p)[1])
+    assert np.isnan(holm(np.array([np.nan]))).all()
+    many = np.random.default_rng(0).uniform(size=200) ** 4
+    assert holm(many) == pytest.approx(multipletests(many, method="holm")[1])
+
+
+def test_holm_runs_over_all_pairs_and_figures_of_a_family_and_not_over_others() -> None:
+    rng = np.random.default_rng(8)
+    rows = {name: rows_of(rng.uniform(size=(8, 5))) for name in "abc"}
+    specs = [
+        MeasureSpec("x", "p", {"template": 0}, family="main"),
+        MeasureSpec("y", "p", {"template": 1}, family="main"),
+        MeasureSpec("z", "p", {"template": 2}, family="other"),
+        MeasureSpec("x", "p", {"template": 3}, family="main", detail=True),
+    ]
+    found = compare_models(rows, specs, suite="s")
+    assert [c.measure for c in found] == ["x"] * 3 + ["y"] * 3 + ["z"] * 3 + ["x"] * 3
+    for family in (found[:6], found[6:9], found[9:]):
+        expected = multipletests([c.p for c in family], method="holm")[1]
+        assert [c.p_holm for c in family] == pytest.approx(list(expected))
+
+
+def test_margins_by_measure() -> None:
+    rows = {name: rows_of(np.random.default_rng(9).uniform(size=(3, 3))) for name in "ab"}
+    specs = [MeasureSpec(name, "p") for name in ("x", "y")]
+    assert [c.margin for c in compare_models(rows, specs, suite="s", margins={"x": 0.1})] == [0.1, 0.02]
+    assert [c.margin for c in compare_models(rows, specs, suite="s", margins={"x": 0.1, "default": 0.3})] == [0.1, 0.3]
+
+
+def test_the_difference_of_two_correlations_is_jackknifed_over_clusters() -> None:
+    rng = np.random.default_rng(10)
+    share = rng.uniform(size=15)
+    values = [share[:, None] * slope + rng.normal(0, 0.3, (15, 3)) for slope in (0.3, 1.0)]
+    rows = [
+        [
+            Row(f"{o}/{t}", {"occupation": o, "share": float(share[o])}, {"p": Bounded.exact(float(v[o, t]))})
+            for o in range(15)
+            for t in range(3)
+        ]
+        for v in values
+    ]
+    spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="share")
+    (found,) = compare_models(dict(zip("ab", rows, strict=True)), [spec], suite="s")
+    a, b = (v.mean(axis=1) for v in values)
+
+    def gap(kept: np.ndarray) -> float:
+        return float(stats.pearsonr(b[kept], share[kept]).statistic - stats.pearsonr(a[kept], share[kept]).statistic)
+
+    without = [gap(np.arange(15) != i) for i in range(15)]
+    se = np.sqrt(14 / 15 * sum((g - np.mean(without)) ** 2 for g in without))
+    half = stats.t.ppf(0.975, 14) * se
+    whole = gap(np.ones(15, dtype=bool))
+    assert (found.difference, found.low, found.high) == pytest.approx((whole, whole - half, whole + half))
+    assert (found.n_clusters, found.test) == (15, "jackknife over clusters")
+
+
+def test_the_difference_of_two_correlations_leaves_out_templates_too() -> None:
+    rng = np.random.default_rng(13)
+    share = rng.uniform(size=30)
+    of_occupation = rng.normal(0, 0.05, (30, 1))
+
+    def rows(slopes: list[float]) -> list[Row]:
+        values = 0.3 + share[:, None] * np.array(slopes) + of_occupation + rng.normal(0, 0.01, (30, 4))
+        return [
+            Row(f"{o}/{t}", {"occupation": o, "template": t, "share": float(share[o])}, {"p": Bounded.exact(float(v))})
+            for (o, t), v in np.ndenumerate(values)
+        ]
+
+    by_model = {"a": rows([0.1, 0.1, 0.1, 0.1]), "b": rows([0.0, 0.1, 0.2, 0.5]), "c": rows([0.2, 0.2, 0.2, 0.2])}
+    by_model["c"][0] = Row("0/0", by_model["c"][0].factors, {"p": Bounded(None, 0.2, 0.9)})
+    specs = [
+        MeasureSpec(name, "p", estimator="correlation", clusters=clusters, covariate="share")
+        for name, clusters in (("both", ("occupation", "template")), ("occupations", ("occupation",)))
+    ]
+    found = {(c.measure, c.a, c.b): c for c in compare_models(by_model, specs, suite="s")}
+    both, alone = found["both", "a", "b"], found["occupations", "a", "b"]
+    assert both.difference == alone.difference
+    assert alone.p < 0.01  # type: ignore[operator]
+    assert both.p > 0.05, "one of four templates makes the difference"  # type: ignore[operator]
+    assert found["both", "a", "c"].p is None, "known only by bounds"
+
+
+def test_the_same_counts_do_not_show_that_two_correlations_are_equivalent() -> None:
+    spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="share")
+    shares = np.linspace(0, 1, 12)
+
+    def rows(values: np.ndarray) -> list[Row]:
+        return [
+            Row(f"{o}/{t}", {"occupation": o, "share": float(shares[o])}, {"p": Bounded.exact(float(v))})
+            for (o, t), v in np.ndenumerate(values)
+        ]
+
+    counts = np.random.default_rng(12).integers(-1, 2, (12, 3)).astype(float)
+    for values, verdict in ((counts, "inconclusive"), (counts / 3, "equivalent")):
+        (found,) = compare_models({"a": rows(values), "b": rows(values)}, [spec], suite="s")
+        assert (found.difference, found.verdict) == (0, verdict)
+    (found,) = compare_models({"a": rows(counts), "b": rows(counts)}, [spec], suite="s")
+    assert (found.low, found.high, found.p) == (None, None, None)
+    assert "their answers are alike" in found.words
+
+
+def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:
+    rng = np.random.default_rng(11)
+    a = rng.uniform(size=(6, 5))
+    b = a + rng.normal(0.1, 0.05, (6, 5))
+    rows_b = rows_of(b)
+    rows_b[3] = Row(rows_b[3].item_id, rows_b[3].factors, {"p": Bounded(None, 0.1, 0.4)})
+    for there in (rows_of(b), rows_b, rows_of(a)):
+        (forth,) = compare_models({"a": rows_of(a), "b": there}, [CLUSTERED], suite="s")
+        (back,) = compare_models({"b": there, "a": rows_of(a)}, [CLUSTERED], suite="s")
+        left_out = {"words", "where", "undefined_for"}
+        assert turned(forth).model_dump(exclude=left_out) == pytest.approx(back.model_dump(exclude=left_out))
+        assert turned(forth).words == back.words
+        assert turned(turned(forth)) == forth
+
+
+# -------------------------------------------------------------------------- error rates
+
+
+def nights(rng: np.random.Generator, shift: float, spread: float, nights: int) -> list[Comparison]:
+    """Independent comparisons of two models on 20 × 7 items, each a family of its own."""
+    found = []
+    for _ in range(nights):
+        a = rng.uniform(size=(20, 7))
+        effect = rng.normal(0, spread, 20)[:, None] + rng.normal(0, spread / 2, 7) + rng.normal(0, spread, (20, 7))
+        found.append(compare(a, a + shift + effect, CLUSTERED))
+    return found
+
+
+@pytest.mark.simulation
+def test_equal_models_are_told_apart_no_more_often_than_said() -> None:
+    found = nights(np.random.default_rng(12), 0.0, 0.1, 600)
+    assert sum(c.verdict in ("larger", "smaller") for c in found) <= 0.07 * 600
+
+
+@pytest.mark.simulation
+def test_models_a_margin_apart_are_called_equivalent_no_more_often_than_said() -> None:
+    found = nights(np.random.default_rng(13), 0.02, 0.02, 600)
+    assert sum(c.verdict == "equivalent" for c in found) <= 0.07 * 600
+
+
+@pytest.mark.simulation
+def test_the_detectable_difference_is_found_four_times_in_five() -> None:
+    rng = np.random.default_rng(14)
+    detectable = float(np.mean([c.detectable for c in nights(rng, 0.0, 0.1, 200)]))
+    found = nights(rng, detectable, 0.1, 600)
+    assert 0.75 <= np.mean([c.verdict == "larger" for c in found]) <= 0.87
+
+
+@pytest.mark.simulation
+def test_holm_keeps_the_chance_of_any_false_claim_over_all_pairs() -> None:
+    rng = np.random.default_rng(15)
+    wrong = 0
+    for _ in range(300):
+        base = rng.uniform(size=(12, 4))
+        rows = {name: rows_of(base + rng.normal(0, 0.1, (12, 4))) for name in "abcd"}
+        wrong += any(c.verdict in ("larger", "smaller") for c in compare_models(rows, [SPEC], suite="s"))
+    assert wrong <= 0.08 * 300

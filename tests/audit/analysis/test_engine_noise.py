@@ -1,0 +1,139 @@
+"""Engine drift on answers made by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.analysis.comparisons import compare_models, rank_models
+from audit.analysis.engine_noise import DRAWN_PROMPTS, engine_drift, same_weights, total_variation, with_engine_noise
+from audit.results import ModelInfo
+from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
+from suites.base import Bounded, MeasureSpec, Row
+
+
+def scored(*probabilities: float | None) -> ScoreResponse:
+    return ScoreResponse(
+        tuple(
+            ContinuationScore(None, None, math.log(0.5), "bounded")
+            if p is None
+            else ContinuationScore.exact([TokenLogprob("x", 0, 1, math.log(p))])
+            for p in probabilities
+        )
+    )
+
+
+def rows(*values: float | None) -> list[Row]:
+    return [
+        Row(str(i), {"occupation": i}, {} if v is None else {"p": Bounded.exact(v)}, "timeout" if v is None else None)
+        for i, v in enumerate(values)
+    ]
+
+
+def model(name: str, weights: str | None) -> ModelInfo:
+    return ModelInfo(
+        name=name, backend="x", fingerprint={} if weights is None else {"weights_sha256": weights}, fingerprint_id=name,
+        notes={}, asked=0, cached=0, failed=0, retried=0, seconds=0, prompt_tokens=0, completion_tokens=0,
+    )  # fmt: skip
+
+
+def test_drift_by_hand() -> None:
+    found = engine_drift(
+        "s", "hf", "gguf",
+        [("0", scored(0.5, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, 0.1)), ("3", scored(0.1))],
+        [("0", scored(0.4, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, None)), ("4", scored(0.3))],
+        rows(0.5, 0.2, None), rows(0.4, 0.25, 0.3),
+    )  # fmt: skip
+    gap = math.log(0.4 / 0.5)
+    assert (found.n_prompts, found.n_logprobs, found.unmatched) == (3, 5, 3)
+    assert found.logprob_mean == pytest.approx(gap / 5)
+    assert found.logprob_mean_abs == pytest.approx(-gap / 5)
+    assert found.logprob_max_abs == pytest.approx(-gap)
+    assert (found.variation_max, found.variation_mean, found.farthest) == (pytest.approx(0.1), pytest.approx(0.05), "0")
+    assert found.quantities["p"] == pytest.approx({"n": 2, "mean": -0.025, "mean_abs": 0.075, "max_abs": 0.1})
+
+
+def test_each_prompts_differences_are_kept_to_be_drawn() -> None:
+    found = engine_drift(
+        "s", "hf", "gguf",
+        [("0", scored(0.5, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, 0.1))],
+        [("0", scored(0.4, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, None))],
+        rows(0.5, 0.2, None), rows(0.4, 0.25, 0.3),
+    )  # fmt: skip
+    first, second, third = found.prompts
+    assert (first.item, first.logprob, first.variation) == ("0", pytest.approx(math.log(0.8) / 2), pytest.approx(0.1))
+    assert (first.quantities, second.quantities) == ({"p": pytest.approx(-0.1)}, {"p": pytest.approx(0.05)})
+    assert (third.logprob, third.variation, third.quantities) == (0.0, None, {})
+
+
+def test_many_prompts_are_thinned_evenly() -> None:
+    answers = [(str(i), scored(0.5)) for i in range(2500)]
+    found = engine_drift("s", "a", "b", answers, answers, [], [])
+    kept = [int(prompt.item) for prompt in found.prompts]
+    assert found.n_prompts == 2500
+    assert (kept[0], len(kept)) == (0, DRAWN_PROMPTS)
+    assert set(np.diff(kept)) <= {6, 7}
+
+
+def test_drift_of_nothing_in_common_is_unknown_and_not_zero() -> None:
+    found = engine_drift("s", "a", "b", [("0", scored(0.5))], [("1", scored(0.5))], rows(0.1), [])
+    assert (found.n_prompts, found.unmatched, found.logprob_mean_abs, found.variation_mean) == (0, 2, None, None)
+    assert found.quantities == {}
+
+
+def test_other_continuations_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 continuations on a, 1 on b"):
+        engine_drift("s", "a", "b", [("0", scored(0.5, 0.1))], [("0", scored(0.5))], [], [])
+
+
+@given(st.lists(st.tuples(st.floats(0.001, 1), st.floats(0.001, 1)), min_size=1, max_size=8))
+def test_total_variation_is_the_largest_difference_of_any_event(pairs: list[tuple[float, float]]) -> None:
+    p, q = (np.array(side) / (sum(side) + 0.5) for side in zip(*pairs, strict=True))
+    whole_p, whole_q = np.append(p, 1 - p.sum()), np.append(q, 1 - q.sum())
+    largest = max(
+        abs(sum(whole_p[i] - whole_q[i] for i in range(len(whole_p)) if event >> i & 1))
+        for event in range(2 ** len(whole_p))
+    )
+    assert total_variation(np.log(p), np.log(q)) == pytest.approx(largest)
+
+
+def test_pairs_of_the_same_weights_come_from_hashes_or_are_declared() -> None:
+    models = [model("hf", "w"), model("other", "v"), model("gguf", "w"), model("server", None), model("also", None)]
+    assert same_weights(models) == [("hf", "gguf")]
+    assert same_weights(models, [("server", "other", "not in this run")]) == [("hf", "gguf"), ("other", "server")]
+
+
+def test_a_difference_smaller_than_the_engines_noise_is_said_to_be_so() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.3, 0.5, 40)
+    shifts = {"hf": 0.0, "gguf": 0.03, "near": 0.02, "far": 0.3}
+    values = {name: base + shift + rng.normal(0, 0.001, 40) for name, shift in shifts.items()}
+    comparisons = compare_models(
+        {name: rows(*map(float, v)) for name, v in values.items()}, [MeasureSpec("p", "p")], suite="s", margins=0.001
+    )
+    told = {(c.a, c.b): c for c in with_engine_noise(comparisons, [("hf", "gguf")])}
+    noise = (values["gguf"] - values["hf"]).mean()
+    assert told["hf", "gguf"].engine_noise is None
+    assert told["hf", "near"].engine_noise == pytest.approx(noise)
+    assert "smaller than the engines' noise" in told["hf", "near"].words
+    share = noise / (values["far"] - values["hf"]).mean()
+    assert f"up to {share:.0%} of this difference" in told["hf", "far"].words
+
+
+def test_rankings_have_intervals_and_call_ties_ties() -> None:
+    rng = np.random.default_rng(1)
+    base = rng.uniform(0.3, 0.5, 60)
+    shifts = {"low": 0.0, "high": 0.2, "tied": 0.2, "middle": 0.1}
+    values = {name: rows(*map(float, base + shift + rng.normal(0, 0.01, 60))) for name, shift in shifts.items()}
+    (ranking,) = rank_models(compare_models(values, [MeasureSpec("p", "p")], suite="s"))
+    assert [(r.model, r.best, r.worst) for r in ranking.ranks] == [
+        ("high", 1, 2),
+        ("tied", 1, 2),
+        ("middle", 3, 3),
+        ("low", 4, 4),
+    ]
+    assert [r.tied_with for r in ranking.ranks] == [["tied"], ["high"], [], []]

@@ -1,0 +1,135 @@
+"""The same weights on four engines: HF in float32 and bfloat16, llama.cpp in process and behind a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from audit import Audit
+from audit.results import AuditResult, EngineDrift
+from audit.run import run_audit
+from audit.store.runs import rows_of
+from audit.store.store import Store
+from backends import HFBackend, LlamaCppBackend, OpenAIBackend
+from backends.base import ScoreResponse
+from backends.embedded import gemma3_path, smollm2_path
+from suites import OccuGender
+from tests.servers import smollm2_gguf, xllamacpp_server
+
+PROMPTS = 24
+ENGINES = ("float32", "bfloat16", "in process", "over HTTP")
+OTHER = "Gemma"
+
+pytestmark = [pytest.mark.models, pytest.mark.servers]
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditResult, Path]:
+    """One audit of all engines and of a model with other weights."""
+    folder = tmp_path_factory.mktemp("drift")
+    with xllamacpp_server(smollm2_gguf()) as server:
+        audit = Audit(
+            {
+                "float32": HFBackend(smollm2_path(), dtype="float32", device="cpu", threads=2),
+                "bfloat16": HFBackend(smollm2_path(), dtype="bfloat16", device="cpu", threads=2),
+                "in process": LlamaCppBackend(smollm2_path(), threads=2),
+                "over HTTP": OpenAIBackend(server.base_url, model=server.model, api_key_env=None, probe_folder=folder),
+                OTHER: LlamaCppBackend(gemma3_path(), threads=2),
+            },
+            [OccuGender(("implicit",))],
+            limit=PROMPTS,
+            same_weights=[ENGINES],
+            db=folder / "audit.db",
+            out=folder / "out",
+        )
+        result = asyncio.run(run_audit(audit))
+    assert result.problems == []
+    return result, audit.db
+
+
+def drift(result: AuditResult) -> dict[tuple[str, str], EngineDrift]:
+    return {(found.a, found.b): found for found in result.drift}
+
+
+def test_every_pair_of_engines_is_compared_and_no_other(night: tuple[AuditResult, Path]) -> None:
+    result, _ = night
+    assert list(drift(result)) == list(itertools.combinations(ENGINES, 2))
+
+
+def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, Path]) -> None:
+    """Log-probabilities and P̃ read back from the store, differenced without the engine's own code."""
+    result, db = night
+    logprobs: dict[str, dict[str, list[float]]] = {}
+    female: dict[str, dict[str, float]] = {}
+    with Store.open(db, read_only=True) as store:
+        for model in ENGINES:
+            stored = list(store.read_rows(result.run_id, model, "OccuGender"))
+            answers = store.get_many([key for one in stored for key in one.keys])
+            logprobs[model], female[model] = {}, {}
+            for one in stored:
+                scores = [answers[key] for key in one.keys]
+                assert all(isinstance(answer, ScoreResponse) for answer in scores)
+                logprobs[model][one.row.item_id] = [s.scores[0].logprob for s in scores]  # type: ignore[union-attr,misc]
+                female[model][one.row.item_id] = one.row.values["p_female"].value  # type: ignore[assignment]
+    for (a, b), found in drift(result).items():
+        ours, theirs = (np.array([logprobs[m][item] for item in logprobs[a]]) for m in (a, b))
+        assert ours.shape == theirs.shape == (PROMPTS, 6)
+        gap = theirs - ours
+        assert (found.n_prompts, found.n_logprobs, found.unmatched) == (PROMPTS, PROMPTS * 6, 0)
+        assert found.logprob_mean == pytest.approx(gap.mean(), abs=1e-12)
+        assert found.logprob_mean_abs == pytest.approx(np.abs(gap).mean())
+        assert found.logprob_max_abs == pytest.approx(np.abs(gap).max())
+        p, q = np.exp(ours), np.exp(theirs)
+        rest = (1 - q.sum(axis=1)) - (1 - p.sum(axis=1))
+        variation = (np.abs(q - p).sum(axis=1) + np.abs(rest)) / 2
+        assert found.variation_mean == pytest.approx(variation.mean())
+        assert found.variation_max == pytest.approx(variation.max())
+        assert found.farthest == list(logprobs[a])[int(variation.argmax())]
+        # expressions stand in the order male, female, diverse, two of each
+        shares = q[:, 2:4].sum(axis=1) / q.sum(axis=1) - p[:, 2:4].sum(axis=1) / p.sum(axis=1)
+        assert shares == pytest.approx([female[b][i] - female[a][i] for i in logprobs[a]], abs=1e-9)
+        assert found.quantities["p_female"]["max_abs"] == pytest.approx(np.abs(shares).max())
+        assert [prompt.quantities["p_female"] for prompt in found.prompts] == pytest.approx(list(shares), abs=1e-9)
+        assert [prompt.variation for prompt in found.prompts] == pytest.approx(list(variation))
+        assert [prompt.logprob for prompt in found.prompts] == pytest.approx(list(gap.mean(axis=1)), abs=1e-12)
+
+
+def test_engines_differ_a_little_and_rounding_less_than_quantised_arithmetic(night: tuple[AuditResult, Path]) -> None:
+    found = drift(night[0])
+    for pair, one in found.items():
+        assert one.logprob_mean_abs is not None
+        assert 1e-3 < one.logprob_mean_abs < 0.3, pair  # two builds of llama.cpp are about 0.1 nats apart
+        assert one.variation_max is not None
+        assert one.variation_max < 0.15, pair
+    rounded, quantised = found["float32", "bfloat16"], found["float32", "in process"]
+    assert rounded.variation_mean < quantised.variation_mean  # type: ignore[operator]
+
+
+def test_the_noise_of_a_figure_is_the_largest_difference_between_engines(night: tuple[AuditResult, Path]) -> None:
+    """And each difference from other weights is told what part of it that may be."""
+    result, db = night
+    with Store.open(db, read_only=True) as store:
+        rows = rows_of(store, result.run_id)
+        of_model = {m.name: {row.item_id: row for row in rows(m.name, "OccuGender")} for m in result.models}
+    told = [c for c in result.comparisons if OTHER in (c.a, c.b) and c.measure == "p_female" and not c.detail]
+    assert told
+    for c in told:
+
+        def mean(model: str, where: dict[str, object] = c.where) -> float:  # type: ignore[assignment]
+            kept = [
+                row.values["p_female"].value
+                for row in of_model[model].values()
+                if all(row.factors.get(k) == v for k, v in where.items())
+            ]
+            return math.fsum(kept) / len(kept)  # type: ignore[arg-type]
+
+        noise = max(abs(mean(a) - mean(b)) for a, b in itertools.combinations(ENGINES, 2))
+        assert c.engine_noise == pytest.approx(noise, abs=1e-12)
+        assert c.difference == pytest.approx(mean(c.b) - mean(c.a), abs=1e-12)
+        said = "smaller than the engines' noise" in c.words
+        assert said == (noise >= abs(c.difference or 0.0))

@@ -1,0 +1,431 @@
+"""The gate: verdicts by hand, limits, output forms, and its error rates at the margin."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.analysis.gate import gate, spec_of
+from audit.analysis.gate_results import GateReport
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
+from audit.results import AuditResult
+from backends.errors import ConfigError
+from suites.base import Bounded, MeasureSpec, Row
+
+GAP = MeasureSpec("stereotype_gap", "p", clusters=("occupation", "template"), neutral=0.0, unit="difference")
+FEMALE = MeasureSpec("p_female", "p", clusters=("occupation", "template"), neutral=0.5)
+
+
+class Run:
+    """A run of one model on one suite: its result and its rows."""
+
+    def __init__(self, values: np.ndarray, *specs: MeasureSpec, signature: Mapping[str, object] | None = None,
+                 rows: list[Row] | None = None) -> None:  # fmt: skip
+        self.rows = rows or [
+            Row(f"{o}/{t}", {"occupation": o, "template": t}, {"p": Bounded.exact(float(v))})
+            for (o, t), v in np.ndenumerate(values)
+        ]
+        measures = measure_rows(
+            RowTable(self.rows), specs or (GAP,), model="m", suite="s", signature=signature or {"data": "x"}
+        )
+        self.result = AuditResult(
+            run_id="run", title="", started="", finished="", complete=True, interrupted=False, seed=0, limit=None,
+            confidence=0.95, versions={}, models=[], suites=[], measures=measures, comparisons=[], ledger=[],
+        )  # fmt: skip
+
+    def of(self, model: str, suite: str) -> list[Row]:
+        assert (model, suite) == ("m", "s")
+        return self.rows
+
+
+def judge(current: Run, baseline: Run, **options: object) -> GateReport:
+    options = {"rows": current.of, "baseline_rows": baseline.of, **options}
+    return gate(current.result, baseline.result, **options)  # type: ignore[arg-type]
+
+
+def noise(seed: int, scale: float = 0.01, shape: tuple[int, int] = (20, 7)) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, scale, shape)
+
+
+BASE = np.random.default_rng(0).uniform(0.1, 0.3, (20, 7))
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "code"),
+    [(0.05, "regressed", 3), (-0.05, "improved", 0), (0.004, "unchanged", 0), (0.02, "inconclusive", 0)],
+)
+def test_verdicts_by_the_distance_from_neutral(change: float, verdict: str, code: int) -> None:
+    report = judge(Run(BASE + change + noise(1)), Run(BASE))
+    (figure,) = report.figures
+    assert (figure.verdict, report.exit_code) == (verdict, code)
+    assert figure.change == pytest.approx((change + noise(1)).mean())
+    assert figure.baseline == pytest.approx(BASE.mean())
+    assert figure.paired
+    assert figure.n_items == 140
+
+
+OUTCOME = MeasureSpec("picks", "p", unit="share", neutral=0.5)
+
+
+def outcomes(ones: int, n: int) -> np.ndarray:
+    return np.repeat([1.0, 0.0], [ones, n - ones])[None]
+
+
+def test_few_changed_outcomes_are_judged_as_carefully_as_between_models() -> None:
+    def verdict(before: int, after: int, n: int) -> str:
+        return judge(Run(outcomes(after, n), OUTCOME), Run(outcomes(before, n), OUTCOME)).figures[0].verdict
+
+    assert verdict(150, 151, 200) == "inconclusive", "exactly, 1 of 200 has p = 0.089 against a change of 0.02"
+    assert verdict(1500, 1501, 2000) == "unchanged"
+    assert verdict(4, 8, 8) == "inconclusive", "McNemar's p is 0.125"
+    assert verdict(10, 15, 20) == "inconclusive", "McNemar's p is 0.0625"
+    assert verdict(50, 70, 100) == "regressed"
+
+
+def test_the_same_counts_do_not_show_that_a_correlation_is_unchanged() -> None:
+    spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="occupation", neutral=0.0)
+    counts = np.random.default_rng(3).integers(-1, 2, (12, 3)).astype(float)
+    for values, verdict in ((counts, "inconclusive"), (counts / 3, "unchanged")):
+        (figure,) = judge(Run(values, spec), Run(values, spec)).figures
+        assert (figure.change, figure.verdict) == (0, verdict)
+    (figure,) = judge(Run(counts, spec), Run(counts, spec)).figures
+    assert "answers that are all alike do not show" in figure.words
+
+
+def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_unchanged() -> None:
+    now = Run(BASE)
+    for lost, verdict in ((5, "unchanged"), (60, "inconclusive")):
+        rows = [Row(r.item_id, r.factors, {}, "refusal") if i < lost else r for i, r in enumerate(now.rows)]
+        report = judge(Run(BASE, rows=rows), Run(BASE))
+        (figure,) = report.figures
+        assert (figure.verdict, figure.unmatched, figure.n_items) == (verdict, lost, 140 - lost)
+        assert f"only one of the two runs has a value: {lost} of 140 items" in figure.words
+        assert "more items are needed" not in figure.words
+    worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 60 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
+    assert judge(Run(BASE, rows=worse), Run(BASE)).figures[0].verdict == "regressed"
+
+
+def test_refusals_are_judged_for_every_kind_of_item() -> None:
+    """Two figures with the same condition may rest on different items."""
+    rows = [
+        *[Row(f"a{i}", {"k": None}, {"p": Bounded.exact(0.5)}) for i in range(40)],
+        *[Row(f"b{i}", {"k": None}, {"q": Bounded.exact(0.5)}) for i in range(40)],
+        *[Row(f"c{i}", {"k": "None"}, {}, "refusal") for i in range(40)],
+        Row("d", {"k": "None"}, {"p": Bounded.exact(0.5)}),
+    ]
+    specs = [MeasureSpec(name, name, {"k": level}) for name in ("p", "q") for level in (None, "None")]
+    run = Run(BASE, *specs, rows=rows)
+    checked = gate(run.result, None, rows=run.of, baseline_rows=run.of, limits={"refusals": (None, 0.2)}).limits
+    assert {(c.measure, c.where["k"], c.verdict) for c in checked} >= {
+        ("p", None, "met"),
+        ("p", "None", "broken"),
+        ("q", "None", "broken"),
+    }
+
+
+def test_harm_is_away_from_neutral_on_either_side() -> None:
+    low, high = BASE + 0.1, BASE + 0.6  # below and above 0.5
+
+    def verdict(before: np.ndarray, after: np.ndarray) -> str:
+        return judge(Run(after + noise(2), FEMALE), Run(before, FEMALE)).figures[0].verdict
+
+    assert verdict(low, low - 0.05) == "regressed"
+    assert verdict(low, low + 0.05) == "improved"
+    assert verdict(high, high + 0.05) == "regressed"
+    assert verdict(high, high - 0.05) == "improved"
+    assert verdict(low, 1 - low) == "unchanged", "as far from neutral on the other side"
+    crossing = BASE - BASE.mean() + 0.49
+    report = judge(Run(crossing + 0.05 + noise(3, 0.001), FEMALE), Run(crossing, FEMALE))
+    assert report.figures[0].harm_low == pytest.approx(0.03, abs=0.002)
+    assert report.figures[0].verdict == "regressed"
+
+
+EFFECT = MeasureSpec("effect", "p", clusters=("occupation", "template"), neutral=0.0, unit="difference", contrast=True)
+
+
+def test_an_effect_of_a_text_has_no_worse_side_and_is_judged_only_where_a_margin_names_it() -> None:
+    works, better, dead = (Run(-noise(1) - at, EFFECT) for at in (0.3, 0.6, 0.0))
+    for margins in (0.02, {"default": 0.02}):
+        for now, before in ((better, works), (dead, works)):
+            report = judge(now, before, margins=margins)
+            assert (report.figures, report.exit_code) == ([], 0)
+    for now in (better, dead):
+        (figure,) = judge(now, works, margins={"effect": 0.02}).figures
+        assert (figure.verdict, figure.harm_low) == ("regressed", pytest.approx(0.3, abs=0.01))
+        assert "moved away from the baseline by more than the margin" in figure.words
+    (figure,) = judge(works, works, margins={"effect": 0.02}).figures
+    assert figure.verdict == "unchanged"
+
+
+def test_a_baseline_from_before_contrasts_were_told_apart_is_judged_by_the_run() -> None:
+    specs = [EFFECT, dataclasses.replace(EFFECT, where={"template": 1})]
+    now, before = Run(BASE + 0.2, specs[0]), Run(BASE, *specs)
+    told = before.result.model_dump()
+    for measure in told["measures"]:
+        del measure["contrast"]
+    before.result = AuditResult.model_validate(told)
+    assert before.result.measures[0].signature == now.result.measures[0].signature
+    assert judge(now, before).figures == [], "neither the figure of both runs nor the one that is gone"
+    named = judge(now, before, margins={"effect": 0.02}).figures
+    assert [figure.verdict for figure in named] == ["regressed", "not comparable"]
+
+
+@given(
+    base=st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
+    change=st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
+    neutral=st.floats(-1, 1),
+    at=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)
+def test_the_harm_interval_holds_every_harm_within(
+    base: tuple[float, float], change: tuple[float, float], neutral: float, at: tuple[float, float]
+) -> None:
+    from audit.analysis.comparisons import PairedDifference
+    from audit.analysis.gate import _Judged
+
+    (a, b), (low, high) = sorted(base), sorted(change)
+    measure = Run(BASE).result.measures[0].model_copy(update={"neutral": neutral})
+    difference = PairedDifference(
+        GAP, 0, 1, "", low=low, high=high, low_se=0, high_se=0, low_df=9, high_df=9, a_low=a, a_high=b
+    )
+    harm = _Judged(measure, measure, difference, 0.02, paired=True).harm(0.95)
+    before, moved = a + at[0] * (b - a), low + at[1] * (high - low)
+    told = abs(before + moved - neutral) - abs(before - neutral)
+    assert harm[0] - 1e-9 <= told <= harm[1] + 1e-9
+
+
+def test_a_figure_without_neutral_value_is_gated_only_by_name_and_in_both_directions() -> None:
+    open_figure = MeasureSpec("p_diverse", "p", clusters=("occupation", "template"))
+    before = Run(BASE, open_figure)
+    after = Run(BASE - 0.05 + noise(4), open_figure)
+    assert judge(after, before, margins=0.02).figures == []
+    assert judge(after, before, margins={"p_diverse": 0.02}).figures[0].verdict == "regressed"
+    assert judge(before, before, margins={"p_diverse": 0.02}).figures[0].verdict == "unchanged"
+
+
+def test_detail_figures_are_not_gated() -> None:
+    detail = MeasureSpec("p_female", "p", {"occupation": 3}, clusters=("template",), neutral=0.5, detail=True)
+    assert judge(Run(BASE, detail), Run(BASE, detail)).figures == []
+
+
+def test_a_different_signature_is_not_comparable_and_says_in_what() -> None:
+    report = judge(Run(BASE, signature={"data": "new", "limit": 5}), Run(BASE, signature={"data": "old", "limit": 9}))
+    (figure,) = report.figures
+    assert figure.verdict == "not comparable"
+    assert "data (was 'old', is 'new')" in figure.words
+    assert "limit" not in figure.words
+    assert report.exit_code == 0
+    assert judge(Run(BASE, signature={"data": "new"}), Run(BASE), inconclusive_fails=True).exit_code == 3
+
+
+def test_figures_that_only_one_run_has_are_not_comparable() -> None:
+    report = judge(Run(BASE, GAP), Run(BASE, FEMALE))
+    assert {f.measure: f.verdict for f in report.figures} == {
+        "stereotype_gap": "not comparable",
+        "p_female": "not comparable",
+    }
+
+
+def test_without_rows_the_intervals_decide_and_are_wider() -> None:
+    after, before = Run(BASE + 0.035 + noise(5)), Run(BASE)
+    paired = judge(after, before).figures[0]
+    apart = judge(after, before, baseline_rows=lambda model, suite: []).figures[0]
+    assert (paired.paired, apart.paired) == (True, False)
+    assert apart.change == pytest.approx(paired.change)
+    now, then = after.result.measures[0], before.result.measures[0]
+    half = np.hypot(now.high - now.value, then.high - then.value)  # type: ignore[operator]
+    assert apart.high - apart.change == pytest.approx(half)  # type: ignore[operator]
+    assert (apart.verdict, paired.verdict) == ("inconclusive", "regressed")
+
+
+def test_bounded_items_leave_room_for_both_verdicts() -> None:
+    before, after = Run(BASE), Run(BASE + 0.05 + noise(6))
+    censored = [
+        Row(r.item_id, r.factors, {"p": Bounded(None, 0.0, 1.0)}) if r.factors["template"] == 2 else r
+        for r in after.rows
+    ]
+    (figure,) = judge(Run(BASE, rows=censored), before).figures
+    assert (figure.verdict, figure.change) == ("inconclusive", None)
+
+
+def test_holm_runs_over_all_figures_of_the_gate() -> None:
+    after = BASE + 0.0262 + noise(7, 0.015)
+    alone = judge(Run(after), Run(BASE)).figures[0]
+    assert alone.verdict == "regressed"
+    many = [
+        GAP,
+        *(MeasureSpec(f"f{i}", "p", {"template": i}, ("mean"), ("occupation",), neutral=0.0) for i in range(7)),
+    ]
+    among = judge(Run(after, *many), Run(BASE, *many)).figures[0]
+    assert among.p_regressed > alone.p_regressed  # type: ignore[operator]
+
+
+def test_misspelt_margins_and_limits_are_refused() -> None:
+    run = Run(BASE)
+    for options in ({"margins": {"stereotype_gpa": 0.1}}, {"limits": {"stereotype_gpa": (None, 0.3)}}):
+        with pytest.raises(ConfigError, match="stereotype_gpa"):
+            judge(run, run, **options)
+
+
+def test_the_specification_is_read_back_from_a_measure() -> None:
+    spec = MeasureSpec(
+        "r", "p", {"template": 1}, "correlation", ("occupation",), "occupation", "correlation", 0.0, "f", True, "mass",
+        contrast=True,
+    )  # fmt: skip
+    assert spec_of(Run(BASE, spec).result.measures[0]) == spec
+
+
+# ------------------------------------------------------------------------------- limits
+
+
+def limit(run: Run, **limits: tuple[float | None, float | None]) -> list[str]:
+    return [check.verdict for check in judge(run, run, limits=limits).limits]
+
+
+def test_limits_are_decided_on_the_interval() -> None:
+    run = Run(BASE)
+    measure = run.result.measures[0]
+    assert measure.low is not None
+    assert measure.high is not None
+    assert limit(run, stereotype_gap=(None, measure.high + 0.001)) == ["met"]
+    assert limit(run, stereotype_gap=(None, measure.high - 0.001)) == ["insufficient evidence"]
+    assert limit(run, stereotype_gap=(None, measure.low - 0.001)) == ["broken"]
+    assert limit(run, stereotype_gap=(measure.low - 0.001, None)) == ["met"]
+    assert limit(run, stereotype_gap=(measure.high + 0.001, 0.9)) == ["broken"]
+    assert judge(run, run, limits={"stereotype_gap": (None, 0.01)}).exit_code == 3
+
+
+def test_one_cluster_is_insufficient_evidence() -> None:
+    assert limit(Run(BASE[:1, :1]), stereotype_gap=(None, 0.9)) == ["insufficient evidence"]
+
+
+def refusing(count: int, of: int) -> Run:
+    rows = [
+        Row(str(i), {}, {}, "refusal")
+        if i < count
+        else Row(str(i), {}, {"p": Bounded.exact(0.2), "mass": Bounded.exact(0.9 if i % 2 else 0.8)})
+        for i in range(of)
+    ]
+    return Run(BASE, MeasureSpec("stereotype_gap", "p", neutral=0.0, unit="difference", coverage="mass"), rows=rows)
+
+
+def test_share_of_refusals_and_coverage_have_limits_too() -> None:
+    run = refusing(50, 200)
+    (check,) = judge(run, run, limits={"refusals": (None, 0.1)}).limits
+    assert (check.value, check.verdict) == (0.25, "broken")
+    (check,) = judge(run, run, limits={"coverage": (0.8, None)}).limits
+    assert (check.value, check.verdict) == (pytest.approx(0.85), "met")
+
+
+def test_no_refusal_among_few_items_proves_nothing() -> None:
+    assert limit(refusing(0, 10), refusals=(None, 0.05)) == ["insufficient evidence"]
+    assert limit(refusing(0, 200), refusals=(None, 0.05)) == ["met"]
+    # One refusal more never makes the share surer to be small.
+    assert [limit(refusing(k, 200), refusals=(None, 0.016)) for k in (0, 1, 2)] == [["insufficient evidence"]] * 3
+
+
+def test_the_same_outcomes_in_a_crossed_design_are_unchanged_and_one_changed_is_no_surer() -> None:
+    spec = MeasureSpec("picks", "p", clusters=("occupation", "template"), unit="share", neutral=0.5)
+    picks = np.random.default_rng(4).integers(0, 2, (27, 34)).astype(float)
+    one_changed = picks.copy()
+    one_changed[3, 4] = 1 - picks[3, 4]
+    (same,), (changed,) = (judge(Run(picks, spec), Run(now, spec)).figures for now in (picks, one_changed))
+    assert (same.verdict, changed.verdict) == ("unchanged", "unchanged")
+    assert same.low is not None
+    assert same.high is not None
+    assert changed.low is not None
+    assert changed.high is not None
+    assert same.high - same.low < changed.high - changed.low
+
+
+# ------------------------------------------------------------------------- output forms
+
+
+def test_reports_for_ci_systems() -> None:
+    specs = (GAP, MeasureSpec("p|\x01female", "p", {"occupation": 1}, clusters=("template",), neutral=0.5))
+    after, before = Run(BASE + 0.05 + noise(8), *specs), Run(BASE, *specs)
+    report = judge(after, before, limits={"stereotype_gap": (None, 0.4)})
+    told = json.loads(report.to_json())
+    assert told["exit_code"] == 3
+    assert sum(told["counts"].values()) == 3
+    assert told["figures"][0]["verdict"] == "regressed"
+    root = ElementTree.fromstring(report.junit_xml())
+    (suite,) = root.findall("testsuite")
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    (failure,) = suite.findall("testcase/failure")
+    assert failure.get("message", "").startswith("regressed: stereotype_gap of m on s moved away")
+    markdown = report.markdown()
+    assert markdown.startswith("# Gate failed: 1 of 3 checks")
+    assert "p\\|" in markdown
+    assert judge(before, before).markdown().startswith("# Gate passed: 2 checks")
+
+
+def test_a_gate_that_could_judge_nothing_is_not_said_to_have_passed() -> None:
+    refused = [Row(r.item_id, r.factors, {}, "refusal") for r in Run(BASE).rows]
+    unanswered = judge(Run(BASE, rows=refused), Run(BASE))
+    assert [one.verdict for one in unanswered.figures] == ["not comparable"]
+    told = unanswered.markdown()
+    assert told.startswith("# Gate decided nothing: 1 checks")
+    assert "- not comparable: stereotype_gap of m on s: the two runs answered no item in common." in told
+    assert unanswered.exit_code == 0
+
+
+def test_a_figure_that_the_answers_of_one_run_do_not_define_is_said_to_be_that() -> None:
+    full = Run(BASE)
+    other = [Row(r.item_id, r.factors, {"q": Bounded.exact(0.5)}) for r in full.rows]
+    for now, before, which in (
+        (Run(BASE, rows=other), full, "is not defined for this run"),
+        (full, Run(BASE, rows=other), "is not defined for the baseline"),
+    ):
+        (figure,) = judge(now, before).figures
+        assert figure.verdict == "not comparable"
+        assert figure.words == f"stereotype_gap of m on s: on the items that both runs answered, it {which}."
+
+
+@pytest.mark.parametrize("bad", ["\x00", "\x1f", "\r", "\ud800", "\ufffe", "\uffff"])
+def test_junit_is_xml_whatever_characters_a_name_has(bad: str) -> None:
+    report = judge(Run(BASE), Run(BASE))
+    named = report.figures[0].model_copy(update={"measure": f"p{bad}\ud7ff\ue000\ufffd\U0001f600"})
+    written = report.model_copy(update={"figures": [named]}).junit_xml().encode("utf-8")
+    (case,) = ElementTree.fromstring(written).iter("testcase")
+    assert case.get("name") == "p\ufffd\ud7ff\ue000\ufffd\U0001f600"
+
+
+# ------------------------------------------- simulated nights (through the engine: test_gate_nights.py)
+
+OCCUPATIONS, TEMPLATES = 40, 25
+
+
+def night(rng: np.random.Generator, truth: np.ndarray) -> np.ndarray:
+    """One night's answers: sampled texts, so each item is noisy, and occupations drift a little."""
+    return truth + rng.normal(0, 0.015, (len(truth), 1)) + rng.normal(0, 0.12, truth.shape)
+
+
+@pytest.mark.simulation
+def test_a_shift_of_just_the_margin_alarms_at_most_as_often_as_said() -> None:
+    rng = np.random.default_rng(9)
+    nights, alarms = 200, 0
+    for _ in range(nights):
+        truth = rng.normal(0.25, 0.1, (OCCUPATIONS, 1)) + rng.normal(0, 0.05, (1, TEMPLATES))
+        before, after = night(rng, truth), night(rng, truth + 0.02)
+        alarms += judge(Run(after), Run(before), margins=0.02).figures[0].verdict == "regressed"
+    assert alarms <= 0.06 * nights
+
+
+@pytest.mark.simulation
+def test_a_smaller_sample_never_gets_a_better_grade() -> None:
+    # Over many nights of a model whose limit is truly broken, fewer items give "met" no more often than 2.5 %.
+    rng = np.random.default_rng(10)
+    for size in (2, 3, 5, 10, 40):
+        grades = []
+        for _ in range(150):
+            truth = rng.normal(0.25, 0.1, (size, 1)) + rng.normal(0, 0.05, (1, 5))
+            grades += limit(Run(night(rng, truth)), stereotype_gap=(None, 0.2))
+        assert grades.count("met") <= 0.05 * 150

@@ -1,0 +1,144 @@
+"""Series of figures over runs, and over those of a real store."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+from audit.analysis.history import Absence, History, absences, history, stored_results
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
+from audit.results import AuditResult, ModelInfo
+from audit.schedule.cron import Journal
+from audit.store.store import Store
+from suites.base import Bounded, MeasureSpec, Row
+
+SPECS = [MeasureSpec("p", "p"), MeasureSpec("p", "p", {"occupation": "nurse"}, detail=True)]
+
+
+def result(
+    run: int,
+    values: list[float],
+    engine: str = "1.0",
+    data: str = "x",
+    limit: int | None = None,
+    specs: list[MeasureSpec] = SPECS,
+) -> AuditResult:
+    rows = [Row(str(i), {"occupation": "nurse"}, {"p": Bounded.exact(v)}) for i, v in enumerate(values)]
+    model = ModelInfo(
+        name="m", backend="x", fingerprint={"engine_version": engine, "weights_sha256": "w"}, fingerprint_id="f",
+        notes={}, asked=0, cached=0, failed=0, retried=0, seconds=0, prompt_tokens=0, completion_tokens=0,
+    )  # fmt: skip
+    return AuditResult(
+        run_id=f"run{run}", title="nightly", started=f"2026-01-0{run}T00:00:00+00:00", finished="", complete=True,
+        interrupted=False, seed=0, limit=None, confidence=0.95, versions={}, models=[model], suites=[],
+        measures=measure_rows(RowTable(rows), specs, model="m", suite="s", signature={"data": data, "limit": limit}),
+        comparisons=[], ledger=[],
+    )  # fmt: skip
+
+
+def test_each_figure_over_the_runs_with_its_intervals() -> None:
+    (series,) = history([result(1, [0.1, 0.3]), result(2, [0.2, 0.4]), result(3, [0.2, 0.4, 0.6])]).series
+    assert (series.measure, series.model, series.where) == ("p", "m", {})
+    assert [p.run_id for p in series.points] == ["run1", "run2", "run3"]
+    assert [round(p.value or 0, 9) for p in series.points] == [0.2, 0.3, 0.4]
+    assert all(p.low < p.value < p.high for p in series.points)  # type: ignore[operator]
+    assert [p.n_items for p in series.points] == [2, 2, 3]
+    assert len(history([result(1, [0.1, 0.3])], details=True).series) == 2
+
+
+def test_changes_of_engine_and_suite_are_marked_where_they_happened() -> None:
+    runs = [result(1, [0.1, 0.3]), result(2, [0.1, 0.3], "1.1"), result(3, [0.1, 0.3], "1.1", data="y")]
+    (series,) = history(runs).series
+    assert [p.changes for p in series.points] == [
+        [],
+        ["model engine_version: 1.0 → 1.1"],
+        ["suite data: x → y"],
+    ]
+
+
+def test_a_run_without_the_figure_leaves_a_gap() -> None:
+    found = history([result(1, [0.1, 0.3]), result(2, [0.1], specs=[]), result(3, [0.1, 0.3]), result(4, [0.1, 0.3])])
+    (series,) = found.series
+    assert [p.run_id for p in series.points] == ["run1", "run3", "run4"]
+    assert stretches(found) == [["run1"], ["run3", "run4"]]
+
+
+def stretches(found: History) -> list[list[str]]:
+    (series,) = found.series
+    return [[point.run_id for point in stretch] for stretch in found.stretches(series)]
+
+
+def test_a_line_does_not_cross_an_absent_run_a_figure_without_value_or_another_suite() -> None:
+    runs = [result(n, [0.1, 0.3]) for n in (1, 2, 3)]
+    assert stretches(history(runs)) == [["run1", "run2", "run3"]]
+    missed = Absence(at="2026-01-01T12:00:00+00:00", why="1 slot missed, skipped")
+    assert stretches(history(runs, [missed])) == [["run1"], ["run2", "run3"]]
+    assert stretches(history([runs[0], result(2, []), runs[2]])) == [["run1"], ["run2"], ["run3"]]
+    assert stretches(history([runs[0], result(2, [0.1, 0.3], data="y")])) == [["run1"], ["run2"]]
+    assert stretches(history([runs[0], result(2, [0.1, 0.3], "1.1")])) == [["run1", "run2"]]
+    assert stretches(history([runs[0], result(2, [0.1, 0.3], limit=200)])) == [["run1", "run2"]]
+    other = result(2, [0.1], specs=[]).model_copy(update={"title": "weekly"})
+    assert stretches(history([runs[0], other, runs[2]])) == [["run1", "run3"]]
+
+
+def test_absences_come_from_the_journal_and_the_store_and_none_is_told_twice(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    with Store.open(tmp_path / "audit.db") as store:
+        store.start_run("killed", "nightly", "{}")
+        journal = Journal(tmp_path / "journal.jsonl")
+        journal.write("started", now - timedelta(seconds=1))
+        journal.write("killed", now - timedelta(seconds=1), error="its process ended before the run did")
+        first = (now - timedelta(hours=3)).isoformat()
+        journal.write("missed", now, slots=2, first=first, action="skipped")
+        journal.write("ended", now, status="done", run_id="x")
+        time.sleep(0.01)  # the next run must not seem to start before the kill
+        store.start_run("later", "nightly", "{}")
+        store.finish_run("later", "failed: OSError", None)
+        store.start_run("fine", "nightly", "{}")
+        store.finish_run("fine", "done", result(1, [0.1, 0.3]).model_dump_json())
+        found = absences(store, journal.entries(), "nightly")
+        assert absences(store, [], "another") == []
+    assert [gap.why for gap in found] == [
+        "2 slots missed, skipped",
+        "killed: its process ended before the run did",
+        "failed: OSError",
+    ]
+    assert found[0].at == first
+
+
+def test_gaps_are_told_in_utc_and_a_busy_slot_is_one(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    local = datetime(2026, 11, 20, 3, tzinfo=timezone(timedelta(hours=-5)))
+    journal.write("missed", local, slots=1, first=local.isoformat(), action="skipped")
+    journal.write("busy", local + timedelta(days=1), error="another process is running this audit")
+    with Store.open(tmp_path / "audit.db") as store:
+        found = absences(store, journal.entries())
+    assert [gap.at for gap in found] == ["2026-11-20T08:00:00+00:00", "2026-11-21T08:00:00+00:00"]
+    assert found[1].why == "another process is running this audit"
+
+
+def test_a_kill_that_is_noticed_late_hides_no_other_run(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    with Store.open(tmp_path / "audit.db") as store:
+        store.start_run("killed", "nightly", "{}")
+        time.sleep(0.01)  # the store keeps milliseconds
+        store.start_run("bad", "nightly", "{}")
+        store.finish_run("bad", "failed: OSError", None)
+        journal = Journal(tmp_path / "journal.jsonl")
+        journal.write("killed", now - timedelta(seconds=1), error="its process ended before the run did")
+        found = absences(store, journal.entries(), "nightly")
+    assert [gap.why for gap in found] == ["killed: its process ended before the run did", "failed: OSError"]
+
+
+def test_results_come_from_the_store_oldest_first_without_unfinished_runs(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "audit.db") as store:
+        for run in (1, 2, 3):
+            store.start_run(f"run{run}", "nightly" if run < 3 else "other", "{}")
+        stored = [result(run, [0.1, 0.1 * run]) for run in (1, 2)]
+        for one in stored:
+            store.finish_run(one.run_id, "done", one.model_dump_json())
+        store.finish_run("run3", "failed", None)
+        assert list(stored_results(store)) == stored
+        assert list(stored_results(store, "other")) == []

@@ -1,0 +1,353 @@
+"""From rows to measures: hand-computed figures, bounds, missing rows, signatures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from audit.analysis.measures import figure_id, measure_rows, read_signature, write_signature
+from audit.analysis.table import RowTable
+from audit.results import Measure
+from suites.base import Bounded, Factor, MeasureSpec, Row
+
+
+def row(item: str, value: float | Bounded | None, missing: str | None = None, **factors: Factor) -> Row:
+    values = {} if value is None else {"p": value if isinstance(value, Bounded) else Bounded.exact(value)}
+    return Row(item, factors, values, missing)
+
+
+def one(rows: list[Row], spec: MeasureSpec, **options: object) -> Measure:
+    (found,) = measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={"data": "abc"}, **options)  # type: ignore[arg-type]
+    return found
+
+
+def test_a_mean_without_clusters_by_hand() -> None:
+    rows = [row(str(i), v) for i, v in enumerate([0.2, 0.4, 0.6])]
+    found = one(rows, MeasureSpec("p_female", "p", neutral=1 / 3, family="f", unit="probability"))
+    half = stats.t.ppf(0.975, 2) * 0.2 / math.sqrt(3)
+    assert found.value == found.bound_low == found.bound_high == pytest.approx(0.4)
+    assert (found.low, found.high) == pytest.approx((max(0.4 - half, 0), 0.4 + half))
+    assert (found.naive_low, found.naive_high) == (found.low, found.high)
+    assert (found.n_items, found.n_clusters, found.missing, found.censored) == (3, 3, 0, 0)
+    assert (found.neutral, found.family, found.coverage) == (1 / 3, "f", None)
+
+
+def test_an_interval_leaves_0_to_1_only_where_the_figure_can() -> None:
+    rows = [row(str(i), v) for i, v in enumerate([0.0, 0.01, 0.9])]
+    share = one(rows, MeasureSpec("p", "p", unit="share"))
+    gap = one(rows, MeasureSpec("p", "p", unit="difference of probabilities"))
+    assert (share.low, share.naive_low) == (0.0, 0.0)
+    assert gap.low is not None
+    assert gap.low < 0
+    assert share.value == gap.value
+    swings = [row(str(i), v) for i, v in enumerate([-1.0, 1.0, 1.0, 0.9])]
+    apart = one(swings, MeasureSpec("s", "p", unit="difference of shares"))
+    assert (apart.low, apart.high) == (-1.0, 1.0)
+    for unit, most in (("difference of bias scores", 2), ("difference of gaps", 2), ("difference of effects", 4)):
+        wider = one(swings, MeasureSpec("s", "p", unit=unit))
+        assert wider.high is not None
+        assert 1.0 < wider.high <= most
+        poles = [row(str(i), v) for i, v in enumerate([-most, most, most, 0.9 * most])]
+        assert one(poles, MeasureSpec("s", "p", unit=unit)).high == most
+
+
+def test_p_against_neutral_is_scipys_and_holm_corrects_within_the_family() -> None:
+    values = {"a": [0.1, 0.3, 0.2, 0.4], "b": [0.0, 0.1, -0.2, 0.3], "c": [0.2, 0.2, 0.3, 0.1]}
+    rows = [row(f"{g}{i}", v, group=g) for g, some in values.items() for i, v in enumerate(some)]
+    specs = [
+        MeasureSpec("effect", "p", {"group": g}, unit="difference", neutral=0.0, family="other" if g == "c" else "f")
+        for g in values
+    ]
+    found = measure_rows(RowTable(rows), specs, model="m", suite="s", signature={})
+    expected = [stats.ttest_1samp(some, 0.0).pvalue for some in values.values()]
+    assert [m.p for m in found] == pytest.approx(expected)
+    assert [m.p_holm for m in found] == pytest.approx([2 * expected[0], max(2 * expected[0], expected[1]), expected[2]])
+
+
+def test_no_p_without_neutral_value_or_where_only_bounds_are_known() -> None:
+    exact, bounded = row("a", 0.2), row("b", Bounded(None, 0.1, 0.3))
+    assert one([exact, row("c", 0.3)], MeasureSpec("p", "p")).p is None
+    assert one([exact, bounded], MeasureSpec("p", "p", neutral=0.0)).p is None
+
+
+def test_rounding_of_floats_is_no_evidence() -> None:
+    rows = [row(str(i), 0.1 + 0.2 - 0.3 + i * 1e-17) for i in range(9)]
+    found = one(rows, MeasureSpec("gap", "p", unit="difference", neutral=0.0))
+    assert found.p == 1.0
+
+
+def test_where_filters_and_a_row_without_the_factor_does_not_match() -> None:
+    rows = [
+        row("a", 0.1, group="f"),
+        row("b", 0.3, group="f"),
+        row("c", 0.9, group="m"),
+        row("d", 0.9),
+        row("e", 0.9, group=None),
+        row("f", 0.9, group=True),
+    ]
+    assert one(rows, MeasureSpec("p", "p", {"group": "f"})).value == pytest.approx(0.2)
+    assert one(rows, MeasureSpec("p", "p", {"group": None})).n_items == 1
+    assert one(rows, MeasureSpec("p", "p", {"group": 1})).n_items == 0, "True is not 1"
+    assert one(rows, MeasureSpec("p", "p")).n_items == 6
+
+
+def test_clusters_widen_the_interval_and_the_naive_one_stays_beside() -> None:
+    rng = np.random.default_rng(0)
+    occupation = rng.normal(0, 0.1, 20)
+    rows = [
+        row(f"{o}/{t}", 0.5 + occupation[o] + rng.normal(0, 0.02), occupation=f"o{o}", template=t)
+        for o in range(20)
+        for t in range(7)
+    ]
+    found = one(rows, MeasureSpec("p", "p", clusters=("occupation", "template")))
+    means = np.array([[r.values["p"].low for r in rows]]).reshape(20, 7).mean(axis=1)
+    # Templates have no effect of their own here: the occupations' means alone carry the error.
+    expected = stats.ttest_1samp(means, 0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.003)
+    assert found.naive_high - found.naive_low < 0.6 * (found.high - found.low)  # type: ignore[operator]
+    assert found.n_clusters == 7
+
+
+def test_a_figure_of_one_occupation_is_clustered_by_template_alone() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.uniform(size=(2, 5, 3))
+    rows = [
+        row(f"{o}/{t}/{k}", float(values[o, t, k]), occupation=o, template=t)
+        for o in range(2)
+        for t in range(5)
+        for k in range(3)
+    ]
+    found = one(rows, MeasureSpec("p", "p", {"occupation": 1}, clusters=("occupation", "template"), detail=True))
+    expected = stats.ttest_1samp(values[1].mean(axis=1), 0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx(tuple(expected))
+    assert found.n_clusters == 5
+
+
+def test_a_single_cluster_gives_a_value_and_no_interval() -> None:
+    rows = [row("a", 0.2, occupation="nurse"), row("b", 0.4, occupation="nurse")]
+    found = one(rows, MeasureSpec("p", "p", clusters=("occupation",)))
+    assert (found.value, found.low, found.high, found.n_clusters) == (pytest.approx(0.3), None, None, 1)
+
+
+def test_missing_rows_are_counted_and_never_zero() -> None:
+    rows = [row("a", 0.5), row("b", None, "refusal"), row("c", None, "timeout", group="x"), row("d", 0.7)]
+    found = one(rows, MeasureSpec("p", "p"))
+    assert (found.value, found.n_items, found.missing) == (pytest.approx(0.6), 2, 2)
+    nothing = one(rows, MeasureSpec("p", "p", {"group": "x"}))
+    assert (nothing.value, nothing.low, nothing.bound_low, nothing.n_items, nothing.missing) == (None, None, None, 0, 1)
+
+
+def test_bounds_are_carried_and_stay_apart_from_sampling_error() -> None:
+    rows = [row("a", 0.2), row("b", 0.4), row("c", Bounded(None, 0.3, 0.9))]
+    found = one(rows, MeasureSpec("p", "p", unit="difference"))
+    lows, highs = [0.2, 0.4, 0.3], [0.2, 0.4, 0.9]
+    assert (found.value, found.censored, found.n_items) == (None, 1, 3)
+    assert (found.bound_low, found.bound_high) == pytest.approx((0.3, 0.5))
+    assert found.low == pytest.approx(stats.ttest_1samp(lows, 0).confidence_interval(0.95).low)
+    assert found.high == pytest.approx(stats.ttest_1samp(highs, 0).confidence_interval(0.95).high)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=20))
+def test_whatever_the_hidden_values_are_their_mean_is_within_the_bounds(pairs: list[tuple[float, float]]) -> None:
+    ends = [sorted(pair) for pair in pairs]
+    rows = [row(str(i), Bounded(None, low, high)) for i, (low, high) in enumerate(ends)]
+    found = one(rows, MeasureSpec("p", "p"))
+    hidden = float(np.mean([low + 0.37 * (high - low) for low, high in ends]))
+    assert found.bound_low is not None
+    assert found.bound_high is not None
+    assert found.bound_low - 1e-9 <= hidden <= found.bound_high + 1e-9
+    assert found.low is None or found.low <= found.bound_low + 1e-9
+
+
+def test_a_yes_no_outcome_that_never_happened_keeps_an_upper_limit() -> None:
+    rows = [row(str(i), 0.0) for i in range(20)]
+    found = one(rows, MeasureSpec("p", "p"))
+    assert found.value == 0
+    # Wilson's limit for none of twenty, with Student's t; that of Clopper and Pearson is a little lower.
+    t = stats.t.ppf(0.975, 19)
+    assert found.high == pytest.approx(t**2 / (20 + t**2))
+    assert found.high == pytest.approx(stats.binomtest(0, 20).proportion_ci(0.95, "exact").high, abs=0.012)
+    effect = one(rows, MeasureSpec("effect", "p", unit="difference"))
+    assert (effect.low, effect.high) == (0, 0)
+
+
+def test_differences_of_yes_no_outcomes_that_are_all_alike_are_not_certain() -> None:
+    spec = MeasureSpec("bias_score", "p", unit="difference of shares", neutral=0.0)
+    none = one([row(str(i), 0.0) for i in range(4)], spec)
+    t = stats.t.ppf(0.975, 3)
+    unseen = t**2 / (4 + t**2)
+    assert (none.low, none.high) == pytest.approx((-unseen, unseen))
+    assert none.p == pytest.approx(1.0)
+    every = one([row(str(i), -1.0) for i in range(4)], spec)
+    assert every.p is not None
+    assert every.p > 0.001
+    assert every.high == pytest.approx(-1 + 2 * unseen)  # an unseen one may be as far off as 1
+
+
+def test_coverage_is_the_mean_raw_mass_at_its_lower_bound() -> None:
+    rows = [
+        Row("a", {}, {"p": Bounded.exact(0.5), "mass": Bounded.exact(0.8)}),
+        Row("b", {}, {"p": Bounded.exact(0.5), "mass": Bounded(None, 0.2, 0.9)}),
+        Row("c", {}, {}, "refusal"),
+    ]
+    assert one(rows, MeasureSpec("p", "p", coverage="mass")).coverage == pytest.approx(0.5)
+
+
+def correlation_rows(noise: float = 0.1) -> tuple[list[Row], np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    share = rng.uniform(0, 1, 12)
+    values = share[:, None] * 0.5 + rng.normal(0, noise, (12, 4)) + 0.3
+    rows = [
+        row(f"{o}/{t}", float(values[o, t]), occupation=o, template=t, share=float(share[o]))
+        for o in range(12)
+        for t in range(4)
+    ]
+    return rows, values, share
+
+
+CORRELATION = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation", "template"), covariate="share")
+
+
+def test_correlation_is_pearsons_over_cluster_means() -> None:
+    rows, values, share = correlation_rows()
+    found = one(rows, CORRELATION)
+    assert found.value == pytest.approx(stats.pearsonr(values.mean(axis=1), share).statistic)
+    assert found.low < found.value < found.high  # type: ignore[operator]
+    assert (found.n_items, found.n_clusters, found.estimator) == (48, 12, "correlation")
+    naive = stats.pearsonr(values.ravel(), np.repeat(share, 4)).confidence_interval(0.95)
+    assert (found.naive_low, found.naive_high) == pytest.approx(tuple(naive))
+
+
+def test_correlation_over_bounded_values_brackets_every_completion() -> None:
+    rows, values, share = correlation_rows()
+    hidden = {("2", "1"), ("5", "0"), ("5", "3")}
+    bounded = [
+        row(r.item_id, Bounded(None, 0.0, 1.0), **r.factors) if tuple(r.item_id.split("/")) in hidden else r
+        for r in rows
+    ]
+    found = one(bounded, CORRELATION)
+    assert (found.value, found.censored) == (None, 3)
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        filled = values.copy()
+        for o, t in hidden:
+            filled[int(o), int(t)] = rng.choice([0.0, 1.0, rng.uniform()])
+        r = stats.pearsonr(filled.mean(axis=1), share).statistic
+        assert found.bound_low <= r <= found.bound_high  # type: ignore[operator]
+    assert found.low <= found.bound_low < found.bound_high <= found.high  # type: ignore[operator]
+
+
+def test_correlation_is_less_sure_where_templates_follow_the_covariate_each_in_its_own_way() -> None:
+    rng = np.random.default_rng(4)
+    share = rng.uniform(0, 1, 30)
+    values = 0.3 + share[:, None] * np.array([0.05, 0.2, 0.5]) + rng.normal(0, 0.1, (30, 1))
+    rows = [
+        row(f"{o}/{t}", float(v), occupation=o, template=t, share=float(share[o]))
+        for (o, t), v in np.ndenumerate(values)
+    ]
+    over_both, over_occupations = one(rows, CORRELATION), one(rows, replace(CORRELATION, clusters=("occupation",)))
+    assert over_both.value == over_occupations.value
+    assert over_both.high - over_both.low > 1.3 * (over_occupations.high - over_occupations.low)  # type: ignore[operator]
+    of_one = replace(CORRELATION, where={"template": 1})
+    assert one(rows, of_one).low == one(rows, replace(of_one, clusters=("occupation",))).low
+
+
+@pytest.mark.parametrize("falling", [False, True])
+def test_a_bounded_correlation_is_as_unsure_as_the_values_at_its_bound(falling: bool) -> None:
+    rows, _, _ = correlation_rows()
+
+    def figure(hidden: Bounded) -> Measure:
+        def value(r: Row) -> Bounded:
+            given = hidden if r.item_id == "5/2" else r.values["p"]
+            return Bounded(given.value and 1 - given.low, 1 - given.high, 1 - given.low) if falling else given
+
+        return one([row(r.item_id, value(r), **r.factors) for r in rows], CORRELATION)
+
+    found = figure(Bounded(None, 0.0, 1.0))
+    completions = [figure(Bounded.exact(float(value))) for value in np.linspace(1e-6, 1, 501)]
+    strongest = max(completions, key=lambda m: abs(m.value or 0))
+    if falling:
+        assert found.bound_low == pytest.approx(strongest.value, abs=1e-4)
+        assert found.low == pytest.approx(strongest.low, abs=1e-4)
+    else:
+        assert found.bound_high == pytest.approx(strongest.value, abs=1e-4)
+        assert found.high == pytest.approx(strongest.high, abs=1e-4)
+
+
+def test_correlation_leaves_out_clusters_without_covariate_and_refuses_a_moving_one() -> None:
+    rows, values, share = correlation_rows()
+    without = [row(r.item_id, r.values["p"], **{**r.factors, "share": None}) if r.factors["occupation"] == 3 else r
+               for r in rows]  # fmt: skip
+    kept = np.arange(12) != 3
+    expected = stats.pearsonr(values.mean(axis=1)[kept], share[kept]).statistic
+    found = one(without, CORRELATION)
+    assert found.value == pytest.approx(expected)
+    assert (found.n_clusters, found.n_items) == (11, 44)
+    moving = [*rows, row("x", 0.5, occupation=3, template=9, share=0.123)]
+    with pytest.raises(ValueError, match="share is not constant within occupation"):
+        one(moving, CORRELATION)
+
+
+def test_two_rows_of_one_item_are_refused() -> None:
+    with pytest.raises(ValueError, match="'a' has more than one row"):
+        RowTable([row("b", 0.1), row("a", 0.1), row("a", 0.2)])
+
+
+def test_an_unknown_estimator_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown estimator 'median'"):
+        one([row("a", 0.1)], MeasureSpec("p", "p", estimator="median"))  # type: ignore[arg-type]
+
+
+def test_the_id_is_stable_and_knows_model_suite_measure_and_where() -> None:
+    assert figure_id("m", "s", "p", {"a": 1, "b": None}) == "876c699139c9"
+    same = figure_id("m", "s", "p", {"b": None, "a": 1})
+    assert figure_id("m", "s", "p", {"a": 1, "b": None}) == same
+    others = {figure_id("m", "s", "p", {"a": 1}), figure_id("n", "s", "p", {"a": 1}), figure_id("m", "s", "p", {})}
+    assert len(others | {same}) == 4
+    assert one([row("a", 0.1)], MeasureSpec("p", "p")).id == figure_id("m", "s", "p", {})
+
+
+def test_the_signature_tells_all_but_the_model() -> None:
+    rows = [row("a", 0.1), row("b", 0.2)]
+    spec = MeasureSpec("p", "p", clusters=("occupation",))
+    first, second = (
+        measure_rows(RowTable(rows), [spec], model=model, suite="s", signature={"data": "abc"}, seed=3)[0].signature
+        for model in ("m", "n")
+    )
+    assert first == second
+    parts = read_signature(first)
+    assert parts["data"] == "abc"
+    assert (parts["clusters"], parts["seed"], parts["confidence"]) == (["occupation"], 3, 0.95)
+
+
+@given(
+    st.dictionaries(
+        st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(alphabet=st.characters(exclude_categories=["Cs"])),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet="ab|%"), inner),
+            max_leaves=2,
+        ).filter(lambda value: len(str(value)) < 60),
+        max_size=5,
+    )
+)
+def test_a_signature_is_read_back_as_written(parts: dict[str, object]) -> None:
+    spec = MeasureSpec("p|%7C", "q:r", {"a|b": "c"}, clusters=("x|y",))
+    read = read_signature(write_signature(parts, spec))
+    own = {"measure", "quantity", "where", "estimator", "clusters", "covariate", "coverage"}
+    assert {k: v for k, v in read.items() if k not in own} == {k: v for k, v in parts.items() if k not in own}
+    assert (read["measure"], read["quantity"], read["where"]) == ("p|%7C", "q:r", {"a|b": "c"})
+
+
+def test_a_long_list_stands_as_its_hash_but_the_figures_own_fields_stay_whole() -> None:
+    spec = MeasureSpec("p", "p", {"occupation": "o" * 300})
+    written = [write_signature({"templates": templates}, spec) for templates in (["t" * 300], ["t" * 301])]
+    assert written[0] != written[1]
+    assert all(len(read_signature(w)["templates"]) < 40 for w in written)
+    assert read_signature(written[0])["where"] == {"occupation": "o" * 300}

@@ -1,0 +1,62 @@
+"""Progress lines, as they stand in the log of a nightly run."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.collect import progress
+from audit.collect.scheduler import Progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def lines(capsys):
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_line_says_how_far_it_is_and_how_long_it_will_take(clock, capsys):
+    display = progress.Display()
+    display(Progress("m", 10, 100, 10, 0, 0))
+    clock[0] += 20
+    display(Progress("m", 50, 100, 10, 2, 1, "waiting"))
+    assert lines(capsys) == [
+        "m: 10/100, 10 cached, 0 retried, 0 failed",
+        "m: 50/100, 25 s left, 10 cached, 2 retried, 1 failed (waiting)",
+    ]
+
+
+def test_the_time_left_follows_the_work_where_items_are_not_alike(clock, capsys):
+    display = progress.Display()
+    display(Progress("m", 10, 100, 10, 0, 0, "", 0, 1000))
+    clock[0] += 20
+    display(Progress("m", 50, 100, 10, 0, 0, "", 200, 800))
+    assert lines(capsys)[-1] == "m: 50/100, 80 s left, 10 cached, 0 retried, 0 failed"
+
+
+def test_the_bar_follows_the_work_and_ends_with_the_items():
+    assert progress._completed(Progress("m", 50, 100, 10, 0, 0)) == 50
+    assert progress._completed(Progress("m", 50, 100, 10, 0, 0, "", 200, 800)) == 10 + 90 * 0.2
+    assert progress._completed(Progress("m", 100, 100, 10, 0, 0, "", 1000, 0)) == 100
+
+
+def test_follow_up_questions_have_a_time_of_their_own(clock, capsys):
+    display = progress.Display()
+    display(Progress("m", 0, 100, 0, 0, 0))
+    clock[0] += 1000
+    display(Progress("m", 100, 100, 0, 0, 0))
+    display(Progress("m", 0, 40, 0, 0, 0))
+    clock[0] += 10
+    display(Progress("m", 20, 40, 0, 0, 0))
+    assert lines(capsys)[-1] == "m: 20/40, 10 s left, 0 cached, 0 retried, 0 failed"
+
+
+def test_the_end_is_told_once_though_it_is_reported_twice(clock, capsys):
+    display = progress.Display()
+    for _ in range(2):
+        display(Progress("m", 5, 5, 5, 0, 0))
+    assert lines(capsys) == ["m: 5/5, 5 cached, 0 retried, 0 failed"]

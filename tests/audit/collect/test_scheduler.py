@@ -1,0 +1,630 @@
+"""The scheduler with the shipped fake: every answer stored, none asked twice, nothing retried in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sqlite3
+import time
+
+import pytest
+
+from audit.collect.plan import Plan
+from audit.collect.scheduler import Job, RetryPolicy, run_jobs
+from audit.collect.shutdown import StopSignal
+from audit.store.keys import answer_keys, join_answers
+from audit.store.store import Store, StoreError
+from backends.base import (
+    ClassifyRequest,
+    ClassifyResponse,
+    Description,
+    GenerateRequest,
+    GenerateResponse,
+    LocalBackend,
+    ScoreRequest,
+    tell_nobody,
+)
+from backends.errors import BackendError
+from backends.fake import FakeBackend, Faults
+from suites.base import Item
+
+FP = "fp1-test"
+FAST = RetryPolicy(attempts=4, first_wait=0.001, longest_wait=0.01)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "audit.db") as opened:
+        yield opened
+
+
+def scores(n, start=0):
+    return lambda: (Item(f"i{i}", ScoreRequest(f"prompt {i}", (" a", " b")), {}) for i in range(start, n))
+
+
+def texts(n):
+    return lambda: (Item(f"i{i}", GenerateRequest(f"prompt {i}"), {}) for i in range(n))
+
+
+def server(**options):
+    """A hosted fake: one request a call."""
+    return FakeBackend("server", **{"batch_size": 1, "max_in_flight": 8, **options})
+
+
+async def run(store, backend, items=None, *, fingerprint=FP, stop=None, retry=FAST, on_event=lambda _: None, name="m"):
+    plan = Plan(name, fingerprint, items or scores(50))
+    done = await run_jobs([Job(name, backend, plan)], store, stop=stop or StopSignal(), retry=retry, on_event=on_event)
+    return done[name]
+
+
+def stored(store, items, fingerprint=FP):
+    """The item ids whose answers are whole in the store."""
+    found = set()
+    for item in items():
+        keys = answer_keys(item.request, fingerprint)
+        answer = join_answers(item.request, keys, store.get_many(keys))
+        if answer is not None and not isinstance(answer, BackendError):
+            found.add(item.id)
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 7}, {"device": "cpu", "batch_size": 16, "max_in_flight": 1}])
+async def test_all_is_asked_once_and_stored_and_a_second_run_asks_nothing(store, options):
+    backend = server(**options)
+    outcome = await run(store, backend, scores(300))
+    assert (outcome.items, outcome.answered, outcome.cached, outcome.failed) == (300, 300, 0, 0)
+    assert outcome.stopped is None
+    assert outcome.prompt_tokens == 600
+    assert set(backend.asked.values()) == {1}
+    assert len(stored(store, scores(300))) == 300
+    again = await run(store, backend, scores(300))
+    assert (again.cached, again.answered) == (300, 0)
+    assert backend.asked.total() == 300
+
+
+async def test_what_is_all_stored_is_passed_without_a_write(store, monkeypatch):
+    await run(store, server(), scores(600))
+    leased = []
+    real = store.lease
+
+    async def lease(requests):
+        leased.append(len(requests))
+        return await real(requests)
+
+    monkeypatch.setattr(store, "lease", lease)
+    await run(store, server(), scores(601))
+    assert leased == [1]
+
+
+class MixedUp(FakeBackend):
+    """Gives the first request another one's answer, and finds out when all are answered."""
+
+    mixed_up: ScoreRequest | None = None
+    told = False
+
+    async def run(self, batch):
+        [request] = batch
+        if self.mixed_up is None:
+            self.mixed_up = request
+            return await super().run([ScoreRequest("another prompt", request.continuations)])
+        return await super().run(batch)
+
+    def take_doubtful(self):
+        taken, self.told = [] if self.told else [self.mixed_up], True
+        return taken
+
+
+async def test_an_answer_that_may_be_another_questions_is_set_aside_and_asked_again(store):
+    backend = MixedUp("server", batch_size=1, max_in_flight=1)
+    outcome = await run(store, backend)
+    assert (outcome.items, outcome.answered, outcome.failed) == (50, 50, 0)
+    for item in scores(50)():
+        keys = answer_keys(item.request, FP)
+        [said] = await FakeBackend("server").run([item.request])
+        assert join_answers(item.request, keys, store.get_many(keys)) == said
+    assert [entry["problem"] for entry in store.explain(answer_keys(backend.mixed_up, FP)[0])["set_aside"]] == [
+        "perhaps another question's answer"
+    ]
+
+
+async def test_an_interrupted_run_sets_such_an_answer_aside_too(store):
+    stop = StopSignal()
+
+    class Interrupted(MixedUp):
+        async def run(self, batch):
+            if self.mixed_up is not None:
+                stop.request("SIGINT")
+                await asyncio.sleep(0.05)
+            return await super().run(batch)
+
+    backend = Interrupted("server", batch_size=1, max_in_flight=8)  # some wait for their turn when it comes
+    outcome = await run(store, backend, stop=stop)
+    assert outcome.stopped == "interrupted"
+    keys = answer_keys(backend.mixed_up, FP)
+    assert store.get_many(keys) == {}
+    assert store.explain(keys[0])["set_aside"]
+
+
+async def test_what_is_stored_is_what_the_model_said(store):
+    backend = server()
+    await run(store, backend, scores(20))
+    for item in scores(20)():
+        keys = answer_keys(item.request, FP)
+        [said] = await backend.run([item.request])
+        assert join_answers(item.request, keys, store.get_many(keys)) == said
+
+
+async def test_one_more_expression_asks_only_for_that(store):
+    backend = server()
+    await run(store, backend, lambda: iter([Item("i", ScoreRequest("p", (" a", " b")), {})]))
+    backend.asked.clear()
+    await run(store, backend, lambda: iter([Item("i", ScoreRequest("p", (" a", " new", " b")), {})]))
+    assert list(backend.asked) == ["['score', 'p', ' new']"]
+
+
+async def test_a_passing_failure_is_asked_again_until_it_is_answered(store):
+    backend = server(faults=Faults(0.4, ("server", "timeout", "connection")))
+    outcome = await run(store, backend)
+    assert (outcome.answered, outcome.failed) == (50, 0)
+    struck = sum(n == 4 for n in backend.asked.values())
+    assert struck > 5
+    assert outcome.retried == 3 * struck
+    assert store.stats()["failures"] == 0
+
+
+async def test_attempts_are_limited_and_the_failure_is_kept_and_asked_by_the_next_run(store):
+    faults = Faults(0.3, ("server",) * 5)
+    backend = server(faults=faults)
+    first = await run(store, backend)
+    assert first.failed > 5
+    assert first.answered + first.failed == 50
+    assert first.failures == {"server": first.failed}
+    assert max(backend.asked.values()) == FAST.attempts
+    assert len(stored(store, scores(50))) == first.answered
+    second = await run(store, backend)  # two more attempts succeed
+    assert (second.cached, second.answered, second.failed) == (first.answered, first.failed, 0)
+
+
+async def test_a_permanent_failure_is_not_asked_again(store):
+    backend = server(faults=Faults(0.3, ("bad_request",), permanent=True))
+    outcome = await run(store, backend)
+    assert outcome.failed > 5
+    assert outcome.retried == 0
+    assert max(backend.asked.values()) == 1
+    assert outcome.stopped is None
+
+
+async def test_in_a_batch_only_what_failed_is_asked_again(store):
+    backend = FakeBackend("local", device="cpu", batch_size=25, max_in_flight=1, faults=Faults(0.2, ("server",)))
+    outcome = await run(store, backend)
+    assert outcome.answered == 50
+    assert sorted(set(backend.asked.values())) == [1, 2]
+    assert outcome.retried == sum(n == 2 for n in backend.asked.values())
+
+
+async def test_a_wait_the_server_asks_for_replaces_ours(store):
+    backend = server(faults=Faults(1.0, ("server",), retry_after=0.3))
+    started = time.monotonic()
+    outcome = await run(store, backend, scores(4), retry=RetryPolicy(first_wait=20.0, longest_wait=60.0))
+    assert outcome.answered == 4
+    assert 0.3 <= time.monotonic() - started < 3
+
+
+async def test_a_failure_that_takes_longer_than_the_patience_is_asked_again_all_the_same(store):
+    backend = server(latency=0.05, faults=Faults(1.0, ("timeout", "timeout")))
+    outcome = await run(store, backend, scores(8), retry=RetryPolicy(attempts=3, first_wait=0.001, patience=0.01))
+    assert (outcome.answered, outcome.failed, outcome.retried) == (8, 0, 16)
+
+
+async def test_who_only_says_slow_down_is_given_up_when_the_patience_is_over(store):
+    backend = server(faults=Faults(1.0, ("rate_limited",) * 999))
+    started = time.monotonic()
+    outcome = await run(store, backend, scores(1), retry=RetryPolicy(attempts=2, patience=0.5))
+    assert outcome.failures == {"rate_limited": 1}
+    assert backend.asked.total() > 2
+    assert 0.5 < time.monotonic() - started < 5
+
+
+async def test_a_wait_that_nobody_can_wait_for_fails_at_once(store):
+    backend = server(faults=Faults(0.2, ("rate_limited",), retry_after=1e9))
+    outcome = await run(store, backend)
+    assert outcome.failures["rate_limited"] == outcome.failed > 3
+    assert outcome.answered == 50 - outcome.failed
+    assert outcome.retried == 0
+
+
+@pytest.mark.parametrize("kind", ["auth", "quota", "not_found"])
+async def test_different_requests_that_fail_alike_for_good_stop_it_within_20_requests(store, kind):
+    backend = server(max_in_flight=64, latency=0.02, faults=Faults(1.0, (kind,), permanent=True))
+    started = time.monotonic()
+    outcome = await run(store, backend, scores(5000))
+    assert time.monotonic() - started < 5
+    assert backend.asked.total() <= 20
+    assert kind in outcome.stopped
+    assert "planned by Faults" in outcome.stopped  # the hint
+
+
+async def test_a_slow_disk_does_not_delay_the_stop(store, monkeypatch):
+    real = store.write
+
+    async def write(entries):
+        await asyncio.sleep(0.2)
+        await real(entries)
+
+    monkeypatch.setattr(store, "write", write)
+    backend = server(max_in_flight=64, latency=0.005, faults=Faults(1.0, ("quota",), permanent=True))
+    await run(store, backend, scores(500))
+    assert backend.asked.total() <= 20
+
+
+async def test_a_server_that_never_recovers_is_given_up(store):
+    backend = server(faults=Faults(1.0, ("server",) * 99))
+    outcome = await run(store, backend, scores(2000))
+    assert "server" in outcome.stopped
+    assert backend.asked.total() < 200
+
+
+async def test_single_refusals_trip_nothing(store):
+    backend = server(faults=Faults(0.5, ("auth",), permanent=True))
+    items = scores(60)
+    order = [Faults(0.5, ("auth",)).at(repr(["score", f"prompt {i}", " a", " b"]), 0) is not None for i in range(60)]
+    longest = max(len(run) for run in "".join("x" if bad else " " for bad in order).split())
+    outcome = await run(store, backend, items)
+    assert (outcome.stopped is None) == (longest < 5)
+
+
+class Unfit(FakeBackend):
+    """Answers with something that does not fit."""
+
+    def __init__(self, spoil):
+        super().__init__("unfit", batch_size=4)
+        self._spoil = spoil
+
+    async def run(self, batch):
+        return self._spoil(await super().run(batch))
+
+
+def _raise(_):
+    raise RuntimeError("engine")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind"),
+    [
+        (lambda answers: answers[:-1], "malformed"),
+        (lambda answers: [*answers, answers[0]], "malformed"),
+        (lambda answers: [GenerateResponse("text", "stop") for _ in answers], "malformed"),
+        (lambda answers: [type(a)(a.scores[:1]) for a in answers], "malformed"),
+        (_raise, "internal"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_its_request_is_never_stored(store, spoil, kind):
+    outcome = await run(store, Unfit(spoil), scores(8))
+    assert outcome.failures == {kind: 8}
+    assert store.stats()["answers"] == 0
+
+
+async def test_a_probability_that_is_no_number_is_never_stored(store):
+    class NoNumber(FakeBackend):
+        async def run(self, batch):
+            return [ClassifyResponse({"positive": float("nan")}) for _ in batch]
+
+    outcome = await run(store, NoNumber(), lambda: iter([Item("i", ClassifyRequest("t"), {})]))
+    assert outcome.failures == {"malformed": 1}
+
+
+async def test_a_foreign_exceptions_text_is_not_kept_where_there_is_a_key(store):
+    class Leaky(FakeBackend):
+        endpoint = "host key 123"
+
+        async def run(self, batch):
+            raise RuntimeError("Illegal header value b'Bearer canary'")
+
+    await run(store, Leaky(), scores(1))
+    with sqlite3.connect(store.path) as db:
+        [body] = {row[0] for row in db.execute("SELECT body FROM failures")}
+    assert b"RuntimeError" in body
+    assert b"canary" not in body
+
+
+async def test_the_same_question_of_two_items_is_asked_once(store):
+    backend = server(latency=0.01)
+    twins = lambda: (Item(f"i{i}", GenerateRequest(f"prompt {i % 10}"), {}) for i in range(40))  # noqa: E731
+    outcome = await run(store, backend, twins)
+    assert backend.asked.total() == 10
+    assert (outcome.items, outcome.answered, outcome.cached) == (40, 10, 30)
+
+
+async def test_the_same_failing_question_of_two_items_counts_twice(store):
+    backend = server(latency=0.01, faults=Faults(1.0, ("bad_request",), permanent=True))
+    twins = lambda: (Item(f"i{i}", GenerateRequest(f"prompt {i % 2}"), {}) for i in range(6))  # noqa: E731
+    outcome = await run(store, backend, twins)
+    assert (outcome.items, outcome.answered, outcome.cached, outcome.failed) == (6, 0, 0, 6)
+    assert outcome.failures == {"bad_request": 6}
+
+
+async def test_two_models_of_one_identity_are_asked_once(store):
+    backend = server(latency=0.005)
+    jobs = [Job(name, backend, Plan(name, FP, scores(60))) for name in ("one", "two")]
+    done = await run_jobs(jobs, store, stop=StopSignal(), retry=FAST)
+    assert set(backend.asked.values()) == {1}
+    assert sum(o.answered for o in done.values()) == 60
+    assert all(o.answered + o.cached == 60 for o in done.values())
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+async def test_what_a_halted_model_has_not_asked_is_free_for_another_of_its_identity(store, device):
+    options = {"batch_size": 2, "max_in_flight": 1, "device": device}
+    broke = FakeBackend("broke", **options, faults=Faults(1.0, ("quota",), permanent=True))
+    paying = FakeBackend("paying", **options)
+    jobs = [Job(b.name, b, Plan(b.name, FP, scores(60))) for b in (broke, paying)]
+    async with asyncio.timeout(20):
+        done = await run_jobs(jobs, store, stop=StopSignal(), retry=FAST)
+    assert "quota" in done["broke"].stopped
+    assert done["paying"].answered == 60
+    assert set(paying.asked.values()) == {1}
+
+
+async def test_two_audits_on_one_store_never_ask_the_same(tmp_path):
+    backend = server(latency=0.003)
+    with Store.open(tmp_path / "a.db") as one, Store.open(tmp_path / "a.db") as two:
+        first, second = await asyncio.gather(run(one, backend, scores(900)), run(two, backend, scores(900)))
+    assert backend.asked.total() == 900
+    assert first.answered + second.answered == 900
+    assert first.answered + first.cached == second.answered + second.cached == 900
+
+
+# -- side by side, and in turns ----------------------------------------------------------------
+
+
+class Watched(FakeBackend):
+    """Notes when it runs, and when it is closed."""
+
+    def __init__(self, name, events, **options):
+        super().__init__(name, **options)
+        self._events = events
+
+    async def run(self, batch):
+        self._events.append((self.name, "run"))
+        return await super().run(batch)
+
+    async def close(self):
+        self._events.append((self.name, "close"))
+
+
+async def test_models_that_share_a_device_take_turns_and_servers_run_beside_them(store):
+    events = []
+    options = {"latency": 0.01, "batch_size": 5, "max_in_flight": 1}
+    backends = [
+        Watched("a", events, device="cpu", **options),
+        Watched("b", events, device="cpu", **options),
+        Watched("gpu", events, device="cuda:0", **options),
+        Watched("hosted", events, **options),
+    ]
+    jobs = [Job(b.name, b, Plan(b.name, f"fp1-{b.name}", scores(40))) for b in backends]
+    await run_jobs(jobs, store, stop=StopSignal())
+    on_cpu = [e for e in events if e[0] in "ab"]
+    assert on_cpu == [("a", "run")] * 8 + [("a", "close")] + [("b", "run")] * 8 + [("b", "close")]
+    names = [name for name, _ in events[:6]]
+    assert {"a", "gpu", "hosted"} <= set(names)  # side by side from the start
+    assert "b" not in names
+
+
+async def test_no_more_requests_are_in_flight_than_allowed(store):
+    now = most = 0
+
+    class Counting(FakeBackend):
+        async def run(self, batch):
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            try:
+                return await super().run(batch)
+            finally:
+                now -= 1
+
+    await run(store, Counting(batch_size=1, max_in_flight=6, latency=0.003), scores(300))
+    assert most == 6
+
+
+async def test_two_models_of_one_endpoint_share_a_limit(store):
+    now = most = 0
+
+    class Shared(FakeBackend):
+        endpoint = "host key 1"
+
+        async def run(self, batch):
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            try:
+                return await super().run(batch)
+            finally:
+                now -= 1
+
+    jobs = [
+        Job(n, Shared(n, batch_size=1, max_in_flight=6, latency=0.003), Plan(n, f"fp1-{n}", scores(200))) for n in "ab"
+    ]
+    await run_jobs(jobs, store, stop=StopSignal())
+    assert most == 6
+
+
+async def test_a_local_model_computes_while_the_last_batch_is_stored(store):
+    real_write = store.write
+
+    async def slow_write(entries):
+        await asyncio.sleep(0.05)
+        await real_write(entries)
+
+    store.write = slow_write
+    backend = FakeBackend("local", device="cpu", batch_size=10, max_in_flight=1, latency=0.05)
+    started = time.monotonic()
+    await run(store, backend, scores(100))
+    assert time.monotonic() - started < 0.85  # one after the other it would take 1.0 s
+
+
+class Writing(LocalBackend):
+    """A local model that writes one text after the other, each after ``seconds``; it works in its thread."""
+
+    device, batch_size = "cpu", 20
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds, self.written = seconds, 0
+
+    def check(self):
+        return
+
+    def describe_blocking(self):
+        return Description({"name": "writing"}, frozenset({"generate"}))
+
+    def run_blocking(self, batch, tell=tell_nobody):
+        answers = []
+        for place, request in enumerate(batch):
+            time.sleep(self.seconds)
+            self.written += 1
+            answers.append(GenerateResponse(request.prompt, "stop", 1, 1))
+            tell(place, answers[-1])
+        return answers
+
+
+async def test_a_local_models_texts_are_stored_and_counted_while_their_batch_is_under_way(store):
+    seen = []
+
+    def on_event(progress):
+        seen.append((progress.done, len(stored(store, texts(20)))))
+
+    outcome = await run(store, Writing(0.11), texts(20), on_event=on_event)
+    assert (outcome.answered, outcome.completion_tokens) == (20, 20)
+    assert len({done for done, _ in seen}) > 10
+    assert all(kept >= done for done, kept in seen)
+    assert store.stats()["answers"] == 20
+
+
+async def test_a_stop_keeps_the_texts_a_local_model_has_written_and_does_not_wait_for_the_rest(store):
+    stop = StopSignal(grace=0.2)
+    backend = Writing(0.1)
+    asyncio.get_running_loop().call_later(0.35, stop.request, "SIGINT")
+    started = time.monotonic()
+    outcome = await run(store, backend, texts(20), stop=stop)
+    await backend.close()
+    assert time.monotonic() - started < 1.2  # all 20 take 2 s
+    assert outcome.stopped == "interrupted"
+    assert 3 <= outcome.answered == len(stored(store, texts(20))) <= backend.written < 9
+    again = await run(store, Writing(0.0), texts(20))
+    assert (again.cached, again.answered) == (outcome.answered, 20 - outcome.answered)
+
+
+async def test_a_store_that_fails_while_a_batch_is_under_way_ends_the_run(store):
+    async def full(entries):
+        raise StoreError(store.path, "full", "no space")
+
+    store.write = full
+    with pytest.raises(StoreError, match="no space"):
+        await run(store, Writing(0.0), texts(20))
+
+
+# -- stopping ----------------------------------------------------------------------------------
+
+
+async def test_a_stop_lets_what_is_in_flight_finish_and_nothing_is_paid_twice(store):
+    backend = server(latency=0.05)
+    stop = StopSignal()
+    asyncio.get_running_loop().call_later(0.3, stop.request, "SIGINT")
+    outcome = await run(store, backend, scores(1000), stop=stop)
+    assert outcome.stopped == "interrupted"
+    assert 0 < outcome.answered < 1000
+    assert backend.asked.total() == outcome.answered == len(stored(store, scores(1000)))
+    assert store.stats()["leases"] == 0
+    again = await run(store, backend, scores(1000))
+    assert again.cached == outcome.answered
+    assert set(backend.asked.values()) == {1}
+
+
+async def test_a_stop_ends_waits_between_attempts_at_once(store):
+    backend = server(faults=Faults(1.0, ("server",) * 9))
+    stop = StopSignal()
+    asyncio.get_running_loop().call_later(0.1, stop.request, "SIGINT")
+    started = time.monotonic()
+    outcome = await run(store, backend, stop=stop, retry=RetryPolicy(first_wait=30.0))
+    assert time.monotonic() - started < 1
+    assert outcome.failed == 0  # it was not given up, only not finished
+
+
+async def test_a_stop_waits_no_longer_than_the_grace(store):
+    stop = StopSignal(grace=0.2)
+    asyncio.get_running_loop().call_later(0.1, stop.request, "SIGINT")
+    started = time.monotonic()
+    outcome = await run(store, server(latency=60.0), stop=stop)
+    assert 0.25 < time.monotonic() - started < 1.5
+    assert outcome.stopped == "interrupted"
+
+
+async def test_a_stop_after_all_is_done_changes_nothing(store):
+    stop = StopSignal()
+    outcome = await run(store, server(), stop=stop)
+    stop.request("SIGINT")
+    assert outcome.stopped is None
+
+
+async def test_a_full_disk_stops_new_requests_at_once(store):
+    backend = server(latency=0.01)
+    real_write = store.write
+    writes = 0
+
+    async def filling(entries):
+        nonlocal writes
+        writes += 1
+        if writes > 10:
+            raise StoreError(store.path, "full", "database or disk is full")
+        await real_write(entries)
+
+    store.write = filling
+    with pytest.raises(StoreError, match="disk is full"):
+        await run(store, backend, scores(5000))
+    assert backend.asked.total() <= 10 + 2 * backend.max_in_flight
+    assert len(stored(store, scores(30))) == 10
+
+
+async def test_a_suite_that_breaks_ends_the_run_with_its_own_error(store):
+    def broken():
+        yield from scores(40)()
+        raise LookupError("no such template")
+
+    with pytest.raises(LookupError, match="template"):
+        await run(store, server(), broken)
+
+
+async def test_cancelling_is_not_retried_and_leaves_no_task_behind(store):
+    backend = server(latency=30.0)
+    task = asyncio.create_task(run(store, backend))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert max(backend.asked.values(), default=0) == 0
+    gc.collect()
+    assert [t for t in asyncio.all_tasks() if t is not asyncio.current_task()] == []
+
+
+async def test_progress_ends_at_the_total(store):
+    events = []
+    plan = Plan("m", FP, scores(120), total=120)
+    await run_jobs([Job("m", server(latency=0.005), plan)], store, stop=StopSignal(), on_event=events.append)
+    assert (events[-1].done, events[-1].total, events[-1].failed) == (120, 120, 0)
+    assert [e.done for e in events] == sorted(e.done for e in events)
+
+
+async def test_progress_tells_the_work_that_is_asked_and_left(store):
+    for expected in ((sum(range(120)), 0), (0, 0)):  # then all is cached
+        events = []
+        plan = Plan("m", FP, scores(120), total=120, work=range(120))
+        await run_jobs([Job("m", server(), plan)], store, stop=StopSignal(), on_event=events.append)
+        assert (events[-1].work_asked, events[-1].work_left) == expected
+        assert all(e.work_asked + e.work_left <= sum(range(120)) for e in events)
+
+
+async def test_asking_blocks_no_event_loop(tmp_path, no_blocking):
+    store = await asyncio.to_thread(Store.open, tmp_path / "a.db")
+    await run(store, server(latency=0.001), scores(300))
+    await asyncio.to_thread(store.close)

@@ -1,0 +1,92 @@
+"""Real signals, sent to real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+AUDIT = """
+    import asyncio, sys
+    from audit.collect.shutdown import StopSignal, stop_on_signals
+
+    async def main():
+        stop = StopSignal(grace=5)
+        with stop_on_signals(stop, "Resume with: audit run"):
+            print("ready", flush=True)
+            await stop.wait()
+            print("in flight", flush=True)
+            await asyncio.sleep(float(sys.argv[1]))
+            print("finished", stop.reason, flush=True)
+        sys.exit(130)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def audit():
+    started = []
+
+    def start(seconds):
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(AUDIT), str(seconds)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_lets_the_rest_finish_and_tells_how_to_resume(audit, number):
+    process = audit(0.3)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert out == f"in flight\nfinished {number.name}\n"
+    assert "Resume with: audit run" in err
+    assert "5 s" in err
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize(("first", "second"), [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)])
+def test_the_second_signal_ends_it_at_once(audit, first, second):
+    process = audit(60)
+    process.send_signal(first)
+    assert process.stdout.readline() == "in flight\n"
+    started = time.monotonic()
+    process.send_signal(second)
+    process.wait(timeout=10)
+    assert time.monotonic() - started < 1
+    assert process.returncode == 130
+
+
+def test_afterwards_signals_do_what_they_did_before():
+    code = textwrap.dedent("""
+        import asyncio, os, signal
+        from audit.collect.shutdown import StopSignal, stop_on_signals
+        async def main():
+            with stop_on_signals(StopSignal(), ""):
+                pass
+        before = signal.getsignal(signal.SIGTERM)
+        asyncio.run(main())
+        assert signal.getsignal(signal.SIGTERM) == before
+    """)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)

@@ -1,0 +1,307 @@
+"""The page in a real browser: it draws, answers clicks, asks no network, and lets no text act."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from audit.report import write_report
+from audit.results import AuditResult
+from suites.occugender.suite import OccuGender
+from tests.audit.report import made_up as mu
+from tests.audit.report.opened import CHROMIUM, Opened
+
+MODELS = ["smollm2", "gemma3", "hosted"]
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+]
+
+
+def _result() -> AuditResult:
+    suite = OccuGender(debiasing=True)
+    infos = [
+        mu.suite_info(
+            suite.name, "OccuGender", tables=suite.tables(), charts=suite.charts(), published=suite.published()
+        ),
+        mu.toy_suite(),
+    ]
+    measures = [m for m in mu.measured(suite, MODELS) if not m.detail or m.where.get("debiasing") is None]
+    measures += mu.toy_measures(MODELS)
+    examples = [*mu.examples(MODELS, suite.name), *mu.examples(MODELS, "toy")]
+    result = mu.result(MODELS, infos, measures, examples=examples)
+    noisy = [c.model_copy(update={"engine_noise": 0.03}) if c.suite == "toy" else c for c in result.comparisons]
+    return result.model_copy(update={"drift": [mu.drift("toy", MODELS[0], MODELS[1])], "comparisons": noisy})
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(_result(), tmp_path_factory.mktemp("report"), formats=["html"])["html"]
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, report: Path) -> Opened:
+    return Opened(browser, report)
+
+
+def test_every_plot_is_drawn_without_complaint_or_network(opened: Opened, report: Path) -> None:
+    page = opened.page
+    drawn = page.locator(".canvas").count()
+    assert drawn > 25
+    assert page.locator(".canvas svg").count() == drawn
+    empty = page.evaluate(
+        "[...document.querySelectorAll('.canvas')].filter(c => c.querySelectorAll('svg path').length < 3).length"
+    )
+    assert empty == 0
+    assert opened.complaints == []
+    assert opened.requests == [report.as_uri()]
+
+
+def test_a_figure_opens_with_its_prompts_answers_and_token_log_probabilities(opened: Opened) -> None:
+    page = opened.page
+    page.locator("#suite-0 table.paper button.figure").first.click()
+    dialog = page.locator("dialog[open]")
+    assert "P̃(male)" in dialog.locator("h2").inner_text()
+    assert "audit show" in dialog.inner_html()
+    assert "It may offend" in dialog.inner_text()
+    example = dialog.locator("details.example").first
+    assert not example.locator("pre").count()  # folded until asked for
+    example.locator("summary").click()
+    example.locator("pre").first.wait_for()  # filled when the toggle is told
+    assert "Who is a nurse?" in example.inner_text()
+    assert "“ she” −1.2" in example.inner_text()
+    assert "not told" in example.inner_text()  # a probability known only by a bound is no number
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+
+
+def test_a_point_of_a_plot_opens_its_figure_and_tells_its_value_on_hover(opened: Opened) -> None:
+    page = opened.page
+    point = page.locator("#plot-0 .canvas svg path[aria-roledescription=point]").first
+    point.scroll_into_view_if_needed()
+    point.hover()
+    hover = page.locator("#hover")
+    assert hover.is_visible()
+    told = hover.inner_text()
+    assert "smollm2" in told
+    assert "stereotype gap" in told
+    point.click()
+    heading = page.locator("dialog[open] h2").inner_text()
+    assert heading.split(": ")[1] in told
+    page.locator("dialog[open] .close").click()
+
+
+def test_a_model_can_be_hidden_everywhere_and_shown_again(opened: Opened) -> None:
+    page = opened.page
+    points = page.locator("#plot-0 .canvas svg path[aria-roledescription=point]")
+    before = points.count()
+    chip = page.locator(".chip").nth(1)
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "false"
+    page.wait_for_timeout(200)
+    assert points.count() == before - before // len(MODELS)
+    assert page.locator("main [data-model='1']:visible").count() == 0
+    chip.click()
+    page.wait_for_timeout(200)
+    assert points.count() == before
+
+
+def test_all_figures_can_be_filtered(opened: Opened) -> None:
+    page = opened.page
+    page.locator("#heatmap").scroll_into_view_if_needed()
+    page.wait_for_selector("#heatmap table")
+    rows = page.locator("#heatmap tr[data-words]:visible")
+    everything = rows.count()
+    page.fill("#filter", "p̃(diverse) implicit")
+    assert 0 < rows.count() < everything
+    assert all("implicit" in text for text in rows.all_inner_texts())
+    page.fill("#filter", "gap debiasing 3")
+    missing = page.locator("#heatmap tr[data-words]:visible button.figure[title='not defined for these answers']")
+    assert missing.count() == len(mu.POSITIONS)
+    assert set(missing.all_inner_texts()) == {"–"}
+    page.fill("#filter", "")
+    assert rows.count() == everything
+
+
+def test_colour_means_surely_away_from_the_neutral_value(opened: Opened) -> None:
+    page = opened.page
+    page.locator("#heatmap").scroll_into_view_if_needed()
+    page.wait_for_selector("#heatmap table")
+    cells = page.locator("#heatmap tbody:has(th.block:text-matches('stereotype gap|effect')) td.n:has(button)")
+    seen = set()
+    for classes, shown in cells.evaluate_all("all => all.map(c => [c.className, c.textContent])"):
+        numbers = [float(n.replace("−", "-")) for n in re.findall(r"[−-]?[0-9.]+", shown)]
+        if len(numbers) < 3 or 0 in numbers:  # nothing known, or rounded to the neutral value
+            continue
+        _, low, high = numbers
+        sign = "above" if low > 0 else "below" if high < 0 else "unsure"
+        assert re.search({"above": "h[1-4]", "below": "h-[1-4]", "unsure": "h0"}[sign], classes), shown
+        seen.add(sign)
+    assert seen == {"above", "below", "unsure"}
+
+
+def test_differences_of_another_figure_can_be_chosen(opened: Opened) -> None:
+    page = opened.page
+    forest = page.locator("#suite-0 .forest")
+    forest.locator("details.behind summary").click()
+    before = forest.locator("details.behind tbody").inner_text()
+    forest.locator("select").select_option(index=3)
+    page.wait_for_timeout(400)
+    assert forest.locator("details.behind tbody").inner_text() != before
+    assert forest.locator(".canvas svg").count() == 1
+
+
+def test_the_numbers_behind_a_picture_can_be_read_without_seeing_it(opened: Opened) -> None:
+    page = opened.page
+    picture = page.locator("#plot-0")
+    picture.locator("details.behind summary").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#plot-0 details.behind tbody tr")
+    assert picture.locator("details.behind tbody tr").count() == 12  # 2 suites × 2 figures × 3 models
+    labels = page.locator(".canvas[role=img]").evaluate_all("all => all.map(c => c.ariaLabel)")
+    assert all(label for label in labels)
+
+
+def test_links_lead_somewhere(opened: Opened) -> None:
+    dead = opened.page.evaluate(
+        "[...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.querySelector(a.getAttribute('href')))"
+        ".map(a => a.outerHTML)"
+    )
+    assert dead == []
+
+
+def test_a_link_to_a_figure_opens_it(browser: Browser, report: Path) -> None:
+    figure = next(m for m in _result().measures if m.measure == "stereotype_gap" and not m.detail)
+    page = browser.new_page()
+    page.goto(f"{report.as_uri()}#figure-{figure.id}")
+    assert "stereotype gap" in page.locator("dialog[open] h2").inner_text()
+    page.close()
+
+
+def test_light_and_dark_follow_the_system_and_the_button(browser: Browser, report: Path) -> None:
+    dark = Opened(browser, report, color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    first = dark.page.evaluate(colour)
+    dark.page.click("#theme")
+    second = dark.page.evaluate(colour)
+    assert sum(map(int, first[4:-1].split(", "))) < 150 < 600 < sum(map(int, second[4:-1].split(", ")))
+    assert dark.complaints == []
+    dark.page.close()
+
+
+def test_a_phone_shows_the_page_without_sideways_scrolling(browser: Browser, report: Path) -> None:
+    phone = Opened(browser, report, viewport={"width": 390, "height": 844})
+    assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert phone.complaints == []
+    phone.page.close()
+
+
+def test_it_prints_in_light_with_its_tables_open(browser: Browser, report: Path, tmp_path: Path) -> None:
+    printed = Opened(browser, report, color_scheme="dark")
+    assert len(printed.page.pdf(path=tmp_path / "report.pdf")) > 100_000
+    printed.page.emulate_media(media="print")
+    printed.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert printed.page.locator("#suite-0 details.fold:not([open])").count() == 0
+    assert printed.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    printed.page.close()
+
+
+def test_hostile_names_and_answers_do_nothing_but_show(browser: Browser, tmp_path: Path) -> None:
+    models = list(mu.HOSTILE)
+    text = "".join(mu.HOSTILE)
+    result = mu.result(
+        models,
+        [mu.toy_suite()],
+        mu.toy_measures(models),
+        examples=list(mu.examples(models, "toy", text)),
+        title=text,
+    )
+    path = write_report(result, tmp_path, formats=["html"])["html"]
+    opened = Opened(browser, path)
+    page = opened.page
+    page.locator("#suite-0 details.fold summary").first.click()
+    page.locator("#suite-0 table.paper button.figure").first.click()
+    for example in page.locator("dialog[open] details.example").all():
+        example.locator("summary").click()
+    example.locator("pre").first.wait_for()  # filled when the toggle is told
+    assert "<img src=x onerror=" in page.locator("dialog[open]").inner_text()
+    assert "⟨U+202E⟩" in page.locator("dialog[open]").inner_text()
+    assert page.locator("body img").count() == 0
+    assert page.locator("script").count() == 3
+    assert page.title().startswith("<script>")
+    assert opened.complaints == []
+    assert opened.requests == [path.as_uri()]
+    page.close()
+
+
+def test_drift_is_drawn_prompt_by_prompt_and_beside_the_differences(opened: Opened) -> None:
+    page = opened.page
+    drift = page.locator("#suite-1 .picture.drift")
+    assert drift.locator("h5").all_inner_texts()[:3] == [
+        "log-probability (nats), mean over a prompt's continuations",
+        "total variation between the two distributions, 0 to 1",
+        "P̃(female)",
+    ]
+    assert drift.locator(".panel").first.locator("svg g.mark-rect path").count() == 100
+    mark = drift.locator("svg g.mark-rect path").last  # the one that lies on top
+    mark.scroll_into_view_if_needed()
+    mark.hover()
+    assert page.locator("#hover").inner_text().startswith("item-")
+    noise = page.locator("#suite-1 .picture.noise")
+    shown = [
+        c for c in _result().comparisons if c.engine_noise is not None and c.difference is not None and not c.detail
+    ]
+    small = sum(abs(c.difference or 0) <= 0.03 for c in shown)
+    assert 0 < small < len(shown)
+    assert f"smaller than the engines' noise: {small} of {len(shown)}" in noise.inner_text()
+    assert noise.locator("svg [aria-roledescription=point]").count() == len(shown)
+    noise.locator("details.behind summary").click()
+    assert noise.locator("details.behind tbody tr").count() == len(shown)
+    assert opened.complaints == []
+
+
+def test_a_scatter_plot_can_be_enlarged_and_then_names_its_points(opened: Opened) -> None:
+    page = opened.page
+    picture = page.locator("#suite-1 .picture.scatter")
+    before = picture.locator(".canvas svg").first.bounding_box()
+    assert before is not None
+    assert picture.locator("svg text", has_text="nurse").count() == 0
+    picture.locator(".enlarge").click()
+    page.wait_for_function(
+        "figure => figure.querySelectorAll('.canvas[data-drawn=done]').length === 3", arg=picture.element_handle()
+    )
+    after = picture.locator(".canvas svg").first.bounding_box()
+    assert after is not None
+    assert after["width"] > 2 * before["width"]
+    assert picture.locator("svg text", has_text="nurse").count() == len(MODELS)
+    picture.locator(".enlarge").click()
+    page.wait_for_function(
+        "figure => figure.querySelectorAll('.canvas[data-drawn=done]').length === 3", arg=picture.element_handle()
+    )
+    assert picture.locator("svg text", has_text="nurse").count() == 0
+    assert opened.complaints == []
+
+
+def test_the_p_of_a_figure_is_shown_as_holms_correction_leaves_it(opened: Opened) -> None:
+    page = opened.page
+    page.locator("#plot-0 details.behind").evaluate("details => details.open = true")
+    page.locator("#plot-0 details.behind button.figure").first.click()
+    told = page.locator("dialog[open] dl.pairs").inner_text()
+    assert "0.004; after Holm's correction over its family 0.047" in told
+    page.keyboard.press("Escape")
+
+
+def test_ten_models_still_open(browser: Browser, tmp_path: Path) -> None:
+    result = mu.four_suites(10)
+    path = write_report(result, tmp_path, formats=["html"])["html"]
+    opened = Opened(browser, path)
+    forests = opened.page.locator(".picture.forest")
+    assert forests.count() == 4
+    assert "more figures are compared in comparisons.csv" in forests.nth(1).inner_text()
+    assert opened.page.locator(".chip").count() == 10
+    assert opened.complaints == []
+    opened.page.close()

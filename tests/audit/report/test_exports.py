@@ -1,0 +1,284 @@
+"""The files that a report is made of."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from audit.analysis.history import history
+from audit.report import write_report
+from audit.report.examples import shown_examples
+from audit.report.figures import Figures
+from audit.report.safe_text import json_for_script
+from audit.report.tables import paper_tables
+from audit.report.terminal import print_comparisons, print_result
+from audit.report.trend import write_trend
+from audit.results import AuditResult, EngineDrift, Example, Rank, Ranking
+from suites import DebiasingPositions
+from suites.occugender.suite import OccuGender
+from tests.audit.report import made_up as mu
+
+MODELS = ("smollm2", "gemma3")
+DOCUMENTED = (
+    "id", "model", "suite", "measure", "where", "value", "low", "high", "n_items", "n_clusters", "missing", "censored",
+    "coverage", "signature",
+)  # fmt: skip
+
+
+def _toy(models: tuple[str, ...] = MODELS, text: str = "fine", title: str = "A made-up audit") -> AuditResult:
+    return mu.result(
+        models, [mu.toy_suite()], mu.toy_measures(models), examples=list(mu.examples(models, "toy", text)), title=title
+    )
+
+
+def test_json_reads_back_as_the_same_result_with_the_documented_fields(tmp_path: Path) -> None:
+    result = _toy()
+    text = write_report(result, tmp_path, formats=["json"])["json"].read_text()
+    assert AuditResult.model_validate_json(text).model_dump(mode="json") == result.model_dump(mode="json")
+    assert all(set(DOCUMENTED) <= set(m) for m in json.loads(text)["measures"])
+
+
+def test_json_is_written_even_for_text_that_no_encoding_holds(tmp_path: Path) -> None:
+    broken = Example(model="smollm2", suite="toy", item_id="i", factors={}, prompt="p", answer={"text": "x\ud800y"})
+    result = _toy().model_copy(update={"examples": [broken]})
+    paths = write_report(result, tmp_path)
+    assert json.loads(paths["json"].read_text())["examples"][0]["answer"]["text"] == "x⟨U+D800⟩y"
+
+
+def test_only_the_formats_asked_for_are_written(tmp_path: Path) -> None:
+    assert sorted(write_report(_toy(), tmp_path, formats=["csv"])) == ["comparisons", "measures", "table toy/positions"]
+    assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["comparisons.csv", "measures.csv", "toy-positions.csv"]
+
+
+def test_csv_holds_every_measure_with_numbers_as_numbers(tmp_path: Path) -> None:
+    result = _toy()
+    text = write_report(result, tmp_path, formats=["csv"])["measures"].read_text()
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert len(lines) == len(result.measures)
+    for line, measure in zip(lines, result.measures, strict=True):
+        assert line["value"] == ("" if measure.value is None else repr(measure.value))
+        assert (
+            float(line["naive_low"] or "nan") == pytest.approx(measure.naive_low, nan_ok=True) or not line["naive_low"]
+        )
+        level = measure.where.get("debiasing", "")
+        assert line["where.debiasing"] == ("none" if level is None else str(level))
+
+
+def test_csv_tells_the_level_none_from_a_factor_that_a_figure_does_not_have(tmp_path: Path) -> None:
+    measures = [mu.measure(m, "gap", where, 0.4) for where in ({}, {"debiasing": None}) for m in MODELS]
+    paths = write_report(mu.result(MODELS, [mu.toy_suite()], measures), tmp_path, formats=["csv"])
+    for name, lines_a_figure in (("measures", 2), ("comparisons", 1)):
+        lines = list(csv.DictReader(io.StringIO(paths[name].read_text())))
+        assert [line["where.debiasing"] for line in lines] == [""] * lines_a_figure + ["none"] * lines_a_figure
+
+
+def test_a_papers_table_as_csv_has_one_number_a_cell_in_the_tables_scale(tmp_path: Path) -> None:
+    path = write_report(_toy(), tmp_path, formats=["csv"])["table toy/positions"]
+    lines = list(csv.DictReader(io.StringIO(path.read_text())))
+    (table,) = paper_tables(Figures(_toy()), "toy")
+    assert len(lines) == sum(len(row.cells) for block in table.blocks for row in block.rows)
+    assert {line["source"] for line in lines} == {"measured", "published"}
+    for line in lines:
+        for name in ("value", "low", "high", "plus_minus", "bound_low", "bound_high"):
+            assert line[name] == "" or math.isfinite(float(line[name]))
+    cells = [cell for block in table.blocks for row in block.rows for cell in row.cells]
+    for line, cell in zip(lines, cells, strict=True):
+        if line["value"]:
+            shown = cell.value.replace("−", "-")
+            assert float(shown) == pytest.approx(float(line["value"]), abs=0.51 * 10 ** -len(shown.partition(".")[2]))
+
+
+def test_hostile_names_cannot_act_in_any_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    paths = write_report(_toy(mu.HOSTILE, "".join(mu.HOSTILE), mu.HOSTILE[2]), out)
+    assert all(path.is_relative_to(out) for path in paths.values())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
+    page = paths["html"].read_text()
+    for raw in ("<script>window.hacked", "<img src=x", "\u2028", "\u202e", "{{ 7*7 }}49"):
+        assert raw not in page
+    assert page.count("<script") == 3
+    assert page.count("</script>") == 3
+    for name in ("measures", "comparisons", "table toy/positions"):
+        for line in csv.reader(io.StringIO(paths[name].read_text())):
+            for cell in line:
+                assert cell[:1] not in {"=", "+", "@", "\t", "\r"}
+                assert cell[:1] != "-" or float(cell) <= 0
+    markdown = paths["markdown"].read_text()
+    assert "<" not in markdown
+    assert "\u202e" not in markdown
+
+
+def test_the_papers_table_has_its_layout_and_its_published_rows_apart() -> None:
+    (table,) = paper_tables(Figures(_toy()), "toy")
+    assert table.groups == [("without dialogue", 3), ("with dialogue", 3)]
+    assert table.columns == ["Male", "Female", "Diverse"] * 2
+    assert [b.heading for b in table.blocks] == ["smollm2", "gemma3", "GPT-3 (published)"]
+    assert [b.published for b in table.blocks] == [False, False, True]
+    assert [r.label for r in table.blocks[0].rows] == ["None", "1", "2", "3", "4", "5", "6"]
+    # First model without text: 0.28 men, 0.70 women, 0.02 diverse, in per cent.
+    assert [c.text for c in table.blocks[0].rows[0].cells[:3]] == [
+        "28.0 [25.0, 31.0]",
+        "70.0 [67.0, 73.0]",
+        "2.0 [1.0, 3.0]",
+    ]
+    assert table.blocks[2].rows[0].cells[0].text == "30.0 ± 1.0"
+
+
+def test_a_figure_that_was_not_measured_is_a_dash_with_its_reason() -> None:
+    result = _toy()
+    kept = [m for m in result.measures if not (m.measure == "p_male" and m.model == "gemma3")]
+    (table,) = paper_tables(Figures(result.model_copy(update={"measures": kept})), "toy")
+    cell = table.blocks[1].rows[0].cells[0]
+    assert (cell.text, cell.note) == ("–", "not measured")
+
+
+def test_occugender_fills_every_cell_of_its_papers_tables() -> None:
+    suite = OccuGender(debiasing=True)
+    info = mu.suite_info(suite.name, "OccuGender", tables=suite.tables(), published=suite.published())
+    tables = paper_tables(Figures(mu.result(["m"], [info], mu.measured(suite, ["m"]), comparisons=[])), suite.name)
+    assert [len(t.blocks) for t in tables] == [2, 2, 11]
+    for table in tables:
+        for block in table.blocks:
+            assert all(cell.value != "–" for row in block.rows for cell in row.cells), (table.name, block.heading)
+    # Table 3 of the paper, first line: Llama-2-7B.
+    printed = tables[0].blocks[1].rows[0]
+    assert printed.label == "Llama-2-7B"
+    assert [c.text for c in printed.cells][:3] == ["45.2 ± 1.3", "54.1 ± 1.3", "0.8 ± 0.1"]
+
+
+def test_examples_keep_within_their_share_and_count_what_is_left_out() -> None:
+    long = "word " * 2_000
+    many = [
+        Example(model=m, suite="toy", item_id=f"{m}{i}", factors={}, prompt=long, answer={"text": long}, figures=["f"])
+        for m in MODELS
+        for i in range(200)
+    ]
+    shown, left = shown_examples(_toy().model_copy(update={"examples": many}), {"f": 0})
+    assert len(shown) + left == 400
+    assert left > 0
+    assert {sum(e["item"].startswith(m) for e in shown) for m in MODELS} == {len(shown) // 2}
+    assert len(json.dumps(shown)) < 1_000_000
+    assert "characters more" in shown[0]["text"]
+
+
+@pytest.mark.parametrize("word", ["护士", "<b>&"])
+def test_examples_take_the_room_that_the_page_has_for_them_in_any_script(word: str) -> None:
+    many = [
+        Example(
+            model=m,
+            suite="toy",
+            item_id=f"{m}{i}",
+            factors={},
+            prompt=word * 500,
+            answer={"text": word * 500},
+            figures=["f"],
+        )
+        for m in MODELS
+        for i in range(400)
+    ]
+    shown, left = shown_examples(_toy().model_copy(update={"examples": many}), {"f": 0})
+    assert left > 0
+    assert len(json_for_script(shown).encode()) < 950_000
+
+
+def test_terminal_shows_names_as_text_and_intervals_in_brackets() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    result = _toy(("[bold]x[/bold]", "b"))
+    print_result(result, console)
+    print_comparisons([c for c in result.comparisons if c.measure == "gap"], console)
+    text = console.export_text()
+    assert "[bold]x[/bold]" in text
+    assert "0.40 [0.36, 0.44]" in text
+    assert "higher" in text
+    assert "larger" not in text
+
+
+def test_terminal_tells_a_margin_as_it_was_given() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    gap = [m for m in _toy().measures if m.measure == "gap"]
+    print_comparisons([mu.comparison(gap[0], gap[1], margin=0.0125)], console)
+    assert "±0.0125" in console.export_text()
+
+
+def test_ten_models_on_four_suites_take_seconds(tmp_path: Path) -> None:
+    models = [f"model-{i}" for i in range(10)]
+    suite = OccuGender(debiasing=True)
+    infos, measures = [], []
+    for i in range(4):
+        name = f"suite {i}"
+        infos.append(
+            mu.suite_info(name, name, tables=suite.tables(), charts=suite.charts(), published=suite.published())
+        )
+        made = [m for m in mu.measured(suite, models, i) if not m.detail or m.where.get("debiasing") is None]
+        measures += [m.model_copy(update={"suite": name, "id": f"{i}{m.id}"}) for m in made]
+    headline = [m for m in measures if m.measure == "stereotype_gap" and not m.detail]
+    comparisons = mu.result(models, infos, headline).comparisons
+    result = mu.result(models, infos, measures, comparisons=comparisons)
+    assert len(measures) > 15_000
+    start = time.process_time()
+    write_report(result, tmp_path, formats=["html"])
+    assert time.process_time() - start < 15
+
+
+def test_four_models_on_four_suites_stay_under_five_megabytes(tmp_path: Path) -> None:
+    result = mu.four_suites(4)
+    assert len(result.measures) > 8_000
+    assert len(result.comparisons) > 9_000
+    paths = write_report(result, tmp_path, formats=["html", "csv"])
+    assert paths["html"].stat().st_size < 5_000_000
+    with paths["comparisons"].open() as file:
+        assert sum(1 for _ in csv.reader(file)) == len(result.comparisons) + 1, "what the page leaves out is here"
+
+
+def test_report_and_trend_lead_to_each_other_where_both_lie(tmp_path: Path) -> None:
+    page = write_report(_toy(), tmp_path, formats=["html"])["html"]
+    assert "trend.html" not in page.read_text()
+    trend = write_trend(history([_toy()]), tmp_path / "trend.html", title="t")
+    assert '<a href="report.html">' in trend.read_text()
+    assert '<a href="trend.html">' in write_report(_toy(), tmp_path, formats=["html"])["html"].read_text()
+    alone = write_trend(history([_toy()]), tmp_path / "alone" / "trend.html", title="t")
+    assert "report.html" not in alone.read_text()
+
+
+def test_csv_tells_p_as_holms_correction_leaves_it(tmp_path: Path) -> None:
+    suite = DebiasingPositions()
+    made = mu.measured(suite, ["m"])
+    result = mu.result(["m"], [mu.suite_info(suite.name, suite.name)], made, comparisons=[])
+    text = write_report(result, tmp_path, formats=["csv"])["measures"].read_text()
+    effects = [line for line in csv.DictReader(io.StringIO(text)) if line["measure"] == "effect"]
+    assert effects
+    assert {(line["p"], line["p_holm"]) for line in effects} == {("0.004", "0.047")}
+
+
+def test_ranks_drift_and_text_lengths_are_shown(tmp_path: Path) -> None:
+    where = {"position": "without dialogue", "debiasing": None}
+    ranks = [
+        Rank(model="smollm2", best=1, worst=2, tied_with=["gemma3"]),
+        Rank(model="gemma3", best=1, worst=2, tied_with=["smollm2"]),
+    ]
+    drift = EngineDrift(
+        suite="toy", a="smollm2", b="gemma3", n_prompts=1234, n_logprobs=5, unmatched=7, logprob_mean=0.0,
+        logprob_mean_abs=0.0123, logprob_max_abs=0.5, variation_mean=0.001, variation_max=0.25, farthest="item-9",
+        quantities={"p_female": {"n": 5.0, "mean": 0.0, "mean_abs": 0.01, "max_abs": 0.375}},
+    )  # fmt: skip
+    result = _toy()
+    lengths = result.suites[0].model_copy(update={"text_tokens": {"placebo 1": {"smollm2": 17}}})
+    result = result.model_copy(
+        update={
+            "suites": [lengths],
+            "rankings": [Ranking(suite="toy", measure="gap", where=where, ranks=ranks)],
+            "drift": [drift],
+        }
+    )
+    page = write_report(result, tmp_path, formats=["html"])["html"].read_text()
+    assert "1 to 2<small>tied with gemma3</small>" in page
+    for shown in ("1,234", "0.012", "P̃(female) 0.38", "item-9"):
+        assert shown in page
+    assert '<th scope="row">placebo 1</th><td class="n">17</td><td class="n">–</td>' in page

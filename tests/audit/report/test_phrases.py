@@ -1,0 +1,256 @@
+"""Sentences of the summary say what the intervals and verdicts say, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from audit.report.figures import Figures
+from audit.report.phrases import asked, suite_summary, summary
+from audit.results import AuditResult, Measure
+from suites.base import Chart
+from tests.audit.report import made_up as mu
+
+GAP = Chart("dots", "Gap", ("gap",), {"debiasing": None}, facet="bias")
+
+
+def _result(values: dict[str, Any], models: tuple[str, ...] = ("a", "b", "c"), **more: Any) -> AuditResult:
+    measures: list[Measure] = [
+        mu.measure(model, "gap", {"debiasing": None, "bias": "explicit"}, value, neutral=0.0)
+        for model, value in zip(models, values["gap"], strict=True)
+    ]
+    return mu.result(models, [mu.suite_info("toy", "Toy", charts=[GAP])], measures, **more)
+
+
+def _said(result: AuditResult, kind: str) -> list[str]:
+    return [s.text for s in summary(Figures(result)) if s.kind == kind]
+
+
+def test_models_are_placed_by_their_whole_interval() -> None:
+    (said,) = _said(_result({"gap": [0.4, -0.2, 0.01]}), "finding")
+    assert said == (
+        "Gap: a lies above 0, the neutral value: 0.40 [0.37, 0.43]; "
+        "b lies below 0, the neutral value: −0.20 [−0.23, −0.17]; "
+        "c is not told apart from 0, the neutral value: 0.01 [−0.02, 0.04]."
+    )
+
+
+def test_nothing_is_claimed_of_a_figure_without_interval() -> None:
+    result = _result({"gap": [0.4, 0.4, 0.4]})
+    bare = [m.model_copy(update={"low": None, "high": None}) for m in result.measures]
+    (said,) = _said(result.model_copy(update={"measures": bare}), "finding")
+    assert "nothing is claimed" in said
+    assert "above" not in said
+
+
+def test_a_model_without_readable_answers_is_said_to_have_none() -> None:
+    (said,) = _said(_result({"gap": [None, None, None]}), "finding")
+    assert said == "Gap: no model gave an answer that can be read."
+
+
+def test_a_figure_that_the_sample_did_not_ask_is_no_unreadable_answer() -> None:
+    result = _result({"gap": [None, None, None]})
+    unasked = [m.model_copy(update={"n_items": 0, "missing": 0}) for m in result.measures]
+    (said,) = _said(result.model_copy(update={"measures": unasked}), "finding")
+    assert said == "Gap: this run asked no question about it."
+
+
+def test_two_models_are_both_and_conditions_that_agree_share_a_sentence() -> None:
+    wheres = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "other")]
+    values = {"a": (0.4, 0.4, 0.1), "b": (0.42, 0.42, 0.3)}
+    measures = [
+        mu.measure(model, "gap", where, value, neutral=0.0)
+        for model, found in values.items()
+        for where, value in zip(wheres, found, strict=True)
+    ]
+    result = mu.result(("a", "b"), [mu.suite_info("toy", "Toy", charts=[GAP])], measures)
+    assert _said(result, "finding")[0].startswith("Gap (explicit; implicit; other): both models lie above 0")
+    assert _said(result, "comparison") == [
+        "Gap (explicit; implicit; other): explicit; implicit: a and b: inconclusive, neither a difference nor "
+        "equivalence is shown. other: b is higher than a by 0.200."
+    ]
+
+
+def test_ties_are_called_ties_and_inconclusive_is_not_called_equal() -> None:
+    (said,) = _said(_result({"gap": [0.4, 0.401, 0.42]}), "comparison")
+    assert said == (
+        "Gap: a and b are tied: equivalent within ±0.02. "
+        "a and c: inconclusive, neither a difference nor equivalence is shown. "
+        "b and c: inconclusive, neither a difference nor equivalence is shown."
+    )
+
+
+@pytest.mark.parametrize(("margin", "told"), [(0.005, "±0.005"), (0.015, "±0.015"), (0.125, "±0.125"), (0.1, "±0.1")])
+def test_a_margin_is_told_as_it_was_given(margin: float, told: str) -> None:
+    measures = _result({"gap": [0.4, 0.401]}, ("a", "b")).measures
+    tied = mu.comparison(*measures, margin=margin, verdict="equivalent")
+    (said,) = _said(_result({"gap": [0.4, 0.401]}, ("a", "b"), comparisons=[tied]), "comparison")
+    assert said == f"Gap: a and b are tied: equivalent within {told}."
+
+
+def test_many_pairs_are_counted_and_the_largest_is_named() -> None:
+    models = ("a", "b", "c", "d")
+    (said,) = _said(_result({"gap": [0.1, 0.1, 0.3, 0.6]}, models), "comparison")
+    assert said == (
+        "Gap: of 6 pairs of models, 5 differ and 1 is tied (equivalent within the margin). "
+        "Furthest apart: d is higher than a by 0.500."
+    )
+
+
+@pytest.mark.parametrize(("a", "b"), [((0.1, 0.1, 0.1, 0.1, 0.1), (0.3, 0.4, 0.1, 0.1, 0.2)), ((0.1,) * 5, (0.1,) * 5)])
+def test_a_pair_under_several_conditions_is_not_several_pairs(a: tuple[float, ...], b: tuple[float, ...]) -> None:
+    wheres = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "third", "fourth", "fifth")]
+    measures = [
+        mu.measure(model, "gap", where, value, neutral=0.0)
+        for model, values in (("a", a), ("b", b))
+        for where, value in zip(wheres, values, strict=True)
+    ]
+    result = mu.result(("a", "b"), [mu.suite_info("toy", "Toy", charts=[GAP])], measures)
+    (said,) = _said(result, "comparison")
+    assert said.startswith("Gap (5 conditions): of 5 comparisons, ")
+    assert "pairs of models" not in said
+
+
+def test_a_difference_within_the_engines_noise_is_said_to_be_so() -> None:
+    result = _result({"gap": [0.1, 0.2]}, ("a", "b"))
+    noisy = [c.model_copy(update={"engine_noise": 0.15}) for c in result.comparisons]
+    (said,) = _said(result.model_copy(update={"comparisons": noisy}), "comparison")
+    assert said == "Gap: b is higher than a by 0.100; the difference is smaller than the engines' noise."
+
+
+def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
+    (said,) = _said(_result({"gap": [-0.1, -0.4]}, ("a", "b")), "comparison")
+    assert said == "Gap: b is lower than a by 0.300."
+
+
+def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
+    entries = [
+        mu.ledger_entry("a", "toy", coverage=0.031),
+        mu.ledger_entry("b", "toy", censored=900),
+        mu.ledger_entry("c", "toy", answered=1950, failures={"timeout": 20, "refusal": 30}),
+    ]
+    said = _said(_result({"gap": [0.1, 0.2, 0.3]}, ledger=entries), "caution")
+    assert len(said) == 3
+    assert said[0].startswith("Weak claim: ")
+    assert "a 3.1 %" in said[0]
+    assert said[1].startswith("b: 900 of 2,000 items are known only by bounds")
+    assert said[2].startswith("c: 50 of 2,000 items have no readable answer (refusal 30, timeout 20).")
+
+
+def test_a_figure_of_few_of_its_items_says_of_how_many() -> None:
+    result = _result({"gap": [0.4]}, ("a",))
+    for missing, told in ((3, " (4 of 7 items)"), (0, "")):
+        few = [m.model_copy(update={"n_items": 4, "missing": missing}) for m in result.measures]
+        (said,) = _said(result.model_copy(update={"measures": few}), "finding")
+        assert said.endswith(f"0.43]{told}.")
+
+
+def test_the_conditions_that_lie_apart_are_named_with_their_figures() -> None:
+    chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
+    values = {"zero": 0.01, "cot": 0.2, "few": 0.01, "dp": -0.1, "x": 0.01}
+    measures = [
+        mu.measure("a", "score", {"condition": c, "gender": g}, value, neutral=0.0)
+        for c, value in values.items()
+        for g in ("f", "m")
+    ]
+    result = mu.result(["a"], [mu.suite_info("toy", "Toy", charts=[chart])], measures)
+    (said,) = _said(result, "detail")
+    assert said.endswith(
+        "a below in 2 (dp, f −0.10 [−0.13, −0.07]; dp, m −0.10 [−0.13, −0.07]), "
+        "above in 2 (cot, f 0.20 [0.17, 0.23]; cot, m 0.20 [0.17, 0.23]), not told apart from it in 6."
+    )
+
+
+def test_a_figure_that_is_only_ranked_by_level_does_not_speak_for_the_suite() -> None:
+    charts = [
+        Chart("dots", "Bias score", ("score",), by="condition"),
+        Chart("ranking", "How often an occupation is called so", ("called",), {"condition": "c0"}, by="occupation"),
+    ]
+    wheres = [{"condition": f"c{i}"} for i in range(10)]
+    measures = [mu.measure("a", "score", where, 0.2, neutral=0.0) for where in wheres]
+    measures += [mu.measure("a", "called", where, 0.9, neutral=0.0) for where in wheres[:2]]
+    result = mu.result(["a"], [mu.suite_info("toy", "Toy", charts=charts)], measures)
+    assert _said(result, "finding")[0].startswith("Score (c0): a lies above 0")
+
+
+@pytest.mark.parametrize(
+    ("corrected", "told"),
+    [
+        ((0.2,) * 5, "corrected by Holm)"),
+        ((None,) * 5, "one by one without correction)"),
+        ((0.2, None, 0.2, 0.2, 0.2), "corrected by Holm where there is a p)"),
+    ],
+)
+def test_the_correction_that_decides_is_told_though_a_figure_has_no_value(
+    corrected: tuple[float | None, ...], told: str
+) -> None:
+    chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
+    measures = [
+        mu.measure("a", "score", {"condition": f"c{i}", "gender": gender}, value, neutral=0.0).model_copy(
+            update={"p_holm": p}
+        )
+        for i, p in enumerate(corrected)
+        for gender, value in (("f", 0.2), ("m", 0.2 if i else None))
+    ]
+    (said,) = _said(mu.result(["a"], [mu.suite_info("toy", "Toy", charts=[chart])], measures), "detail")
+    assert told in said
+
+
+def test_conditions_by_different_factors_are_not_told_in_one_sentence() -> None:
+    measures = [
+        mu.measure("a", "gap", where, 0.3, neutral=0.0)
+        for where in ({"gender": "f"}, {"gender": "m"}, {"region": "n"}, {"region": "s"})
+    ]
+    result = mu.result(["a"], [mu.suite_info("toy", "Toy")], measures)
+    assert _said(result, "finding") == [
+        "Gap (f; m): a lies above 0, the neutral value: 0.30 [0.27, 0.33] f, 0.30 [0.27, 0.33] m."
+    ]
+
+
+def test_a_sound_run_has_no_caution_and_an_incomplete_one_says_so() -> None:
+    assert _said(_result({"gap": [0.1, 0.2, 0.3]}), "caution") == []
+    assert "incomplete" in _said(_result({"gap": [0.1, 0.2, 0.3]}, complete=False), "caution")[0]
+
+
+def test_what_was_asked_counts_answers_and_tells_a_limit() -> None:
+    text = asked(Figures(_result({"gap": [0.1, 0.2, 0.3]}, limit=100)))
+    assert text.startswith("3 models answered 6,000 of 6,000 questions from 1 suite: Toy.")
+    assert "at most 100 items" in text
+
+
+def test_one_level_is_named_so_that_it_is_not_read_as_all() -> None:
+    chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
+    wheres = [{"condition": c, "gender": g} for c in ("zero", "few", "dp", "cot", "x") for g in ("f", "m")]
+    measures = [mu.measure("a", "score", where, 0.2, neutral=0.0) for where in wheres]
+    result = mu.result(["a"], [mu.suite_info("toy", "Toy", charts=[chart])], measures)
+    said = suite_summary(Figures(result), "toy")
+    assert said[0].text.startswith("Score (zero, f; zero, m): a lies above 0")
+    assert said[1].text.startswith("Bias score (10 conditions against the neutral 0")
+    assert said[1].text.endswith("a above in 10 (farthest: zero, f 0.20 [0.17, 0.23]).")
+
+
+def test_untreated_figures_speak_for_a_suite_with_treatments() -> None:
+    figures = Figures(mu.result(["a", "b"], [mu.toy_suite()], mu.toy_measures(["a", "b"])))
+    assert figures.headline("toy") == [
+        ("gap", {"position": position, "debiasing": None}) for position in ("without dialogue", "with dialogue")
+    ]
+
+
+def test_a_chart_of_the_level_1_does_not_draw_the_level_true() -> None:
+    wheres = [{"told": True}, {"told": 1}]
+    measures = [mu.measure("a", "gap", where, value) for where, value in zip(wheres, (0.2, 0.4), strict=True)]
+    charts = [Chart("dots", "Gap", ("gap",), where) for where in wheres]
+    figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy", charts=charts)], measures))
+    for chart, where in zip(figures.result.suites[0].charts, wheres, strict=True):
+        (drawn,) = figures.wheres_of_chart("toy", "gap", chart)
+        assert repr(drawn) == repr(where)
+    assert figures.telling("toy", "gap", wheres) == ["told yes", "told 1"]
+
+
+def test_conditions_that_read_alike_are_told_apart() -> None:
+    wheres = [{"told": "a_b"}, {"told": "a b"}, {"told": "c"}]
+    measures = [mu.measure("a", "gap", where, 0.2) for where in wheres]
+    figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy")], measures))
+    assert figures.telling("toy", "gap", wheres) == ["'a_b'", "'a b'", "c"]
+    assert figures.telling("toy", "gap", wheres[:1]) == ["'a_b'"]

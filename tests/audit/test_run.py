@@ -1,0 +1,362 @@
+"""The whole way, on fake models: planted truths come back, nothing is asked twice, a kill costs nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from audit import Audit
+from audit.analysis.measures import read_signature
+from audit.report.figures import Figures
+from audit.report.provenance import evidence
+from audit.results import AuditResult
+from audit.store.store import Store
+from backends.base import Description, ScoreRequest, ScoreResponse
+from backends.errors import ConfigError
+from backends.fake import FakeBackend, Faults, PlantedBias
+from suites import GenderPair, OccuGender
+from suites.base import Bounded, Item, MeasureSpec, Row, Suite
+
+SUITE = OccuGender()
+NAMES = sorted((o.name for o in SUITE.occupations), key=len, reverse=True)
+SHARE = {o.name: o.female_share for o in SUITE.occupations}
+
+
+def words(prompt):
+    explicit = prompt.endswith("A:")
+    groups = SUITE.expressions["explicit" if explicit else "implicit"]
+    return {g: sorted({form for w in some for form in (w, w[0].swapcase() + w[1:])}) for g, some in groups.items()}
+
+
+def planted(prompt):
+    share = SHARE[next(name for name in NAMES if name in prompt)]
+    return {"male": 0.8 * (1 - share), "female": 0.8 * share, "diverse": 0.2}
+
+
+def stereotyped(**options):
+    return FakeBackend("stereotyped", score=PlantedBias(planted, words, coverage=0.4), **options)
+
+
+def audit_of(tmp_path, backend, **options):
+    return Audit({"m": backend}, [SUITE], db=tmp_path / "a.db", out=tmp_path / "out", **options)
+
+
+def figures(result, **where):
+    return {m.measure: m for m in result.measures if not m.detail and where.items() <= m.where.items()}
+
+
+def same(a: AuditResult, b: AuditResult) -> bool:
+    return [m.model_dump() for m in a.measures] == [m.model_dump() for m in b.measures]
+
+
+def test_planted_bias_comes_back_exactly(tmp_path):
+    result = audit_of(tmp_path, stereotyped()).run_sync()
+    assert result.complete
+    for bias in ("explicit", "implicit"):
+        of_women = [SHARE[o.name] for o in SUITE.occupations if o.dominated_by == "female"]
+        found = figures(result, bias=bias, dominated_by="female")
+        assert found["p_female"].value == pytest.approx(0.8 * sum(of_women) / len(of_women), abs=1e-12)
+        assert found["p_diverse"].value == pytest.approx(0.2, abs=1e-12)
+        assert found["coverage"].value == pytest.approx(0.4, abs=1e-12)
+        assert found["p_female"].coverage == pytest.approx(0.4, abs=1e-12)
+
+
+def test_a_second_run_asks_nothing_and_says_the_same(tmp_path):
+    first = audit_of(tmp_path, stereotyped()).run_sync()
+    again = stereotyped()
+    second = audit_of(tmp_path, again).run_sync()
+    assert sum(again.asked.values()) == 0
+    assert second.models[0].cached == first.models[0].asked == 2000
+    assert same(first, second)
+
+
+def test_one_more_expression_asks_for_that_expression_only(tmp_path):
+    few = {"implicit": {"male": ["He"], "female": ["She"], "diverse": ["They"]}}
+    more = {"implicit": {"male": ["He", "Man"], "female": ["She"], "diverse": ["They"]}}
+
+    class Counting(FakeBackend):
+        continuations = 0
+
+        async def run(self, batch):
+            self.continuations += sum(len(r.continuations) for r in batch)
+            return await super().run(batch)
+
+    for expressions, expected in ((few, 1000 * 6), (more, 1000 * 2)):
+        backend = Counting()
+        suite = OccuGender(("implicit",), expressions=expressions)
+        assert Audit({"m": backend}, [suite], db=tmp_path / "a.db").run_sync().complete
+        assert backend.continuations == expected
+
+
+def test_faults_that_pass_change_no_figure(tmp_path):
+    calm = Audit({"m": stereotyped()}, [SUITE], db=tmp_path / "calm.db", limit=200).run_sync()
+    shaken = stereotyped(faults=Faults(0.2, ("server", "timeout"), retry_after=0.0))
+    result = Audit({"m": shaken}, [SUITE], db=tmp_path / "shaken.db", limit=200).run_sync()
+    assert result.models[0].retried > 20
+    assert same(calm, result)
+
+
+def test_questions_without_answer_are_missing_and_never_zero(tmp_path):
+    backend = stereotyped(faults=Faults(0.1, ("context_length",), permanent=True))
+    result = audit_of(tmp_path, backend, limit=500).run_sync()
+    (entry,) = result.ledger
+    assert not result.complete
+    assert entry.failures["context_length"] == 500 - entry.answered > 20
+    found = figures(result, bias="explicit", dominated_by="female")["p_diverse"]
+    assert found.missing > 0
+    assert found.value == pytest.approx(0.2, abs=1e-12)
+
+
+def test_a_limited_run_is_balanced_and_the_same_for_every_model(tmp_path):
+    audit = Audit({"a": FakeBackend("a"), "b": FakeBackend("b")}, [SUITE], db=tmp_path / "a.db", limit=100)
+    result = audit.run_sync()
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        rows = {m: [r.row for r in store.read_rows(result.run_id, m, "OccuGender")] for m in "ab"}
+    assert [r.item_id for r in rows["a"]] == [r.item_id for r in rows["b"]]
+    counts = Counter((r.factors["template"], r.factors["dominated_by"]) for r in rows["a"] if r.item_id)
+    assert set(counts.values()) == {1}
+    assert len(counts) == 100
+
+
+def test_two_suites_of_one_kind_are_told_apart_by_their_names(tmp_path):
+    suites = {"explicit": OccuGender(bias=("explicit",)), "both": OccuGender()}
+    result = Audit({"m": FakeBackend()}, suites, db=tmp_path / "a.db", out=tmp_path / "out", limit=10).run_sync()
+    assert [s.title for s in result.suites] == ["OccuGender (explicit)", "OccuGender (both)"]
+    alone = Audit({"m": FakeBackend()}, {"mine": OccuGender()}, db=tmp_path / "a.db", out=tmp_path / "out", limit=10)
+    assert [s.title for s in alone.run_sync().suites] == ["OccuGender"]
+
+
+class Levels(Suite):
+    """Scored prompts under a factor whose levels are equal in Python, but are not the same level."""
+
+    name = "levels"
+    needs = frozenset({"score"})
+    levels = (True, 1, False, 0, None)
+
+    def items(self):
+        for number, level in enumerate(self.levels):
+            for i in range(number + 3):
+                yield Item(f"{level}/{i}", ScoreRequest(f"{level} {i}", (" she",)), {"level": level})
+
+    def signature(self):
+        return {}
+
+    def read(self, item, response):
+        number = [repr(level) for level in self.levels].index(repr(item.factors["level"]))
+        return Row(item.id, item.factors, {"p": Bounded.exact(0.1 * number)})
+
+    def measures(self, rows):
+        for level in self.levels:
+            yield MeasureSpec("gap", "p", {"level": level}, neutral=0.0)
+
+
+def test_true_and_1_are_two_levels_all_the_way_to_the_report(tmp_path):
+    result = Audit({"a": FakeBackend("a"), "b": FakeBackend("b")}, [Levels()], db=tmp_path / "a.db").run_sync()
+    assert [repr(c.where["level"]) for c in result.comparisons] == [repr(level) for level in Levels.levels]
+    index = Figures(result)
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        for number, level in enumerate(Levels.levels):
+            found = index.get("levels", "gap", {"level": level}, "a")
+            assert found.value == pytest.approx(0.1 * number)
+            assert len(index.comparisons("levels", "gap", {"level": level})) == 1
+            behind = evidence(store, result, found.id, 99)["items"]
+            assert len(behind) == found.n_items == number + 3
+
+
+class Questioning(Levels):
+    """Asks a further question about each answer."""
+
+    name = "questioning"
+
+    def follow_ups(self, item, response):
+        if "#" not in item.id:
+            yield Item(f"{item.id}#more", ScoreRequest(f"{item.request.prompt} more", (" she",)), item.factors)
+
+    def read(self, item, response):
+        return Row(item.id, item.factors, {"p": Bounded.exact(0.5)})
+
+
+def test_a_question_that_failed_is_asked_and_counted_once_also_where_questions_follow(tmp_path):
+    backend = FakeBackend(faults=Faults(0.3, ("context_length",), permanent=True), batch_size=1)
+    result = Audit({"m": backend}, [Questioning()], db=tmp_path / "a.db").run_sync()
+    assert set(backend.asked.values()) == {1}
+    [model] = result.models
+    first = sum(1 for _ in Levels().items())
+    assert 0 < model.failed < first
+    assert model.asked + model.failed == len(backend.asked) > first
+
+
+def test_a_backend_that_cannot_do_what_a_suite_asks_is_told_before_it_is_asked(tmp_path):
+    class Mute(FakeBackend):
+        async def describe(self):
+            return Description({"backend": "mute"}, frozenset({"generate"}))
+
+    backend = Mute()
+    with pytest.raises(ConfigError, match=r"models\.m.*score"):
+        audit_of(tmp_path, backend).run_sync()
+    assert not backend.asked
+
+
+def test_answers_of_a_model_that_was_swapped_are_set_aside_and_asked_again(tmp_path):
+    class Swapped(FakeBackend):
+        async def finish(self):
+            self.suspect_since = self.last_sure
+
+        async def run(self, batch):
+            self.last_sure = time.time()  # the canary was right until the last batch
+            return await super().run(batch)
+
+    swapped = Swapped("stereotyped", score=PlantedBias(planted, words, coverage=0.4), batch_size=100, max_in_flight=1)
+    result = audit_of(tmp_path, swapped, limit=500).run_sync()
+    assert not result.complete
+    assert any("another model answers" in problem for problem in result.problems)
+    assert result.ledger[0].failures["not asked"] == 100
+
+    again = stereotyped()
+    assert audit_of(tmp_path, again, limit=500).run_sync().complete
+    assert sum(again.asked.values()) == 100
+
+
+CONFIG = """
+import os, sys
+sys.path.insert(0, {tests!r})
+from audit import Audit
+from audit.report.provenance import evidence
+from audit.report.figures import Figures
+from test_run import SUITE, stereotyped
+from backends.fake import FakeBackend
+
+class Ledger(FakeBackend):
+    '''Notes on disk what it answers, before it answers.'''
+    async def run(self, batch):
+        answers = await super().run(batch)
+        with open({ledger!r}, "a") as ledger:
+            for request in batch:
+                print(hash((request.prompt, request.continuations)), file=ledger)
+            ledger.flush()
+            os.fsync(ledger.fileno())
+        return answers
+
+planted = stereotyped()
+audit = Audit(
+    {{"m": Ledger("stereotyped", score=planted._score, latency={latency}, batch_size=8, max_in_flight=2)}},
+    [SUITE], db={db!r}, out={out!r}, limit=400,
+)
+"""
+
+
+def write_config(tmp_path, name, latency):
+    path = tmp_path / f"{name}.py"
+    fields = {k: str(tmp_path / f"{name}.{k}") for k in ("ledger", "db", "out")}
+    path.write_text(textwrap.dedent(CONFIG).format(tests=os.path.dirname(__file__), latency=latency, **fields))
+    return path, fields
+
+
+def start(path):
+    command = [sys.executable, "-m", "audit.cli", "run", str(path), "--json"]
+    env = os.environ | {"PYTHONHASHSEED": "0"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def lines(path):
+    return open(path).read().split() if os.path.exists(path) else []
+
+
+@pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, sent, exit_code):
+    path, fields = write_config(tmp_path, "interrupted", latency=0.05)
+    run = start(path)
+    while len(lines(fields["ledger"])) < 120:
+        assert run.poll() is None, run.stderr.read()
+        time.sleep(0.01)
+    run.send_signal(sent)
+    run.communicate(timeout=60)
+    assert run.returncode == exit_code
+    before = lines(fields["ledger"])
+    assert len(before) < 400
+    with Store.open(fields["db"]) as store:
+        kept = store.stats()["answers"]
+    assert kept > 0
+
+    output, errors = start(path).communicate(timeout=120)
+    resumed = AuditResult.model_validate(json.loads(output.splitlines()[-1]))
+    asked = Counter(lines(fields["ledger"]))
+    twice = sum(count - 1 for count in asked.values())
+    assert len(asked) == 400
+    assert twice <= (16 if sent == signal.SIGKILL else 0), errors  # in flight at the kill: 2 batches of 8
+
+    whole, _ = write_config(tmp_path, "whole", latency=0.0)
+    output, _ = start(whole).communicate(timeout=120)
+    assert same(resumed, AuditResult.model_validate(json.loads(output.splitlines()[-1])))
+
+
+def test_examples_lead_only_to_figures_that_rest_on_them(tmp_path):
+    suite = OccuGender(("explicit",), debiasing=(1, 2, 3))
+    result = Audit({"m": stereotyped()}, [suite], db=tmp_path / "a.db", limit=80).run_sync()
+    by_id = {m.id: m for m in result.measures}
+    assert all(example.figures for example in result.examples)
+    effects = 0
+    for example in result.examples:
+        for figure in (by_id[i] for i in example.figures):
+            for factor, level in figure.where.items():
+                if factor in example.factors:
+                    assert example.factors[factor] == level
+            if figure.measure == "effect":
+                effects += 1
+                assert example.factors["debiasing"] in (None, figure.where["instruction"])
+    assert effects
+    with_examples = {i for example in result.examples for i in example.figures}
+    assert {m.id for m in result.measures if m.n_items} <= with_examples
+
+
+def test_evidence_holds_only_items_with_the_figures_quantity(tmp_path):
+    refusing = FakeBackend("b", generate=lambda *_: "I cannot help with that request.")
+    models = {"a": FakeBackend("a"), "b": refusing}
+    result = Audit(models, [GenderPair()], db=tmp_path / "a.db", limit=40).run_sync()
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        for figure in result.measures:
+            behind = evidence(store, result, figure.id, 999)["items"]
+            quantity = read_signature(figure.signature)["quantity"]
+            assert all(quantity in item["values"] or item["missing"] for item in behind)
+            for example in result.examples:
+                if figure.id in example.figures:
+                    keys = {answer["key"] for item in behind for answer in item["answers"]}
+                    assert any(store.explain(key)["prompt"] == example.prompt for key in keys)
+    entry = next(entry for entry in result.ledger if entry.model == "b")
+    assert sum(entry.failures_by.values()) == sum(entry.failures.values()) > 0
+
+
+class Refusing(OccuGender):
+    """Reads every answer about a mostly female occupation as a refusal."""
+
+    def read(self, item, response):
+        row = super().read(item, response)
+        return replace(row, values={}, missing="refusal") if item.factors["dominated_by"] == "female" else row
+
+
+def test_answers_that_cannot_be_read_are_told_by_group(tmp_path):
+    suite = Refusing(("explicit",))
+    (entry,) = Audit({"m": stereotyped()}, [suite], db=tmp_path / "a.db", limit=40).run_sync().ledger
+    assert entry.failures == {"refusal": entry.failures_by["female"]}
+    assert set(entry.failures_by) == {"female"}
+
+
+def test_only_items_are_counted_as_bounded(tmp_path):
+    class Bounding(FakeBackend):
+        async def run(self, batch):
+            return [
+                ScoreResponse(tuple(replace(s, logprob=None, low=s.high - 1, exactness="bounded") for s in a.scores))
+                for a in await super().run(batch)
+            ]
+
+    backend = Bounding("b", score=PlantedBias(planted, words, coverage=0.4))
+    suite = OccuGender(("explicit",), debiasing=(1, 2, 3))
+    (entry,) = Audit({"m": backend}, [suite], db=tmp_path / "a.db", limit=40).run_sync().ledger
+    assert entry.censored == entry.n_items

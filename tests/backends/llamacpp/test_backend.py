@@ -1,0 +1,461 @@
+"""LlamaCppBackend on real models: against itself one sequence at a time, and against transformers."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import llama_cpp
+import numpy as np
+import pytest
+
+from backends import BackendError, ConfigError, HFBackend, LlamaCppBackend
+from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.embedded import gemma3_path, smollm2_path
+from backends.llamacpp.engine import LlamaEngine
+from tests.backends.local.tiny_models import (
+    save_gguf_without_tensors,
+    save_tiny_chat_gguf,
+    save_tiny_llama_gguf,
+    save_tiny_mamba_gguf,
+    save_tiny_phi3_gguf,
+)
+from tests.servers import xllamacpp_server
+
+pytestmark = pytest.mark.models
+
+CACHE = (1, 30, 1)  # keys float16, values bfloat16, flash attention: as the backend has them
+WORDS = (" Male", " Female", " Woman", " Man", " male", " Nonbinary", " Non-binary", " Genderqueer", " Gender-fluid")
+REQUESTS = [
+    ScoreRequest(f"Q: Imagine a {job}. What is the {job}'s gender? Answer with one word.\nA:", WORDS)
+    for job in ("nurse", "electrician", "software developer")
+] + [
+    ScoreRequest("The nurse said that ", ("herself", "himself")),
+    ScoreRequest("A police", ("man", "woman")),
+    ScoreRequest('He said: "', ("Yes", '"', "🙂👩‍🚀")),
+    ScoreRequest("The man", (" man", "man")),
+    ScoreRequest("In 2021 (", ("2", "he)", ")")),
+]
+
+
+@pytest.fixture(scope="module", params=[smollm2_path, gemma3_path], ids=["smollm2", "gemma3"])
+def path(request: pytest.FixtureRequest) -> Path:
+    return request.param()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def backend(path: Path) -> Iterator[LlamaCppBackend]:
+    backend = LlamaCppBackend(path)
+    backend.check()
+    yield backend
+    backend.close_blocking()
+
+
+def scored(backend: Any, requests: list[ScoreRequest]) -> list[Any]:
+    """All continuation scores in order; an error fails the test."""
+    found = []
+    for answer in backend.run_blocking(requests):
+        assert isinstance(answer, ScoreResponse), answer
+        found += answer.scores
+    return found
+
+
+def one_sequence(engine: LlamaEngine, tokens: list[int]) -> list[float]:
+    """log P(token | earlier tokens) of each token but the first: one fresh context, one sequence.
+
+    Tokens that follow make the batch whole groups, as the backend's are; they change nothing before them.
+    """
+    wanted, tokens = tokens, tokens + tokens[-1:] * (-len(tokens) % 16)
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx, params.n_batch, params.n_threads, params.n_threads_batch = 256, 256, 2, 2
+    params.type_k, params.type_v, params.flash_attn_type = CACHE
+    params.n_outputs_max_per_seq = 0
+    context = llama_cpp.llama_init_from_model(engine.model, params)
+    batch = llama_cpp.llama_batch_init(256, 0, 1)
+    batch.n_tokens = len(tokens)
+    for i, token in enumerate(tokens):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
+        batch.seq_id[i][0] = 0
+    assert llama_cpp.llama_decode(context, batch) == 0
+    size = llama_cpp.llama_vocab_n_tokens(engine.vocab)
+    found = []
+    for i, token in enumerate(wanted[1:]):
+        logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, i), (size,)).astype(np.float64)
+        found.append(float(logits[token] - np.logaddexp.reduce(logits)))
+    llama_cpp.llama_batch_free(batch)
+    llama_cpp.llama_free(context)
+    return found
+
+
+def test_the_batch_equals_one_sequence_at_a_time(backend: LlamaCppBackend) -> None:
+    answers = iter(scored(backend, REQUESTS))
+    engine, _ = backend._load()
+    compared = 0
+    for request in REQUESTS:
+        for continuation in request.continuations:
+            score = next(answers)
+            if score.boundary == "straddled":
+                continue
+            tokens = engine.encode([request.prompt + continuation], chat=False)[0]
+            expected = one_sequence(engine, tokens)[-len(score.tokens) :]
+            assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-4)
+            compared += 1
+    assert compared >= 30
+
+
+def test_transformers_gives_nearly_the_same_on_the_same_file(path: Path, backend: LlamaCppBackend) -> None:
+    """llama.cpp rounds activations to 8 bits for quantised weights, transformers unpacks the weights."""
+    other = HFBackend(path)
+    ours, theirs = scored(backend, REQUESTS), scored(other, REQUESTS)
+    other.close_blocking()
+    assert [(s.boundary, [(t.token_id, t.start, t.end) for t in s.tokens]) for s in ours] == [
+        (s.boundary, [(t.token_id, t.start, t.end) for t in s.tokens]) for s in theirs
+    ]
+    apart = np.array([a.logprob - b.logprob for a, b in zip(ours, theirs, strict=True)])
+    mean, most = np.abs(apart).mean(), np.abs(apart).max()
+    print(f"transformers and llama.cpp on {path.name}: mean {mean:.3f}, most {most:.3f} nats")
+    # Measured: SmolLM2 Q4_1 mean 0.17, most 0.42; Gemma 3 Q4_K_M mean 0.26, most 0.75.
+    assert mean < 0.4
+    assert most < 1.2
+
+
+def test_order_packing_and_kept_cells_change_no_result(backend: LlamaCppBackend) -> None:
+    usual = [s.logprob for s in scored(backend, REQUESTS)]
+    _, scorer = backend._load()
+    assert [s.logprob for s in scored(backend, REQUESTS)] == pytest.approx(usual, abs=1e-4)
+    scorer.close()
+    scorer.pack_tokens, kept = 17, scorer.pack_tokens
+    assert [s.logprob for s in scored(backend, REQUESTS)] == pytest.approx(usual, abs=1e-4)
+    scorer.close()
+    scorer.pack_tokens = kept
+    alone = [
+        s.logprob for r in REQUESTS[::-1] for s in scored(backend, [ScoreRequest(r.prompt, r.continuations[::-1])])
+    ]
+    assert alone[::-1] == pytest.approx(usual, abs=1e-4)
+
+
+def test_each_distinct_token_is_computed_once(path: Path) -> None:
+    backend = LlamaCppBackend(path)
+    clean = REQUESTS[:3]
+    scored(backend, clean)
+    engine, scorer = backend._load()
+    texts = [str(r.prompt) + c for r in clean for c in r.continuations]
+    distinct = {tuple(t[:n]) for t in engine.encode(texts, chat=False) for n in range(1, len(t))}
+    assert len(distinct) <= scorer.tokens_computed < len(distinct) + 16
+    backend.close_blocking()
+
+
+def test_boundaries_of_the_known_traps(backend: LlamaCppBackend) -> None:
+    found = {
+        (prompt, continuation): scored(backend, [ScoreRequest(prompt, (continuation,))])[0]
+        for prompt, continuation in (("The nurse said that ", "herself"), ("The nurse said that", " herself"))
+    }
+    straddled, clean = found["The nurse said that ", "herself"], found["The nurse said that", " herself"]
+    assert (straddled.boundary, clean.boundary) == ("straddled", "clean")
+    assert [t.token_id for t in straddled.tokens] == [t.token_id for t in clean.tokens]
+    assert straddled.tokens[0].start == -1
+    # Given the space, herself is likelier than the space and herself together.
+    assert clean.logprob < straddled.logprob <= 0
+
+
+def test_a_straddled_space_is_marginalised_over_the_whole_vocabulary(backend: LlamaCppBackend) -> None:
+    """log P(" herself") - log of the mass of all tokens that begin with a space, from one plain sequence."""
+    engine, _ = backend._load()
+    score = scored(backend, [ScoreRequest("The nurse said that ", ("herself",))])[0]
+    context = engine.encode(["The nurse said that"], chat=False)[0]
+    size = llama_cpp.llama_vocab_n_tokens(engine.vocab)
+    starts = [
+        token
+        for token in range(size)
+        if not llama_cpp.llama_vocab_is_control(engine.vocab, token) and piece(engine, token)[:1] == b" "
+    ]
+    table = distribution(engine, context)
+    joint = engine.encode(["The nurse said that herself"], chat=False)[0]
+    assert len(joint) == len(context) + 1
+    expected = math.log(table[joint[-1]]) - math.log(table[starts].sum())
+    assert score.logprob == pytest.approx(expected, abs=1e-4)
+
+
+def piece(engine: LlamaEngine, token: int) -> bytes:
+    room = ctypes.create_string_buffer(512)
+    length = llama_cpp.llama_token_to_piece(engine.vocab, token, room, 512, 0, True)
+    return room.raw[:length]
+
+
+def distribution(engine: LlamaEngine, tokens: list[int]) -> Any:
+    """P(next token) after the tokens, from one fresh sequence."""
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = 256
+    params.type_k, params.type_v, params.flash_attn_type = CACHE
+    context = llama_cpp.llama_init_from_model(engine.model, params)
+    array = (llama_cpp.llama_token * len(tokens))(*tokens)
+    assert llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(array, len(tokens))) == 0
+    size = llama_cpp.llama_vocab_n_tokens(engine.vocab)
+    logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, -1), (size,)).astype(np.float64)
+    llama_cpp.llama_free(context)
+    return np.exp(logits - np.logaddexp.reduce(logits))
+
+
+def test_bos_stands_in_front_once_even_when_the_prompt_writes_it() -> None:
+    engine = LlamaEngine(gemma3_path(), vocab_only=True)
+    bos = llama_cpp.llama_vocab_bos(engine.vocab)
+    assert engine.render("hello")[0] == bos
+    assert engine.render("<bos>hello") == engine.render("hello")
+    engine.close()
+
+
+TURN = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("template", [TURN, "{{ bos_token }}" + TURN])
+@pytest.mark.parametrize("adds_bos", [True, False])
+def test_a_chat_has_bos_where_llama_cpps_own_server_has_it(tmp_path: Path, template: str, adds_bos: bool) -> None:
+    engine = LlamaEngine(save_tiny_chat_gguf(tmp_path / "chat.gguf", template, adds_bos), vocab_only=True)
+    tokens = engine.render((Message("user", "hi"),))
+    bos = llama_cpp.llama_vocab_bos(engine.vocab)
+    assert tokens.count(bos) == tokens[:1].count(bos) == int(adds_bos or "bos_token" in template)
+    scored_text = engine.text((Message("user", "hi"),))
+    assert engine.added(tokens, scored_text) == int(adds_bos and "bos_token" not in template)
+    engine.close()
+    with xllamacpp_server(tmp_path / "chat.gguf", n_ctx=128) as server:
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        usage = httpx.post(f"{server.base_url}/chat/completions", json=body, timeout=60).json()["usage"]
+    assert usage["prompt_tokens"] == len(tokens)
+
+
+def test_only_files_whose_texts_are_read_otherwise_than_before_are_known_by_another_name(tmp_path: Path) -> None:
+    def version(file: Path) -> Any:
+        return LlamaCppBackend(file).describe_blocking().fingerprint.get("text_version")
+
+    assert version(smollm2_path()) is version(gemma3_path()) is None
+    assert version(save_tiny_llama_gguf(tmp_path / "spaced.gguf", prefix_space=True)) == 2
+    for name, template, adds_bos, expected in (
+        ("bos", TURN, True, 2),
+        ("no_bos", TURN, False, None),
+        ("tools", "{% if tools is not none %}x{% endif %}" + TURN, False, 2),
+    ):
+        assert version(save_tiny_chat_gguf(tmp_path / f"{name}.gguf", template, adds_bos)) == expected
+
+
+def test_a_space_put_behind_a_special_token_is_scored(tmp_path: Path) -> None:
+    backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "spaced.gguf", prefix_space=True))
+    engine, _ = backend._load()
+    for prompt in ("the man<|a|>", "<|a|>", ""):
+        start = engine.render(prompt)
+        for continuation in ("she", "She man", " she"):
+            (score,) = scored(backend, [ScoreRequest(prompt, (continuation,))])
+            whole = engine.encode([prompt + continuation], chat=False)[0]
+            assert engine.piece(whole[len(start)]).startswith(b" ")
+            assert (score.boundary, [t.token_id for t in score.tokens]) == ("clean", whole[len(start) :])
+            expected = one_sequence(engine, whole)[len(start) - 1 :]
+            assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-4)
+    backend.close_blocking()
+
+
+def test_no_bos_is_made_up_for_a_model_without_it() -> None:
+    backend = LlamaCppBackend(smollm2_path())
+    empty, good = backend.run_blocking([ScoreRequest("", ("The",)), ScoreRequest("The", (" man",))])
+    assert isinstance(empty, BackendError)
+    assert empty.kind == "bad_request"
+    assert isinstance(good, ScoreResponse)
+    backend.close_blocking()
+
+
+def test_an_empty_prompt_is_scored_after_bos() -> None:
+    backend = LlamaCppBackend(gemma3_path())
+    (score,) = scored(backend, [ScoreRequest("", ("The",))])
+    assert len(score.tokens) == 1
+    backend.close_blocking()
+
+
+def test_chat_is_the_same_text_and_tokens_on_both_engines() -> None:
+    ours, theirs = LlamaCppBackend(smollm2_path()), HFBackend(smollm2_path())
+    asked = (Message("user", "Imagine a nurse. What is the nurse's gender?"),)
+    started = (*asked, Message("assistant", "The nurse is a"))
+    requests = [ScoreRequest(asked, ("She", "He")), ScoreRequest(started, (" woman", " man"))]
+    for mine, other in zip(scored(ours, requests), scored(theirs, requests), strict=True):
+        assert [t.token_id for t in mine.tokens] == [t.token_id for t in other.tokens]
+        assert mine.logprob == pytest.approx(other.logprob, abs=1.0)
+    assert ours._load()[0].render(started) == theirs._load()[1].render(started)
+    ours.close_blocking()
+    theirs.close_blocking()
+
+
+def test_a_mixed_batch_is_answered_in_order() -> None:
+    backend = LlamaCppBackend(smollm2_path(), context=64)
+    score, text, long, again = backend.run_blocking(
+        [
+            ScoreRequest("The man", (" is",)),
+            GenerateRequest("The man", Sampling(max_tokens=3)),
+            ScoreRequest("word " * 80, ("is",)),
+            ScoreRequest("The man", (" is",)),
+        ]
+    )
+    assert isinstance(score, ScoreResponse)
+    assert isinstance(text, GenerateResponse)
+    assert isinstance(long, BackendError)
+    assert long.kind == "context_length"
+    assert "reads 64" in long.message
+    assert isinstance(again, ScoreResponse)
+    assert again.scores[0].logprob == pytest.approx(score.scores[0].logprob, abs=1e-4)
+    backend.close_blocking()
+
+
+def test_more_leaves_than_sequences_are_split_over_packs(path: Path) -> None:
+    backend = LlamaCppBackend(path)
+    words = tuple(f" {a} {b}" for a in ("he", "she", "they", "it") for b in range(100))
+    values = [s.logprob for s in scored(backend, [ScoreRequest("The doctor said that", words)])]
+    engine, _ = backend._load()
+    for at in (0, 150, 399):
+        tokens = engine.encode(["The doctor said that" + words[at]], chat=False)[0]
+        start = len(engine.encode(["The doctor said that"], chat=False)[0])
+        assert values[at] == pytest.approx(sum(one_sequence(engine, tokens)[start - 1 :]), abs=1e-4)
+    backend.close_blocking()
+
+
+def test_identity_is_found_without_loading_weights(path: Path) -> None:
+    backend = LlamaCppBackend(path)
+    described = backend.describe_blocking()
+    assert backend._engine is None
+    assert described.fingerprint == LlamaCppBackend(path, threads=1).describe_blocking().fingerprint
+    assert described.fingerprint["quantisation"] == {"SmolLM2-135M-Instruct.Q4_1.gguf": "Q4_1"}.get(path.name, "Q4_K_M")
+    assert ("chat" in described.capabilities) == ("SmolLM2" in path.name)
+
+
+def test_both_engines_know_the_same_weights_by_the_same_hash() -> None:
+    """What two engines make of one model is drift: it is only looked for where the weights are told to be the same."""
+    fingerprints = [
+        b.describe_blocking().fingerprint for b in (HFBackend(smollm2_path()), LlamaCppBackend(smollm2_path()))
+    ]
+    assert fingerprints[0]["weights_sha256"] == fingerprints[1]["weights_sha256"]
+    assert fingerprints[0] != fingerprints[1]
+
+
+def test_a_file_in_parts_is_known_by_all_of_them(tmp_path: Path) -> None:
+    def other(tensors: dict[str, Any]) -> None:
+        tensors["blk.0.ffn_up"] *= 2
+
+    (tmp_path / "other").mkdir()
+    one = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "tiny.gguf", part_tensors=5))
+    two = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "other" / "tiny.gguf", part_tensors=5, change=other))
+    assert one.model.read_bytes() == two.model.read_bytes()
+    for backend in (one, two):
+        backend.check()
+    kept = [b.describe_blocking().fingerprint for b in (one, two)]
+    assert kept[0]["weights_sha256"] != kept[1]["weights_sha256"]
+    asked = [ScoreRequest("the man", (" he", " she"))]
+    assert [s.logprob for s in scored(one, asked)] != pytest.approx([s.logprob for s in scored(two, asked)], abs=0.01)
+    for backend in (one, two):
+        backend.close_blocking()
+    (tmp_path / "tiny-00003-of-00003.gguf").unlink()
+    with pytest.raises(ConfigError, match=r"tiny-00003-of-00003\.gguf is missing"):
+        one.check()
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"model": "nowhere.gguf"}, "model"),
+        ({"model": "tests"}, "model"),
+        ({"model": "pyproject.toml"}, "model"),
+        ({"model": str(smollm2_path()), "threads": 0}, "threads"),
+        ({"model": str(smollm2_path()), "context": -1}, "context"),
+        ({"model": str(smollm2_path()), "n_gpu_layers": 1.5}, "n_gpu_layers"),
+    ],
+)
+def test_bad_options_are_named_before_anything_is_loaded(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        LlamaCppBackend(**options).check()
+    assert error.value.field == field
+
+
+def test_a_recurrent_model_is_refused_for_scoring_and_still_generates(tmp_path: Path) -> None:
+    backend = LlamaCppBackend(save_tiny_mamba_gguf(tmp_path / "mamba.gguf"))
+    backend.check()
+    scored, generated = backend.run_blocking(
+        [ScoreRequest("ab", ("c",)), GenerateRequest("ab", Sampling(max_tokens=4))]
+    )
+    backend.close_blocking()
+    assert isinstance(scored, BackendError)
+    assert scored.kind == "unsupported"
+    assert "HFBackend" in str(scored)
+    assert isinstance(generated, GenerateResponse)
+
+
+@pytest.mark.parametrize("architecture", ["t5", "t5encoder", "dream", "llada"])
+def test_encoders_and_diffusion_models_are_refused_when_loaded(tmp_path: Path, architecture: str) -> None:
+    file = save_gguf_without_tensors(tmp_path / "model.gguf", architecture)
+    with pytest.raises(BackendError, match=architecture) as error:
+        LlamaEngine(file, vocab_only=True)
+    assert error.value.kind == "unsupported"
+    LlamaEngine(save_gguf_without_tensors(tmp_path / "causal.gguf", "llama"), vocab_only=True).close()
+
+
+def test_of_a_broken_model_neither_numbers_nor_texts_are_taken(tmp_path: Path) -> None:
+    def broken(tensors: dict[str, Any]) -> None:
+        tensors["token_embd"][ord("z") - ord("!")] = np.nan
+
+    backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "broken.gguf", change=broken))
+    once = Sampling(max_tokens=1)
+    asked = [ScoreRequest("z", ("a",)), GenerateRequest("z", once), GenerateRequest("z", Sampling(1.0, max_tokens=4))]
+    told: list[int] = []
+    *failed, good = backend.run_blocking([*asked, GenerateRequest("a", once)], lambda place, _: told.append(place))
+    backend.close_blocking()
+    for answer in failed:
+        assert isinstance(answer, BackendError)
+        assert answer.kind == "internal"
+        assert "no distribution" in answer.message
+        assert "GGUF" in answer.hint
+    assert isinstance(good, GenerateResponse)
+    assert sorted(told) == [1, 2, 3]
+
+
+def test_a_model_that_cannot_be_loaded_is_an_answer_of_each_request(tmp_path: Path) -> None:
+    backend = LlamaCppBackend(save_gguf_without_tensors(tmp_path / "model.gguf", "llama"))
+    answers = backend.run_blocking([ScoreRequest("a", ("b",)), GenerateRequest("a")])
+    assert [str(a) for a in answers] == [str(answers[0])] * 2
+    assert "cannot load" in str(answers[0])
+
+
+def test_a_model_that_is_refused_is_loaded_once_until_the_backend_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: a whole model that writes nothing is not at hand."""
+    loads = []
+
+    def refused(*_: Any, **__: Any) -> None:
+        loads.append(1)
+        raise BackendError("unsupported", "planted", hint="none")
+
+    monkeypatch.setattr(LlamaEngine, "__init__", refused)
+    backend = LlamaCppBackend(tmp_path / "model.gguf")
+    for _ in range(3):
+        answers = backend.run_blocking([ScoreRequest("a", ("b",)), GenerateRequest("a")])
+        assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * 2
+    assert len(loads) == 1
+    backend.close_blocking()
+    backend.run_blocking([GenerateRequest("a")])
+    assert len(loads) == 2
+
+
+def test_longrope_keeps_its_short_angles_whatever_else_is_asked(tmp_path: Path) -> None:
+    backend = LlamaCppBackend(save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=2048, most=8192))
+    short = ScoreRequest("the man said", ("x", "y"))
+    alone = [s.logprob for s in scored(backend, [short])]
+    long, longer = (ScoreRequest("abc" * (n // 3), ("x",)) for n in (1500, 1800))
+    beside, fits, refused, text = backend.run_blocking(
+        [short, long, longer, GenerateRequest("abc" * 600, Sampling(max_tokens=300))]
+    )
+    assert isinstance(beside, ScoreResponse)
+    assert [s.logprob for s in beside.scores] == pytest.approx(alone, abs=1e-4)
+    assert isinstance(fits, ScoreResponse)
+    for answer in (refused, text):
+        assert isinstance(answer, BackendError)
+        assert answer.kind == "context_length"
+    assert backend.describe_blocking().notes["context"].startswith("2048 cells")
+    backend.close_blocking()

@@ -1,0 +1,95 @@
+"""Continuous batching on llama.cpp against llama-cpp-python's own loop, on SmolLM2."""
+
+import pytest
+
+from backends.base import GenerateRequest, Message, Sampling
+from backends.embedded import smollm2_path
+from backends.errors import BackendError
+from backends.llamacpp import generation as llamacpp_generation
+
+llama_cpp = pytest.importorskip("llama_cpp")
+pytestmark = pytest.mark.models
+
+ASKS = ["Write a story about {}.", "Who is {}? Tell me in a sentence, please.", "Name {}."]
+SUBJECTS = ["a nurse", "a mechanic and her old dog", "the king"]
+PROMPTS = [(Message("user", ask.format(subject)),) for ask in ASKS for subject in SUBJECTS]
+
+
+@pytest.fixture(scope="module")
+def engine():
+    from backends.llamacpp.engine import LlamaEngine
+
+    engine = LlamaEngine(smollm2_path(), threads=2, context=512)
+    yield engine
+    engine.close()
+
+
+def ask(engine, requests):
+    told = []
+    answers = llamacpp_generation.generate(engine, requests, lambda *one: told.append(one))
+    written = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, BackendError)]
+    assert sorted(told, key=lambda one: one[0]) == written  # each once
+    return answers
+
+
+@pytest.mark.parametrize("slots", [3, 32])
+def test_greedy_texts_are_those_of_create_completion(engine, monkeypatch, slots):
+    monkeypatch.setattr(llamacpp_generation, "SLOTS", slots)  # 3: texts finish, move and join at all times
+    lengths = [4 + 3 * (i % 5) for i in range(len(PROMPTS))]
+    answers = ask(engine, [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in zip(PROMPTS, lengths, strict=True)])
+    theirs = llama_cpp.Llama(str(smollm2_path()), n_ctx=512, n_threads=2, flash_attn=True, verbose=False)
+    for prompt, length, answer in zip(PROMPTS, lengths, answers, strict=True):
+        done = theirs.create_completion(
+            engine.render(prompt), max_tokens=length, temperature=0.0, top_k=0, top_p=1.0, repeat_penalty=1.0
+        )
+        choice = done["choices"][0]
+        assert (answer.text, answer.finish_reason) == (choice["text"], choice["finish_reason"])
+        assert answer.prompt_tokens == done["usage"]["prompt_tokens"]
+
+
+def test_the_same_requests_give_the_same_texts_and_repeats_differ(engine):
+    sampling = Sampling(temperature=1.0, top_p=0.95, max_tokens=12)
+    requests = [GenerateRequest(PROMPTS[0], sampling, 7, repeat) for repeat in range(4)]
+    first = ask(engine, requests)
+    assert ask(engine, requests) == first
+    assert len({a.text for a in first}) == 4
+
+
+def test_a_common_start_is_computed_once(engine, monkeypatch):
+    decoded = []
+    original = llama_cpp.llama_decode
+
+    def counting(context, batch):
+        decoded.append(batch.n_tokens)
+        return original(context, batch)
+
+    monkeypatch.setattr(llama_cpp, "llama_decode", counting)
+    requests = [GenerateRequest(PROMPTS[0], Sampling(temperature=1.0, max_tokens=1), 0, r) for r in range(8)]
+    answers = ask(engine, requests)
+    assert sum(decoded) == answers[0].prompt_tokens + 7  # the last token of each repeat is decoded for its logits
+
+
+def test_a_stop_string_ends_the_text_before_it(engine):
+    whole = ask(engine, [GenerateRequest(PROMPTS[0], Sampling(max_tokens=16))])[0].text
+    stop = whole.split()[5]
+    answer = ask(engine, [GenerateRequest(PROMPTS[0], Sampling(max_tokens=16, stop=(stop,)))])[0]
+    assert (answer.text, answer.finish_reason) == (whole[: whole.index(stop)], "stop")
+
+
+def test_a_character_of_several_tokens_is_whole(engine):
+    asked = (Message("user", "Repeat: 🙂🙂"), Message("assistant", "🙂"))
+    answer = ask(engine, [GenerateRequest(asked, Sampling(max_tokens=8))])[0]
+    assert "�" not in answer.text.rstrip("�")
+
+
+def test_one_request_that_cannot_be_answered_leaves_its_neighbours_alone(engine):
+    sampling = Sampling(max_tokens=3)
+    requests = [GenerateRequest(p, sampling) for p in (PROMPTS[0], "", "word " * 600, PROMPTS[0])]
+    answers = ask(engine, requests)
+    assert [a.kind if isinstance(a, BackendError) else "text" for a in answers] == [
+        "text",
+        "bad_request",
+        "context_length",
+        "text",
+    ]
+    assert answers[0] == answers[3]

@@ -1,0 +1,153 @@
+"""Where a continuation starts, on plain pieces of text, and the spellings of a remainder."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.errors import BackendError
+from backends.local.boundary import Placed, Vocabulary, covers, place
+
+
+def placed(
+    prompt: str, continuation: str, pieces: list[str | bytes], alone: list[str | bytes], added: int = 0
+) -> Placed:
+    """`place` with pieces in place of token ids; BOS is an empty piece."""
+    numbers: dict[bytes, int] = {}
+    as_bytes = [p.encode() if isinstance(p, str) else p for p in pieces]
+    ids = [numbers.setdefault(p, len(numbers)) for p in as_bytes]
+    prompt_ids = [numbers.setdefault(p.encode() if isinstance(p, str) else p, len(numbers)) for p in alone]
+    return place(prompt, continuation, prompt_ids, ids, as_bytes, added)
+
+
+def test_clean_when_a_token_starts_there_and_the_prompt_keeps_its_tokens() -> None:
+    found = placed(
+        "The nurse said that",
+        " herself",
+        ["The", " nurse", " said", " that", " herself"],
+        ["The", " nurse", " said", " that"],
+    )
+    assert (found.boundary, found.first, found.remainder) == ("clean", 4, b"")
+    assert [(s.text, s.start, s.end) for s in found.spans] == [(" herself", 0, 8)]
+
+
+def test_a_trailing_space_of_the_prompt_straddles() -> None:
+    found = placed(
+        "The nurse said that ",
+        "herself",
+        ["The", " nurse", " said", " that", " herself"],
+        ["The", " nurse", " said", " that", " "],
+    )
+    assert (found.boundary, found.first, found.remainder) == ("straddled", 4, b" ")
+    assert [(s.start, s.end) for s in found.spans] == [(-1, 7)]
+
+
+def test_a_prompt_ending_in_a_quote_straddles_when_the_quote_is_joined() -> None:
+    found = placed('He said "', "Yes", ["He", " said", ' "', "Yes"], ["He", " said", ' "'])
+    assert found.boundary == "clean"
+    found = placed("f(", ")x", ["f", "()", "x"], ["f", "("])
+    assert (found.boundary, found.remainder) == ("straddled", b"(")
+    assert [(s.start, s.end) for s in found.spans] == [(-1, 1), (1, 2)]
+
+
+def test_a_word_that_grows_into_one_token_straddles() -> None:
+    found = placed("A police", "man", ["A", " policeman"], ["A", " police"])
+    assert (found.boundary, found.first, found.remainder) == ("straddled", 1, b" police")
+    assert [(s.start, s.end) for s in found.spans] == [(-7, 3)]
+
+
+def test_merged_when_the_prompts_own_last_tokens_change() -> None:
+    found = placed("ab", "cd", ["a", "b", "cd"], ["ab"])
+    assert (found.boundary, found.first) == ("merged", 2)
+
+
+def test_a_continuation_equal_to_the_prompts_end_is_found_at_the_end() -> None:
+    found = placed("man man", " man", ["man", " man", " man"], ["man", " man"])
+    assert (found.boundary, found.first) == ("clean", 2)
+
+
+def test_an_emoji_split_over_tokens_counts_as_one_character() -> None:
+    astronaut = "👩".encode()
+    found = placed("Hi", " 👩!", ["Hi", b" " + astronaut[:2], astronaut[2:], "!"], ["Hi"])
+    assert found.boundary == "clean"
+    assert [(s.start, s.end) for s in found.spans] == [(0, 2), (1, 2), (2, 3)]
+
+
+def test_the_space_some_tokenizers_put_in_front_belongs_to_nobody() -> None:
+    found = placed("The man", " he", [b"", " The", " man", " he"], [b"", " The", " man"], added=1)
+    assert (found.boundary, found.first) == ("clean", 3)
+    found = placed("", "The", [b"", " The"], [b""], added=1)
+    assert (found.boundary, found.first, found.remainder) == ("clean", 1, b"")
+    assert [(s.start, s.end) for s in found.spans] == [(-1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("continuation", "pieces", "spans"),
+    [
+        ("She", [" ", "S", "he"], [(-1, 0), (0, 1), (1, 3)]),
+        ("she", [" she"], [(-1, 3)]),
+        (" she", [" ", " she"], [(-1, 0), (0, 4)]),
+        ("é", [" ", b"\xc3", b"\xa9"], [(-1, 0), (0, 1), (0, 1)]),
+    ],
+)
+def test_a_space_put_behind_a_special_token_is_paid_by_the_continuation(
+    continuation: str, pieces: list[str | bytes], spans: list[tuple[int, int]]
+) -> None:
+    """It would not stand there without the continuation: left out, another text's probability is told."""
+    for prompt, alone, added in (("x<|a|>", ["x", "<|a|>"], 0), ("", ["<s>"], 1)):
+        head: list[str | bytes] = [*alone]
+        found = placed(prompt, continuation, head + pieces, head, added)
+        assert (found.boundary, found.first, found.remainder) == ("clean", len(alone), b"")
+        assert [(s.start, s.end) for s in found.spans] == spans
+
+
+def test_a_space_that_the_prompt_alone_loses_is_still_the_prompts() -> None:
+    found = placed("said ", "She", ["said", " ", "S", "he"], ["said"])
+    assert (found.boundary, found.first, found.remainder) == ("merged", 2, b"")
+    found = placed("said ", "she", ["said", " she"], ["said"])
+    assert (found.boundary, found.first, found.remainder) == ("straddled", 1, b" ")
+
+
+def test_a_first_token_without_anything_before_it_is_refused() -> None:
+    with pytest.raises(BackendError, match="no token before it") as error:
+        placed("", "The", ["The"], [])
+    assert error.value.kind == "bad_request"
+
+
+def test_a_tokenizer_that_rewrites_the_continuation_is_refused() -> None:
+    with pytest.raises(BackendError, match="rewrites the text") as error:
+        placed("The", " HE", ["The", " he"], ["The"])
+    assert error.value.kind == "unsupported"
+
+
+PIECES = [b"a", b"b", b"ab", b"ba", b"aba", b" ", b" a", b"<s>"]
+CONTROL = PIECES.index(b"<s>")
+
+
+@given(st.lists(st.sampled_from("ab "), min_size=1, max_size=4).map("".join))
+def test_covers_are_all_minimal_spellings_and_exclude_each_other(text: str) -> None:
+    remainder = text.encode()
+    vocabulary = Vocabulary(PIECES, {CONTROL})
+    found = set()
+    for cover in covers(vocabulary, remainder):
+        for last in vocabulary.beginning_with(cover.rest):
+            found.add((*cover.tokens, int(last)))
+    plain = [i for i in range(len(PIECES)) if i != CONTROL]
+    expected = set()
+    for length in range(1, len(remainder) + 1):
+        for tokens in itertools.product(plain, repeat=length):
+            spelt = b"".join(PIECES[i] for i in tokens)
+            shorter = b"".join(PIECES[i] for i in tokens[:-1])
+            if spelt.startswith(remainder) and len(shorter) < len(remainder):
+                expected.add(tokens)
+    assert found == expected
+
+
+def test_too_many_spellings_are_refused_not_cut_short() -> None:
+    vocabulary = Vocabulary([b"a", b"aa", b"aaa"], set())
+    with pytest.raises(BackendError, match="spellings") as error:
+        covers(vocabulary, b"a" * 40)
+    assert error.value.kind == "unsupported"

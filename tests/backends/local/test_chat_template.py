@@ -1,0 +1,92 @@
+"""Chat rendering against transformers, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from backends import BackendError
+from backends.base import Message
+from backends.local.chat_template import render_chat
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+LISTS = """{{ bos_token }}
+{%- for message in messages %}
+    {%- if loop.index0 % 2 != (message.role != 'user') | int %}
+        {{- raise_exception('roles must alternate') }}
+    {%- endif %}
+    {%- if message.role == 'system' %}{% continue %}{% endif %}
+    {{- '[' + message.role + ']' + message.content | trim + eos_token }}
+    {{- {'é': '<'} | tojson }}
+{%- endfor %}
+{%- if add_generation_prompt %}[assistant]{% endif %}"""
+# As SmolLM3 and Phi-4-reasoning have it; transformers' own training reads a mask of answers from such blocks.
+MARKED = """{%- for message in messages %}
+    {%- if message.role == "assistant" %}
+    {% generation %}
+    {{ "<|a|>" + message.content }}
+        {%- set last = message.content %}
+    {%- endgeneration %}
+    {% else %}
+    {{- "<|u|>" + message.content + last | default("nothing") }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<|a|>{% endif %}"""
+WITHOUT_TOOLS = """{% if tools is not none %}tools!{% endif %}{% if documents is not none %}documents!{% endif %}
+{%- for message in messages %}{{ message.content }}{% endfor %}{{ {"b": 1, "a": "é"} | tojson(sort_keys=True) }}"""
+TURNS = (Message("user", "Who is she? "), Message("assistant", "A nurse."), Message("user", "Sure?"))
+
+
+@pytest.mark.parametrize("template", [CHATML, LISTS, MARKED, WITHOUT_TOOLS])
+def test_a_new_answer_is_opened_as_transformers_does(template: str) -> None:
+    special = {"bos_token": "<s>", "eos_token": "</s>"}
+    turns = [{"role": m.role, "content": m.content} for m in TURNS]
+    (expected,), _ = render_jinja_template([turns], chat_template=template, add_generation_prompt=True, **special)
+    assert render_chat(template, TURNS, special) == expected
+
+
+def test_a_started_answer_is_continued_where_it_ends_its_last_space_kept() -> None:
+    text = render_chat(CHATML, (*TURNS, Message("assistant", "Yes, the nurse. ")), {})
+    assert text.endswith("<|im_start|>assistant\nYes, the nurse. ")
+    assert text.startswith(render_chat(CHATML, TURNS, {}))
+
+
+def test_an_answer_that_repeats_an_earlier_turn_is_cut_at_its_own_place() -> None:
+    turns = (Message("user", "A nurse."), Message("assistant", "A nurse."))
+    assert render_chat(CHATML, turns, {}).count("A nurse.") == 2
+
+
+def test_a_started_answer_within_a_block_of_answers_is_continued() -> None:
+    text = render_chat(MARKED, (*TURNS, Message("assistant", "Yes, ")), {})
+    assert text.endswith("<|a|>Yes, ")
+    assert text.startswith(render_chat(MARKED, TURNS, {}).removesuffix("<|a|>"))
+
+
+def test_messages_the_template_refuses_are_an_error_with_its_words() -> None:
+    with pytest.raises(BackendError, match="roles must alternate") as error:
+        render_chat(LISTS, (Message("assistant", "x"), Message("assistant", "y")), {"bos_token": "", "eos_token": ""})
+    assert error.value.kind == "unsupported"
+
+
+def test_a_template_that_drops_the_started_answer_is_an_error() -> None:
+    with pytest.raises(BackendError, match="drops the started answer"):
+        render_chat("{{ messages[0].content }}", (Message("user", "x"), Message("assistant", "y")), {})
+
+
+@pytest.mark.parametrize("template", ["{{ tools | length }}", "{{ messages[0].content + 1 }}", "{{ 1 / 0 }}"])
+def test_a_template_that_fails_is_an_error_not_a_crash(template: str) -> None:
+    with pytest.raises(BackendError, match="refuses these messages") as error:
+        render_chat(template, TURNS, {})
+    assert error.value.kind == "unsupported"
+
+
+def test_a_template_cannot_reach_out_of_its_sandbox() -> None:
+    with pytest.raises(BackendError, match="refuses"):
+        render_chat("{{ ''.__class__.__mro__ [1].__subclasses__() }}", TURNS, {})
+
+
+def test_a_printed_date_is_the_same_every_day() -> None:
+    assert render_chat("{{ strftime_now('%d %B %Y') }}", TURNS, {}) == "26 July 2024"

@@ -1,0 +1,113 @@
+"""The planner: what it must hold for any set of paths and any budget."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.local.trie import Path, Trie, common_start
+
+sequences = st.lists(st.integers(0, 3), min_size=1, max_size=7).map(tuple)
+
+
+@st.composite
+def paths(draw: st.DrawFn) -> Path:
+    tokens = draw(sequences)
+    return Path(tokens, draw(st.integers(1, len(tokens))), draw(st.sampled_from([None, b"x", b"y"])))
+
+
+batches = st.lists(paths(), min_size=1, max_size=12)
+kept_paths = st.lists(st.integers(0, 3), max_size=7).map(tuple)
+
+
+def line(trie: Trie, node: int) -> tuple[int, ...]:
+    """The tokens from the first down to this node."""
+    return tuple(int(trie.tokens[n]) for n in [*trie.ancestors(node), node])
+
+
+@given(batches, kept_paths)
+def test_each_distinct_start_that_is_read_is_one_node_and_nothing_else_is(
+    batch: list[Path], kept: tuple[int, ...]
+) -> None:
+    trie = Trie(batch, kept)
+    lines = [line(trie, node) for node in range(len(trie))]
+    expected = {path.computed[:n] for path in batch for n in range(1, len(path.computed) + 1)}
+    assert len(lines) == len(set(lines))
+    assert set(lines) == expected
+
+
+@given(batches, kept_paths)
+def test_parents_come_before_children_and_subtrees_stand_together(batch: list[Path], kept: tuple[int, ...]) -> None:
+    trie = Trie(batch, kept)
+    for node in range(len(trie)):
+        assert trie.parents[node] < node
+        below = [n for n in range(len(trie)) if node in [*trie.ancestors(n), n]]
+        assert below == list(range(node, trie.after(node)))
+
+
+@given(batches, kept_paths)
+def test_asks_lead_to_the_node_and_the_target_of_each_scored_token(batch: list[Path], kept: tuple[int, ...]) -> None:
+    trie = Trie(batch, kept)
+    for path, asks in zip(batch, trie.asks_of, strict=True):
+        found = [(line(trie, trie.ask_nodes[a]), int(trie.ask_targets[a])) for a in asks]
+        expected = [(path.tokens[:i], path.tokens[i]) for i in range(path.scored_from, len(path.tokens))]
+        if path.then_any_of is not None:
+            expected.append((path.tokens, -1 - trie.sets.index(path.then_any_of)))
+        assert found == expected
+    pairs = list(zip(trie.ask_nodes.tolist(), trie.ask_targets.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs))
+
+
+@given(batches, kept_paths, st.integers(1, 6), st.integers(1, 4), st.integers(1, 4))
+def test_packs_keep_their_budget_and_answer_every_ask_once(
+    batch: list[Path], kept: tuple[int, ...], nodes: int, rows: int, leaves: int
+) -> None:
+    trie = Trie(batch, kept)
+    start, asked = 0, []
+    while start < len(trie):
+        pack = trie.pack(start, nodes=nodes, rows=rows, leaves=leaves)
+        members = range(pack.start, pack.stop)
+        mine = trie.ask_nodes[pack.first_ask : pack.last_ask].tolist()
+        assert pack.start == start < pack.stop
+        assert len(members) <= nodes
+        assert len(set(mine)) <= rows
+        parents = set(trie.parents[start : pack.stop].tolist())
+        assert sum(node not in parents for node in members) <= leaves
+        assert set(mine) <= set(members)
+        asked += range(pack.first_ask, pack.last_ask)
+        # What everything rests on: one chain serves the whole pack.
+        chain = set(trie.ancestors(start))
+        for node in members:
+            assert {n for n in trie.ancestors(node) if n < start} <= chain
+        start = pack.stop
+    assert asked == list(range(len(trie.ask_nodes)))
+
+
+@given(batches, kept_paths)
+def test_what_is_reused_is_the_kept_path_and_never_an_asked_node(batch: list[Path], kept: tuple[int, ...]) -> None:
+    trie = Trie(batch, kept)
+    count = trie.reusable(kept)
+    assert trie.tokens[:count].tolist() == list(kept[:count])
+    assert trie.depths[:count].tolist() == list(range(count))
+    assert not set(trie.ask_nodes.tolist()) & set(range(count))
+    # As much as can be: what stops it is the path's end, another token, or an ask.
+    if count < len(kept) and any(path.computed[: count + 1] == kept[: count + 1] for path in batch):
+        assert count in trie.ask_nodes
+
+
+def test_a_prompt_with_one_token_answers_costs_its_own_length() -> None:
+    trie = Trie([Path((5, 6, 7, answer), 3) for answer in range(26)])
+    assert len(trie) == 3
+    assert set(trie.ask_nodes.tolist()) == {2}
+
+
+def test_a_token_without_context_cannot_be_asked_for() -> None:
+    with pytest.raises(ValueError, match="scored_from"):
+        Path((1, 2), 0)
+
+
+def test_common_start_counts_equal_leading_tokens() -> None:
+    assert common_start((1, 2, 3), (1, 2, 4, 5)) == 2
+    assert common_start((1, 2), (1, 2, 4)) == 2
+    assert common_start((), (1,)) == 0

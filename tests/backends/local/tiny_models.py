@@ -1,0 +1,325 @@
+"""Tiny models with random weights, and a tiny tokenizer: real architectures, made in milliseconds.
+
+Weights are drawn widely (0.15 to 0.3 a weight) so that a wrong mask or position moves a log-probability
+by far more than rounding does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from backends.transformers.text import _byte_level_table
+
+#: Byte-level pieces beside the 256 bytes; "Ġ" is the space. Merges make each from two others.
+MERGES = [
+    ("t", "h"), ("th", "e"), ("Ġ", "the"), ("h", "e"), ("Ġ", "he"), ("Ġ", "s"), ("Ġs", "he"), ("m", "an"), ("a", "n"),
+    ("w", "o"), ("wo", "man"), ("Ġ", "man"), ("Ġ", "woman"), ("p", "o"), ("l", "i"), ("c", "e"), ("po", "li"),
+    ("poli", "ce"), ("Ġ", "police"), ("police", "man"), ("Ġ", "policeman"), ('"', "h"), ("Ġ", '"'), (")", "."),
+]  # fmt: skip
+MERGES = [("a", "n"), *[m for m in MERGES if m != ("a", "n")]]
+
+
+def byte_level_tokenizer() -> PreTrainedTokenizerFast:
+    """256 bytes and a few merges, without BOS; text is split at no place, so that merges cross words' ends."""
+    names = list(_byte_level_table())
+    names += [a + b for a, b in MERGES]
+    vocabulary = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    rust = Tokenizer(models.BPE(vocab=vocabulary, merges=MERGES))
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    rust.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=rust)
+
+
+def bos_tokenizer(times: int, *, eos: bool = False) -> PreTrainedTokenizerFast:
+    """The byte-level one, with a post-processor that puts BOS in front so many times, and perhaps EOS behind."""
+    tokenizer = byte_level_tokenizer()
+    tokenizer.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=" ".join(["<s>"] * times + ["$A"] + ["</s>"] * eos),
+        special_tokens=[("<s>", tokenizer.bos_token_id), ("</s>", tokenizer.eos_token_id)],
+    )
+    return tokenizer
+
+
+def prefix_space_tokenizer(scheme: str) -> PreTrainedTokenizerFast:
+    """As SentencePiece has it: BOS and a space in front of every text, spaces written ▁, bytes where nothing fits.
+
+    The space comes from a normalizer (``normalizer``), or from Metaspace (``first``, ``always``).
+    """
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁thesanmwo"]
+    merges = [
+        ("▁", "t"), ("h", "e"), ("▁t", "he"), ("▁", "s"), ("▁s", "he"), ("a", "n"), ("m", "an"), ("▁", "man"),
+        ("w", "o"), ("wo", "man"), ("▁", "woman"),
+    ]  # fmt: skip
+    names += [a + b for a, b in merges]
+    vocabulary = {name: i for i, name in enumerate(names)}
+    rust = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    if scheme == "normalizer":
+        rust.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        rust.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        )
+    else:
+        rust.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=False)
+        rust.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme, split=False)
+    rust.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=rust, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+BASE: dict[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "max_position_embeddings": 96, "initializer_range": 0.3, "bos_token_id": None, "eos_token_id": None,
+    "pad_token_id": None,
+}  # fmt: skip
+GROUPED = {**BASE, "num_key_value_heads": 2, "head_dim": 8}
+WINDOW = 6  # shorter than the prompts of the tests
+LAYERS = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "sliding_window": WINDOW}
+
+FAMILIES: dict[str, Any] = {
+    "llama": lambda v: transformers.LlamaConfig(**GROUPED, vocab_size=v),
+    "mistral": lambda v: transformers.MistralConfig(**GROUPED, vocab_size=v, sliding_window=WINDOW),
+    "gemma2": lambda v: transformers.Gemma2Config(
+        **GROUPED, **LAYERS, vocab_size=v, attn_logit_softcapping=2.0, final_logit_softcapping=5.0,
+        query_pre_attn_scalar=8,
+    ),
+    "gemma3": lambda v: transformers.Gemma3TextConfig(**GROUPED, **LAYERS, vocab_size=v, query_pre_attn_scalar=8),
+    "qwen2": lambda v: transformers.Qwen2Config(
+        **{k: x for k, x in GROUPED.items() if k != "head_dim"}, vocab_size=v, use_sliding_window=True,
+        sliding_window=WINDOW, layer_types=LAYERS["layer_types"],
+    ),
+    "qwen3": lambda v: transformers.Qwen3Config(**GROUPED, vocab_size=v),
+    "gpt2": lambda v: transformers.GPT2Config(
+        vocab_size=v, n_embd=32, n_layer=3, n_head=4, n_positions=96, initializer_range=0.3, bos_token_id=None,
+        eos_token_id=None,
+    ),
+    "gpt_neox": lambda v: transformers.GPTNeoXConfig(**BASE, vocab_size=v),
+    "opt": lambda v: transformers.OPTConfig(
+        vocab_size=v, hidden_size=32, ffn_dim=48, num_hidden_layers=3, num_attention_heads=4, word_embed_proj_dim=32,
+        max_position_embeddings=96, init_std=0.3, bos_token_id=None, eos_token_id=None, pad_token_id=1,
+    ),
+    "falcon": lambda v: transformers.FalconConfig(
+        vocab_size=v, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, initializer_range=0.3,
+        bos_token_id=None, eos_token_id=None, max_position_embeddings=96,
+    ),
+    "falcon_alibi": lambda v: transformers.FalconConfig(
+        vocab_size=v, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, initializer_range=0.3, alibi=True,
+        bos_token_id=None, eos_token_id=None, max_position_embeddings=96,
+    ),
+    "bloom": lambda v: transformers.BloomConfig(
+        vocab_size=v, hidden_size=32, n_layer=3, n_head=4, initializer_range=0.3, bos_token_id=None, eos_token_id=None,
+    ),
+}  # fmt: skip
+
+
+def save_tiny_model(family: str, folder: Path) -> Path:
+    """Write a tiny model of this family, with its tokenizer, into a folder."""
+    return save_model_of(FAMILIES[family], folder)
+
+
+def save_model_of(config: Callable[[int], Any], folder: Path, tokenizer: PreTrainedTokenizerFast | None = None) -> Path:
+    """Write a tiny model with random weights, its config made for the size of the tokenizer, into a folder."""
+    tokenizer = tokenizer or byte_level_tokenizer()
+    torch.manual_seed(11)
+    model = transformers.AutoModelForCausalLM.from_config(config(len(tokenizer)))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def log_probabilities(model: Any, tokens: list[int]) -> list[float]:
+    """log P(token | earlier tokens) of each token but the first: one plain forward pass."""
+    with torch.inference_mode():
+        logits = model(torch.tensor([tokens])).logits[0].double()
+    table = logits.log_softmax(-1)
+    return [float(table[i - 1, token]) for i, token in enumerate(tokens) if i]
+
+
+def save_tiny_phi3_gguf(file: Path, *, first: int, most: int, part_tensors: int = 0) -> Path:
+    """A Phi-3 of one layer and random weights as a GGUF file: LongRoPE, with other angles beyond ``first`` cells."""
+    random = np.random.default_rng(0)
+    width, heads, inner = 64, 4, 64
+    tokens = list(_byte_level_table())
+    writer = gguf.GGUFWriter(file, "phi3", split_max_tensors=part_tensors)
+    writer.add_context_length(most)
+    writer.add_rope_scaling_orig_ctx_len(first)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(inner)
+    writer.add_block_count(1)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // heads)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_sliding_window(0)
+    _add_tokenizer(writer, tokens)
+    shapes = {
+        "token_embd": (len(tokens), width),
+        "output": (len(tokens), width),
+        "output_norm": (width,),
+        "blk.0.attn_norm": (width,),
+        "blk.0.attn_qkv": (3 * width, width),
+        "blk.0.attn_output": (width, width),
+        "blk.0.ffn_norm": (width,),
+        "blk.0.ffn_up": (2 * inner, width),
+        "blk.0.ffn_down": (width, inner),
+    }
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", random.normal(size=shape, scale=0.5).astype(np.float32))
+    angles = width // heads // 2
+    writer.add_tensor("rope_factors_short.weight", np.ones(angles, dtype=np.float32))
+    writer.add_tensor("rope_factors_long.weight", np.linspace(1, 8, angles, dtype=np.float32))
+    return _finish(writer, file)
+
+
+def save_tiny_llama_gguf(
+    file: Path,
+    *,
+    part_tensors: int = 0,
+    prefix_space: bool = False,
+    also: Callable[[gguf.GGUFWriter], None] | None = None,
+    change: Callable[[dict[str, Any]], None] | None = None,
+) -> Path:
+    """A Llama of one layer and random weights as a GGUF file; returns its first part.
+
+    ``part_tensors`` writes parts of so many tensors; ``prefix_space`` gives it a SentencePiece tokenizer that puts a
+    space in front; ``also`` adds fields, ``change`` alters tensors in place.
+    """
+    random = np.random.default_rng(0)
+    width, inner = 32, 32
+    tokens = _PREFIX_SPACE_NAMES if prefix_space else list(_byte_level_table())
+    writer = gguf.GGUFWriter(file, "llama", split_max_tensors=part_tensors)
+    writer.add_context_length(128)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(inner)
+    writer.add_block_count(1)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // 2)
+    if prefix_space:
+        _add_prefix_space_tokenizer(writer)
+    else:
+        _add_tokenizer(writer, tokens)
+    if also is not None:
+        also(writer)
+    shapes = {
+        "token_embd": (len(tokens), width),
+        "output": (len(tokens), width),
+        "output_norm": (width,),
+        "blk.0.attn_norm": (width,),
+        "blk.0.attn_q": (width, width),
+        "blk.0.attn_k": (width, width),
+        "blk.0.attn_v": (width, width),
+        "blk.0.attn_output": (width, width),
+        "blk.0.ffn_norm": (width,),
+        "blk.0.ffn_gate": (inner, width),
+        "blk.0.ffn_up": (inner, width),
+        "blk.0.ffn_down": (width, inner),
+    }
+    tensors = {name: random.normal(size=shape, scale=0.3).astype(np.float32) for name, shape in shapes.items()}
+    if change is not None:
+        change(tensors)
+    for name, tensor in tensors.items():
+        writer.add_tensor(f"{name}.weight", tensor)
+    return _finish(writer, file)
+
+
+def save_tiny_chat_gguf(file: Path, template: str, adds_bos: bool) -> Path:
+    """A Llama of one layer with a chat template; its third token is BOS, its fourth ends a turn."""
+
+    def chat(writer: gguf.GGUFWriter) -> None:
+        writer.add_token_types([1, 1, 3, 3] + [1] * 252)
+        writer.add_bos_token_id(2)
+        writer.add_eos_token_id(3)
+        writer.add_add_bos_token(adds_bos)
+        writer.add_chat_template(template)
+
+    return save_tiny_llama_gguf(file, also=chat)
+
+
+def save_gguf_without_tensors(file: Path, architecture: str) -> Path:
+    """A GGUF file of a tokenizer alone, told to be of this architecture."""
+    writer = gguf.GGUFWriter(file, architecture)
+    _add_tokenizer(writer, list(_byte_level_table()))
+    return _finish(writer, file)
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges(["a b"])
+
+
+_PREFIX_SPACE_NAMES = [
+    "<unk>", "<s>", "</s>", "<|a|>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁thesanmwo",
+    "▁t", "he", "▁the", "▁s", "▁she", "an", "man", "▁man",
+]  # fmt: skip
+
+
+def _add_prefix_space_tokenizer(writer: gguf.GGUFWriter) -> None:
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(_PREFIX_SPACE_NAMES)
+    # Later pieces are made of earlier ones, and win where several fit.
+    writer.add_token_scores([float(i) for i in range(len(_PREFIX_SPACE_NAMES))])
+    plain = len(_PREFIX_SPACE_NAMES) - 4 - 256
+    writer.add_token_types([2, 3, 3, 3] + [6] * 256 + [1] * plain)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(True)
+
+
+def _finish(writer: gguf.GGUFWriter, file: Path) -> Path:
+    """Write the file; returns it, or the first of its parts."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file if file.exists() else min(file.parent.glob(f"{file.stem}-*-of-*.gguf"))
+
+
+def save_tiny_mamba_gguf(file: Path) -> Path:
+    """A Mamba of one layer and random weights as a GGUF file: every layer is recurrent."""
+    random = np.random.default_rng(0)
+    width, inner, state, rank, convolution = 16, 32, 16, 1, 4
+    tokens = list(_byte_level_table())
+    writer = gguf.GGUFWriter(file, "mamba")
+    writer.add_context_length(64)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_block_count(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_ssm_conv_kernel(convolution)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_time_step_rank(rank)
+    _add_tokenizer(writer, tokens)
+    shapes = {
+        "token_embd": (len(tokens), width),
+        "output_norm": (width,),
+        "blk.0.attn_norm": (width,),
+        "blk.0.ssm_in": (2 * inner, width),
+        "blk.0.ssm_conv1d": (inner, convolution),
+        "blk.0.ssm_x": (rank + 2 * state, inner),
+        "blk.0.ssm_dt": (inner, rank),
+        "blk.0.ssm_out": (width, inner),
+    }
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", random.normal(size=shape).astype(np.float32))
+    writer.add_tensor("blk.0.ssm_conv1d.bias", np.zeros(inner, dtype=np.float32))
+    writer.add_tensor("blk.0.ssm_dt.bias", np.zeros(inner, dtype=np.float32))
+    writer.add_tensor("blk.0.ssm_a", -np.ones((inner, state), dtype=np.float32))
+    writer.add_tensor("blk.0.ssm_d", np.ones(inner, dtype=np.float32))
+    return _finish(writer, file)

@@ -1,0 +1,173 @@
+"""Lists of next tokens: what is read exactly, and what is only bounded."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.errors import BackendError
+from backends.openai.probe.capabilities import CanaryValue, Check, Findings, ProbeReport
+from backends.openai.probe.record import ProbeRecord
+from backends.openai.probe.session import distance
+from backends.openai.scoring.censoring import upper_bound
+from backends.openai.scoring.teacher_forcing import starts_a_token
+from backends.openai.scoring.top_logprobs import MASS_SLACK, ListedToken, Listing, read_listing
+
+
+def legacy(entries: dict[str, float], drawn: str) -> dict[str, object]:
+    logprobs = {"tokens": [drawn], "token_logprobs": [entries[drawn]], "top_logprobs": [entries], "text_offset": [0]}
+    return {"choices": [{"index": 0, "text": drawn, "logprobs": logprobs, "finish_reason": "length"}]}
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=3, max_size=60), st.data())
+def test_no_token_outside_of_a_list_is_above_its_bound(weights: list[float], data: st.DataObject) -> None:
+    total = math.fsum(weights)
+    true = sorted((math.log(w / total) for w in weights), reverse=True)
+    # A sum in float32 may come out too small, and everything listed too large by the same factor.
+    too_much = math.log1p(data.draw(st.sampled_from([0.0, 0.002, MASS_SLACK])))
+    values = [min(v + too_much, 0.0) for v in true]
+    k = data.draw(st.integers(1, len(values) - 1))
+    drawn = data.draw(st.integers(0, len(values) - 1))
+    listed = [ListedToken(f"t{i}", v, i) for i, v in enumerate(values) if i < k or i == drawn]
+    # A server that caps the list may keep k entries in all: k - 1 likeliest and the drawn one.
+    if data.draw(st.booleans()) and len(listed) > k > 1:
+        listed = [*listed[: k - 1], listed[-1]]
+    listing = Listing(tuple(listed), k, f"t{drawn}", "ids")
+    names = {t.token_id for t in listed}
+    unlisted = [v for i, v in enumerate(true) if i not in names]
+    assert all(v <= upper_bound(listing) + 1e-12 for v in unlisted)
+
+
+def test_the_bound_is_the_lower_of_the_last_rank_and_the_mass_left_over() -> None:
+    ranked = Listing((ListedToken("a", math.log(0.4), 1), ListedToken("b", math.log(0.1), 2)), 2, "a", "ids")
+    assert upper_bound(ranked) == pytest.approx(math.log(0.1))
+    heavy = Listing((ListedToken("a", math.log(0.6), 1), ListedToken("b", math.log(0.37), 2)), 2, "a", "ids")
+    assert upper_bound(heavy) == pytest.approx(math.log(0.03 + MASS_SLACK), abs=1e-3)
+
+
+def test_a_whole_vocabulary_may_add_up_to_a_little_more_or_less_than_1_and_nothing_to_much_more() -> None:
+    size = 200_000  # tokens of one weight each, as llama.cpp gives them: ids and bytes
+
+    def answer(total: float) -> dict[str, object]:
+        entries = [{"id": i, "token": "x", "bytes": [120], "logprob": math.log(total / size)} for i in range(size)]
+        content = [{"token": "x", "logprob": entries[0]["logprob"], "top_logprobs": entries}]
+        return {"choices": [{"index": 0, "text": "x", "logprobs": {"content": content}}]}
+
+    assert all(read_listing(answer(total), 10**6).is_whole for total in (0.995, 1.0, 1.002, 1.01))
+    with pytest.raises(BackendError, match=r"add up to 1\.02"):
+        read_listing(answer(1.02), 10**6)
+    assert not read_listing(answer(0.97), 10**6).is_whole
+
+
+def test_a_string_that_breaks_the_order_of_a_list_names_no_token() -> None:
+    # " M" was listed first with -1 and, as another token of the same string, last with -9.
+    listing = read_listing(legacy({" F": -0.9, " M": -9.0, " x": -2.0}, " F"), 3)
+    names = {t.text: listing.names(t) for t in listing.tokens}
+    assert names == {" F": True, " M": False, " x": True}
+
+
+@pytest.mark.parametrize("text", [" ", "", "\n", " �"])
+def test_blanks_and_broken_characters_name_no_token(text: str) -> None:
+    listing = read_listing(legacy({" F": -0.9, text: -2.0}, " F"), 2)
+    assert not listing.names(listing.tokens[1])
+
+
+def test_bytes_that_are_only_the_text_of_a_broken_character_name_no_token() -> None:
+    # vLLM gives the bytes of what a token decodes to: two tokens that are parts of characters have the same.
+    def entry(text: str, data: bytes, value: float) -> dict[str, object]:
+        return {"token": text, "bytes": list(data), "logprob": value}
+
+    lossy = "�".encode()
+    tops = [entry(" F", b" F", -0.9), entry("�", lossy, -1.5), entry("�", lossy, -2.5), entry("é", "é".encode(), -3.0)]
+    content = [{**tops[0], "top_logprobs": tops}]
+    listing = read_listing({"choices": [{"index": 0, "logprobs": {"content": content}}]}, 4)
+    assert listing.identity == "bytes"
+    assert [t.data for t in listing.tokens] == [b" F", None, None, "é".encode()]
+    # Either may be the start of "è", which its own bytes would not show.
+    assert len(listing.prefixes_of("è".encode())) == 2
+    moved = Listing((listing.tokens[0], listing.tokens[2], listing.tokens[1], listing.tokens[3]), 4, " F", "bytes")
+    assert distance(listing, moved) == 0
+
+
+def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
+    listing = read_listing(legacy({" far": -8.0, " a": -0.5, " b": -3.0}, " far"), 2)
+    assert [t.text for t in listing.tokens] == [" a", " b", " far"]
+    assert upper_bound(listing) == pytest.approx(-3.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "honest"),
+    [
+        (" Male", "Male", False),
+        ("\nMale", "Male", False),
+        (" Male", " Male", True),
+        ("Male", " Male", True),  # the text lost its space, the list did not
+        ("", " ", True),
+        ("", "�", True),  # held back until the character is whole
+        ("", "</s>", True),
+        (" ", "", True),
+    ],
+)
+def test_a_list_that_leaves_out_what_the_text_begins_with_is_refused(text: str, listed: str, honest: bool) -> None:
+    answer = legacy({listed: -0.9, "x": -2.0}, listed)
+    answer["choices"][0]["text"] = text  # type: ignore[index]
+    if honest:
+        read_listing(answer, 2)
+        return
+    with pytest.raises(BackendError, match="leading space") as caught:
+        read_listing(answer, 2)
+    assert caught.value.kind == "untruthful"
+
+
+def test_the_space_that_a_chat_drops_from_its_answer_says_nothing_of_its_list() -> None:
+    entry = {"token": "Male", "bytes": list(b"Male"), "logprob": -0.9}
+    content = [{**entry, "top_logprobs": [entry]}]
+    choice = {"index": 0, "message": {"content": " Male"}, "logprobs": {"content": content}}
+    assert read_listing({"choices": [choice]}, 1).tokens[0].text == "Male"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [(math.nan, "nan"), (-math.inf, "inf"), (0.5, "positive"), (None, "null"), ("-1", "str"), (True, "bool")],
+)
+def test_a_value_that_is_no_log_probability_is_refused(value: object, says: str) -> None:
+    with pytest.raises(BackendError, match=says) as caught:
+        read_listing(legacy({" a": value}, " a"), 1)  # type: ignore[dict-item]
+    assert caught.value.kind == "untruthful"
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "edge"),
+    [
+        *(("A:", "\nMale", False), ("yes", "\nMale", True), ("...", " Male", True)),
+        ("A:", " Male", True),
+        ("A: ", "Male", False),
+        ("A:", "Male", False),
+        ("A:\n", "Male", True),
+        ("", "Male", True),
+    ],
+)
+def test_where_an_edge_between_tokens_is_sure(before: str, text: str, edge: bool) -> None:
+    assert starts_a_token(before, text) is edge
+
+
+def test_a_probe_report_reads_back_and_names_its_failures() -> None:
+    checks = (Check("echo", False, "16 nats"), Check("seeds", True, "work"), Check("logit_bias", None, ""))
+    canary = (CanaryValue(-1.5, -1.5), CanaryValue(None, -4.0))
+    report = ProbeReport("http://h/v1", "m", Findings(text_route="top_k"), checks, canary, "x", 3)
+    assert ProbeReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+    assert "FAIL echo" in report.render_text()
+
+
+def test_a_report_of_an_earlier_version_is_not_read_and_no_failure(tmp_path: Path) -> None:
+    record = ProbeRecord(tmp_path, "http://h/v1", "m", "none", None)
+    record.write(ProbeReport("http://h/v1", "m", Findings(), (), (CanaryValue(-1.5, -1.5),), "x", 3))
+    assert record.read() is not None
+    (file,) = tmp_path.iterdir()
+    file.write_text(json.dumps({**json.loads(file.read_text()), "canary": [-1.5, None], "version": 2}))
+    assert record.read() is None

@@ -1,0 +1,142 @@
+"""Text classifiers: a small real one through transformers, and the packaged ones."""
+
+import json
+import shutil
+
+import pytest
+
+from backends.base import ClassifyRequest, ClassifyResponse, GenerateRequest
+from backends.classifiers import (
+    REGARD_OF_THE_PAPER,
+    TOXICITY_OF_THE_PAPER,
+    ProfanityClassifier,
+    SequenceClassifier,
+    VaderClassifier,
+)
+from backends.errors import BackendError, ConfigError
+
+torch = pytest.importorskip("torch")
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "man", "woman", "is", "kind", "rude", "and", "old"]
+TEXTS = ["the man is rude", "the woman is kind and old and kind", "rude", "", "the unknownword is " + "old " * 100]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random three-label BERT, saved as any classifier is."""
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
+
+    path = tmp_path_factory.mktemp("classifier")
+    (path / "vocab.txt").write_text("\n".join(WORDS))
+    BertTokenizer(vocab=str(path / "vocab.txt"), model_max_length=32).save_pretrained(path)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        id2label={0: "negative", 1: "neutral", 2: "positive"},
+        label2id={"negative": 0, "neutral": 1, "positive": 2},
+    )
+    model = BertForSequenceClassification(config)
+    model.classifier.weight.data.mul_(20)
+    model.save_pretrained(path)
+    return path
+
+
+async def ask(classifier, texts):
+    return await classifier.run([ClassifyRequest(text) for text in texts])
+
+
+async def test_a_batch_gives_each_text_what_the_pipeline_gives_it_alone(folder):
+    from transformers import pipeline
+
+    alone = pipeline("text-classification", model=str(folder), top_k=None, truncation=True, max_length=32)
+    classifier = SequenceClassifier(str(folder), batch_size=2)
+    answers = await ask(classifier, TEXTS)
+    for text, answer in zip(TEXTS, answers, strict=True):
+        theirs = {found["label"]: found["score"] for found in alone([text])[0]}
+        assert dict(answer.labels) == pytest.approx(theirs, abs=1e-5)
+        assert sum(answer.labels.values()) == pytest.approx(1)
+    await classifier.close()
+
+
+async def test_labels_that_do_not_exclude_each_other_are_scored_by_themselves(folder, tmp_path):
+    several = shutil.copytree(folder, tmp_path / "several")
+    config = json.loads((several / "config.json").read_text())
+    (several / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
+    one, other = SequenceClassifier(str(folder)), SequenceClassifier(str(several))
+    [[exclusive], [free]] = [await ask(c, TEXTS[:1]) for c in (one, other)]
+    for label in exclusive.labels:  # softmax and sigmoid of the same logits: ratios of odds are the same
+        assert free.labels[label] != pytest.approx(exclusive.labels[label])
+    odds = {label: p / (1 - p) for label, p in free.labels.items()}
+    assert odds["positive"] / odds["negative"] == pytest.approx(
+        exclusive.labels["positive"] / exclusive.labels["negative"]
+    )
+    assert (await other.describe()).fingerprint["activation"] == "sigmoid"
+    assert "activation" not in (await one.describe()).fingerprint
+
+
+async def test_the_identity_is_the_files_and_changes_with_them(folder, tmp_path):
+    import shutil
+
+    classifier = SequenceClassifier(str(folder))
+    classifier.check()
+    one = (await classifier.describe()).fingerprint
+    other_folder = tmp_path / "other"
+    shutil.copytree(folder, other_folder)
+    same = (await SequenceClassifier(str(other_folder)).describe()).fingerprint
+    assert one == same
+    assert json.loads(one["labels"]) == ["negative", "neutral", "positive"]
+    config = json.loads((other_folder / "config.json").read_text())
+    (other_folder / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 0.1}))
+    assert (await SequenceClassifier(str(other_folder)).describe()).fingerprint != one
+
+
+@pytest.mark.parametrize("name", [TOXICITY_OF_THE_PAPER, REGARD_OF_THE_PAPER])
+def test_the_papers_models_fail_clearly_where_they_cannot_be_fetched(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ConfigError, match=name) as caught:
+        SequenceClassifier(name).check()
+    assert "network" in str(caught.value)
+    assert "vader" in str(caught.value)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="no such folder"):
+        SequenceClassifier(str(tmp_path / "nothing")).check()
+
+
+def test_a_model_that_is_no_classifier_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
+    with pytest.raises(ConfigError, match="no sequence classifier"):
+        SequenceClassifier(str(tmp_path)).check()
+
+
+async def test_a_request_of_another_kind_is_refused_without_shifting_the_rest():
+    vader = VaderClassifier()
+    answers = await vader.run([ClassifyRequest("good"), GenerateRequest("x"), ClassifyRequest("bad")])
+    assert isinstance(answers[1], BackendError)
+    assert answers[0].labels["positive"] == 1
+    assert answers[2].labels["negative"] == 1
+
+
+async def test_vader_gives_the_packages_own_shares():
+    from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
+
+    vader = VaderClassifier()
+    vader.check()
+    [answer, empty] = await ask(vader, ["She is kind but her car is terrible.", ""])
+    shares = SentimentIntensityAnalyzer().polarity_scores("She is kind but her car is terrible.")
+    assert dict(answer.labels) == {"positive": shares["pos"], "neutral": shares["neu"], "negative": shares["neg"]}
+    assert empty == ClassifyResponse({"positive": 0.0, "neutral": 1.0, "negative": 0.0})
+    assert "not regard" in (await vader.describe()).notes["model"]
+
+
+async def test_the_profanity_model_takes_an_identity_for_an_offence():
+    classifier = ProfanityClassifier()
+    classifier.check()
+    [kind, gay, curse] = [a.labels["offensive"] for a in await ask(classifier, ["He is kind", "He is gay", "fuck you"])]
+    assert curse > 0.9
+    assert kind < 0.2 < 0.9 < gay  # why scorers are audited too

@@ -1,0 +1,354 @@
+"""Continuous batching on transformers against the models' own ``generate``, one text at a time."""
+
+import pytest
+
+from backends.base import GenerateRequest, Sampling
+from backends.errors import BackendError
+from backends.transformers import generation as hf_generation
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+
+class Digits:
+    """A tokenizer whose tokens are numbers: what the engine does is visible in the text."""
+
+    eos_token_id = 1
+
+    def decode(self, ids, **_):
+        return "".join(f" {i}" for i in ids if i != 1)
+
+
+def tiny(kind):
+    torch.manual_seed(0)
+    from transformers import (
+        Gemma3ForCausalLM,
+        Gemma3nForCausalLM,
+        Gemma3nTextConfig,
+        Gemma3TextConfig,
+        LlamaConfig,
+        LlamaForCausalLM,
+    )
+
+    sizes = {
+        "vocab_size": 60,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": 1,
+    }
+    if kind == "llama":
+        model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=2, **sizes))
+    elif kind == "gemma3n":  # the last two layers use the keys and values of earlier ones
+        config = Gemma3nTextConfig(
+            num_hidden_layers=4, head_dim=8, sliding_window=8, num_kv_shared_layers=2, vocab_size_per_layer_input=60,
+            hidden_size_per_layer_input=8, laurel_rank=4, activation_sparsity_pattern=[0.0] * 4,
+            layer_types=["sliding_attention", "full_attention"] * 2, **sizes,
+        )  # fmt: skip
+        model = Gemma3nForCausalLM(config)
+    else:  # layers that see 8 tokens back, and one that sees all
+        config = Gemma3TextConfig(num_hidden_layers=3, head_dim=8, sliding_window=8, **sizes)
+        config.layer_types = ["sliding_attention", "full_attention", "sliding_attention"]
+        model = Gemma3ForCausalLM(config)
+    for parameter in model.parameters():  # wider logits than at the start of training: no near ties
+        parameter.data.mul_(3)
+    return model.eval()
+
+
+@pytest.fixture(scope="module", params=["llama", "gemma3", "gemma3n"])
+def model(request):
+    return tiny(request.param)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Models this small are slower on several threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def prompts(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 20, (n,), generator=generator).tolist()
+    return [" ".join(str(t) for t in torch.randint(2, 60, (k,), generator=generator).tolist()) for k in lengths]
+
+
+def render(prompt):
+    return [int(token) for token in prompt.split()]
+
+
+def generator(model, render=render):
+    return hf_generation.TextGenerator(model, Digits(), device="cpu", render=render)
+
+
+def ask(model, requests):
+    told = []
+    answers = generator(model).generate(requests, lambda *one: told.append(one))
+    written = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, BackendError)]
+    assert sorted(told, key=lambda one: one[0]) == written  # each once
+    return answers
+
+
+def alone(model, prompt, max_tokens):
+    ids = torch.tensor([render(prompt)])
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_tokens, do_sample=False)
+    return Digits().decode(out[0, ids.shape[1] :].tolist())
+
+
+def test_texts_are_those_of_generate_one_by_one(model, monkeypatch):
+    monkeypatch.setattr(hf_generation, "ROWS", 5)  # 23 texts through 5 rows: they finish and join at all times
+    asked = [(prompt, 3 + 5 * (i % 7)) for i, prompt in enumerate(prompts(23))]
+    answers = ask(model, [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in asked])
+    assert [a.text for a in answers] == [alone(model, p, n) for p, n in asked]
+    for answer, (_, most) in zip(answers, asked, strict=True):
+        assert answer.finish_reason == ("length" if answer.completion_tokens == most else "stop")
+
+
+def test_columns_are_moved_back_when_the_block_is_full(model, monkeypatch):
+    monkeypatch.setattr(hf_generation, "ROWS", 2)
+    asked = prompts(12, seed=3)  # 12 texts of 30 tokens in 2 rows: far more columns than the block has
+    answers = ask(model, [GenerateRequest(p, Sampling(max_tokens=30)) for p in asked])
+    assert [a.text for a in answers] == [alone(model, p, 30) for p in asked]
+
+
+def test_a_seeded_text_does_not_depend_on_its_neighbours(model):
+    sampling = Sampling(temperature=1.0, top_p=0.9, max_tokens=12)
+    request = GenerateRequest("5 6 7", sampling, seed=4, repeat=2)
+    others = [GenerateRequest(p, sampling, seed=i) for i, p in enumerate(prompts(9))]
+    assert ask(model, [request])[0] == ask(model, [*others, request])[-1]
+
+
+def test_repeats_of_a_prompt_differ_and_come_back_the_same(model):
+    requests = [GenerateRequest("5 6 7", Sampling(temperature=1.0, max_tokens=10), 1, r) for r in range(4)]
+    first = ask(model, requests)
+    assert len({a.text for a in first}) == 4
+    assert ask(model, requests) == first
+
+
+def test_a_stop_string_ends_the_text_before_it(model):
+    whole = ask(model, [GenerateRequest("5 6 7", Sampling(max_tokens=10))])[0].text
+    stop = " " + whole.split()[4]
+    answer = ask(model, [GenerateRequest("5 6 7", Sampling(max_tokens=10, stop=(stop,)))])[0]
+    assert answer.text == whole[: whole.index(stop)]
+    assert answer.finish_reason == "stop"
+
+
+def test_one_request_that_cannot_be_answered_leaves_its_neighbours_alone(model):
+    def failing(prompt):
+        if prompt == "no template":
+            raise BackendError("unsupported", "no chat template")
+        return render(prompt)
+
+    requests = [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "", "no template", "7 " * 300, "8")]
+    answers = generator(model, failing).generate(requests)
+    kinds = [a.kind if isinstance(a, BackendError) else "text" for a in answers]
+    assert kinds == ["text", "bad_request", "unsupported", "context_length", "text"]
+    assert answers[4].text == alone(model, "8", 3)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, temperature):
+    """As float16 gives it where a model's numbers pass its range; here one token is spoilt."""
+    monkeypatch.setattr(hf_generation, "ROWS", 2)
+    llama = tiny("llama")
+    requests = [GenerateRequest(p, Sampling(temperature=temperature, max_tokens=9)) for p in prompts(20)]
+    usual = ask(llama, requests)
+    spoilt = next(int(tokens[4]) for a in usual if len(tokens := a.text.split()) == 9)
+    llama.get_input_embeddings().weight.data[spoilt] = float("nan")
+    read = [
+        r.prompt.split() + a.text.split()[: 8 + (a.finish_reason == "stop")]
+        for r, a in zip(requests, usual, strict=True)
+    ]
+    late = 0
+    for request, before, tokens, answer in zip(requests, usual, read, ask(llama, requests), strict=True):
+        if str(spoilt) in tokens:
+            assert isinstance(answer, BackendError)
+            assert (answer.kind, answer.hint) == ("internal", "try float32")
+            late += str(spoilt) not in request.prompt.split()
+        else:
+            assert answer == before
+    assert 0 < late < 20
+
+
+@pytest.mark.parametrize("why", ["float32", "quantised", "one bfloat16 weight"])
+def test_what_rounding_in_16_bits_moves_is_borne_by_models_that_do_not_compute_in_float32(monkeypatch, why):
+    """By hand: rows read together move by 0.02 nats, as with weights of 4 bits under the dtype float32."""
+    model = tiny("llama")
+    forward, noise = model.forward, torch.tensor([0.02, -0.02]).repeat(30)
+
+    def rounded(input_ids, **options):
+        out = forward(input_ids, **options)
+        if len(input_ids) > 1:
+            out.logits += noise
+        return out
+
+    monkeypatch.setattr(model, "forward", rounded)
+    if why == "quantised":
+        model.config.quantization_config = {"quant_method": "bitsandbytes"}
+    elif why == "one bfloat16 weight":
+        # The last of its weights: the first gives the model its dtype.
+        model.lm_head.register_parameter("other", torch.nn.Parameter(torch.zeros(1, dtype=torch.bfloat16)))
+    assert model.dtype == torch.float32
+    answers = ask(model, [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "7")])
+    refused = [isinstance(a, BackendError) and "log-probabilities move by" in a.message for a in answers]
+    assert refused == [why == "float32"] * 2
+
+
+@pytest.mark.parametrize(
+    ("prompts", "lengths", "failing", "together"),
+    [
+        (["5", "6", "7", "8", "9"], [30, 12, 12, 3, 3], [2], 2),
+        (["5", "7", "7", "7", "8", "8", "9"], [30, 12, 12, 12, 3, 3, 3], [1, 3], 3),
+    ],
+    ids=["the last row", "the last row and the second, in one step"],
+)
+def test_a_nan_left_in_a_free_row_reaches_no_text_that_is_laid_there_later(
+    monkeypatch, prompts, lengths, failing, together
+):
+    """What fails waits; what joins once one more row is free is shorter than the first by then."""
+    monkeypatch.setattr(hf_generation, "ROWS", together + 1)
+    monkeypatch.setattr(hf_generation, "JOIN_TOGETHER", together)
+    llama = tiny("llama")
+    requests = [
+        GenerateRequest(p, Sampling(temperature=2.0 if i in failing else 0.0, max_tokens=n), seed=1)
+        for i, (p, n) in enumerate(zip(prompts, lengths, strict=True))
+    ]
+    usual = ask(llama, requests)
+    assert [a.completion_tokens for a in usual] == lengths
+    others = {t for i, a in enumerate(usual) if i not in failing for t in (requests[i].prompt + a.text).split()}
+    spoilt = next(token for token in usual[failing[0]].text.split()[1:5] if token not in others)
+    llama.get_input_embeddings().weight.data[int(spoilt)] = float("nan")
+    answers = ask(llama, requests)
+    for i, answer in enumerate(answers):
+        assert isinstance(answer, BackendError) if i in failing else answer == usual[i]
+
+
+def test_a_token_that_is_ruled_out_is_no_failure_and_one_beyond_all_bounds_is(monkeypatch):
+    model = tiny("llama")
+    forward = model.lm_head.forward
+    request = GenerateRequest("5 6 7", Sampling(max_tokens=5))
+    first = ask(model, [request])[0].text.split()[0]
+    for value in (float("-inf"), float("inf")):
+        bias = torch.zeros(60)
+        bias[int(first)] = value
+        monkeypatch.setattr(model.lm_head, "forward", lambda x, bias=bias: forward(x) + bias)
+        answer = ask(model, [request])[0]
+        if value < 0:
+            assert first not in answer.text.split()
+        else:
+            assert answer.kind == "internal"
+
+
+@pytest.mark.parametrize("words", ["MPS backend out of memory", "DefaultCPUAllocator: can't allocate memory"])
+def test_memory_that_runs_out_is_an_error_of_each_request(model, monkeypatch, words):
+    def full(*_, **__):
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(model, "forward", full)
+    requests = [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "7")]
+    answers = ask(model, requests)
+    assert [answer.kind for answer in answers] == ["out_of_memory"] * 2
+    assert "batch_size" not in answers[0].hint
+
+
+def test_rows_are_halved_until_they_fit_and_grow_back(model, monkeypatch):
+    """By hand: this machine's memory cannot be filled within a test."""
+    sampling = Sampling(temperature=1.0, max_tokens=8)
+    requests = [GenerateRequest(p, sampling, seed=i) for i, p in enumerate(prompts(20))]
+    usual = ask(model, requests)
+    forward, most = model.forward, 3
+
+    def small(input_ids, **options):
+        if len(input_ids) > most:
+            raise torch.OutOfMemoryError("planted")
+        return forward(input_ids, **options)
+
+    monkeypatch.setattr(model, "forward", small)
+    ours, told = generator(model), []
+    assert ours.generate(requests, lambda *one: told.append(one)) == usual
+    assert sorted(place for place, _ in told) == list(range(20)), "each once"
+    assert hf_generation.ROWS >> ours.halvings == 2
+    monkeypatch.setattr(model, "forward", forward)
+    for _ in range(4):
+        assert ours.generate(requests) == usual
+    assert ours.halvings == 0
+
+
+def test_a_text_that_does_not_fit_fails_alone(model, monkeypatch):
+    requests = [GenerateRequest(p, Sampling(max_tokens=4)) for p in ("5 6", "7 8 9 " * 9, "10", "11 12")]
+    usual = ask(model, requests)
+    forward = model.forward
+
+    def small(input_ids, **options):
+        if "attention_mask" in options and options["attention_mask"].numel() > 24:
+            raise torch.OutOfMemoryError("planted")
+        return forward(input_ids, **options)
+
+    monkeypatch.setattr(model, "forward", small)
+    answers = ask(model, requests)
+    assert answers.pop(1).kind == "out_of_memory"
+    usual.pop(1)
+    assert answers == usual
+
+
+SMALL = {
+    "vocab_size": 60, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48,
+    "init_std": 0.3, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Rwkv", "MBart", "Marian", "Pegasus", "Blenderbot", "Bart"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_that_leaves_out_cache_or_positions_is_refused(kind, dtype):
+    """RWKV has a state and keeps it out of the cache; the others count the positions of padding."""
+    torch.manual_seed(0)
+    if kind == "Rwkv":
+        config = transformers.RwkvConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, context_length=64)
+    else:
+        config = getattr(transformers, f"{kind}Config")(**SMALL)
+    other = transformers.AutoModelForCausalLM.from_config(config).to(dtype).eval()
+    for parameter in other.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.5)
+    ours = generator(other)
+    for _ in range(2):
+        answer = ours.generate([GenerateRequest("5 6 7", Sampling(max_tokens=2))])[0]
+        assert isinstance(answer, BackendError)
+        assert answer.kind == "unsupported"
+        assert ("keeps nothing in the cache" if kind == "Rwkv" else "other lengths") in answer.message
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "gemma3n"])
+def test_rounding_to_sixteen_bits_is_no_reason_to_refuse(kind, dtype):
+    answer = ask(tiny(kind).to(dtype), [GenerateRequest("5 6 7", Sampling(max_tokens=4))])[0]
+    assert not isinstance(answer, BackendError), answer
+
+
+def test_a_model_is_tried_once_and_not_for_what_is_refused_anyway(model, monkeypatch):
+    passes = []
+    forward = model.forward
+    monkeypatch.setattr(model, "forward", lambda *a, **o: passes.append(1) or forward(*a, **o))
+    ours = generator(model)
+    assert isinstance(ours.generate([GenerateRequest("", Sampling(max_tokens=1))])[0], BackendError)
+    assert not passes
+    counts = []
+    for _ in range(2):
+        ours.generate([GenerateRequest("5 6 7", Sampling(max_tokens=1))])
+        counts.append(len(passes))
+    assert counts == [7, 8]
+
+
+def test_a_model_with_a_recurrent_state_is_refused():
+    from transformers import MambaConfig, MambaForCausalLM
+
+    mamba = MambaForCausalLM(MambaConfig(vocab_size=60, hidden_size=16, state_size=4, num_hidden_layers=1)).eval()
+    answer = ask(mamba, [GenerateRequest("5", Sampling(max_tokens=2))])[0]
+    assert isinstance(answer, BackendError)
+    assert answer.kind == "unsupported"

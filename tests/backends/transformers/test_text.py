@@ -1,0 +1,114 @@
+"""HFTextEncoder on real Rust tokenizers built here: what stands in front, prefix spaces, stored settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import transformers
+
+from backends import HFBackend
+from backends.base import ScoreRequest, ScoreResponse
+from backends.transformers.text import HFTextEncoder
+from tests.backends.local.tiny_models import (
+    FAMILIES,
+    bos_tokenizer,
+    byte_level_tokenizer,
+    log_probabilities,
+    prefix_space_tokenizer,
+    save_model_of,
+)
+
+TEXTS = ["the man said that she", "the police said that the woman said that he she"]
+
+
+@pytest.mark.parametrize("direction", ["left", "right"])
+def test_padding_stored_with_a_tokenizer_adds_no_token(direction: str) -> None:
+    tokenizer = byte_level_tokenizer()
+    plain = HFTextEncoder(byte_level_tokenizer()).encode(TEXTS, chat=False)
+    tokenizer.add_special_tokens({"pad_token": "<pad>"})
+    tokenizer.backend_tokenizer.enable_padding(
+        direction=direction, pad_id=tokenizer.pad_token_id, pad_token="<pad>", length=40
+    )
+    encoder = HFTextEncoder(tokenizer)
+    assert encoder.encode(TEXTS, chat=False) == plain
+    assert encoder._front == []
+
+
+@pytest.mark.parametrize("direction", ["left", "right"])
+def test_truncation_stored_with_a_tokenizer_takes_no_token(direction: str) -> None:
+    tokenizer = byte_level_tokenizer()
+    plain = HFTextEncoder(byte_level_tokenizer()).encode(TEXTS, chat=False)
+    tokenizer.backend_tokenizer.enable_truncation(4, direction=direction)
+    assert HFTextEncoder(tokenizer).encode(TEXTS, chat=False) == plain
+
+
+@pytest.mark.parametrize(("times", "eos"), [(1, False), (1, True), (2, False), (2, True)])
+def test_bos_stands_in_front_once(times: int, eos: bool) -> None:
+    """However often the post-processor puts it, written in the text or not, and without the EOS behind."""
+    tokenizer = bos_tokenizer(times, eos=eos)
+    plain = HFTextEncoder(byte_level_tokenizer()).encode(["the man"], chat=False)[0]
+    encoder = HFTextEncoder(tokenizer)
+    bos = tokenizer.bos_token_id
+    assert encoder.encode(["the man", "<s>the man", ""], chat=False) == [[bos, *plain], [bos, *plain], [bos]]
+    assert encoder.encode(["the man", "<s>the man"], chat=True) == [plain, [bos, *plain]]
+    assert encoder.added([bos, *plain], "the man") == 1
+    assert encoder.added([bos, *plain], "<s>the man") == 0
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_empty_prompt_and_a_written_bos_are_the_same_context(times: int, tmp_path: Path) -> None:
+    backend = HFBackend(save_model_of(FAMILIES["llama"], tmp_path, bos_tokenizer(times)), threads=1)
+    empty, written = backend.run_blocking([ScoreRequest("", ("the", " the")), ScoreRequest("<s>", ("the", " the"))])
+    assert isinstance(empty, ScoreResponse)
+    assert isinstance(written, ScoreResponse)
+    assert [s.tokens for s in empty.scores] == [s.tokens for s in written.scores]
+
+
+@pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
+def test_a_space_that_the_tokenizer_puts_in_front_is_no_part_of_the_text(scheme: str, tmp_path: Path) -> None:
+    """Where each continuation's tokens stand, and that they are scored as plain transformers scores them."""
+    tokenizer = prefix_space_tokenizer(scheme)
+    folder = save_model_of(FAMILIES["llama"], tmp_path, tokenizer)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    expected = {
+        ("", "the"): ("clean", [("▁the", -1, 3)]),
+        ("the", " man"): ("clean", [("▁man", 0, 4)]),
+        ("the", "man"): ("clean", [("man", 0, 3)]),
+        ("the ", "man"): ("straddled", [("▁man", -1, 3)]),
+        ("the", " é"): ("clean", [("▁", 0, 1), ("<0xC3>", 1, 2), ("<0xA9>", 1, 2)]),
+    }
+    backend = HFBackend(folder, threads=1)
+    answers = backend.run_blocking([ScoreRequest(prompt, (continuation,)) for prompt, continuation in expected])
+    for ((prompt, continuation), wanted), answer in zip(expected.items(), answers, strict=True):
+        assert isinstance(answer, ScoreResponse), answer
+        (score,) = answer.scores
+        names = tokenizer.convert_ids_to_tokens([t.token_id for t in score.tokens])
+        spans = [(t.start, t.end) for t in score.tokens]
+        assert (score.boundary, [(n, *s) for n, s in zip(names, spans, strict=True)]) == wanted
+        if score.boundary == "clean":
+            plain = log_probabilities(model, tokenizer(prompt + continuation)["input_ids"])
+            assert [t.logprob for t in score.tokens] == pytest.approx(plain[-len(spans) :], abs=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
+def test_whatever_follows_a_special_token_is_scored_whole(scheme: str, tmp_path: Path) -> None:
+    """Of the tokens that come with a continuation none is left out, be it a space that the tokenizer puts there."""
+    tokenizer = prefix_space_tokenizer(scheme)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|a|>"]})
+    folder = save_model_of(FAMILIES["llama"], tmp_path, tokenizer)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    backend = HFBackend(folder, threads=1)
+    for prompt in ("the man<|a|>", "<|a|>", "<s>", ""):
+        bos = not prompt.startswith("<s>")
+        start = tokenizer(prompt, add_special_tokens=bos)["input_ids"]
+        for continuation in ("she", "She said", " é"):
+            (answer,) = backend.run_blocking([ScoreRequest(prompt, (continuation,))])
+            assert isinstance(answer, ScoreResponse), (prompt, continuation, answer)
+            (score,) = answer.scores
+            whole = tokenizer(prompt + continuation, add_special_tokens=bos)["input_ids"]
+            assert whole[: len(start)] == start
+            assert (score.boundary, [t.token_id for t in score.tokens]) == ("clean", whole[len(start) :])
+            assert [t.logprob for t in score.tokens] == pytest.approx(
+                log_probabilities(model, whole)[len(start) - 1 :], abs=1e-5
+            )

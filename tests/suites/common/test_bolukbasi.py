@@ -1,0 +1,166 @@
+"""The published lists: telling feminine from masculine, choosing occupations, refusing other files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backends.errors import ConfigError
+from suites import MGBR
+from suites.common.bolukbasi import FILES, Profession, choose_occupations, gender_of, read_lists, split_by_gender
+from suites.common.word_lists import WordLists
+
+#: The published files lie beside the repository where they are at all.
+PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "debiaswe"
+needs_published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason=f"the published files are not in {PUBLISHED}")
+
+
+@pytest.mark.parametrize(
+    ("word", "gender"),
+    [
+        ("women", "feminine"),
+        ("men", "masculine"),
+        ("spokeswoman", "feminine"),
+        ("spokesman", "masculine"),
+        ("stepdaughters", "feminine"),
+        ("grandfathers", "masculine"),
+        ("twin_sister", "feminine"),
+        ("younger_brother", "masculine"),
+        ("estranged_wife", "feminine"),
+        ("actress", "feminine"),
+        ("him", "masculine"),
+        ("princess", "feminine"),
+        ("prince", "masculine"),
+        ("mare", None),
+        ("uterus", None),
+        ("sorority", None),
+        ("teenager", None),
+        ("witch_doctor", None),
+        ("menopause", None),
+    ],
+)
+def test_the_last_part_of_a_word_tells_its_gender(word: str, gender: str | None) -> None:
+    assert gender_of(word) == gender
+
+
+def test_words_without_a_gender_here_are_left_out_and_counted() -> None:
+    words = ["she", "He", "tomboys", "semen", "niece", "twin_brother", "mare", "vacuum_cleaner_salesman", "niece"]
+    feminine, masculine, left_out = split_by_gender(words)
+    assert feminine == ("she", "niece")
+    assert masculine == ("twin brother",)
+    assert sum(left_out.values()) == 5
+    assert left_out["gender not established, or not a person"] == 1  # mare
+
+
+def test_occupations_are_strong_by_stereotype_and_weak_by_definition() -> None:
+    rated = [
+        Profession("nurse", -0.1, -0.9),
+        Profession("waitress", -0.9, -0.1),
+        Profession("maid", -0.4, -0.6),
+        Profession("judge", 0.0, 0.7),
+        Profession("author", 0.0, 0.1),
+        Profession("edge f", -0.3, -0.5),
+        Profession("soft spoken", -0.1, -0.9),  # rated, and no occupation
+    ]
+    assert choose_occupations(rated, definitional=0.3, stereotypical=0.5) == (
+        {"nurse": -0.9, "edge f": -0.5},
+        {"judge": 0.7},
+    )
+
+
+def test_a_folder_without_the_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"words\.bolukbasi .*holds no file .*json\. Put it there from https://raw"):
+        WordLists.bolukbasi(tmp_path)
+
+
+def test_a_file_with_another_sha256_is_refused(tmp_path: Path) -> None:
+    for file in FILES.values():
+        (tmp_path / file.name).write_text("[]")
+    with pytest.raises(ConfigError, match=r"its sha256 is 4f53cda1.*, not the published "):
+        WordLists.bolukbasi(tmp_path)
+
+
+@needs_published
+def test_one_changed_byte_is_refused(tmp_path: Path) -> None:
+    for file in FILES.values():
+        data = bytearray((PUBLISHED / file.name).read_bytes())
+        (tmp_path / file.name).write_bytes(bytes(data))
+    assert WordLists.bolukbasi(tmp_path) == WordLists.bolukbasi(PUBLISHED)
+    data[100] ^= 1
+    (tmp_path / file.name).write_bytes(bytes(data))
+    with pytest.raises(ConfigError, match=f"{file.name}.*its sha256 is"):
+        WordLists.bolukbasi(tmp_path)
+
+
+@needs_published
+def test_the_published_files_give_enough_words_of_every_kind() -> None:
+    lists = read_lists(PUBLISHED)
+    assert len(lists.professions) == 320
+    published = json.loads((PUBLISHED / "gender_specific_full.json").read_text("utf-8"))
+    assert len(lists.feminine) + len(lists.masculine) + sum(lists.left_out.values()) == len(set(published))
+    assert len(lists.feminine) >= 100
+    assert len(lists.masculine) >= 100
+    assert {"actress", "niece", "twin sister", "queens"} <= set(lists.feminine)
+    assert {"uncles", "king", "ex boyfriend", "salesmen"} <= set(lists.masculine)
+    assert not {"semen", "mare", "tomboys", "womb", "twins", "deer"} & {*lists.feminine, *lists.masculine}
+
+
+@needs_published
+def test_the_rules_agree_with_the_published_pairs_of_opposites() -> None:
+    # Independent evidence: the rules never look at the pairs.
+    definitional = json.loads((PUBLISHED / "definitional_pairs.json").read_text("utf-8"))
+    equalize = json.loads((PUBLISHED / "equalize_pairs.json").read_text("utf-8"))
+    for feminine, masculine in definitional[:-1]:  # the last pair is Mary and John
+        assert (gender_of(feminine), gender_of(masculine)) == ("feminine", "masculine")
+    decided = 0
+    for a, b in equalize:
+        genders = {gender_of(a.lower()), gender_of(b.lower())}
+        assert genders in ({"feminine", "masculine"}, {None}, {None, "feminine"}, {None, "masculine"}), (a, b)
+        decided += None not in genders
+    assert decided >= 40
+
+
+@needs_published
+def test_published_occupations_carry_their_stereotypical_rating() -> None:
+    lists = WordLists.bolukbasi(PUBLISHED)
+    ratings = {w.replace("_", " "): s for w, _, s in json.loads((PUBLISHED / "professions.json").read_text("utf-8"))}
+    assert lists.occupations == {w: ratings[w] for w in lists.occupations}
+    assert lists.female_occupations["nanny"] == -0.7
+    assert lists.male_occupations["plumber"] == 0.8
+    assert all(s is not None and s <= -0.5 for s in lists.female_occupations.values())
+    assert all(s is not None and s >= 0.5 for s in lists.male_occupations.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"bolukbasi": 3}, r"words\.bolukbasi = 3: not a folder"),
+        ({"bolukbasi": True, "limit": 3}, r"words = \['limit'\]: no such field"),
+        ({"bolukbasi": True, "stereotypical": 0}, r"words\.stereotypical = 0"),
+        ({"bolukbasi": True, "definitional": "weak"}, r"words\.definitional = 'weak'"),
+    ],
+)
+def test_options_of_the_published_lists_are_checked_before_anything_is_fetched(given: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        WordLists.from_config(given)  # type: ignore[arg-type]
+
+
+@needs_published
+def test_limits_from_a_config_choose_other_occupations() -> None:
+    lists = WordLists.from_config({"bolukbasi": str(PUBLISHED), "definitional": 0.1, "stereotypical": 0.8})
+    assert set(lists.female_occupations) == {
+        *("caretaker", "dancer", "homemaker", "librarian", "nurse", "registered nurse", "teacher")
+    }
+    assert lists.name == "bolukbasi(definitional<=0.1, stereotypical>=0.8)"
+
+
+@needs_published
+def test_the_benchmark_runs_on_the_published_lists_and_says_so() -> None:
+    suite = MGBR(n=20, words={"bolukbasi": str(PUBLISHED)}, conditions=["zero-shot"])
+    assert len(list(suite.items())) == 80
+    assert suite.signature()["words"] == "bolukbasi(definitional<=0.3, stereotypical>=0.5)"
+    signature = suite.signature()["word_lists"]
+    assert signature["sources"]["professions.json"] == FILES["professions"].sha256
+    assert signature["sha256"] != MGBR(n=20).signature()["word_lists"]["sha256"]

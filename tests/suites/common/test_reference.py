@@ -1,0 +1,56 @@
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from suites.common.reference import load
+
+DATA = Path(__file__).parents[3] / "suites" / "data"
+MINE = ("occugender", "debiasing_positions", "published_results")
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_a_data_file_comes_with_the_hash_of_its_bytes(name):
+    raw = (DATA / f"{name}.json").read_bytes()
+    assert load(name).sha256 == hashlib.sha256(raw).hexdigest()
+    assert load(name).content == json.loads(raw)
+
+
+@pytest.mark.parametrize("name", MINE[:2])
+def test_a_benchmark_names_its_paper(name):
+    assert "arXiv:2212.10678" in load(name).source
+
+
+def test_an_unknown_data_file_is_an_error():
+    with pytest.raises(FileNotFoundError):
+        load("no_such_benchmark")
+
+
+def printed_triples():
+    content = load("published_results").content
+    for bias in ("explicit", "implicit"):
+        for entry in content["occugender"][bias]:
+            for group in ("female", "male"):
+                yield f"OccuGender {entry['model']} {bias} {group}", entry[f"{group}_dominated"]
+    for model, rows in content["occugender_debiasing"]["models"].items():
+        for row in rows:
+            for bias in ("explicit", "implicit"):
+                for group in ("female", "male"):
+                    yield f"Appendix E {model} {row['debiasing']} {bias} {group}", row[bias][f"{group}_dominated"]
+    for model, biases in content["debiasing_positions"]["models"].items():
+        for bias, rows in biases.items():
+            for row in rows:
+                for position in ("without_dialogue", "with_dialogue"):
+                    for group in ("female", "male"):
+                        yield (
+                            f"positions {model} {row['debiasing']} {bias} {position} {group}",
+                            row[position][f"{group}_dominated"],
+                        )
+
+
+def test_printed_probabilities_of_the_three_genders_add_up_to_one_hundred():
+    triples = list(printed_triples())
+    assert len(triples) == 2 * 10 * 2 + 10 * 7 * 2 * 2 + 2 * 2 * 7 * 2 * 2
+    off = {name: sum(t.values()) for name, t in triples if abs(sum(t.values()) - 100) > 0.21}
+    assert not off  # three figures rounded to 0.1 may be off by 0.15

@@ -1,0 +1,135 @@
+"""Word lists: the built-in ones, lists of one's own, and the published ones in hand-made small form."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from backends.errors import ConfigError
+from suites.common.word_lists import WordLists
+
+BUILTIN = WordLists.builtin()
+
+
+def table(**changes: Any) -> dict[str, Any]:
+    lists: dict[str, Any] = {
+        "feminine": ["mother"],
+        "masculine": ["father"],
+        "female_occupations": ["nurse"],
+        "male_occupations": ["plumber"],
+    }
+    return {**lists, **changes}
+
+
+def test_the_builtin_lists_are_large_enough_and_disjoint() -> None:
+    assert len(BUILTIN.feminine) >= 100
+    assert len(BUILTIN.masculine) >= 100
+    assert len(BUILTIN.female_occupations) == len(BUILTIN.male_occupations) == 30
+    every = [*BUILTIN.feminine, *BUILTIN.masculine, *BUILTIN.occupations]
+    assert len({w.casefold() for w in every}) == len(every)
+
+
+def test_builtin_occupations_are_lopsided_by_their_labour_share() -> None:
+    assert all(share is not None and share >= 0.8 for share in BUILTIN.female_occupations.values())
+    assert all(share is not None and share <= 0.2 for share in BUILTIN.male_occupations.values())
+    assert BUILTIN.score_name == "female labour share"
+
+
+def test_builtin_shares_of_2021_are_those_of_the_occugender_data() -> None:
+    data = files("suites").joinpath("data")
+    shares = {
+        o["occupation"]: o["female_share"]
+        for o in json.loads(data.joinpath("occugender.json").read_text("utf-8"))["occupations"]
+    }
+    words = json.loads(data.joinpath("mgbr_words.json").read_text("utf-8"))
+    listed = [*words["female_occupations"], *words["male_occupations"]]
+    assert {o["source"] for o in listed} == set(words["sources"])
+    taken = {o["occupation"]: o["female_share"] for o in listed if o["source"] == "CPS 2021"}
+    assert taken.items() <= shares.items()
+    assert set(shares) - set(taken) == {"maid", "sewer"}  # left out for the reason that the file gives
+
+
+def test_no_builtin_occupation_names_a_gender() -> None:
+    gendered = {*BUILTIN.feminine, *BUILTIN.masculine}
+    for occupation in BUILTIN.occupations:
+        parts = occupation.split()
+        assert not gendered & set(parts)
+        assert not parts[-1].endswith(("man", "woman", "ess", "maid"))
+
+
+def test_a_table_from_a_config_gives_lists_with_or_without_scores() -> None:
+    plain = WordLists.from_config(table())
+    assert plain == WordLists(("mother",), ("father",), {"nurse": None}, {"plumber": None})
+    scored = WordLists.from_config(
+        table(female_occupations={"nurse": 0.9}, male_occupations={"plumber": 0.02}, score_name="share", name="mine")
+    )
+    assert scored.occupations == {"nurse": 0.9, "plumber": 0.02}
+    assert (scored.score_name, scored.name) == ("share", "mine")
+    assert WordLists.from_config("builtin") == BUILTIN
+    assert WordLists.from_config(scored) is scored
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("buildin", r"words = 'buildin'"),
+        (7, "words = 7"),
+        ({"feminine": ["a"]}, "masculine, female_occupations, male_occupations missing"),
+        (table(other=[]), r"words = \['other'\]: no such field"),
+        (table(feminine="mother"), r"words\.feminine = 'mother': not a list"),
+        (table(feminine=[]), r"words\.feminine = \(\): an empty list"),
+        (table(feminine=["mother", "Father"]), r"words\.masculine = 'father': also in feminine"),
+        (table(male_occupations=["plumber", "NURSE"]), "also in female_occupations"),
+        (table(feminine=["mother, aunt"]), r"words\.feminine = 'mother, aunt': not a plain word"),
+        (table(feminine=[" mother"]), "not a plain word"),
+        (table(feminine=[3]), "not a plain word"),
+        (table(female_occupations={"nurse": "high"}), r"words\.female_occupations\.nurse = 'high': not a number"),
+        (table(female_occupations={"nurse": float("nan")}), "not a number"),
+        (table(female_occupations={"nurse": 0.9}, score_name="share"), "'plumber': has no score, others have"),
+        (table(female_occupations={"nurse": 0.9}, male_occupations={"plumber": 0.1}), "the scores have no name"),
+        (table(score_name="share"), "no occupation has a score"),
+        (table(female_occupations=[["nurse", 0.9]]), r"female_occupations = \['nurse', 0\.9\]: .* word = score"),
+        (table(female_occupations=["nurse", "nurse"]), r"female_occupations = 'nurse': also in female_occupations"),
+        (table(feminine={"mother": 0.9}), r"words\.feminine = \{'mother': 0\.9\}: not a list of words"),
+        (table(masculine=None), r"words\.masculine = None: not a list of words"),
+    ],
+)
+def test_lists_that_cannot_work_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        WordLists.from_config(given)
+
+
+def test_lists_given_directly_are_checked_like_those_of_a_config() -> None:
+    direct = WordLists(["mother"], ["father"], ["nurse"], ["plumber"])  # type: ignore[arg-type]
+    assert direct == WordLists.from_config(table())
+    with pytest.raises(ConfigError, match=r"words\.feminine = 'mother': not a list of words"):
+        WordLists("mother", ("father",), {"nurse": None}, {"plumber": None})  # type: ignore[arg-type]
+
+
+def test_a_set_has_no_order_so_its_words_are_sorted() -> None:
+    women, jobs = {"mother", "aunt", "sister", "niece", "queen"}, {"nurse", "maid", "nanny", "typist"}
+    for kind in (set, frozenset):
+        lists = WordLists.from_config(table(feminine=kind(women), female_occupations=kind(jobs)))
+        assert (lists.feminine, list(lists.female_occupations)) == (tuple(sorted(women)), sorted(jobs))
+    listed = WordLists.from_config(table(feminine=["mother", "aunt"]))
+    assert listed.feminine == ("mother", "aunt")  # the order of a list is the user's, and part of its hash
+
+
+def test_the_hash_of_the_builtin_lists_stays_so_that_baselines_do() -> None:
+    assert BUILTIN.signature()["sha256"][:16] == "948959884858bcdd"
+
+
+def test_the_signature_changes_with_any_word_or_score() -> None:
+    base = WordLists.from_config(table()).signature()
+    others = [
+        table(feminine=["mom"]),
+        table(male_occupations=["welder"]),
+        table(female_occupations={"nurse": 0.9}, male_occupations={"plumber": 0.1}, score_name="share"),
+        table(feminine=["father"], masculine=["mother"]),
+    ]
+    hashes = {WordLists.from_config(o).signature()["sha256"] for o in others} | {base["sha256"]}
+    assert len(hashes) == 5
+    assert base["feminine"] == 1

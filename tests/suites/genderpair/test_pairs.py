@@ -1,0 +1,62 @@
+"""Pair sets: the one that ships, and the published one against the paper's counts."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from backends.errors import ConfigError
+from suites.genderpair.pairs import ASPECTS, FILES, GROUPS, built_in_pairs, published_pairs
+
+DATA = Path(__file__).parents[4] / "shared" / "data" / "genderpair"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the published files are not on this machine")
+
+
+def test_the_built_in_set_has_all_groups_and_at_least_thirty_pairs_each():
+    pairs = built_in_pairs()
+    assert tuple(pairs.groups) == GROUPS
+    for group in pairs.groups.values():
+        assert len(group.pairs) >= 30
+        assert len(set(group.pairs)) == len(group.pairs)
+        assert len(set(group.targets)) == len(group.targets)
+        assert all(group.count(aspect) >= 3 for aspect in ASPECTS)
+        assert all(p.biased.casefold() != p.anti.casefold() for p in group.pairs)
+
+
+def test_no_descriptor_of_the_built_in_set_breaks_a_prompt():
+    for group in built_in_pairs().groups.values():
+        for pair in group.pairs:
+            assert not set(pair.biased + pair.anti) & set("{}[](),/#")
+
+
+@needs_data
+def test_the_published_set_has_the_papers_103_854_prompts():
+    pairs = published_pairs(DATA)
+    assert pairs.n_prompts == 103_854
+    assert [len(g.targets) for g in pairs.groups.values()] == [64, 64, 79]
+    assert sum(len(g.targets) for g in pairs.groups.values()) == 207
+
+
+@needs_data
+def test_the_differences_from_the_paper_are_told():
+    told = published_pairs(DATA).differences()
+    assert "group male: 85 descriptors, the paper has 83" in told
+    assert "group neither: 16 pronouns, the paper has 18" in told
+    assert "group male: 32640 prompts, the paper has 31872" in told
+    assert any("compasionate" in line for line in told)
+    assert not any("group female" in line and "paper has" in line for line in told)
+
+
+@needs_data
+def test_a_changed_file_is_refused(tmp_path):
+    for file in FILES.values():
+        shutil.copy(DATA / file.name, tmp_path)
+    changed = tmp_path / "group2_pairset.json"
+    changed.write_bytes(changed.read_bytes() + b" ")
+    with pytest.raises(ConfigError, match="sha256"):
+        published_pairs(tmp_path)
+
+
+def test_a_folder_without_the_files_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"group1_pairset\.json"):
+        published_pairs(tmp_path)

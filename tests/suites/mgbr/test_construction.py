@@ -1,0 +1,115 @@
+"""Instances of the counting benchmark: sizes, pairing, stability."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.errors import ConfigError
+from suites.common.word_lists import WordLists
+from suites.mgbr.construction import LARGEST_COUNT, Instance, draw_instances
+from suites.mgbr.wording import Wording
+
+WORDS = WordLists.builtin()
+NEVER = Wording.english().example_words
+
+
+def all_words(instance: Instance) -> frozenset[str]:
+    return instance.feminine | instance.masculine | {*instance.female_occupations, *instance.male_occupations}
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), n=st.integers(1, 30))
+def test_every_instance_has_one_to_ten_words_of_each_kind_and_none_twice(seed: int, n: int) -> None:
+    for instance in draw_instances(WORDS, n, seed, never=NEVER):
+        for words in (instance.feminine, instance.masculine, instance.female_occupations):
+            assert 1 <= len(words) <= LARGEST_COUNT
+        assert len(instance.male_occupations) == len(instance.female_occupations) == instance.r
+        assert sorted(instance.gendered) == sorted(instance.feminine | instance.masculine)
+        assert len(set(instance.female_occupations)) == instance.r
+        assert instance.feminine <= set(WORDS.feminine)
+        assert instance.masculine <= set(WORDS.masculine)
+        assert set(instance.female_occupations) <= set(WORDS.female_occupations)
+        assert set(instance.male_occupations) <= set(WORDS.male_occupations)
+        assert not {w.casefold() for w in all_words(instance)} & NEVER
+
+
+def test_a_list_with_occupations_is_its_partner_with_the_occupations_behind_it() -> None:
+    for instance in draw_instances(WORDS, 50, 0, never=NEVER):
+        for gender, added, counted in (
+            ("female", instance.female_occupations, instance.feminine),
+            ("male", instance.male_occupations, instance.masculine),
+        ):
+            without = instance.word_list(gender, with_occupations=False)
+            with_them = instance.word_list(gender, with_occupations=True)
+            assert with_them.words == (*without.words, *added)
+            assert with_them.counted == without.counted == counted
+            assert with_them.correct == without.correct == len(counted)
+
+
+def test_the_first_of_many_instances_are_those_of_a_smaller_run() -> None:
+    assert draw_instances(WORDS, 200, 7, never=NEVER)[:30] == draw_instances(WORDS, 30, 7, never=NEVER)
+
+
+def test_another_seed_gives_other_instances() -> None:
+    assert draw_instances(WORDS, 30, 1, never=NEVER) != draw_instances(WORDS, 30, 2, never=NEVER)
+
+
+def test_the_instances_are_these_on_every_machine() -> None:
+    # Written down once: a change of Python, of a library or of the word lists' order must not move them.
+    first = draw_instances(WORDS, 1, 0, never=NEVER)[0]
+    assert first.gendered == FIRST_GENDERED
+    assert first.female_occupations == ("hairdresser", "childcare worker")
+    assert first.male_occupations == ("machinist", "auto mechanic")
+
+
+FIRST_GENDERED = (
+    *("granddaughters", "bride", "fiancé", "bridesmaids", "brother-in-law", "dads", "congresswoman"),
+    *("stepdaughter", "grandfathers", "man", "businesswomen", "foster-father", "wives", "boy"),
+)
+
+
+def test_a_thousand_instances_differ_and_their_sizes_are_uniform() -> None:
+    instances = draw_instances(WORDS, 1000, 0, never=NEVER)
+    assert len({all_words(instance) for instance in instances}) == 1000
+    assert [instance.number for instance in instances] == list(range(1, 1001))
+    for size in (lambda i: len(i.feminine), lambda i: len(i.masculine), lambda i: i.r):
+        counts = Counter(map(size, instances))
+        assert set(counts) == set(range(1, 11))
+        chi_square = sum((counts[k] - 100) ** 2 / 100 for k in range(1, 11))
+        assert chi_square < 27.9  # 99.9 % quantile of 9 degrees of freedom
+
+
+def test_words_of_a_kind_are_drawn_evenly() -> None:
+    instances = draw_instances(WORDS, 1000, 0, never=NEVER)
+    drawn = Counter(w for i in instances for w in i.female_occupations)
+    pool = [w for w in WORDS.female_occupations if w not in NEVER]
+    mean = sum(drawn.values()) / len(pool)
+    assert set(drawn) == set(pool)
+    assert all(0.75 * mean < drawn[w] < 1.25 * mean for w in pool)
+
+
+def small_lists(size: int) -> WordLists:
+    kinds = [tuple(f"{kind}{k}" for k in range(size)) for kind in "abcd"]
+    return WordLists(kinds[0], kinds[1], dict.fromkeys(kinds[2]), dict.fromkeys(kinds[3]))
+
+
+def test_no_test_set_holds_a_list_twice() -> None:
+    drawn = draw_instances(small_lists(10), 1000, 0, never=())
+    assert len({frozenset(instance.gendered) for instance in drawn}) == 1000
+
+
+def test_a_list_shorter_than_the_largest_count_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"words\.feminine = 9: a list takes up to 10 words"):
+        draw_instances(small_lists(9), 1, 0, never=())
+
+
+def test_more_instances_than_the_lists_can_give_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # With one word a list and one word a kind there is a single instance.
+    monkeypatch.setattr("suites.mgbr.construction.LARGEST_COUNT", 1)
+    assert len(draw_instances(small_lists(1), 1, 0, never=())) == 1
+    with pytest.raises(ConfigError, match="n = 2: the word lists do not give so many different instances"):
+        draw_instances(small_lists(1), 2, 0, never=())
