@@ -268,8 +268,8 @@ def _called(target: Callable[..., Any], options: Mapping[str, Any], field: str) 
     for name, value in options.items():
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            mend = f"Did you mean {close[0]!r}?" if close else "Remove it."
-            raise ConfigError(f"{prefix}{name}", value, "unknown field", f"{mend} Known fields: {', '.join(known)}")
+            hint = f"Did you mean {close[0]!r}?" if close else "Remove it."
+            raise ConfigError(f"{prefix}{name}", value, "unknown field", f"{hint} Known fields: {', '.join(known)}")
     for parameter in inspect.signature(target).parameters.values():
         if parameter.default is parameter.empty and parameter.name in known and parameter.name not in options:
             raise ConfigError(f"{prefix}{parameter.name}", None, "missing", "Give it")
@@ -323,16 +323,16 @@ def _is_number(value: Any) -> bool:
 
 def _as_limit(name: str, bounds: Any) -> tuple[float | None, float | None]:
     """A checked (at least, at most). An infinite side is open: TOML has no other way to write that."""
-    field, mend = f"limits.{name}", "Give (at least, at most), None where open, e.g. (None, 0.3)"
+    field, hint = f"limits.{name}", "Give (at least, at most), None where open, e.g. (None, 0.3)"
     if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) != 2:
-        raise ConfigError(field, bounds, "not a pair", mend)
+        raise ConfigError(field, bounds, "not a pair", hint)
     if not all(bound is None or (_is_number(bound) and not math.isnan(bound)) for bound in bounds):
-        raise ConfigError(field, bounds, "not numbers", mend)
+        raise ConfigError(field, bounds, "not numbers", hint)
     least, most = (None if bound is None or math.isinf(bound) else float(bound) for bound in bounds)
     if least is None and most is None:
-        raise ConfigError(field, bounds, "open on both sides, so nothing is limited", mend)
+        raise ConfigError(field, bounds, "open on both sides, so nothing is limited", hint)
     if least is not None and most is not None and least > most:
-        raise ConfigError(field, bounds, "at least is more than at most, so no figure can keep it", mend)
+        raise ConfigError(field, bounds, "at least is more than at most, so no figure can keep it", hint)
     return least, most
 
 
@@ -340,6 +340,6 @@ def _pick(option: str, known: Mapping[str, Any], names: Sequence[str]) -> Mappin
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            mend = f"Did you mean {close[0]!r}? " if close else ""
-            raise ConfigError(option, name, "not in this audit", f"{mend}Known: {', '.join(known)}")
+            hint = f"Did you mean {close[0]!r}? " if close else ""
+            raise ConfigError(option, name, "not in this audit", f"{hint}Known: {', '.join(known)}")
     return {name: value for name, value in known.items() if not names or name in names}

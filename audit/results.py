@@ -24,11 +24,30 @@ def where_key(where: Mapping[str, Scalar]) -> Where:
     return frozenset((factor, level_key(level)) for factor, level in where.items())
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+#: The keys of report.json that are older than the names in the code. They are a public format and stay.
+REPORT_KEYS: Mapping[str, str] = {
+    "data_quality": "ledger",
+    "is_subgroup": "detail",
+    "minimum_detectable_effect": "detectable",
+    "n_unpaired": "unmatched",
+    "probability_mass": "coverage",
+}
 
 
-class Measure(_Frozen):
+class Reported(BaseModel):
+    """A frozen value with a JSON form, under the keys of report.json."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=lambda name: REPORT_KEYS.get(name, name),
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+class Measure(Reported):
     """A signed, named figure of one model.
 
     Attributes
@@ -55,7 +74,7 @@ class Measure(_Frozen):
         As in `MeasureSpec`. No part of ``signature``: it is measured the same.
     missing : int
         Items without a readable answer. ``censored``: items known only by bounds.
-    coverage : float or None
+    probability_mass : float or None
         Mean raw probability mass behind a normalised figure (its lower bound where bounded).
     signature : str
         ``key:value|key:value…``: all that reproduces the figure, the model apart.
@@ -77,7 +96,7 @@ class Measure(_Frozen):
     n_clusters: int
     missing: int
     censored: int
-    coverage: float | None
+    probability_mass: float | None
     signature: str
     p: float | None = None
     p_holm: float | None = None
@@ -85,7 +104,7 @@ class Measure(_Frozen):
     unit: str = "probability"
     neutral: float | None = None
     family: str = ""
-    detail: bool = False
+    is_subgroup: bool = False
     contrast: bool = False
 
 
@@ -101,7 +120,7 @@ VERDICT_WORDS: dict[Verdict, str] = {
 }
 
 
-class Comparison(_Frozen):
+class Comparison(Reported):
     """One measure of two models, paired item by item. ``difference`` is b minus a.
 
     ``p`` is two-sided, ``p_holm`` corrected within ``family``; ``margin`` is the user's
@@ -127,7 +146,7 @@ class Comparison(_Frozen):
     p_holm: float | None
     effect_size: float | None
     margin: float
-    detectable: float | None
+    minimum_detectable_effect: float | None
     n_items: int
     n_clusters: int
     verdict: Verdict
@@ -135,13 +154,13 @@ class Comparison(_Frozen):
     family: str
     words: str
     engine_noise: float | None = None
-    detail: bool = False
-    unmatched: int = 0
+    is_subgroup: bool = False
+    n_unpaired: int = 0
     undefined_for: list[str] = []
     confidence: float = 0.95
 
 
-class Rank(_Frozen):
+class Rank(Reported):
     """The ranks one model may truly have, 1 the highest. ``tied_with`` are the models not surely apart from it."""
 
     model: str
@@ -150,7 +169,7 @@ class Rank(_Frozen):
     tied_with: list[str]
 
 
-class Ranking(_Frozen):
+class Ranking(Reported):
     """Models ordered by one measure, the highest value first. A model with an interval of ranks is a tie."""
 
     suite: str
@@ -159,7 +178,7 @@ class Ranking(_Frozen):
     ranks: list[Rank]
 
 
-class PromptDrift(_Frozen):
+class PromptDrift(Reported):
     """How one prompt's answers differ between two engines, b minus a.
 
     ``logprob`` is the mean over its continuations (nats), ``variation`` the total variation, and
@@ -172,7 +191,7 @@ class PromptDrift(_Frozen):
     quantities: dict[str, float]
 
 
-class EngineDrift(_Frozen):
+class EngineDrift(Reported):
     """How the answers of the same weights differ between two engines, prompt by prompt. b minus a.
 
     Attributes
@@ -200,7 +219,7 @@ class EngineDrift(_Frozen):
     b: str
     n_prompts: int
     n_logprobs: int
-    unmatched: int
+    n_unpaired: int
     logprob_mean: float | None
     logprob_mean_abs: float | None
     logprob_max_abs: float | None
@@ -211,7 +230,7 @@ class EngineDrift(_Frozen):
     prompts: list[PromptDrift] = []
 
 
-class ModelInfo(_Frozen):
+class ModelInfo(Reported):
     """A model as it was audited, and what asking it took."""
 
     name: str
@@ -229,7 +248,7 @@ class ModelInfo(_Frozen):
     cost: float | None = None
 
 
-class SuiteInfo(_Frozen):
+class SuiteInfo(Reported):
     """A suite as it was run: how many items, its signature, its layouts and published figures.
 
     ``text_tokens``: length in tokens of the suite's named texts, ``{text name: {model: tokens}}``.
@@ -247,7 +266,7 @@ class SuiteInfo(_Frozen):
     cautions: list[str] = []
 
 
-class LedgerEntry(_Frozen):
+class DataQuality(Reported):
     """How sound the answers of one model to one suite are.
 
     ``failures`` counts items without answer by reason; ``failures_by`` the same by the level
@@ -264,10 +283,10 @@ class LedgerEntry(_Frozen):
     censored: int
     merged: int
     straddled: int
-    coverage: float | None
+    probability_mass: float | None
 
 
-class Example(_Frozen):
+class Example(Reported):
     """An item shown behind figures: its prompt and raw answer, for a reader to judge.
 
     ``figures`` are the ids of the measures that rest on it.
@@ -282,7 +301,7 @@ class Example(_Frozen):
     figures: list[str] = []
 
 
-class AuditResult(_Frozen):
+class AuditResult(Reported):
     """The whole outcome of one run."""
 
     run_id: str
@@ -299,7 +318,7 @@ class AuditResult(_Frozen):
     suites: list[SuiteInfo]
     measures: list[Measure]
     comparisons: list[Comparison]
-    ledger: list[LedgerEntry]
+    data_quality: list[DataQuality]
     examples: list[Example] = []
     problems: list[str] = []
     rankings: list[Ranking] = []

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from audit.analysis.engine_noise import same_weights
-from audit.analysis.evaluate import judge_suite
+from audit.analysis.evaluate import evaluate_suite
 from audit.analysis.gate import check_names
-from audit.analysis.parsed_responses import Reading
-from audit.analysis.responses import answered_items, has_follow_ups
+from audit.analysis.parsed_responses import ParsedResponses
+from audit.analysis.responses import has_follow_ups, item_responses
 from audit.collect.plan import ItemsFactory, Plan, limit_items
 from audit.collect.scheduler import Job, OnEvent, Outcome, run_jobs
-from audit.collect.shutdown import StopSignal, stop_on_signals
-from audit.collect.work import local_work
+from audit.collect.shutdown import ShutdownRequest, stop_on_signals
+from audit.collect.work import estimate_work
 from audit.config import Audit
 from audit.logs import run_log
 from audit.results import AuditResult, ModelInfo, SuiteInfo
@@ -40,7 +40,7 @@ from suites.base import Item, Suite
 
 
 @dataclass(frozen=True)
-class Asked:
+class DescribedBackend:
     """A backend that an audit asks: an audited model, or a suite's scorer."""
 
     name: str
@@ -50,27 +50,27 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ResolvedAudit:
     """A checked audit: its models and scorers described, its items (limited) at hand.
 
     ``scorers`` is keyed by (suite, scorer name).
     """
 
-    models: Mapping[str, Asked]
-    scorers: Mapping[tuple[str, str], Asked]
+    models: Mapping[str, DescribedBackend]
+    scorers: Mapping[tuple[str, str], DescribedBackend]
     items: Mapping[str, ItemsFactory]
 
     def fingerprint_of(self, model: str, suite: str) -> Callable[[str | None], str]:
-        """``Item.asked_of → fingerprint id`` for one model and suite."""
+        """``Item.scorer → fingerprint id`` for one model and suite."""
 
-        def of(asked_of: str | None) -> str:
-            asked = self.models[model] if asked_of is None else self.scorers[suite, asked_of]
+        def of(scorer: str | None) -> str:
+            asked = self.models[model] if scorer is None else self.scorers[suite, scorer]
             return asked.fingerprint_id
 
         return of
 
 
-async def prepare(audit: Audit) -> Prepared:
+async def prepare(audit: Audit) -> ResolvedAudit:
     """Check everything, then find out who is asked, without loading weights.
 
     Raises
@@ -101,10 +101,10 @@ async def prepare(audit: Audit) -> Prepared:
         else limit_items(suite.items, suite.strata, audit.limit, audit.seed, suite.sampled_together)
         for name, suite in audit.suites.items()
     }
-    return Prepared(models, scorers, items)
+    return ResolvedAudit(models, scorers, items)
 
 
-async def _described(name: str, backend: Backend) -> Asked:
+async def _described(name: str, backend: Backend) -> DescribedBackend:
     try:
         description = await backend.describe()
     except ConfigError as error:
@@ -113,14 +113,14 @@ async def _described(name: str, backend: Backend) -> Asked:
         raise ConfigError(
             f"models.{name}", type(backend).__name__, str(error), error.hint or "See that it can be reached"
         ) from None
-    return Asked(name, backend, description, fingerprint_id(description.fingerprint))
+    return DescribedBackend(name, backend, description, fingerprint_id(description.fingerprint))
 
 
 def _silent(_: object) -> None:
     """No display."""
 
 
-def _stoppable(stop: StopSignal) -> contextlib.AbstractContextManager[None]:
+def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]:
     """SIGINT and SIGTERM stop the run, where this thread may handle signals at all."""
     if threading.current_thread() is not threading.main_thread():
         return contextlib.nullcontext()
@@ -128,7 +128,7 @@ def _stoppable(stop: StopSignal) -> contextlib.AbstractContextManager[None]:
 
 
 async def run_audit(
-    audit: Audit, *, on_event: OnEvent = _silent, verbose: bool = False, stop: StopSignal | None = None
+    audit: Audit, *, on_event: OnEvent = _silent, verbose: bool = False, stop: ShutdownRequest | None = None
 ) -> AuditResult:
     """Run an audit: ask what the store does not hold yet, then judge what it holds.
 
@@ -140,7 +140,7 @@ async def run_audit(
         Told of progress, retries and failures.
     verbose : bool
         Show the run's log on stderr too; it is kept under ``audit.out/logs`` anyway.
-    stop : StopSignal, optional
+    stop : ShutdownRequest, optional
         For callers that stop the run themselves. SIGINT and SIGTERM do, in a main thread.
 
     Returns
@@ -150,7 +150,7 @@ async def run_audit(
         or SIGTERM. The same result is kept in the store.
     """
     started = _now()
-    stop = stop or StopSignal()
+    stop = stop or ShutdownRequest()
     run_id = f"{started[:19].replace(':', '').replace('-', '')}-{secrets.token_hex(3)}"
     with (
         Store.open(audit.db) as store,
@@ -159,11 +159,11 @@ async def run_audit(
     ):
         prepared = await prepare(audit)
         for asked in (*prepared.models.values(), *prepared.scorers.values()):
-            store.remember_fingerprint(asked.description.fingerprint)
+            store.record_fingerprint(asked.description.fingerprint)
         store.start_run(run_id, audit.title, json.dumps(_config_json(audit)))
         try:
             outcomes, read = await _ask(audit, prepared, store, stop, on_event)
-            suspects = await _set_suspects_aside(prepared, store)
+            suspects = await _quarantine_unverified(prepared, store)
             if suspects:
                 read = {}  # some of those answers are no longer in the store
             result = await asyncio.to_thread(
@@ -182,11 +182,11 @@ async def run_audit(
 
 
 #: What was read of (suite, model) on the way.
-Readings = dict[tuple[str, str], Reading]
+Readings = dict[tuple[str, str], ParsedResponses]
 
 
 async def _ask(
-    audit: Audit, prepared: Prepared, store: Store, stop: StopSignal, on_event: OnEvent
+    audit: Audit, prepared: ResolvedAudit, store: Store, stop: ShutdownRequest, on_event: OnEvent
 ) -> tuple[dict[str, list[Outcome]], Readings]:
     """Ask in waves until no answer gives rise to a further question; what the last look at the store read."""
     outcomes: dict[str, list[Outcome]] = {}
@@ -205,53 +205,53 @@ async def _ask(
     return outcomes, {}
 
 
-def _jobs(audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str], read: Readings) -> list[Job]:
+def _jobs(audit: Audit, prepared: ResolvedAudit, store: Store, wave: int, tried: set[str], read: Readings) -> list[Job]:
     return [
         Job(asked.name, asked.backend, _plan(asked, items))
         for asked, items in _wave(audit, prepared, store, wave, tried, read)
     ]
 
 
-def _plan(asked: Asked, items: ItemsFactory) -> Plan:
+def _plan(asked: DescribedBackend, items: ItemsFactory) -> Plan:
     if asked.backend.device is None:
         return Plan(asked.name, asked.fingerprint_id, items, sum(1 for _ in items()))
-    work = local_work(item.request for item in items())
+    work = estimate_work(item.request for item in items())
     return Plan(asked.name, asked.fingerprint_id, items, len(work), work)
 
 
 def _wave(
-    audit: Audit, prepared: Prepared, store: Store, wave: int, tried: set[str], read: Readings
-) -> Iterator[tuple[Asked, ItemsFactory]]:
+    audit: Audit, prepared: ResolvedAudit, store: Store, wave: int, tried: set[str], read: Readings
+) -> Iterator[tuple[DescribedBackend, ItemsFactory]]:
     """Who is asked what in a wave: the suites' own items first, then what follows from answers."""
     if wave == 0:
         for asked in prepared.models.values():
             yield asked, lambda: itertools.chain.from_iterable(items() for items in prepared.items.values())
         return
     missing: dict[str, list[Item]] = {}
-    who: dict[str, Asked] = {}
+    who: dict[str, DescribedBackend] = {}
     for model in prepared.models:
         for suite_name, suite in audit.suites.items():
             if not has_follow_ups(suite):
                 continue
             fingerprint_of = prepared.fingerprint_of(model, suite_name)
-            reading = read[suite_name, model] = Reading(suite)
-            for one in answered_items(prepared.items[suite_name], suite, fingerprint_of, store):
+            reading = read[suite_name, model] = ParsedResponses(suite)
+            for one in item_responses(prepared.items[suite_name], suite, fingerprint_of, store):
                 reading.add(one)
-                asked_of = one.item.asked_of
-                if one.item.id == one.root and asked_of is None:
+                scorer = one.item.scorer
+                if one.item.id == one.root and scorer is None:
                     continue  # the first wave asked it: what failed there is not paid for twice
                 unanswered = one.answer is None or isinstance(one.answer, BackendError)
                 if not unanswered or tried.issuperset(one.keys):
                     continue
                 tried.update(one.keys)
-                asked = prepared.models[model] if asked_of is None else prepared.scorers[suite_name, asked_of]
+                asked = prepared.models[model] if scorer is None else prepared.scorers[suite_name, scorer]
                 who[asked.name] = asked
                 missing.setdefault(asked.name, []).append(one.item)
     for name, items in missing.items():
         yield who[name], items.__iter__
 
 
-async def _set_suspects_aside(prepared: Prepared, store: Store) -> list[str]:
+async def _quarantine_unverified(prepared: ResolvedAudit, store: Store) -> list[str]:
     """Answers of nobody knows whom are not judged: they are set aside, and asked again by the next run."""
     told = []
     for asked in (*prepared.models.values(), *prepared.scorers.values()):
@@ -259,9 +259,9 @@ async def _set_suspects_aside(prepared: Prepared, store: Store) -> list[str]:
             await asked.backend.finish()
         except BackendError as error:
             told.append(f"{asked.name}: whether it is still the same model could not be asked: {error}")
-        since = asked.backend.suspect_since
+        since = asked.backend.unverified_since
         if since is not None:
-            count = await asyncio.to_thread(store.set_aside_since, asked.fingerprint_id, since, "model changed")
+            count = await asyncio.to_thread(store.quarantine_since, asked.fingerprint_id, since, "model changed")
             told.append(
                 f"{asked.name}: another model answers under this name; "
                 f"{count} answers since the last sure one are set aside"
@@ -271,19 +271,19 @@ async def _set_suspects_aside(prepared: Prepared, store: Store) -> list[str]:
 
 def _judged(
     audit: Audit,
-    prepared: Prepared,
+    prepared: ResolvedAudit,
     store: Store,
     run_id: str,
     started: str,
     outcomes: Mapping[str, list[Outcome]],
     read: Readings,
     suspects: list[str],
-    stop: StopSignal,
+    stop: ShutdownRequest,
 ) -> AuditResult:
     models = [_model_info(asked, outcomes.get(asked.name, [])) for asked in prepared.models.values()]
     engines = same_weights(models, audit.same_weights)
     verdicts = {
-        name: judge_suite(
+        name: evaluate_suite(
             name,
             suite,
             prepared.items[name],
@@ -325,7 +325,7 @@ def _judged(
         comparisons=[c for v in verdicts.values() for c in v.comparisons],
         rankings=[r for v in verdicts.values() for r in v.rankings],
         drift=[d for v in verdicts.values() for d in v.drift],
-        ledger=[entry for v in verdicts.values() for entry in v.ledger],
+        data_quality=[entry for v in verdicts.values() for entry in v.data_quality],
         examples=[e for v in verdicts.values() for e in v.examples],
         problems=problems,
     )
@@ -353,7 +353,7 @@ def _config_json(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _model_info(asked: Asked, outcomes: list[Outcome]) -> ModelInfo:
+def _model_info(asked: DescribedBackend, outcomes: list[Outcome]) -> ModelInfo:
     return ModelInfo(
         name=asked.name,
         backend=type(asked.backend).__name__,
@@ -371,7 +371,7 @@ def _model_info(asked: Asked, outcomes: list[Outcome]) -> ModelInfo:
     )
 
 
-def _suite_info(name: str, suite: Suite, audit: Audit, prepared: Prepared) -> SuiteInfo:
+def _suite_info(name: str, suite: Suite, audit: Audit, prepared: ResolvedAudit) -> SuiteInfo:
     texts = suite.texts()
     lengths: dict[str, dict[str, int]] = {text: {} for text in texts}
     for model, asked in prepared.models.items():

@@ -72,7 +72,7 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, ok, mend in (
+        for name, ok, hint in (
             ("temperature", self.temperature >= 0, "at least 0"),
             ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
             ("top_k", self.top_k >= 0, "at least 0"),
@@ -80,7 +80,7 @@ class Sampling:
             ("max_tokens", self.max_tokens >= 1, "at least 1"),
         ):
             if not ok:
-                raise ValueError(f"Sampling.{name} = {getattr(self, name)!r}: must be {mend}")
+                raise ValueError(f"Sampling.{name} = {getattr(self, name)!r}: must be {hint}")
         # A lone text would be taken for its letters, each of which would end a text.
         if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
             raise ValueError(f"Sampling.stop = {self.stop!r}: must be a tuple of texts, none of them empty")
@@ -229,7 +229,7 @@ class Description:
 
 R = TypeVar("R")
 
-Tell = Callable[[int, Answer], None]
+OnResponse = Callable[[int, Answer], None]
 """Told of one answer of a batch, by its place, as soon as it is known."""
 
 
@@ -250,7 +250,7 @@ class Backend(ABC):
         How many requests ``run`` likes to get at once.
     max_in_flight : int
         How many ``run`` calls may be under way together.
-    suspect_since : float or None
+    unverified_since : float or None
         Seconds since the epoch, once it is known that another model answered under the same name:
         answers that came later are of nobody knows whom.
     """
@@ -259,7 +259,7 @@ class Backend(ABC):
     endpoint: str | None = None
     batch_size: int = 1
     max_in_flight: int = 1
-    suspect_since: float | None = None
+    unverified_since: float | None = None
 
     @abstractmethod
     def check(self) -> None:
@@ -273,7 +273,7 @@ class Backend(ABC):
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         """Answer a batch: one answer or `BackendError` for each request, in order."""
 
-    async def run_telling(self, batch: Sequence[Request], tell: Tell) -> list[Answer]:
+    async def run_streaming(self, batch: Sequence[Request], tell: OnResponse) -> list[Answer]:
         """`run`, which tells of an answer at once where others of the batch take longer.
 
         ``tell`` is called on the event loop, at most once for each request; the answer is returned with the
@@ -289,7 +289,7 @@ class Backend(ABC):
         """Called once when a run has asked all it will: a last look whether it is still the same model."""
         return
 
-    def take_doubtful(self) -> list[Request]:
+    def drain_ambiguous(self) -> list[Request]:
         """Requests answered since the last call whose answer has turned out to be perhaps another's."""
         return []
 
@@ -314,8 +314,8 @@ class _AbandonedError(Exception):
     """Nobody waits for the rest of a batch any more."""
 
 
-def tell_nobody(place: int, answer: Answer) -> None:
-    """Tell nobody."""
+def discard_response(place: int, answer: Answer) -> None:
+    """Discard it."""
 
 
 class LocalBackend(Backend):
@@ -329,7 +329,7 @@ class LocalBackend(Backend):
         """`describe`, in the worker thread."""
 
     @abstractmethod
-    def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], tell: OnResponse = discard_response) -> list[Answer]:
         """`run`, in the worker thread; calls ``tell`` there where answers are known early."""
 
     def close_blocking(self) -> None:
@@ -342,7 +342,7 @@ class LocalBackend(Backend):
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         return await self._in_worker(lambda: self.run_blocking(batch))
 
-    async def run_telling(self, batch: Sequence[Request], tell: Tell) -> list[Answer]:
+    async def run_streaming(self, batch: Sequence[Request], tell: OnResponse) -> list[Answer]:
         loop, abandoned = asyncio.get_running_loop(), threading.Event()
 
         def tell_loop(place: int, answer: Answer) -> None:

@@ -26,9 +26,9 @@ from backends.base import (
     ClassifyResponse,
     Description,
     LocalBackend,
+    OnResponse,
     Request,
-    Tell,
-    tell_nobody,
+    discard_response,
 )
 from backends.errors import BackendError, ConfigError, MissingExtra
 
@@ -42,7 +42,7 @@ class _TextClassifier(LocalBackend):
 
     batch_size = 64
 
-    def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], tell: OnResponse = discard_response) -> list[Answer]:
         texts = [(i, r.text) for i, r in enumerate(batch) if isinstance(r, ClassifyRequest)]
         answers: list[Answer] = [
             BackendError("unsupported", f"a text classifier cannot answer a {type(r).__name__}") for r in batch

@@ -23,12 +23,14 @@ ErrorKind = Literal[
     "not_found",  # no such model or route
     "bad_request",  # the server refuses this request for good
     "malformed",  # an answer that cannot be read
-    "untruthful",  # an answer that can be read and cannot be true
+    "inconsistent",  # an answer that can be read and cannot be true
     "unsupported",  # the model or engine cannot do this
     "context_length",  # prompt and answer do not fit the context
     "out_of_memory",
     "internal",  # a bug of ours or of the engine
 ]
+#: Kinds by the names under which older stores keep them.
+_OLDER_KINDS = {"untruthful": "inconsistent"}
 ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
 
 #: Seconds. A server that asks for a longer pause is not waited for.
@@ -54,13 +56,13 @@ class ConfigError(AuditError):
         What to do about it, in one clause.
     """
 
-    def __init__(self, field: str, value: object, problem: str, mend: str) -> None:
-        self.field, self.value, self.problem, self.mend = field, value, problem, mend
-        super().__init__(f"{field} = {value!r}: {problem}. {mend}.")
+    def __init__(self, field: str, value: object, problem: str, hint: str) -> None:
+        self.field, self.value, self.problem, self.hint = field, value, problem, hint
+        super().__init__(f"{field} = {value!r}: {problem}. {hint}.")
 
     def within(self, parent: str) -> ConfigError:
         """The same error with its field placed under ``parent``."""
-        return ConfigError(f"{parent}.{self.field}", self.value, self.problem, self.mend)
+        return ConfigError(f"{parent}.{self.field}", self.value, self.problem, self.hint)
 
 
 class MissingExtra(ConfigError):
@@ -119,7 +121,7 @@ class BackendError(AuditError):
     def from_json(cls, data: dict[str, Any]) -> BackendError:
         """Read back what `to_json` wrote."""
         return cls(
-            data["kind"],
+            _OLDER_KINDS.get(data["kind"], data["kind"]),
             data["message"],
             retryable=data["retryable"],
             retry_after=data["retry_after"],

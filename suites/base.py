@@ -29,18 +29,18 @@ class Item:
         What the model is asked.
     factors : mapping
         The design: template, occupation, group, condition… Used to filter, cluster and pair.
-    asked_of : str or None
+    scorer : str or None
         None for the audited model, else the name of one of the suite's `scorers`.
     """
 
     id: str
     request: Request
     factors: Mapping[str, Factor]
-    asked_of: str | None = None
+    scorer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class IdentifiedInterval:
     """A number with the bounds within which it is identified.
 
     Exact numbers have ``low == value == high``. ``value`` None: only the bounds are known.
@@ -54,10 +54,12 @@ class Bounded:
     def __post_init__(self) -> None:
         value = self.low if self.value is None else self.value
         if not -math.inf < self.low <= value <= self.high < math.inf:
-            raise ValueError(f"Bounded({self.value!r}, {self.low!r}, {self.high!r}): needs finite low <= value <= high")
+            raise ValueError(
+                f"IdentifiedInterval({self.value!r}, {self.low!r}, {self.high!r}): needs finite low <= value <= high"
+            )
 
     @classmethod
-    def exact(cls, value: float) -> Bounded:
+    def exact(cls, value: float) -> IdentifiedInterval:
         """A number known exactly."""
         return cls(value, value, value)
 
@@ -78,7 +80,7 @@ class Row:
 
     item_id: str
     factors: Mapping[str, Factor]
-    values: Mapping[str, Bounded]
+    values: Mapping[str, IdentifiedInterval]
     missing: str | None = None
     sources: tuple[str, ...] = ()
 
@@ -117,9 +119,9 @@ class MeasureSpec:
     family : str
         Comparisons within one family share Holm's correction. Per-level figures (one
         occupation) are a family of their own.
-    detail : bool
+    is_subgroup : bool
         True for figures of a single level (one occupation), which tables fold away.
-    coverage : str or None
+    probability_mass : str or None
         Quantity that holds the raw mass, reported beside the figure.
     """
 
@@ -132,8 +134,8 @@ class MeasureSpec:
     unit: str = "probability"
     neutral: float | None = None
     family: str = ""
-    detail: bool = False
-    coverage: str | None = None
+    is_subgroup: bool = False
+    probability_mass: str | None = None
     contrast: bool = False
 
 
@@ -236,7 +238,7 @@ class Suite(ABC):
         """The figures this suite reports, given one model's rows (after `derive`)."""
 
     def follow_ups(self, item: Item, response: Response) -> Iterable[Item]:
-        """Questions that depend on an answer. Asked in a further wave; their ids must be new."""
+        """Questions that depend on an answer. Asked in a further round; their ids must be new."""
         return ()
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:

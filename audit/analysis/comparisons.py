@@ -3,12 +3,12 @@
 Both models answered the same questions, so their differences are taken item by item and the
 questions' own spread cancels. The interval of the mean difference is clustered like any other
 (`audit.analysis.estimators`). Only items that both answered count; the sentence of each comparison says
-how many had to be left out. Where they are more than `MOST_UNMATCHED`, nothing is called equivalent.
+how many had to be left out. Where they are more than `MOST_UNPAIRED`, nothing is called equivalent.
 
 Many comparisons at once find differences by luck. Holm's correction holds the chance of even one
 wrong "larger" or "smaller" to 1 - confidence over all pairs of models and all figures of one
 family of one suite: a reader looks over all pairs, so all pairs are corrected together. Figures of
-single levels (``detail``) are a family of their own. Claims of equivalence are corrected likewise.
+single levels (``is_subgroup``) are a family of their own. Claims of equivalence are corrected likewise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from audit.analysis.estimators import (
     holm,
     unknown_where_few_are_alike,
 )
-from audit.analysis.measures import RANGES, cluster_codes, correlated, counted, finite, usable, yes_no
+from audit.analysis.measures import RANGES, cluster_codes, correlated, counted, finite, is_binary, usable
 from audit.analysis.table import Bools, Levels, Quantity, RowTable, item_index
 from audit.results import VERDICT_WORDS, Comparison, Rank, Ranking, Verdict
 from suites.base import MeasureSpec, Row
@@ -42,7 +42,7 @@ POWER = 0.8
 #: Equivalence margin of a measure for which none is given.
 DEFAULT_MARGIN = 0.02
 #: With more than this share of the items answered by one of the two only, they are not called alike.
-MOST_UNMATCHED = 0.05
+MOST_UNPAIRED = 0.05
 
 
 def compare_models(
@@ -94,7 +94,7 @@ def compare_models(
     families: dict[tuple[str, bool], list[PairedDifference]] = {}
     for one in found:
         one.margin = _margin_of(margins, one.spec.measure)
-        families.setdefault((one.spec.family, one.spec.detail), []).append(one)
+        families.setdefault((one.spec.family, one.spec.is_subgroup), []).append(one)
     for family in families.values():
         _correct(family)
     return [_comparison(one, models, suite, confidence) for one in found]
@@ -140,9 +140,9 @@ class PairedDifference:
         return self.low == self.high
 
     @property
-    def unmatched_share(self) -> float:
+    def unpaired_share(self) -> float:
         """The share of the items of which only one of the two has a value."""
-        return _unmatched_share(self.left_out, self.n_items)
+        return _unpaired_share(self.left_out, self.n_items)
 
     @property
     def p_of_counts_outside(self) -> float:
@@ -185,7 +185,7 @@ def _undefined(tables: Sequence[RowTable], used: Sequence[Bools], spec: MeasureS
     return tuple(i for i in (a, b) if not (used[i] & both).any()) or (a, b)
 
 
-def _unmatched_share(left_out: int, n_items: int) -> float:
+def _unpaired_share(left_out: int, n_items: int) -> float:
     return left_out / (left_out + n_items) if left_out else 0.0
 
 
@@ -209,8 +209,8 @@ def _means(
     low = clustered_mean(at_low, clusters)
     high = low if np.array_equal(at_low, at_high) else clustered_mean(at_high, clusters)
     # What a third model answered says nothing of these two: each pair by its own values.
-    of_counts, of_yes_no = (
-        np.array([kind(spec, lows[:, pair], highs[:, pair]) for pair in pairs]) for kind in (counted, yes_no)
+    of_counts, of_binary = (
+        np.array([kind(spec, lows[:, pair], highs[:, pair]) for pair in pairs]) for kind in (counted, is_binary)
     )
     if of_counts.any():
         least, most = RANGES[spec.unit]
@@ -228,14 +228,14 @@ def _means(
     deviation = np.where(constant, 0.0, deviation) if n > 1 else deviation
     for i, one in enumerate(found):
         one.test, one.n_clusters = "paired t, clustered" if clusters else "paired t", low.n_clusters
-        if of_yes_no[i]:
+        if of_binary[i]:
             one.only_a, one.only_b = int(only_a[i]), int(only_b[i])
-        if of_yes_no[i] and crossed:
+        if of_binary[i] and crossed:
             # McNemar's test takes items as independent, and the t-test leans on many discordant
             # items. Neither alone is safe, so the more careful of the two counts.
             one.test = "McNemar (exact) and paired t, clustered"
             p[i] = np.nan if np.isnan(p[i]) else max(p[i], mcnemar[i])
-        elif of_yes_no[i] and not clusters:
+        elif of_binary[i] and not clusters:
             one.test, p[i] = "McNemar (exact)", mcnemar[i]
         _fill(one, low, high, i)
         one.a_low, one.a_high = float(lows[:, one.a].mean()), float(highs[:, one.a].mean())
@@ -345,13 +345,15 @@ def _comparison(one: PairedDifference, models: Sequence[str], suite: str, confid
     spec, alpha = one.spec, 1 - confidence
     low_half = float(special.stdtrit(one.low_df, 1 - alpha / 2)) * one.low_se
     high_half = float(special.stdtrit(one.high_df, 1 - alpha / 2)) * one.high_se
-    detectable = np.nan
+    minimum_detectable_effect = np.nan
     if one.tests and one.low_se > 0:
         df, se = min(one.low_df, one.high_df), max(one.low_se, one.high_se)
         steps = float(special.stdtrit(df, 1 - alpha / (2 * one.tests)) + special.stdtrit(df, POWER))
-        detectable = steps * se + (one.high - one.low)  # what bounds leave open has to be overcome too
+        minimum_detectable_effect = steps * se + (one.high - one.low)  # what bounds leave open has to be overcome too
         if one.test.startswith("McNemar"):
-            detectable = np.fmax(detectable, _found_by_mcnemar(one.n_items, alpha / one.tests))
+            minimum_detectable_effect = np.fmax(
+                minimum_detectable_effect, _found_by_mcnemar(one.n_items, alpha / one.tests)
+            )
     comparison = Comparison(
         suite=suite,
         measure=spec.measure,
@@ -367,19 +369,19 @@ def _comparison(one: PairedDifference, models: Sequence[str], suite: str, confid
         p_holm=finite(one.p_holm),
         effect_size=finite(one.low / one.deviation) if one.exact and one.deviation > 0 else None,
         margin=one.margin,
-        detectable=finite(detectable),
+        minimum_detectable_effect=finite(minimum_detectable_effect),
         n_items=one.n_items,
         n_clusters=one.n_clusters,
         verdict=_verdict(one, alpha),
         test=one.test,
         family=spec.family,
         words="",
-        detail=spec.detail,
-        unmatched=one.left_out,
+        is_subgroup=spec.is_subgroup,
+        n_unpaired=one.left_out,
         undefined_for=[models[i] for i in one.undefined],
         confidence=confidence,
     )
-    return comparison.model_copy(update={"words": in_words(comparison)})
+    return comparison.model_copy(update={"words": describe(comparison)})
 
 
 def _found_by_mcnemar(n: int, alpha: float) -> float:
@@ -391,14 +393,14 @@ def _found_by_mcnemar(n: int, alpha: float) -> float:
 def _verdict(one: PairedDifference, alpha: float) -> Verdict:
     if one.n_items == 0:
         return "not comparable"
-    if one.p_outside_holm < alpha and one.unmatched_share <= MOST_UNMATCHED:
+    if one.p_outside_holm < alpha and one.unpaired_share <= MOST_UNPAIRED:
         return "equivalent"
     if one.p_holm < alpha:
         return "larger" if one.low > 0 else "smaller"
     return "inconclusive"
 
 
-def in_words(c: Comparison) -> str:
+def describe(c: Comparison) -> str:
     """The comparison as one or two plain sentences."""
     return f"{_judgement(c)}{_left_out(c)}"
 
@@ -445,7 +447,7 @@ def _ranking(figure: Sequence[Comparison]) -> Ranking:
     )
 
 
-def turned(c: Comparison) -> Comparison:
+def swapped(c: Comparison) -> Comparison:
     """The same comparison with its two models in the other order."""
     opposite: dict[Verdict, Verdict] = {"larger": "smaller", "smaller": "larger"}
     other = c.model_copy(
@@ -461,7 +463,7 @@ def turned(c: Comparison) -> Comparison:
             "verdict": opposite.get(c.verdict, c.verdict),
         }
     )
-    return other.model_copy(update={"words": in_words(other)})
+    return other.model_copy(update={"words": describe(other)})
 
 
 def _minus(number: float | None) -> float | None:
@@ -469,12 +471,12 @@ def _minus(number: float | None) -> float | None:
 
 
 def _left_out(c: Comparison) -> str:
-    if not c.unmatched or c.undefined_for:
+    if not c.n_unpaired or c.undefined_for:
         return ""
-    asked = c.unmatched + c.n_items
-    told = f" Left out, as only one of them has a value: {c.unmatched} of {asked} item{_s(asked)}."
-    if c.verdict == "inconclusive" and _unmatched_share(c.unmatched, c.n_items) > MOST_UNMATCHED:
-        told += f" More than {MOST_UNMATCHED:.0%} of them may hide a difference, so the two are not called equivalent."
+    asked = c.n_unpaired + c.n_items
+    told = f" Left out, as only one of them has a value: {c.n_unpaired} of {asked} item{_s(asked)}."
+    if c.verdict == "inconclusive" and _unpaired_share(c.n_unpaired, c.n_items) > MOST_UNPAIRED:
+        told += f" More than {MOST_UNPAIRED:.0%} of them may hide a difference, so the two are not called equivalent."
     return told
 
 
@@ -494,7 +496,11 @@ def _judgement(c: Comparison) -> str:
         by = f" by {_digits(abs(c.difference))}" if c.difference is not None else ""
         return f"{c.b} has a {VERDICT_WORDS[c.verdict]} {_name(c)} than {c.a}{by} ({span}).{noise}"
     luck = ", which among so many comparisons may be luck" if _sure(c.p, c) else ""
-    power = f" Only {_digits(c.detectable)} or more would be found {POWER:.0%} of the time." if c.detectable else ""
+    power = (
+        f" Only {_digits(c.minimum_detectable_effect)} or more would be found {POWER:.0%} of the time."
+        if c.minimum_detectable_effect
+        else ""
+    )
     return f"{c.b} and {c.a} cannot be told apart in {_name(c)}, nor called equivalent ({span}{luck}).{power}{noise}"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from audit.analysis.comparisons import in_words
+from audit.analysis.comparisons import describe
 from audit.analysis.estimators import Floats
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import Comparison, EngineDrift, ModelInfo, PromptDrift
@@ -66,7 +66,7 @@ def with_engine_noise(comparisons: Sequence[Comparison], pairs: Collection[tuple
     for c in comparisons:
         if frozenset((c.a, c.b)) not in engines and _figure(c) in noise:
             c = c.model_copy(update={"engine_noise": noise[_figure(c)]})
-            c = c.model_copy(update={"words": in_words(c)})
+            c = c.model_copy(update={"words": describe(c)})
         told.append(c)
     return told
 
@@ -101,21 +101,21 @@ def engine_drift(
     first = {item: _logprobs(response) for item, response in answers_a}
     gaps: dict[str, np.ndarray] = {}
     variations: dict[str, float] = {}
-    unmatched = 0
+    n_unpaired = 0
     for item, response in answers_b:
         theirs, ours = _logprobs(response), first.pop(item, None)
         if ours is None:
-            unmatched += len(theirs)
+            n_unpaired += len(theirs)
             continue
         if len(ours) != len(theirs):
             raise ValueError(f"item {item!r}: {len(ours)} continuations on {a}, {len(theirs)} on {b}")
         both = np.isfinite(ours) & np.isfinite(theirs)
-        unmatched += int((~both).sum())
+        n_unpaired += int((~both).sum())
         if both.any():
             gaps[item] = theirs[both] - ours[both]
         if both.all():
             variations[item] = total_variation(ours, theirs)
-    unmatched += sum(len(left) for left in first.values())
+    n_unpaired += sum(len(left) for left in first.values())
     every = np.concatenate(list(gaps.values())) if gaps else np.empty(0)
     index, quantity_gaps = _quantity_gaps(rows_a, rows_b)
     farthest = max(variations, key=variations.__getitem__) if variations else None
@@ -125,7 +125,7 @@ def engine_drift(
         b=b,
         n_prompts=len(gaps),
         n_logprobs=every.size,
-        unmatched=unmatched,
+        n_unpaired=n_unpaired,
         logprob_mean=float(every.mean()) if every.size else None,
         logprob_mean_abs=float(np.abs(every).mean()) if every.size else None,
         logprob_max_abs=float(np.abs(every).max()) if every.size else None,

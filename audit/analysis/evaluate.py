@@ -17,10 +17,10 @@ import numpy as np
 from audit.analysis.comparisons import compare_models, rank_models
 from audit.analysis.engine_noise import engine_drift, with_engine_noise
 from audit.analysis.measures import measure_rows
-from audit.analysis.parsed_responses import Reading, read_answers
-from audit.analysis.responses import Answered, answered_items
+from audit.analysis.parsed_responses import ParsedResponses, read_answers
+from audit.analysis.responses import ItemResponse, item_responses
 from audit.analysis.table import Bools, RowTable
-from audit.results import Comparison, EngineDrift, Example, LedgerEntry, Measure, Ranking, Where, where_key
+from audit.results import Comparison, DataQuality, EngineDrift, Example, Measure, Ranking, Where, where_key
 from audit.store.codecs import StoredRow
 from audit.store.store import Store
 from backends.base import (
@@ -40,39 +40,39 @@ SOURCES_SHOWN = 2
 
 
 @dataclass(frozen=True)
-class SuiteVerdict:
+class SuiteResult:
     """All that is concluded of one suite."""
 
     measures: list[Measure]
     comparisons: list[Comparison]
-    ledger: list[LedgerEntry]
+    data_quality: list[DataQuality]
     examples: list[Example]
     rankings: list[Ranking]
     drift: list[EngineDrift]
     unanswered: int
 
 
-def judge_suite(
+def evaluate_suite(
     name: str,
     suite: Suite,
     items: Callable[[], Iterator[Item]],
     fingerprints: Mapping[str, Callable[[str | None], str]],
     store: Store,
     *,
-    read: Mapping[str, Reading],
+    read: Mapping[str, ParsedResponses],
     run_id: str,
     signature: Mapping[str, Any],
     margins: float | Mapping[str, float],
     engines: Sequence[tuple[str, str]],
     confidence: float,
     seed: int,
-) -> SuiteVerdict:
+) -> SuiteResult:
     """Read one suite's stored answers of all models, keep the rows, and judge them.
 
     Parameters
     ----------
     fingerprints : mapping
-        For each model's name: ``Item.asked_of → fingerprint id``.
+        For each model's name: ``Item.scorer → fingerprint id``.
     read : mapping
         Answers that were read already, by model, and have not changed since.
     engines : sequence of pairs of names
@@ -81,7 +81,7 @@ def judge_suite(
     readings = {
         model: read[model]
         if model in read
-        else read_answers(suite, answered_items(items, suite, fingerprint_of, store))
+        else read_answers(suite, item_responses(items, suite, fingerprint_of, store))
         for model, fingerprint_of in fingerprints.items()
     }
     for reading in readings.values():
@@ -113,8 +113,8 @@ def judge_suite(
             name,
             a,
             b,
-            _scored(answered_items(items, suite, fingerprints[a], store)),
-            _scored(answered_items(items, suite, fingerprints[b], store)),
+            _scored(item_responses(items, suite, fingerprints[a], store)),
+            _scored(item_responses(items, suite, fingerprints[b], store)),
             readings[a].rows,
             readings[b].rows,
         )
@@ -135,29 +135,29 @@ def judge_suite(
         for example in _examples(
             model,
             name,
-            answered_items(lambda: (i for i in items() if i.id in roots), suite, fingerprint_of, store),
+            item_responses(lambda: (i for i in items() if i.id in roots), suite, fingerprint_of, store),
             behind[model],
             {(m.model, m.measure, where_key(m.where)): m.id for m in measures},
         )
     ]
-    return SuiteVerdict(
+    return SuiteResult(
         measures,
         comparisons,
         [_ledger(model, name, reading, measures) for model, reading in readings.items()],
         examples,
-        rank_models(c for c in comparisons if not c.detail),
+        rank_models(c for c in comparisons if not c.is_subgroup),
         drift,
         sum(reading.failures.total() for reading in readings.values()),
     )
 
 
-def _scored(answered: Iterable[Answered]) -> Iterator[tuple[str, ScoreResponse]]:
+def _scored(answered: Iterable[ItemResponse]) -> Iterator[tuple[str, ScoreResponse]]:
     for one in answered:
         if isinstance(one.answer, ScoreResponse):
             yield one.item.id, one.answer
 
 
-def _stored(reading: Reading) -> Iterator[StoredRow]:
+def _stored(reading: ParsedResponses) -> Iterator[StoredRow]:
     for row in reading.rows:
         items = row.items
         if len(items) == 1:  # most rows by far
@@ -167,7 +167,7 @@ def _stored(reading: Reading) -> Iterator[StoredRow]:
             yield StoredRow(row, tuple(dict.fromkeys(keys)))
 
 
-def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure]) -> LedgerEntry:
+def _ledger(model: str, suite: str, reading: ParsedResponses, measures: Sequence[Measure]) -> DataQuality:
     asked = [row for row in reading.rows if row.item_id in reading.keys]  # derived rows are no items
     unreadable = Counter(row.missing for row in asked if row.missing)
     strata = reading.suite.strata
@@ -176,8 +176,12 @@ def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure
         for row in asked
         if row.missing
     )
-    covered = [m.coverage for m in measures if m.model == model and m.coverage is not None and not m.detail]
-    return LedgerEntry(
+    covered = [
+        m.probability_mass
+        for m in measures
+        if m.model == model and m.probability_mass is not None and not m.is_subgroup
+    ]
+    return DataQuality(
         model=model,
         suite=suite,
         n_items=len(reading.keys),
@@ -187,7 +191,7 @@ def _ledger(model: str, suite: str, reading: Reading, measures: Sequence[Measure
         censored=sum(any(not v.is_exact for v in row.values.values()) for row in asked),
         merged=reading.merged,
         straddled=reading.straddled,
-        coverage=min(covered) if covered else None,
+        probability_mass=min(covered) if covered else None,
     )
 
 
@@ -199,7 +203,7 @@ def _behind(table: RowTable, spec: MeasureSpec) -> Bools:
     return table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
 
 
-def _example_items(reading: Reading, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
+def _example_items(reading: ParsedResponses, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
     """Items to show, for all models: for every figure at least one item behind it, by one model's rows."""
     rows = reading.rows
     shown = np.zeros(len(rows), dtype=np.bool_)
@@ -233,7 +237,7 @@ def _figures_behind(
 def _examples(
     model: str,
     suite: str,
-    answered: Iterable[Answered],
+    answered: Iterable[ItemResponse],
     figures: Mapping[str, Sequence[Figure]],
     ids: Mapping[tuple[str, str, Where], str],
 ) -> Iterator[Example]:
@@ -268,7 +272,7 @@ def prompt_of(item: Item) -> Any:
     return request.text if isinstance(request, ClassifyRequest) else prompt_to_json(request.prompt)
 
 
-def answer_of(one: Answered) -> Any:
+def answer_of(one: ItemResponse) -> Any:
     """What was answered, JSON-ready, with token log-probabilities (nats); None if never asked."""
     if one.answer is None:
         return None

@@ -35,7 +35,7 @@ from scipy import special
 
 from audit.analysis.comparisons import (
     DEFAULT_MARGIN,
-    MOST_UNMATCHED,
+    MOST_UNPAIRED,
     PairedDifference,
     nothing_in_common,
     paired_differences,
@@ -80,7 +80,7 @@ def gate(
     ----------
     current, baseline : AuditResult
         Models are matched by name, figures by (model, suite, measure, where). Figures of single
-        levels (``detail``) are not gated. Without a baseline only the limits are judged.
+        levels (``is_subgroup``) are not gated. Without a baseline only the limits are judged.
     rows, baseline_rows : callable
         ``(model, suite) → rows`` of the two runs. Where either has none, the change is taken from
         the two figures' intervals as if independent, which is the more careful.
@@ -177,10 +177,10 @@ class _Tables:
 
 def _is_gated(measure: Measure, margins: Mapping[str, float] | float) -> bool:
     named = isinstance(margins, Mapping) and measure.measure in margins
-    return not measure.detail and (_good_place(measure) is not None or named)
+    return not measure.is_subgroup and (_reference_value(measure) is not None or named)
 
 
-def _good_place(measure: Measure) -> float | None:
+def _reference_value(measure: Measure) -> float | None:
     """Where a model should be; None where no side is better."""
     return None if measure.contrast else measure.neutral
 
@@ -207,7 +207,7 @@ class _Judged:
     def harm(self, confidence: float) -> tuple[float, float]:
         """Interval of the harm: its extremes over the change's interval and the baseline's bounds."""
         low, high = self.interval(confidence)
-        good = _good_place(self.measure)
+        good = _reference_value(self.measure)
         if good is None:
             return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
         a, b = self.change.a_low - good, self.change.a_high - good
@@ -242,7 +242,7 @@ class _Judged:
             p_regressed=finite(self.p_worse),
             margin=self.margin,
             n_items=one.n_items,
-            unmatched=one.left_out,
+            n_unpaired=one.left_out,
             paired=self.paired,
             words=self._words(low, high, known),
         )
@@ -256,7 +256,7 @@ class _Judged:
                 alike = "answers that are all alike do not show how far others would move it"
                 return f"{name} is that of the baseline: {alike}."
             return f"{name}: {self.change.n_items} items are too few for an interval, or nearly all in one cluster."
-        neutral = _good_place(self.measure)
+        neutral = _reference_value(self.measure)
         span = f"change {span_words(low, high)}, margin {self.margin:g}"
         goal = f"from its neutral value {neutral:.3g}" if neutral is not None else "from the baseline"
         told = {
@@ -264,7 +264,7 @@ class _Judged:
             "improved": f"moved towards its neutral value {neutral or 0:.3g} by more than the margin",
             "unchanged": "is within the margin of the baseline",
         }.get(self.verdict, "may have moved by more than the margin, or not")
-        if self.verdict == "inconclusive" and self.change.unmatched_share <= MOST_UNMATCHED:
+        if self.verdict == "inconclusive" and self.change.unpaired_share <= MOST_UNPAIRED:
             told += ": more items are needed"
         return f"{name} {told} ({span}).{self._left_out()}"
 
@@ -273,8 +273,8 @@ class _Judged:
             return ""
         items = f"{self.change.left_out} of {self.change.left_out + self.change.n_items} items"
         told = f" Left out, as only one of the two runs has a value: {items}."
-        if self.change.unmatched_share > MOST_UNMATCHED:
-            told += f" More than {MOST_UNMATCHED:.0%} of them may hide a change, so it is not called unchanged."
+        if self.change.unpaired_share > MOST_UNPAIRED:
+            told += f" More than {MOST_UNPAIRED:.0%} of them may hide a change, so it is not called unchanged."
         return told
 
 
@@ -334,7 +334,7 @@ def spec_of(measure: Measure) -> MeasureSpec:
         measure.unit,
         measure.neutral,
         measure.family,
-        measure.detail,
+        measure.is_subgroup,
         parts["coverage"],
         measure.contrast,
     )
@@ -363,7 +363,7 @@ def _correct(figures: Sequence[_Judged], alpha: float) -> None:
     for one in figures:
         if math.isfinite(one.interval(0.5)[0]) and math.isfinite(one.interval(0.5)[1]):
             one.p_worse = 1 - _surest(lambda level, one=one: one.harm(level)[0] > one.margin)  # type: ignore[misc]
-            if _good_place(one.measure) is not None:
+            if _reference_value(one.measure) is not None:
                 one.p_better = 1 - _surest(lambda level, one=one: one.harm(level)[1] < -one.margin)  # type: ignore[misc]
             # Two one-sided tests: their p is half of that of the two-sided interval.
             one.p_apart = (1 - _surest(lambda level, one=one: _within(one.harm(level), one.margin))) / 2  # type: ignore[misc]
@@ -377,7 +377,7 @@ def _correct(figures: Sequence[_Judged], alpha: float) -> None:
         corrected = holm(np.array([getattr(one, name) for one in figures]))
         for one, p in zip(figures, corrected, strict=True):
             setattr(one, name, float(p))
-            if p < alpha and (verdict == "regressed" or one.change.unmatched_share <= MOST_UNMATCHED):
+            if p < alpha and (verdict == "regressed" or one.change.unpaired_share <= MOST_UNPAIRED):
                 one.verdict = verdict  # type: ignore[assignment]
 
 
@@ -407,7 +407,7 @@ def _limit_checks(
     for name, bounds in limits.items():
         seen: set[tuple[Any, ...]] = set()
         for measure in current.measures:
-            if measure.detail:
+            if measure.is_subgroup:
                 continue
             if name in (_COVERAGE, _REFUSALS):
                 parts = read_signature(measure.signature)
@@ -436,7 +436,7 @@ def _share(
     """Mean coverage of a figure's rows, or the share of them refused, with its clustered interval."""
     matching: Bools = table.matching(spec.where)
     if name == _COVERAGE:
-        values = table.quantity(spec.coverage or "").low
+        values = table.quantity(spec.probability_mass or "").low
         used = matching & np.isfinite(values)
     else:
         values = np.array([reason == "refusal" for reason in table.reasons], dtype=float)

@@ -9,11 +9,9 @@ from collections.abc import Collection
 from typing import Literal
 from xml.etree import ElementTree
 
-from pydantic import BaseModel, ConfigDict
-
 from audit.report.formatting import number
 from audit.report.safe_text import one_line
-from audit.results import Measure, Scalar
+from audit.results import Measure, Reported, Scalar
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]
 LimitVerdict = Literal["met", "broken", "insufficient evidence"]
@@ -22,11 +20,7 @@ _OPEN = ("inconclusive", "not comparable", "insufficient evidence")
 _NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class GatedFigure(_Frozen):
+class GatedFigure(Reported):
     """One figure against the baseline.
 
     ``low``/``high`` bound the change (current minus baseline) at the run's confidence,
@@ -50,12 +44,12 @@ class GatedFigure(_Frozen):
     p_regressed: float | None = None
     margin: float | None = None
     n_items: int = 0
-    unmatched: int = 0
+    n_unpaired: int = 0
     paired: bool = False
     words: str
 
 
-class LimitCheck(_Frozen):
+class LimitCheck(Reported):
     """One figure against an absolute limit, decided on its interval."""
 
     model: str
@@ -72,7 +66,7 @@ class LimitCheck(_Frozen):
     words: str
 
 
-class GateReport(_Frozen):
+class GateReport(Reported):
     """What the gate found. ``exit_code`` is 3 where it fails, else 0."""
 
     run_id: str

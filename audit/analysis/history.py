@@ -6,18 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from audit.analysis.measures import EXTENT, read_signature
-from audit.results import AuditResult, Measure, ModelInfo, Scalar
+from audit.results import AuditResult, Measure, ModelInfo, Reported, Scalar
 from audit.store.store import Store
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Point(_Frozen):
+class Point(Reported):
     """A figure in one run. ``changes`` says what of the model, engine or suite differs from the
     point before: a jump there may not be the model's doing. Unless it is ``comparable``, the
     question itself is another one than at the point before.
@@ -36,7 +32,7 @@ class Point(_Frozen):
     comparable: bool = True
 
 
-class Series(_Frozen):
+class Series(Reported):
     """One figure of one model, oldest run first."""
 
     id: str
@@ -49,7 +45,7 @@ class Series(_Frozen):
     points: list[Point]
 
 
-class Run(_Frozen):
+class Run(Reported):
     """A run with a result. ``confidence`` is the level of its intervals."""
 
     id: str
@@ -59,20 +55,20 @@ class Run(_Frozen):
     confidence: float
 
 
-class Absence(_Frozen):
+class Absence(Reported):
     """A time at which there should have been a figure and is none, and why."""
 
     at: str
     why: str
 
 
-class History(_Frozen):
+class History(Reported):
     """All figures over all runs, both oldest first. ``models`` has those of the latest run first."""
 
     models: list[str]
     runs: list[Run]
     series: list[Series]
-    absences: list[Absence] = []
+    absences: list[Absence] = Field(default_factory=list)
 
     def only(self, measure: str | None, model: str | None) -> History:
         """The same history narrowed to one measure or model; None means all."""
@@ -185,7 +181,7 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
             )
         )
         for measure in result.measures:
-            if measure.detail and not details:
+            if measure.is_subgroup and not details:
                 continue
             model = models.get(measure.model)
             changes, comparable = _changes(last.get(measure.id), measure, model)

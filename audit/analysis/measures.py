@@ -78,7 +78,7 @@ def _corrected(measures: list[Measure]) -> list[Measure]:
     families: dict[tuple[str, bool], list[int]] = {}
     for place, measure in enumerate(measures):
         if measure.p is not None:
-            families.setdefault((measure.family, measure.detail), []).append(place)
+            families.setdefault((measure.family, measure.is_subgroup), []).append(place)
     for places in families.values():
         adjusted = holm(np.array([measures[place].p for place in places], dtype=float))
         for place, p in zip(places, adjusted, strict=True):
@@ -115,7 +115,7 @@ def _signature(shared: Mapping[str, str], spec: MeasureSpec) -> str:
         "estimator": spec.estimator,
         "clusters": list(spec.clusters),
         "covariate": spec.covariate,
-        "coverage": spec.coverage,
+        "coverage": spec.probability_mass,
     }
     fields = {**shared, **{key: _canonical(value) for key, value in own.items()}}
     return "|".join(f"{_quoted(key).replace(':', '%3A')}:{_quoted(value)}" for key, value in fields.items())
@@ -175,7 +175,7 @@ def _measure(
         numbers = _correlation(table, spec, quantity, used, confidence)
     else:
         raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
-    coverage = table.quantity(spec.coverage).low[used] if spec.coverage else np.empty(0)
+    coverage = table.quantity(spec.probability_mass).low[used] if spec.probability_mass else np.empty(0)
     known = coverage[np.isfinite(coverage)]
     return Measure(
         id=figure_id(model, suite, spec.measure, spec.where),
@@ -187,13 +187,13 @@ def _measure(
         n_items=int(used.sum()),
         missing=int((matching & table.missing).sum()),
         censored=int(np.isnan(quantity.value[used]).sum()),
-        coverage=float(known.mean()) if known.size else None,
+        probability_mass=float(known.mean()) if known.size else None,
         signature=_signature(shared, spec),
         estimator=spec.estimator,
         unit=spec.unit,
         neutral=spec.neutral,
         family=spec.family,
-        detail=spec.detail,
+        is_subgroup=spec.is_subgroup,
         contrast=spec.contrast,
     )
 
@@ -240,7 +240,7 @@ RANGES = {
 _OF_COUNTS = ("share", "difference of shares", "difference of bias scores")
 
 
-def yes_no(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
+def is_binary(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
     """Whether the values are outcomes of yes or no, not differences that happen to be 0 everywhere."""
     return spec.unit in ("probability", "share") and _exactly(low, high, (0.0, 1.0))
 
@@ -250,7 +250,7 @@ def counted(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 
     Where all of a few such values are alike, that is no certainty: the next one may differ by 1.
     """
-    return yes_no(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
+    return is_binary(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
 
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from audit.analysis.responses import Answered
+from audit.analysis.responses import ItemResponse
 from backends.base import ScoreResponse
 from backends.errors import BackendError
 from suites.base import Row, Suite
 
 
 @dataclass
-class Reading:
+class ParsedResponses:
     """Rows, and what the validity ledger counts beside them.
 
     Attributes
@@ -36,7 +36,7 @@ class Reading:
     merged: int = 0
     straddled: int = 0
 
-    def add(self, one: Answered) -> None:
+    def add(self, one: ItemResponse) -> None:
         """Read one item's answer."""
         item, answer = one.item, one.answer
         self.keys[item.id] = one.keys
@@ -58,9 +58,9 @@ class Reading:
         self.rows = list(self.suite.derive(self.rows))
 
 
-def read_answers(suite: Suite, answered: Iterable[Answered]) -> Reading:
+def read_answers(suite: Suite, answered: Iterable[ItemResponse]) -> ParsedResponses:
     """All of a model's answers to a suite."""
-    reading = Reading(suite)
+    reading = ParsedResponses(suite)
     for one in answered:
         reading.add(one)
     return reading

@@ -16,7 +16,7 @@ _CHUNK = 512  # items whose answers are read together: bounds memory, whatever t
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ItemResponse:
     """An item, the keys of its answer, and the answer: None where none was ever given.
 
     ``root`` is the id of the suite's own item that a follow-up hangs on; for others their own id.
@@ -28,9 +28,9 @@ class Answered:
     root: str
 
 
-def answered_items(
+def item_responses(
     items: Callable[[], Iterator[Item]], suite: Suite, fingerprint_of: Callable[[str | None], str], store: Store
-) -> Iterator[Answered]:
+) -> Iterator[ItemResponse]:
     """Every item of a suite with its stored answer, and then the items that follow from answers.
 
     Parameters
@@ -38,7 +38,7 @@ def answered_items(
     items : callable
         The suite's items, limited or not.
     fingerprint_of : callable
-        ``Item.asked_of → fingerprint id``: the audited model's for None, else a scorer's.
+        ``Item.scorer → fingerprint id``: the audited model's for None, else a scorer's.
     """
     source = items()
     while some := list(itertools.islice(source, _CHUNK)):
@@ -54,7 +54,7 @@ def has_follow_ups(suite: Suite) -> bool:
     return type(suite).follow_ups is not Suite.follow_ups
 
 
-def _follow_ups(suite: Suite, one: Answered) -> Iterable[Item]:
+def _follow_ups(suite: Suite, one: ItemResponse) -> Iterable[Item]:
     if one.answer is None or isinstance(one.answer, BackendError):
         return ()
     return suite.follow_ups(one.item, one.answer)
@@ -62,10 +62,10 @@ def _follow_ups(suite: Suite, one: Answered) -> Iterable[Item]:
 
 def _with_answers(
     items: list[tuple[Item, str]], fingerprint_of: Callable[[str | None], str], store: Store
-) -> list[Answered]:
-    keys = [answer_keys(item.request, fingerprint_of(item.asked_of)) for item, _ in items]
+) -> list[ItemResponse]:
+    keys = [answer_keys(item.request, fingerprint_of(item.scorer)) for item, _ in items]
     stored = store.get_many(itertools.chain.from_iterable(keys))
     return [
-        Answered(item, k, join_answers(item.request, k, stored), root)
+        ItemResponse(item, k, join_answers(item.request, k, stored), root)
         for (item, root), k in zip(items, keys, strict=True)
     ]

@@ -9,7 +9,7 @@ from operator import attrgetter, itemgetter
 import numpy as np
 
 from audit.analysis.estimators import Codes, Floats
-from suites.base import Bounded, Factor, Row
+from suites.base import Factor, IdentifiedInterval, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -154,7 +154,7 @@ def _alike(rows: Sequence[Row], position: Codes) -> Iterator[tuple[Codes, list[R
         yield position[numbers], [rows[number] for number in numbers]
 
 
-def _filled(column: Quantity, places: Codes, numbers: Sequence[Bounded]) -> Quantity:
+def _filled(column: Quantity, places: Codes, numbers: Sequence[IdentifiedInterval]) -> Quantity:
     value = np.array(list(map(attrgetter("value"), numbers)), dtype=float)  # None becomes NaN
     low, high = (np.fromiter(map(attrgetter(bound), numbers), float, len(numbers)) for bound in ("low", "high"))
     column.value[places] = value

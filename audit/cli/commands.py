@@ -160,7 +160,9 @@ def compare(
         if name not in names:
             raise ConfigError("model", name, "not in this run", f"Known: {', '.join(names)}")
     chosen = [
-        c if c.a == a else _turned(c) for c in result.comparisons if {c.a, c.b} == {a, b} and (details or not c.detail)
+        c if c.a == a else _swapped(c)
+        for c in result.comparisons
+        if {c.a, c.b} == {a, b} and (details or not c.is_subgroup)
     ]
     if as_json:
         typer.echo(json.dumps([c.model_dump() for c in chosen]))
@@ -500,10 +502,10 @@ def _print_terminal(result: AuditResult) -> None:
     print_result(result)
 
 
-def _turned(comparison: Any) -> Any:
-    from audit.analysis.comparisons import turned
+def _swapped(comparison: Any) -> Any:
+    from audit.analysis.comparisons import swapped
 
-    return turned(comparison)
+    return swapped(comparison)
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:

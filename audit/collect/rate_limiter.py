@@ -21,7 +21,7 @@ A burst of 429 is one event: those that were sent before the last cut do not cut
 nothing about speed; it only holds growth up for a round trip. A wait the server asks for holds
 everybody, and ends everybody's waiting: nobody backs off beyond it.
 
-A `Breaker` sees when different requests fail alike and for good, and says why to stop.
+A `CircuitBreaker` sees when different requests fail alike and for good, and says why to stop.
 """
 
 from __future__ import annotations
@@ -273,13 +273,13 @@ def usable_wait(error: BackendError | None) -> float | None:
     return wait if wait is not None and 0 <= wait <= LONGEST_ASKED_PAUSE else None
 
 
-class Breaker:
+class CircuitBreaker:
     """Counts failures for good, of different requests, alike, with no answer in between."""
 
     #: Nothing that is asked of this endpoint and model can work.
     AT_ONCE = ("auth", "quota", "not_found")
     #: May be the single request's fault; many in a row are not.
-    IN_A_ROW = ("server", "connection", "timeout", "rate_limited", "malformed", "untruthful", "internal")
+    IN_A_ROW = ("server", "connection", "timeout", "rate_limited", "malformed", "inconsistent", "internal")
 
     def __init__(self) -> None:
         self._kind, self._count = "", 0

@@ -23,12 +23,12 @@ from typing import Any
 import tenacity
 
 from audit.collect.plan import CHUNK, Plan, PlannedRequest
-from audit.collect.rate_limiter import Breaker, Limiter, usable_wait
-from audit.collect.shutdown import StopSignal
+from audit.collect.rate_limiter import CircuitBreaker, Limiter, usable_wait
+from audit.collect.shutdown import ShutdownRequest
 from audit.logs import logger
 from audit.store.keys import answer_keys, fits
 from audit.store.store import Entry, Store, StoreError
-from backends.base import Answer, Backend, ClassifyResponse, GenerateResponse, Tell
+from backends.base import Answer, Backend, ClassifyResponse, GenerateResponse, OnResponse
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 
 log = logger("scheduler")
@@ -108,7 +108,7 @@ async def run_jobs(
     jobs: Sequence[Job],
     store: Store,
     *,
-    stop: StopSignal,
+    stop: ShutdownRequest,
     on_event: OnEvent = lambda _: None,
     retry: RetryPolicy = RetryPolicy(),
 ) -> dict[str, Outcome]:
@@ -176,7 +176,7 @@ async def _take_turns(runs: Sequence[_JobRun]) -> None:
 
 
 async def _finish(
-    tasks: Sequence[asyncio.Task[None]], halt_all: Callable[[str], None], stop: StopSignal
+    tasks: Sequence[asyncio.Task[None]], halt_all: Callable[[str], None], stop: ShutdownRequest
 ) -> BaseException | None:
     """Wait for all. After a stop, or the first failure, what is in flight has the grace to end."""
     failure: BaseException | None = None
@@ -209,7 +209,7 @@ async def _renew(store: Store) -> None:
             await store.renew_leases()
 
 
-async def _watch(stop: StopSignal, halt_all: Callable[[str], None]) -> None:
+async def _watch(stop: ShutdownRequest, halt_all: Callable[[str], None]) -> None:
     await stop.wait()
     halt_all("interrupted")
 
@@ -218,7 +218,7 @@ class _JobRun:
     """One job under way."""
 
     def __init__(
-        self, job: Job, store: Store, stop: StopSignal, on_event: OnEvent, retry: RetryPolicy, limiter: Limiter
+        self, job: Job, store: Store, stop: ShutdownRequest, on_event: OnEvent, retry: RetryPolicy, limiter: Limiter
     ) -> None:
         self.job, self.store, self.limiter = job, store, limiter
         self.outcome = Outcome(job.name)
@@ -226,7 +226,7 @@ class _JobRun:
         self._backoff = tenacity.wait_exponential_jitter(
             multiplier=retry.first_wait, max=retry.longest_wait, jitter=retry.first_wait
         )
-        self._breaker = Breaker()
+        self._breaker = CircuitBreaker()
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that have nothing in flight
         self._failed: dict[str, str] = {}  # key → kind, of this run
         self._leased: set[str] = set()  # keys that this job alone may ask just now
@@ -264,7 +264,7 @@ class _JobRun:
                 raise
         finally:
             with contextlib.suppress(StoreError):  # a store that takes no more is told by what it failed at first
-                self._set_doubtful_aside()  # also after a stop: nobody looks again
+                self._quarantine_ambiguous()  # also after a stop: nobody looks again
             out = self.outcome
             if out.stopped is not None and self._all_planned and out.answered + out.failed + out.cached == out.items:
                 out.stopped = None  # it was asked to stop when nothing was left
@@ -286,16 +286,16 @@ class _JobRun:
             wait = min(2 * wait, 2.0)
             await self._one_pass(first=False)
         for _ in range(MIXED_UP_PASSES):
-            if not await asyncio.to_thread(self._set_doubtful_aside) or self.halted:
+            if not await asyncio.to_thread(self._quarantine_ambiguous) or self.halted:
                 return
             await self._one_pass(first=False)
 
-    def _set_doubtful_aside(self) -> int:
+    def _quarantine_ambiguous(self) -> int:
         """Set aside answers that may be another question's, so that a pass asks them again. Returns how many."""
         count = 0
-        for request in self.job.backend.take_doubtful():
+        for request in self.job.backend.drain_ambiguous():
             keys = answer_keys(request, self.job.plan.fingerprint_id)
-            count += bool(self.store.set_aside(keys, "perhaps another question's answer"))
+            count += bool(self.store.quarantine(keys, "perhaps another question's answer"))
         self.outcome.answered -= count
         return count
 
@@ -510,10 +510,10 @@ class _JobRun:
 _UNTOLD = BackendError("internal", "the call did not end")
 
 
-async def _answers(backend: Backend, pending: Sequence[PlannedRequest], tell: Tell) -> list[Answer]:
+async def _answers(backend: Backend, pending: Sequence[PlannedRequest], tell: OnResponse) -> list[Answer]:
     """What the backend says, made to fit: one answer of the right form for each request."""
     try:
-        answers = await backend.run_telling([p.request for p in pending], tell)
+        answers = await backend.run_streaming([p.request for p in pending], tell)
     except Exception as error:
         # With an endpoint there is a key, and a foreign exception's text may hold it.
         said = f": {error}" if backend.endpoint is None else ""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 INTERRUPTED = 130  # exit code
 
 
-class StopSignal:
+class ShutdownRequest:
     """A request to stop, which can be asked for once and waited for.
 
     Parameters
@@ -46,7 +46,7 @@ class StopSignal:
 
 
 @contextlib.contextmanager
-def stop_on_signals(stop: StopSignal, resume_hint: str) -> Iterator[None]:
+def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
     """Within this block SIGINT and SIGTERM request ``stop``; a second one exits 130 at once.
 
     ``resume_hint`` is printed on stderr: how to go on later. To be used in the main thread, inside

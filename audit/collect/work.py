@@ -16,7 +16,7 @@ CHARACTERS_A_TOKEN = 4
 READ_TOKENS_A_WRITTEN_ONE = 4
 
 
-def local_work(requests: Iterable[Request]) -> array[int]:
+def estimate_work(requests: Iterable[Request]) -> array[int]:
     """The work of each request, in characters that are read; at least 1."""
     work = array("L")
     before = ""

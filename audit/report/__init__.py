@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from audit.report.files import write_whole
+from audit.report.files import atomic_write
 from audit.results import AuditResult
 
 Format = Literal["html", "json", "csv", "markdown"]
@@ -38,7 +38,7 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         texts["measures"] = ("measures.csv", measures_csv(result))
         texts["comparisons"] = ("comparisons.csv", comparisons_csv(result))
         texts |= {f"table {key}": (name, text) for key, name, text in table_csvs(result)}
-    return {key: write_whole(out / name, text) for key, (name, text) in texts.items()}
+    return {key: atomic_write(out / name, text) for key, (name, text) in texts.items()}
 
 
 def _json(result: AuditResult) -> str:

@@ -115,7 +115,7 @@ def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
     for info in figures.result.suites:
         wanted = figures.headline(info.name)
         rows, drawn = [], []
-        told = figures.telling(info.name, wanted[0][0], [where for _, where in wanted]) if wanted else []
+        told = figures.distinguishing_labels(info.name, wanted[0][0], [where for _, where in wanted]) if wanted else []
         for (measure, where), condition in zip(wanted, told, strict=True):
             label = condition or measure_label(measure)
             found = figures.by_model(info.name, measure, where)
@@ -145,7 +145,7 @@ def forest_plot(figures: Figures, suite: str) -> Plot | None:
     headline = [(name, where_key(where)) for name, where in figures.headline(suite)]
     grouped: dict[tuple[str, Any], list[Comparison]] = {}
     for c in figures.result.comparisons:
-        if c.suite == suite and not c.detail:
+        if c.suite == suite and not c.is_subgroup:
             grouped.setdefault((c.measure, where_key(c.where)), []).append(c)
     order = [key for key in headline if key in grouped] + [key for key in grouped if key not in headline]
     room = FOREST_ROWS // len(figures.result.suites)
@@ -263,11 +263,11 @@ class _Drawing:
     @cached_property
     def _labels(self) -> dict[tuple[str, bool], dict[tuple[bool, Scalar], str]]:
         """The labels of the chart's levels: no two levels share one, or their rows and panels would merge."""
-        wheres = [
+        conditions = [
             where for name in self.measures for where in self.figures.wheres_of_chart(self.suite, name, self.chart)
         ]
         return {
-            (factor, bare): distinct_labels([where[factor] for where in wheres], label)
+            (factor, bare): distinct_labels([where[factor] for where in conditions], label)
             for factor in (self.chart.get("by"), self.chart.get("facet"))
             if factor
             for bare, label in ((True, level_label), (False, partial(short_level, factor)))

@@ -62,7 +62,7 @@ def noise_plot(figures: Figures, suite: str) -> Plot | None:
     told = [
         c
         for c in figures.result.comparisons
-        if c.suite == suite and not c.detail and c.engine_noise is not None and c.difference is not None
+        if c.suite == suite and not c.is_subgroup and c.engine_noise is not None and c.difference is not None
     ]
     if not told:
         return None

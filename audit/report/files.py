@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> Path:
+def atomic_write(path: Path, text: str) -> Path:
     """Write a file as a whole, its folder made if missing. Returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".part")

@@ -44,7 +44,7 @@ def number(value: float | None, decimals: int = 3) -> str:
     return text.replace("-", "−")
 
 
-def _apart(decimals: int, mark: float | None, *numbers: float | None) -> int:
+def _mean_abs_diff(decimals: int, mark: float | None, *numbers: float | None) -> int:
     """As many decimals, or more where a number would read as the mark that it lies beside.
 
     A mark of zero needs no more: `number` never writes zero for what is not.
@@ -68,7 +68,7 @@ def with_interval(
         decimals = decimals_for(None if low is None or high is None else (high - low) / 2)
         while decimals < 4 and any(x and not round(x, decimals) for x in (value, low, high)):
             decimals += 1  # an end near zero must not look like zero
-        decimals = _apart(decimals, neutral, low, high)
+        decimals = _mean_abs_diff(decimals, neutral, low, high)
     interval = "" if low is None or high is None else f"[{number(low, decimals)}, {number(high, decimals)}]"
     if value is None:
         return interval or MISSING
@@ -83,7 +83,7 @@ def p_value(p: float | None) -> str:
         return "p < 0.001"
     decimals = 3 if p < 0.1 else 2
     for level in _LEVELS:
-        decimals = _apart(decimals, level, p)
+        decimals = _mean_abs_diff(decimals, level, p)
     return f"p = {p:.{decimals}f}"
 
 
@@ -101,7 +101,7 @@ def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) 
     low, high = scaled(measure.low), scaled(measure.high)
     neutral = scaled(measure.neutral) if isinstance(measure, Measure) else None
     if measure.value is None and bounded(measure):
-        places = _apart(3, neutral, low, high) if decimals is None else decimals
+        places = _mean_abs_diff(3, neutral, low, high) if decimals is None else decimals
         between = (
             f"between {number(scaled(measure.bound_low), places)} and {number(scaled(measure.bound_high), places)}"
         )

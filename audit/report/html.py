@@ -46,11 +46,11 @@ def html_report(result: AuditResult, *, trend: bool = False) -> str:
                 "rankings": figures.rankings(info.name),
                 "drift": [drift for drift in result.drift if drift.suite == info.name],
                 "tables": paper_tables(figures, info.name),
-                "ledger": [entry for entry in result.ledger if entry.suite == info.name],
+                "data_quality": [entry for entry in result.data_quality if entry.suite == info.name],
             }
         )
     for measure in result.measures:
-        if not measure.detail:
+        if not measure.is_subgroup:
             table.number(measure)
     for suite in suites:
         for paper_table in suite["tables"]:
@@ -113,7 +113,7 @@ def _figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
     models = {info.name: i for i, info in enumerate(result.models)}
     texts: dict[str, int] = {}
     signatures: dict[str, int] = {}
-    wheres: dict[Any, int] = {}
+    places: dict[Any, int] = {}
     conditions: list[dict[str, Any]] = []
 
     def text(value: str) -> int:
@@ -121,10 +121,10 @@ def _figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
 
     def where(measure: Measure) -> int:
         key = where_key(measure.where)
-        if key not in wheres:
-            wheres[key] = len(wheres)
+        if key not in places:
+            places[key] = len(places)
             conditions.append({"label": where_label(measure.where)})
-        return wheres[key]
+        return places[key]
 
     rows = [
         [
@@ -145,12 +145,12 @@ def _figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
             m.n_clusters,
             m.missing,
             m.censored,
-            short(m.coverage),
+            short(m.probability_mass),
             signatures.setdefault(one_line(m.signature), len(signatures)),
             m.neutral,
             text(one_line(m.unit)),
             text(one_line(m.estimator)),
-            int(m.detail),
+            int(m.is_subgroup),
             text("" if figure(m) != MISSING else why_missing(m)),
             short(m.p),
             short(m.p_holm),

@@ -77,11 +77,11 @@ def _ledger(result: AuditResult) -> str:
                 e.model,
                 e.suite,
                 f"{e.answered:,} of {e.n_items:,}",
-                MISSING if e.coverage is None else f"{number(100 * e.coverage, 1)} %",
+                MISSING if e.probability_mass is None else f"{number(100 * e.probability_mass, 1)} %",
                 f"{e.censored:,}",
                 f"{sum(e.failures.values()):,}",
             ]
-            for e in result.ledger
+            for e in result.data_quality
         ],
     )
 

@@ -29,8 +29,8 @@ class Sentence:
 def asked(figures: Figures) -> str:
     """What was asked of whom."""
     result = figures.result
-    answers = sum(entry.answered for entry in result.ledger)
-    items = sum(entry.n_items for entry in result.ledger)
+    answers = sum(entry.answered for entry in result.data_quality)
+    items = sum(entry.n_items for entry in result.data_quality)
     sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit} items a suite."
     return (
         f"{_count(len(result.models), 'model')} answered {answers:,} of {items:,} questions "
@@ -56,7 +56,7 @@ def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[
     title = next(one_line(s.title) for s in figures.result.suites if s.name == suite)
     prefix = f"{title}: " if named else ""
     found = [(n, w, ms) for n, w in figures.headline(suite) if (ms := figures.by_model(suite, n, w))]
-    conditions = figures.telling(suite, found[0][0], [where for _, where, _ in found]) if found else []
+    conditions = figures.distinguishing_labels(suite, found[0][0], [where for _, where, _ in found]) if found else []
     groups: list[list[int]] = []
     for i, (_, _, measures) in enumerate(found):
         if groups and _pattern(found[groups[-1][0]][2]) == _pattern(measures):
@@ -74,26 +74,26 @@ def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[
         sentences.append(Sentence("comparison", f"{prefix}{subject}: {_compared(pairs)}"))
     spoken = {(name, where_key(where)) for name, where, _ in found}
     counted = [
-        Sentence("detail", f"{prefix}{_counted(figures, suite, chart, name, wheres)}")
-        for chart, name, wheres in figures.judged_charts(suite)
-        if not all((name, where_key(where)) in spoken for where in wheres)
+        Sentence("detail", f"{prefix}{_counted(figures, suite, chart, name, conditions)}")
+        for chart, name, conditions in figures.judged_charts(suite)
+        if not all((name, where_key(where)) in spoken for where in conditions)
     ]
     return sentences + (counted[:2] if named else counted) + list(_cautions(figures, suite))
 
 
 def _counted(
-    figures: Figures, suite: str, chart: Mapping[str, Any], measure: str, wheres: Sequence[Mapping[str, Scalar]]
+    figures: Figures, suite: str, chart: Mapping[str, Any], measure: str, conditions: Sequence[Mapping[str, Scalar]]
 ) -> str:
     """For a chart with many conditions: in which of them each model lies on which side of neutral."""
     parts = []
     neutral = 0.0
     alpha = 1 - figures.result.confidence
     tested: list[bool] = []  # of each interval, whether a corrected p decides with it
-    conditions = figures.telling(suite, measure, list(wheres))
+    labels = figures.distinguishing_labels(suite, measure, list(conditions))
     for model in figures.models:
         found = [
             (condition, m)
-            for condition, where in zip(conditions, wheres, strict=True)
+            for condition, where in zip(labels, conditions, strict=True)
             if (m := figures.get(suite, measure, where, model)) is not None
         ]
         sides: dict[str, list[tuple[str, Measure]]] = {"below": [], "above": [], "open": [], "no interval": []}
@@ -108,7 +108,7 @@ def _counted(
         neutral = next((m.neutral for _, m in found if m.neutral is not None), neutral)
         said = [f"{side} in {_farthest(sides[side], neutral)}" for side in ("below", "above") if sides[side]]
         said += [f"not told apart from it in {len(sides['open'])}"] if sides["open"] else []
-        unread = len(wheres) - sum(len(sides[side]) for side in ("below", "above", "open"))
+        unread = len(conditions) - sum(len(sides[side]) for side in ("below", "above", "open"))
         said += [f"no value or no interval in {unread}"] if unread else []
         parts.append(f"{one_line(model)} {', '.join(said)}")
     place = number(neutral, 0 if float(neutral).is_integer() else 2)
@@ -116,7 +116,7 @@ def _counted(
     if any(tested) and not all(tested):
         correction += " where there is a p"
     return (
-        f"{one_line(chart['title'])} ({_count(len(wheres), 'condition')} against the neutral {place}, "
+        f"{one_line(chart['title'])} ({_count(len(conditions), 'condition')} against the neutral {place}, "
         f"{correction}): {'; '.join(parts)}."
     )
 
@@ -140,8 +140,8 @@ def _farthest(told: Told, neutral: float) -> str:
 
 def _told(measure: Measure) -> str:
     """The figure; and of how many items it is, where more of them are missing than one looks past."""
-    asked_of = measure.n_items + measure.missing
-    few = f" ({measure.n_items:,} of {asked_of:,} items)" if measure.missing > _MISSED * asked_of else ""
+    scorer = measure.n_items + measure.missing
+    few = f" ({measure.n_items:,} of {scorer:,} items)" if measure.missing > _MISSED * scorer else ""
     return f"{figure(measure)}{few}"
 
 
@@ -297,10 +297,10 @@ def _cautions(figures: Figures, suite: str) -> Iterable[Sentence]:
     place = f" on {title}" if many else ""
     for caution in info.cautions:
         yield Sentence("caution", f"{title}: {one_line(caution)}" if many else one_line(caution))
-    entries = [entry for entry in result.ledger if entry.suite == suite]
-    weak = [e for e in entries if e.coverage is not None and e.coverage < WEAK_COVERAGE]
+    entries = [entry for entry in result.data_quality if entry.suite == suite]
+    weak = [e for e in entries if e.probability_mass is not None and e.probability_mass < WEAK_COVERAGE]
     if weak:
-        shares = ", ".join(f"{one_line(e.model)} {number((e.coverage or 0.0) * 100, 1)} %" for e in weak)
+        shares = ", ".join(f"{one_line(e.model)} {number((e.probability_mass or 0.0) * 100, 1)} %" for e in weak)
         yield Sentence(
             "caution",
             f"Weak claim{place}: somewhere the answers looked for hold less than {WEAK_COVERAGE * 100:.0f} % of what "

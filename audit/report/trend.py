@@ -11,7 +11,7 @@ from typing import Any
 from audit.analysis.history import History, Point, Series
 from audit.report import vega_specs as specs
 from audit.report.charts import short, value_ends
-from audit.report.files import write_whole
+from audit.report.files import atomic_write
 from audit.report.formatting import bounded, figure
 from audit.report.labels import measure_label, unit_label, where_label
 from audit.report.page import render_page
@@ -63,7 +63,7 @@ class Change:
 
 def write_trend(history: History, path: Path, *, title: str) -> Path:
     """Write the page, its folder made if missing. A report.html that lies there is linked."""
-    return write_whole(path, trend_page(history, title, report=path.with_name("report.html").exists()))
+    return atomic_write(path, trend_page(history, title, report=path.with_name("report.html").exists()))
 
 
 def trend_page(history: History, title: str, *, report: bool = False) -> str:

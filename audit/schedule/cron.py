@@ -241,7 +241,7 @@ class Slots:
             return 0
 
     def _notify(self, gate: GateReport) -> list[str]:
-        """Tell the user's command and webhook. What they answered, or why they could not be told."""
+        """Call the user's command and webhook. What they answered, or why they could not be told."""
         told = []
         report = gate.to_json()
         if self._command is not None:
@@ -312,9 +312,9 @@ class Schedule:
         try:
             self._serving.acquire(blocking=False)
         except Timeout:
-            mend = "Stop that one, or give this audit a store of its own"
+            hint = "Stop that one, or give this audit a store of its own"
             journal = str(self._slots.journal.path)
-            raise ConfigError("db", journal, "another schedule serves this store", mend) from None
+            raise ConfigError("db", journal, "another schedule serves this store", hint) from None
         try:
             self._serve()
         finally:

@@ -22,7 +22,7 @@ import httpx
 from audit.analysis.gate_results import gate_outcome
 from audit.analysis.history import History, absences, history, stored_results
 from audit.analysis.stored_gate import find_baseline, gate_run
-from audit.collect.shutdown import INTERRUPTED, StopSignal
+from audit.collect.shutdown import INTERRUPTED, ShutdownRequest
 from audit.config import Audit, load_audit
 from audit.report import write_report
 from audit.report.trend import write_trend
@@ -57,7 +57,7 @@ class ScheduledAudit:
         self._audit.check()
         if baseline is not None:
             self._check_baseline(self._audit.db, baseline)
-        self._stop: tuple[asyncio.AbstractEventLoop, StopSignal] | None = None
+        self._stop: tuple[asyncio.AbstractEventLoop, ShutdownRequest] | None = None
         self._interrupted = False
 
     def slots(self, command: str | None = None, webhook: str | None = None) -> Slots:
@@ -100,7 +100,7 @@ class ScheduledAudit:
                 loop.call_soon_threadsafe(stop.request, reason)
 
     async def _run(self, audit: Audit) -> AuditResult:
-        stop = StopSignal()
+        stop = ShutdownRequest()
         self._stop = (asyncio.get_running_loop(), stop)
         try:
             if self._interrupted:  # between the slot's start and this line
@@ -110,7 +110,7 @@ class ScheduledAudit:
             self._stop = None
 
     def _on_entry(self, entry: dict[str, Any]) -> None:
-        """Tell of an outcome, and draw the trend with it."""
+        """Report an outcome, and draw the trend with it."""
         if entry["event"] != "started":
             self._tell(outcome_line(entry))
             self._draw_trend()
@@ -127,8 +127,8 @@ class ScheduledAudit:
         if Path(baseline).is_file():
             return
         if not db.exists():
-            mend = "Run the audit once, then `audit baseline save`; or give a report.json"
-            raise ConfigError("--baseline", baseline, f"there is no store {db} yet", mend)
+            hint = "Run the audit once, then `audit baseline save`; or give a report.json"
+            raise ConfigError("--baseline", baseline, f"there is no store {db} yet", hint)
         with Store.open(db, read_only=True) as store:
             find_baseline(store, baseline)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import orjson
 
 from audit.store.keys import from_bytes, to_bytes
-from suites.base import Bounded, Row
+from suites.base import IdentifiedInterval, Row
 
 ROWS_A_CHUNK = 2000  # few enough for memory, enough to be written and packed in one go
 
@@ -26,7 +26,7 @@ def write_chunk(rows: Sequence[StoredRow]) -> bytes:
     """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each.
 
     A quantity is one number where it equals its bounds, else ``[value or null, low, high]``; it is never NaN
-    (`Bounded` sees to that). A factor that is NaN becomes null: JSON has none.
+    (`IdentifiedInterval` sees to that). A factor that is NaN becomes null: JSON has none.
     """
     written = [
         [
@@ -55,7 +55,7 @@ def read_chunk(text: bytes) -> list[StoredRow]:
                 item,
                 factors,
                 {
-                    name: Bounded(*number) if isinstance(number, list) else Bounded.exact(number)
+                    name: IdentifiedInterval(*number) if isinstance(number, list) else IdentifiedInterval.exact(number)
                     for name, number in quantities.items()
                 },
                 missing,

@@ -110,7 +110,7 @@ def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:
     """
     kind, prompt, details = split_request(request)
     # A newline is never part of JSON as written here, so the parts cannot run into each other.
-    asked = _begun(kind, fingerprint).copy()
+    asked = _hash_prefix(kind, fingerprint).copy()
     asked.update(to_bytes(f"{canonical_json(prompt)}\n"))
     keys = []
     for detail in details:
@@ -121,7 +121,7 @@ def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _begun(kind: str, fingerprint: str) -> hashlib._Hash:
+def _hash_prefix(kind: str, fingerprint: str) -> hashlib._Hash:
     """The hash of what the keys of a kind and a model have in common."""
     return hashlib.sha256(to_bytes(f"{kind}\n{canonical_json(fingerprint)}\n"))
 

@@ -60,14 +60,14 @@ class StoreError(AuditError):
 
     def __init__(self, path: Path, reason: str, detail: str) -> None:
         self.reason = reason
-        mend = {
+        hint = {
             "full": "The disk is full. Free some space and start again: what is stored stays",
             "read_only": "The file is read-only. Give it write permission, or another --db",
             "damaged": "The file is damaged and was left as it is. Restore a backup, or give another --db",
             "locked": "Another process keeps it locked. Close that, or give another --db",
             "io": "The disk failed. Check it, then start again: what is stored stays",
         }[reason]
-        super().__init__(f"store {str(path)!r}: {detail}. {mend}.")
+        super().__init__(f"store {str(path)!r}: {detail}. {hint}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,8 @@ class Store:
             problem = _store_error(path, error)
             raise ConfigError("db", str(path), f"cannot be opened: {error}", _mend(problem)) from None
         except OSError as error:
-            mend = "Give it write permission, or another --db"
-            raise ConfigError("db", str(path), f"cannot be opened: {error.strerror}", mend) from None
+            hint = "Give it write permission, or another --db"
+            raise ConfigError("db", str(path), f"cannot be opened: {error.strerror}", hint) from None
         return store
 
     def __enter__(self) -> Store:
@@ -204,7 +204,7 @@ class Store:
                         found.add(row[0])
                     else:
                         damaged.append(row)
-        self._set_aside(damaged)
+        self._quarantine(damaged)
         return found
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Answer]:
@@ -229,7 +229,7 @@ class Store:
                 )
                 for key, body in db.execute(latest, some):
                     answers[key] = identity.answer_from_json(json.loads(identity.from_bytes(body)))
-        self._set_aside(damaged)
+        self._quarantine(damaged)
         return answers
 
     async def write(self, entries: Sequence[Entry]) -> None:
@@ -244,7 +244,7 @@ class Store:
         """
         await asyncio.wrap_future(self._submit(lambda db: _insert(db, entries), patient=True))
 
-    def _set_aside(self, damaged: Sequence[tuple[Any, ...]], problem: str = "checksum") -> None:
+    def _quarantine(self, damaged: Sequence[tuple[Any, ...]], problem: str = "checksum") -> None:
         if not damaged or self.read_only:
             return
 
@@ -259,27 +259,27 @@ class Store:
 
         self._submit(move).result()
 
-    def set_aside(self, keys: Sequence[str], problem: str) -> int:
+    def quarantine(self, keys: Sequence[str], problem: str) -> int:
         """Set aside the answers under ``keys``, so that they are asked again. Returns how many there were."""
         rows: list[tuple[Any, ...]] = []
         with self._read() as db:
             for some in _portions(keys):
                 rows += db.execute(f"SELECT {_ANSWER} FROM answers WHERE key IN ({_marks(some)})", some).fetchall()
-        self._set_aside(rows, problem)
+        self._quarantine(rows, problem)
         return len(rows)
 
-    def set_aside_since(self, fingerprint: str, since: float, problem: str) -> int:
+    def quarantine_since(self, fingerprint: str, since: float, problem: str) -> int:
         """Set aside a model's answers stored after ``since`` (seconds since the epoch). Returns how many."""
         with self._read() as db:
             rows = db.execute(
                 f"SELECT {_ANSWER} FROM answers WHERE fingerprint = ? AND at > ?", (fingerprint, since)
             ).fetchall()
-        self._set_aside(rows, problem)
+        self._quarantine(rows, problem)
         return len(rows)
 
     # -- fingerprints ----------------------------------------------------------------------
 
-    def remember_fingerprint(self, fingerprint: Mapping[str, Any]) -> str:
+    def record_fingerprint(self, fingerprint: Mapping[str, Any]) -> str:
         """Keep what a fingerprint id stands for, so that `explain` can tell. Returns the id."""
         name = identity.fingerprint_id(fingerprint)
         body = identity.to_bytes(identity.canonical_json(dict(fingerprint)))
@@ -465,7 +465,7 @@ class Store:
                 told["stored"] = _iso(row[7])
                 told["checksum"] = "right" if _is_sound(row) else "wrong"
         told["failures"] = [{"error": _load(body)[1], "at": _iso(at)} for *_, body, at in failed]
-        told["set_aside"] = [{"problem": problem, "at": _iso(at)} for problem, at in aside]
+        told["quarantine"] = [{"problem": problem, "at": _iso(at)} for problem, at in aside]
         return told
 
     def stats(self) -> dict[str, Any]:
@@ -508,7 +508,7 @@ class Store:
                     _check_key(row, sound_prompts)
                 except _Damaged:
                     damaged.append(row)
-        self._set_aside(damaged, "found by verify")
+        self._quarantine(damaged, "found by verify")
         return Verification(count, tuple(row[0] for row in damaged), tuple(problems))
 
     def backup(self, path: str | os.PathLike[str]) -> None:

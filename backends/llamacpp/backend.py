@@ -13,11 +13,11 @@ from backends.base import (
     Description,
     GenerateRequest,
     LocalBackend,
+    OnResponse,
     Prompt,
     Request,
     ScoreRequest,
-    Tell,
-    tell_nobody,
+    discard_response,
 )
 from backends.errors import BackendError, ConfigError
 from backends.local.answers import answer_by_kind
@@ -36,7 +36,7 @@ from backends.local.scoring import score_requests
 
 if TYPE_CHECKING:
     from backends.llamacpp.engine import LlamaEngine
-    from backends.llamacpp.scoring import PathScorer
+    from backends.llamacpp.scoring import SequenceScorer
 
 #: Raise it when the way of computing changes so that log-probabilities may.
 SCORING_VERSION = 1
@@ -75,7 +75,7 @@ class LlamaCppBackend(LocalBackend):
         self.threads = threads
         self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"  # takes turns with other models there
         self._engine: LlamaEngine | None = None
-        self._scorer: PathScorer | None = None
+        self._scorer: SequenceScorer | None = None
         self._refusal: BackendError | None = None
 
     def check(self) -> None:
@@ -135,7 +135,7 @@ class LlamaCppBackend(LocalBackend):
             )
         return Description(fingerprint, frozenset(capabilities), notes)
 
-    def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], tell: OnResponse = discard_response) -> list[Answer]:
         try:
             self._load()
         except BackendError as error:
@@ -160,10 +160,10 @@ class LlamaCppBackend(LocalBackend):
     def _threads(self) -> int:
         return self.threads or available_threads()
 
-    def _load(self) -> tuple[LlamaEngine, PathScorer]:
+    def _load(self) -> tuple[LlamaEngine, SequenceScorer]:
         if self._engine is None or self._scorer is None:
             from backends.llamacpp.engine import LlamaEngine
-            from backends.llamacpp.scoring import PathScorer
+            from backends.llamacpp.scoring import SequenceScorer
 
             if self._refusal is not None:  # tried once: loading takes minutes
                 raise self._refusal.with_traceback(None)
@@ -175,7 +175,7 @@ class LlamaCppBackend(LocalBackend):
                 self._refusal = error
                 raise
             self._engine = engine
-            self._scorer = PathScorer(
+            self._scorer = SequenceScorer(
                 engine, lambda start: engine.vocabulary.beginning_with(start), neighbour_proof=self.n_gpu_layers == 0
             )
         return self._engine, self._scorer
@@ -196,7 +196,7 @@ class LlamaCppBackend(LocalBackend):
         except BackendError as error:
             return [error] * len(requests)
 
-    def _generate(self, requests: Sequence[GenerateRequest], tell: Tell) -> Sequence[Answer]:
+    def _generate(self, requests: Sequence[GenerateRequest], tell: OnResponse) -> Sequence[Answer]:
         from backends.llamacpp.generation import generate
 
         engine, _ = self._load()

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import llama_cpp
 import numpy as np
 
-from backends.base import GenerateRequest, GenerateResponse, Prompt, Tell, tell_nobody
+from backends.base import GenerateRequest, GenerateResponse, OnResponse, Prompt, discard_response
 from backends.errors import BackendError
-from backends.local.sampling import Logits, Sampler, TextSoFar
+from backends.local.sampling import Logits, Sampler, StopStringDecoder
 
 SLOTS = 32  # measured on two cores: 64 slots are 4 % faster and take twice the memory
 BATCH_TOKENS = 2048
@@ -56,13 +56,13 @@ class _Text:
     request: GenerateRequest
     prompt: list[int]
     sampler: Sampler = field(init=False)
-    so_far: TextSoFar = field(init=False)
+    so_far: StopStringDecoder = field(init=False)
     drawn: int = 0
 
     def __post_init__(self) -> None:
         sampling = self.request.sampling
         self.sampler = Sampler(sampling, self.request.seed, self.request.repeat, self.prompt)
-        self.so_far = TextSoFar(sampling.stop)
+        self.so_far = StopStringDecoder(sampling.stop)
 
 
 @dataclass
@@ -76,7 +76,7 @@ class _Slot:
 
 
 def generate(
-    engine: Engine, requests: Sequence[GenerateRequest], tell: Tell = tell_nobody
+    engine: Engine, requests: Sequence[GenerateRequest], tell: OnResponse = discard_response
 ) -> list[GenerateResponse | BackendError]:
     """One answer for each request, in order; ``tell`` hears of each text as it is finished.
 
@@ -151,11 +151,11 @@ class _Batch:
         llama_cpp.llama_batch_free(self._batch)
         llama_cpp.llama_free(self._context)
 
-    def run(self, answers: list[GenerateResponse | BackendError | None], tell: Tell) -> None:
+    def run(self, answers: list[GenerateResponse | BackendError | None], tell: OnResponse) -> None:
         """Fill in the answers of all texts, and tell of each."""
         while self._queue or any(slot.text for slot in self._slots):
             self._admit()
-            self._close_ranks()
+            self._compact_slots()
             for slot, logits in self._decode():
                 answer: GenerateResponse | BackendError | None
                 try:
@@ -193,7 +193,7 @@ class _Batch:
             slot.waiting = text.prompt[shared:]
             slot.text = text
 
-    def _close_ranks(self) -> None:
+    def _compact_slots(self) -> None:
         """Move texts from the last slots into free ones before them.
 
         llama.cpp decodes together only sequences whose numbers follow each other: with holes between

@@ -30,7 +30,7 @@ _F16, _BF16 = 1, 30  # GGML_TYPE_F16, GGML_TYPE_BF16
 _FLASH_ATTENTION_ON = 1
 
 
-class PathScorer:
+class SequenceScorer:
     """Values paths on one loaded model, and keeps the last path's cells for the next call.
 
     Parameters

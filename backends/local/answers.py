@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from backends.base import Answer, GenerateRequest, Request, ScoreRequest, Tell
+from backends.base import Answer, GenerateRequest, OnResponse, Request, ScoreRequest
 from backends.errors import BackendError
 
 
 def answer_by_kind(
     batch: Sequence[Request],
     score: Callable[[Sequence[ScoreRequest]], Sequence[Answer]],
-    generate: Callable[[Sequence[GenerateRequest], Tell], Sequence[Answer]],
-    tell: Tell,
+    generate: Callable[[Sequence[GenerateRequest], OnResponse], Sequence[Answer]],
+    tell: OnResponse,
 ) -> list[Answer]:
     """One answer for each request, in order; ``tell`` hears of each text as it is finished."""
     refusal = BackendError("unsupported", "a causal language model classifies no texts", hint="use a classifier")

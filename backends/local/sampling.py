@@ -41,7 +41,7 @@ class Sampler:
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed % 2**64, repeat % 2**64))))
 
     @property
-    def takes_the_likeliest(self) -> bool:
+    def is_greedy(self) -> bool:
         """Whether the next token is simply the arg max, which an engine may take itself."""
         return self._sampling.temperature == 0 and self._said is None
 
@@ -60,7 +60,7 @@ class Sampler:
                 f"a logit of {logits[likeliest]}: the model's output is no distribution over tokens",
                 hint="try float32, or a GGUF file of another quantisation",
             )
-        if self.takes_the_likeliest:
+        if self.is_greedy:
             return likeliest
         scores = logits.astype(np.float64)
         if self._said is not None:
@@ -114,7 +114,7 @@ def _nucleus(weights: npt.NDArray[np.float64], ids: npt.NDArray[np.intp], p: flo
     return ordered[:size]
 
 
-class TextSoFar:
+class StopStringDecoder:
     """The bytes of a growing text, and where a stop string ends it.
 
     Tokens may split a character: bytes are kept, and decoded once at the end, with U+FFFD only

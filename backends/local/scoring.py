@@ -66,7 +66,7 @@ def score_requests(
     Parameters
     ----------
     value_paths : callable
-        Values of all paths; a path's ``then_any_of`` is the bytes its next token must begin with.
+        Values of all paths; a path's ``next_token_set`` is the bytes its next token must begin with.
     context : int or None
         Most tokens the model can read.
     route : str

@@ -32,14 +32,14 @@ class Path:
     scored_from : int
         Asks log P(tokens[i] | tokens[:i]) for each i >= scored_from. At least 1: a token without
         context has no probability.
-    then_any_of : hashable or None
+    next_token_set : hashable or None
         Names a set of tokens; asks the log-probability that the next token, after the last of
         ``tokens``, is one of them.
     """
 
     tokens: tuple[int, ...]
     scored_from: int
-    then_any_of: Hashable = None
+    next_token_set: Hashable = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.scored_from <= len(self.tokens):
@@ -48,7 +48,7 @@ class Path:
     @property
     def computed(self) -> tuple[int, ...]:
         """The tokens the model has to read: not the last one, if only its own probability is asked."""
-        return self.tokens if self.then_any_of is not None else self.tokens[:-1]
+        return self.tokens if self.next_token_set is not None else self.tokens[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,11 @@ class Trie:
             mine = asks_of[i]
             for position in range(path.scored_from, len(path.tokens)):
                 mine.append(asks.setdefault((line[position - 1], path.tokens[position]), len(asks)))
-            if path.then_any_of is not None:
-                if path.then_any_of not in set_targets:
-                    set_targets[path.then_any_of] = -1 - len(self.sets)
-                    self.sets.append(path.then_any_of)
-                mine.append(asks.setdefault((line[-1], set_targets[path.then_any_of]), len(asks)))
+            if path.next_token_set is not None:
+                if path.next_token_set not in set_targets:
+                    set_targets[path.next_token_set] = -1 - len(self.sets)
+                    self.sets.append(path.next_token_set)
+                mine.append(asks.setdefault((line[-1], set_targets[path.next_token_set]), len(asks)))
 
         self.tokens = np.array(tokens, dtype=np.int64)
         self.parents = np.array(parents, dtype=np.int64)

@@ -18,7 +18,7 @@ from typing import Any
 from backends.base import Message, Request
 from backends.errors import BackendError
 from backends.openai.client import HttpClient
-from backends.openai.scoring.top_logprobs import Listing, NothingDrawn, read_listing, untruthful
+from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs, inconsistent, read_listing
 from backends.openai.usage import Usage
 
 _NEW_LIMIT = "max_completion_tokens"
@@ -27,17 +27,17 @@ _LONGEST_KEPT_LIST = 2000
 _KEPT_ENDS = 8
 _HOT, _REDRAWS = 2.0, 9
 #: After these the server may have done the work and put it on the bill.
-_PERHAPS_CHARGED = ("timeout", "connection", "malformed", "untruthful")
+_PERHAPS_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
 
 
-class ModelChanged(BackendError):
+class ModelChangedError(BackendError):
     """Another model answers under the same name: what it says is not the audited model's."""
 
     def __init__(self, message: str) -> None:
-        super().__init__("untruthful", message, hint="Audit the model that is there now as a new one")
+        super().__init__("inconsistent", message, hint="Audit the model that is there now as a new one")
 
 
-class SeenAnswers:
+class ResponseIdTracker:
     """What answers say of themselves, kept to notice another model and a repeated answer.
 
     Attributes
@@ -64,7 +64,7 @@ class SeenAnswers:
         return len({name for name, _ in self._numbers})
 
     def check(self, answer: Mapping[str, Any], *, asking: Request | None = None, sent: float = math.inf) -> None:
-        """Raise ``untruthful`` for another model's answer, and for one given before.
+        """Raise ``inconsistent`` for another model's answer, and for one given before.
 
         ``asking`` is whose question it answers, ``sent`` when that was asked (monotonic seconds).
         """
@@ -72,7 +72,9 @@ class SeenAnswers:
         if isinstance(model, str) and self.model is None:
             self.model = model
         elif isinstance(model, str) and model != self.model:
-            raise ModelChanged(f"the answer is of model {model[:80]!r}, the one audited is {str(self.model)[:80]!r}")
+            raise ModelChangedError(
+                f"the answer is of model {model[:80]!r}, the one audited is {str(self.model)[:80]!r}"
+            )
         if not isinstance(name, str) or not name:
             return
         number = name, hash(str(_ends([answer.get("created"), answer.get("choices")])))
@@ -80,7 +82,7 @@ class SeenAnswers:
             first, taken = self._numbers[number]
             if first is not None and first is not asking and sent < taken:
                 self.doubtful.append(first)
-            raise untruthful("an answer that was given before, under the same number", retryable=True)
+            raise inconsistent("an answer that was given before, under the same number", retryable=True)
         self._numbers[number] = asking, time.monotonic()
         if len(self._numbers) > _REMEMBERED_ANSWERS:
             self._numbers.pop(next(iter(self._numbers)))
@@ -105,7 +107,7 @@ class ServerApi:
         At which lists are asked for: 0, or 1 (no change) where the server's lists depend on it.
     always : dict
         Fields that go with every question.
-    seen : SeenAnswers
+    seen : ResponseIdTracker
         What the answers so far said of themselves.
     """
 
@@ -113,13 +115,13 @@ class ServerApi:
         self.client, self.model, self.usage = client, model, usage
         self.temperature = 0.0
         self.always: dict[str, Any] = {}
-        self.seen = SeenAnswers()
+        self.seen = ResponseIdTracker()
         self._chat_limit = "max_tokens"
         self._answers: dict[str, dict[str, Any]] | None = None
         self._asking: Request | None = None
         self._draw = 0
 
-    async def next_tokens(self, prompt: str | Sequence[int], k: int) -> Listing:
+    async def next_tokens(self, prompt: str | Sequence[int], k: int) -> TopLogprobs:
         """The k likeliest tokens after a text, or after token ids."""
 
         async def ask(**draw: Any) -> dict[str, Any]:
@@ -127,7 +129,7 @@ class ServerApi:
 
         return await self._listed(ask, k)
 
-    async def next_chat_tokens(self, messages: Sequence[Message], k: int, **extra: Any) -> Listing:
+    async def next_chat_tokens(self, messages: Sequence[Message], k: int, **extra: Any) -> TopLogprobs:
         """The k likeliest tokens that go on with a chat."""
 
         async def ask(**draw: Any) -> dict[str, Any]:
@@ -135,17 +137,17 @@ class ServerApi:
 
         return await self._listed(ask, k)
 
-    async def _listed(self, ask: Callable[..., Awaitable[dict[str, Any]]], k: int) -> Listing:
+    async def _listed(self, ask: Callable[..., Awaitable[dict[str, Any]]], k: int) -> TopLogprobs:
         """The list, which llama-cpp-python leaves out when it draws the end of the text: then drawn again.
 
         A hotter draw hits another token, and leaves lists as they are (the probe has seen to it).
         """
         try:
             return read_listing(await ask(temperature=self.temperature), k)
-        except NothingDrawn:
+        except NothingDrawnError:
             hotter = _HOT if self.temperature == 0 else self.temperature
             for seed in range(1, _REDRAWS):
-                with contextlib.suppress(NothingDrawn):
+                with contextlib.suppress(NothingDrawnError):
                     return read_listing(await ask(temperature=hotter, seed=seed), k)
             raise
 
@@ -175,7 +177,7 @@ class ServerApi:
     def _limited(self, payload: dict[str, Any]) -> dict[str, Any]:
         return {self._chat_limit if name == "max_tokens" else name: value for name, value in payload.items()}
 
-    def remembering(self, answers: dict[str, dict[str, Any]], asking: Request) -> ServerApi:
+    def with_replay_cache(self, answers: dict[str, dict[str, Any]], asking: Request) -> ServerApi:
         """The same server on behalf of a request; what ``answers`` holds is not asked again, new ones are put there.
 
         A request of several questions that fails at one of them then pays for none twice.
@@ -217,7 +219,7 @@ class ServerApi:
         finally:
             counted = self.usage.settle(reserved, answer, charged=charged)
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
-            raise untruthful(f"the server counts {counted} prompt tokens of {prompt_tokens} sent")
+            raise inconsistent(f"the server counts {counted} prompt tokens of {prompt_tokens} sent")
         return answer
 
 

@@ -26,7 +26,7 @@ from backends.base import (
     Response,
 )
 from backends.errors import BackendError, ConfigError
-from backends.openai.api import ModelChanged, ServerApi
+from backends.openai.api import ModelChangedError, ServerApi
 from backends.openai.auth import NAME_NONE, ApiKey
 from backends.openai.client import HttpClient
 from backends.openai.generation import generate
@@ -82,7 +82,7 @@ class OpenAIBackend(Backend):
     ----------
     usage : Usage
         Requests, tokens and cost so far, the probe's included.
-    suspect_since : float or None
+    unverified_since : float or None
         When another model was noticed under the same name: the time (seconds since the epoch)
         of the last canary that was right. Answers that came later may be of either model.
     """
@@ -110,7 +110,7 @@ class OpenAIBackend(Backend):
         self.samples, self.max_cost, self.canary_every = samples, max_cost, canary_every
         self._prices = PriceTable.of(prices)
         self.usage = Usage(self._prices, max_cost)
-        self.suspect_since: float | None = None
+        self.unverified_since: float | None = None
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = ApiKey(api_key_env, key_file)
         # A request and a canary may be under way together.
@@ -121,7 +121,7 @@ class OpenAIBackend(Backend):
         self._probing = asyncio.Lock()
         self._since_canary = 0
         self._last_good = 0.0
-        self._changed: ModelChanged | None = None
+        self._changed: ModelChangedError | None = None
         self._unfinished: dict[Request, dict[str, dict[str, object]]] = {}
 
     def __repr__(self) -> str:
@@ -163,8 +163,8 @@ class OpenAIBackend(Backend):
         local = _is_this_machine(url.host)
         self._key.check(needed=not local)
         if url.scheme == "http" and not local and self._key.read():
-            mend = f"Use https, or {NAME_NONE}"
-            raise ConfigError("base_url", self.base_url, "a key would travel unencrypted", mend)
+            hint = f"Use https, or {NAME_NONE}"
+            raise ConfigError("base_url", self.base_url, "a key would travel unencrypted", hint)
 
     async def describe(self) -> Description:
         """Identity and capabilities, after a probe (or a look whether the last one still holds)."""
@@ -210,15 +210,15 @@ class OpenAIBackend(Backend):
         return [await self._answer(request) for request in batch]
 
     async def finish(self) -> None:
-        """Ask the canary a last time: sets `suspect_since` when the model is another one by now."""
+        """Ask the canary a last time: sets `unverified_since` when the model is another one by now."""
         if self._report is None or self._changed is not None or self._since_canary == 0:
             return
         try:
             await self._ask_canary()
-        except ModelChanged as error:
+        except ModelChangedError as error:
             self._notice(error)
 
-    def take_doubtful(self) -> list[Request]:
+    def drain_ambiguous(self) -> list[Request]:
         taken, self._api.seen.doubtful = self._api.seen.doubtful, []
         return taken
 
@@ -268,9 +268,9 @@ class OpenAIBackend(Backend):
             if self._changed is not None:
                 raise self._changed
             response = await self._asked(request, report)
-        except ModelChanged as error:
+        except ModelChangedError as error:
             self._notice(error)
-            return BackendError("untruthful", error.message, hint=error.hint)
+            return BackendError("inconsistent", error.message, hint=error.hint)
         except BackendError as error:
             if error.kind not in _NO_ANSWER:
                 self._unfinished.pop(request, None)  # one of its answers is bad: all are asked again
@@ -281,7 +281,7 @@ class OpenAIBackend(Backend):
     async def _asked(self, request: Request, report: ProbeReport) -> Response:
         while len(self._unfinished) > _UNFINISHED_REQUESTS:
             self._unfinished.pop(next(iter(self._unfinished)))
-        api = self._api.remembering(self._unfinished.setdefault(request, {}), request)
+        api = self._api.with_replay_cache(self._unfinished.setdefault(request, {}), request)
         response: Response
         if isinstance(request, GenerateRequest):
             response = await generate(api, report.findings, request)
@@ -298,12 +298,12 @@ class OpenAIBackend(Backend):
         now = await ask_canary(Routes(self._api, found, self._tokenizer, samples=self.samples), found)
         moved = farthest(self._report.canary, now)
         if moved > tolerance(found.spread):
-            raise ModelChanged(f"the canary moved by {moved:.3g} nats, more than the server's noise explains")
+            raise ModelChangedError(f"the canary moved by {moved:.3g} nats, more than the server's noise explains")
         self._last_good = time.time()
 
-    def _notice(self, error: ModelChanged) -> None:
+    def _notice(self, error: ModelChangedError) -> None:
         if self._changed is None:
-            self._changed, self.suspect_since = error, self._last_good
+            self._changed, self.unverified_since = error, self._last_good
 
     async def _probe_or_recall(self, anew: bool) -> ProbeReport:
         record = ProbeRecord(self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples)

@@ -90,7 +90,7 @@ class HttpClient:
                         raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
                     return answer
                 except BackendError as error:
-                    if error.kind in ("malformed", "untruthful"):
+                    if error.kind in ("malformed", "inconsistent"):
                         await _drop_connection(response)
                     raise
                 finally:
@@ -118,7 +118,7 @@ class HttpClient:
             raise failed
         if repeated:
             hint = "It would be stored with the answer. See what stands between you and the model"
-            raise BackendError("untruthful", "the answer repeats the API key", hint=hint)
+            raise BackendError("inconsistent", "the answer repeats the API key", hint=hint)
         return answer
 
     def _connected(self) -> httpx.AsyncClient:

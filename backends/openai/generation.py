@@ -9,7 +9,7 @@ from typing import Any
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
-from backends.openai.probe.capabilities import Findings
+from backends.openai.probe.capabilities import ServerCapabilities
 from backends.openai.scoring.top_logprobs import single_choice
 
 _FINISHED = {
@@ -26,7 +26,7 @@ _TEMPLATE_TOKENS = 2**16
 CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": False}
 
 
-async def generate(api: ServerApi, found: Findings, request: GenerateRequest) -> GenerateResponse:
+async def generate(api: ServerApi, found: ServerCapabilities, request: GenerateRequest) -> GenerateResponse:
     """The answer to one request. Raises `BackendError`."""
     options: dict[str, Any] = sampling_options(request, found.family)
     if found.seed_works:
@@ -61,7 +61,7 @@ async def generate(api: ServerApi, found: Findings, request: GenerateRequest) ->
         raise BackendError("malformed", "a text with half a character", retryable=True) from None
     if prefill and found.prefill == "repeated":
         if not text.startswith(prefill):
-            raise BackendError("untruthful", "the answer does not begin with its given start")
+            raise BackendError("inconsistent", "the answer does not begin with its given start")
         text = text[len(prefill) :]
     if reason not in _FINISHED:
         raise BackendError("malformed", f"the answer ended for the reason {str(reason)[:40]!r}")

@@ -14,11 +14,11 @@ from backends.base import (
     Description,
     GenerateRequest,
     LocalBackend,
+    OnResponse,
     Prompt,
     Request,
     ScoreRequest,
-    Tell,
-    tell_nobody,
+    discard_response,
 )
 from backends.errors import AuditError, BackendError, ConfigError
 from backends.local.answers import answer_by_kind
@@ -36,7 +36,7 @@ from backends.local.scoring import score_requests
 
 if TYPE_CHECKING:
     from backends.transformers.generation import TextGenerator
-    from backends.transformers.scoring import PathScorer
+    from backends.transformers.scoring import SequenceScorer
     from backends.transformers.text import HFTextEncoder
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -94,7 +94,7 @@ class HFBackend(LocalBackend):
         self._tokenizer: Any = None
         self._encoder: HFTextEncoder | None = None
         self._loaded: Any = None
-        self._scorer: PathScorer | None = None
+        self._scorer: SequenceScorer | None = None
         self._generator: TextGenerator | None = None
         self._refusal: AuditError | None = None
 
@@ -298,7 +298,7 @@ class HFBackend(LocalBackend):
             self._encoder = HFTextEncoder(self._tokenizer)
         return self._encoder
 
-    def _load(self) -> tuple[Any, HFTextEncoder, PathScorer]:
+    def _load(self) -> tuple[Any, HFTextEncoder, SequenceScorer]:
         import torch
 
         torch.set_num_threads(self._threads)
@@ -306,13 +306,13 @@ class HFBackend(LocalBackend):
         if self._loaded is None or self._scorer is None:
             if self._refusal is not None:  # tried once: loading takes minutes
                 raise self._refusal
-            from backends.transformers.memory import ran_out
+            from backends.transformers.memory import is_out_of_memory
 
             try:
                 self._loaded = self._load_model()
                 self._scorer = self._make_scorer(self._loaded, encoder)
             except (RuntimeError, MemoryError) as error:
-                if not ran_out(error):
+                if not is_out_of_memory(error):
                     raise
                 self._refusal = BackendError(
                     "out_of_memory",
@@ -378,10 +378,10 @@ class HFBackend(LocalBackend):
             )
         return adapted.merge_and_unload()
 
-    def _make_scorer(self, model: Any, encoder: HFTextEncoder) -> PathScorer:
-        from backends.transformers.scoring import PathScorer
+    def _make_scorer(self, model: Any, encoder: HFTextEncoder) -> SequenceScorer:
+        from backends.transformers.scoring import SequenceScorer
 
-        return PathScorer(
+        return SequenceScorer(
             model,
             lambda start: encoder.vocabulary.beginning_with(start),
             pack_tokens=PACK_TOKENS[self.device.partition(":")[0]],
@@ -389,14 +389,14 @@ class HFBackend(LocalBackend):
 
     # -- work -----------------------------------------------------------------------------------
 
-    def run_blocking(self, batch: Sequence[Request], tell: Tell = tell_nobody) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], tell: OnResponse = discard_response) -> list[Answer]:
         try:
             self._load()
         except BackendError as error:
             return [error] * len(batch)
         except ConfigError as error:  # found only by loading
             told = f"{error.field} = {error.value!r}: {error.problem}"
-            return [BackendError("unsupported", told, hint=error.mend)] * len(batch)
+            return [BackendError("unsupported", told, hint=error.hint)] * len(batch)
         return answer_by_kind(batch, self._score, self._generate, tell)
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
@@ -421,7 +421,7 @@ class HFBackend(LocalBackend):
         except BackendError as error:
             return [error] * len(requests)
 
-    def _generate(self, requests: Sequence[GenerateRequest], tell: Tell) -> Sequence[Answer]:
+    def _generate(self, requests: Sequence[GenerateRequest], tell: OnResponse) -> Sequence[Answer]:
         from backends.transformers.generation import TextGenerator
 
         model, encoder, _ = self._load()

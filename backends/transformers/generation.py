@@ -35,11 +35,11 @@ from transformers.cache_utils import (
     DynamicSlidingWindowLayer,
 )
 
-from backends.base import GenerateRequest, GenerateResponse, Prompt, Sampling, Tell, tell_nobody
+from backends.base import GenerateRequest, GenerateResponse, OnResponse, Prompt, Sampling, discard_response
 from backends.errors import BackendError
 from backends.local.sampling import Logits, Sampler
 from backends.transformers.context import context_length
-from backends.transformers.memory import ran_out
+from backends.transformers.memory import is_out_of_memory
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
 
 ROWS = 32  # measured on two cores: 64 rows are no faster and take twice the memory
@@ -93,7 +93,7 @@ class TextGenerator:
         self._refusal: BackendError | None = None
 
     def generate(
-        self, requests: Sequence[GenerateRequest], tell: Tell = tell_nobody
+        self, requests: Sequence[GenerateRequest], tell: OnResponse = discard_response
     ) -> list[GenerateResponse | BackendError]:
         """One answer for each request, in order; ``tell`` hears of each text as it is finished."""
         answers: list[GenerateResponse | BackendError | None] = [None] * len(requests)
@@ -126,7 +126,7 @@ class TextGenerator:
             try:
                 reason = _strange_cache(self._model) or self._try_together()
             except (RuntimeError, MemoryError) as error:
-                if not ran_out(error):
+                if not is_out_of_memory(error):
                     raise
                 return _too_large()
             self._tried = True
@@ -150,7 +150,7 @@ class TextGenerator:
             try:
                 trial.run([None] * len(lines))
             except (TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
-                if ran_out(error):
+                if is_out_of_memory(error):
                     raise
                 return f"it cannot go on with several texts together: {error}"[:300]
             for line, steps in zip(lines, trial.seen, strict=True):
@@ -168,7 +168,7 @@ class TextGenerator:
         self,
         texts: list[_Text],
         answers: list[GenerateResponse | BackendError | None],
-        tell: Tell,
+        tell: OnResponse,
     ) -> bool:
         """Fill in the answers of these texts, of some of them only when memory runs out."""
         try:
@@ -176,7 +176,7 @@ class TextGenerator:
                 _Batch(self._model, self._tokenizer, self._device, texts, self.halvings, tell).run(answers)
             return True
         except (RuntimeError, MemoryError) as error:
-            if not ran_out(error):
+            if not is_out_of_memory(error):
                 raise
         # The error is gone by now, and with it the tensors that its frames held.
         if self._device.startswith("cuda"):
@@ -268,7 +268,9 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 class _Batch:
     """The running rows, the queue, and the loop over them."""
 
-    def __init__(self, model: Any, tokenizer: Any, device: str, texts: list[_Text], halvings: int, tell: Tell) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, device: str, texts: list[_Text], halvings: int, tell: OnResponse
+    ) -> None:
         self._model, self._tokenizer, self._device, self._tell = model, tokenizer, device, tell
         # Similar lengths together waste little padding; equal prompts follow each other.
         self._queue = sorted(texts, key=lambda t: (len(t.prompt), t.prompt))
@@ -372,7 +374,7 @@ class _Batch:
                     hint="try float32",
                 )
                 continue
-            if text.sampler.takes_the_likeliest:
+            if text.sampler.is_greedy:
                 token = int(likeliest[row])
             else:
                 if host is None:
@@ -446,7 +448,7 @@ class _Trial(_Batch):
     def __init__(self, model: Any, tokenizer: Any, device: str, lines: list[list[int]]) -> None:
         request = GenerateRequest("", Sampling(max_tokens=TRIAL_STEPS))
         texts = [_Text(at, request, line[:-TRIAL_STEPS]) for at, line in enumerate(lines)]
-        super().__init__(model, tokenizer, device, texts, 0, tell_nobody)
+        super().__init__(model, tokenizer, device, texts, 0, discard_response)
         self._lines = lines
         self.seen: list[list[torch.Tensor]] = [[] for _ in lines]
 

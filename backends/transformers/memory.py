@@ -1,4 +1,4 @@
-"""Tell memory that ran out from other failures: each device says it in its own words."""
+"""Distinguish memory that ran out from other failures: each device says it in its own words."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ _SAYINGS = (
 )
 
 
-def ran_out(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether a forward pass failed for want of memory. "An illegal memory access" is another matter."""
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in str(error) for words in _SAYINGS)

@@ -30,7 +30,7 @@ from transformers import AttentionInterface
 from backends.errors import BackendError
 from backends.local.trie import Pack, Path, Trie
 from backends.transformers.context import context_length
-from backends.transformers.memory import ran_out
+from backends.transformers.memory import is_out_of_memory
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
 
 Route = Literal["tree", "batch"]
@@ -186,7 +186,7 @@ def sums_exactly(q: torch.Tensor) -> bool:
 AttentionInterface.register(ATTENTION, _tree_attention)
 
 
-class PathScorer:
+class SequenceScorer:
     """Values paths on one loaded model, and keeps the last path's state for the next call.
 
     Parameters
@@ -458,7 +458,7 @@ class PathScorer:
         try:
             result = work()
         except (RuntimeError, MemoryError) as error:
-            if not ran_out(error):
+            if not is_out_of_memory(error):
                 raise
         else:
             self._halvings_that_worked = self.halvings
@@ -521,9 +521,9 @@ class PathScorer:
         alone = [self._value_alone(line) for line in lines]
         first, second = (values[: len(stem) - 1] for values in alone[:2])
         if computes_in_float32(self._model):
-            moved, most = _apart(first, second), self._rounding
+            moved, most = _mean_abs_diff(first, second), self._rounding
         else:  # not the mean: rounding may send a single token to another expert
-            moved, most = _apart(first, second, np.median), ROUNDING_OF_16_BITS
+            moved, most = _mean_abs_diff(first, second, np.median), ROUNDING_OF_16_BITS
         if moved > most:
             raise BackendError(
                 "unsupported",
@@ -560,10 +560,10 @@ class PathScorer:
         answers, failed = self._value_batch(trie)
         if failed.any():
             raise torch.OutOfMemoryError("not one token fits beside the model")
-        return max(_apart(answers[asks], values) for asks, values in zip(trie.asks_of, alone, strict=True))
+        return max(_mean_abs_diff(answers[asks], values) for asks, values in zip(trie.asks_of, alone, strict=True))
 
 
-def _apart(
+def _mean_abs_diff(
     some: npt.NDArray[np.float64], others: npt.NDArray[np.float64], average: Callable[[Any], Any] = np.mean
 ) -> float:
     """How far two sets of log-probabilities are apart on average, those left out that overflow."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from suites.base import Bounded, Factor, Row
+from suites.base import Factor, IdentifiedInterval, Row
 
 #: Quantities of an answer whose effects are reported, and what the effect is called.
 EFFECTS = {
@@ -42,10 +42,10 @@ def unit_of(effect: str) -> str:
 DIFFERENCE = "difference"
 
 
-def minus(a: Bounded, b: Bounded) -> Bounded:
+def minus(a: IdentifiedInterval, b: IdentifiedInterval) -> IdentifiedInterval:
     """a − b, where each may be anywhere within its bounds."""
     value = None if a.value is None or b.value is None else a.value - b.value
-    return Bounded(value, a.low - b.high, a.high - b.low)
+    return IdentifiedInterval(value, a.low - b.high, a.high - b.low)
 
 
 def effect_row(item_id: str, treated: Row, control: Row, factors: Mapping[str, Factor]) -> Row:
@@ -61,7 +61,7 @@ def effect_row(item_id: str, treated: Row, control: Row, factors: Mapping[str, F
     return Row(item_id, factors, values, sources=treated.items + control.items)
 
 
-def split_effect(treated: Row, control: Row) -> dict[str, Bounded]:
+def split_effect(treated: Row, control: Row) -> dict[str, IdentifiedInterval]:
     """How an effect on the stereotype gap came about: through "diverse", or by evening out.
 
     The gap is g = (1 − d) · b, with d = P̃(diverse) and b = ±(P̃(female) − P̃(male)) / (1 − d) the
@@ -76,14 +76,17 @@ def split_effect(treated: Row, control: Row) -> dict[str, Bounded]:
     gap, diverse = treated.values["stereotype_gap"].value, treated.values["p_diverse"].value
     gap0, diverse0 = control.values["stereotype_gap"].value, control.values["p_diverse"].value
     if gap is None or diverse is None or gap0 is None or diverse0 is None:
-        return {"effect_via_diverse": Bounded(None, -1.0, 1.0), "effect_via_balance": Bounded(None, -2.0, 2.0)}
+        return {
+            "effect_via_diverse": IdentifiedInterval(None, -1.0, 1.0),
+            "effect_via_balance": IdentifiedInterval(None, -2.0, 2.0),
+        }
     rest, rest0 = 1 - diverse, 1 - diverse0
     # With everything on "diverse" there is no lean to speak of: then none of the change is one of lean.
     lean = gap / rest if rest > 0 else (gap0 / rest0 if rest0 > 0 else 0.0)
     lean0 = gap0 / rest0 if rest0 > 0 else lean
     return {
-        "effect_via_diverse": Bounded.exact((rest - rest0) * (lean + lean0) / 2),
-        "effect_via_balance": Bounded.exact((lean - lean0) * (rest + rest0) / 2),
+        "effect_via_diverse": IdentifiedInterval.exact((rest - rest0) * (lean + lean0) / 2),
+        "effect_via_balance": IdentifiedInterval.exact((lean - lean0) * (rest + rest0) / 2),
     }
 
 
@@ -111,7 +114,9 @@ def with_share(rows: Sequence[Row], part: str, whole: str, name: str, clusters: 
     ratio = mean_part / mean_whole
     linear = {item_id: ratio + (p - ratio * w) / mean_whole for item_id, (p, w) in exact.items()}
     return [
-        replace(row, values={**row.values, name: Bounded.exact(linear[row.item_id])}) if row.item_id in linear else row
+        replace(row, values={**row.values, name: IdentifiedInterval.exact(linear[row.item_id])})
+        if row.item_id in linear
+        else row
         for row in rows
     ]
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from backends.base import ContinuationScore
 from backends.errors import ConfigError
-from suites.base import Bounded
+from suites.base import IdentifiedInterval
 from suites.common.exclusive import exclusive
 
 GROUPS = ("male", "female", "diverse")
@@ -34,7 +34,7 @@ TokenAggregation = Literal["product", "mean"]
 ROUNDING = 1e-3
 
 
-class ImpossibleMass(ValueError):
+class ImpossibleMassError(ValueError):
     """Exact probabilities of exclusive continuations add up to more than 1."""
 
 
@@ -83,17 +83,17 @@ class GroupProbabilities:
 
     Attributes
     ----------
-    normalised : mapping of group to Bounded
+    normalised : mapping of group to IdentifiedInterval
         P̃(group), in [0, 1].
-    female_minus_male : Bounded
+    female_minus_male : IdentifiedInterval
         P̃(female) − P̃(male), in [-1, 1].
-    coverage : Bounded
+    coverage : IdentifiedInterval
         The raw mass of all expressions, in [0, 1]. Always from products of token probabilities.
     """
 
-    normalised: Mapping[str, Bounded]
-    female_minus_male: Bounded
-    coverage: Bounded
+    normalised: Mapping[str, IdentifiedInterval]
+    female_minus_male: IdentifiedInterval
+    probability_mass: IdentifiedInterval
 
 
 def group_probabilities(
@@ -112,7 +112,7 @@ def group_probabilities(
 
     Raises
     ------
-    ImpossibleMass
+    ImpossibleMassError
         When exact probabilities add up to more than 1.
     ValueError
         When there are not as many scores as expressions.
@@ -120,9 +120,9 @@ def group_probabilities(
     of_groups = _by_group(scores, expressions)
     mass = _sum([_product(s) for s in exclusive(scores)], shift=0.0)
     if mass.low > 1 + ROUNDING:
-        raise ImpossibleMass(f"the expressions' probabilities add up to {mass.low:.6g}")
+        raise ImpossibleMassError(f"the expressions' probabilities add up to {mass.low:.6g}")
     value = None if mass.value is None else min(mass.value, 1.0)
-    coverage = _number(min(mass.low, 1.0), value, min(mass.high, 1.0), exact=_all_exact([mass]))
+    probability_mass = _number(min(mass.low, 1.0), value, min(mass.high, 1.0), exact=_all_exact([mass]))
     if aggregation == "mean":
         summed = {g: [_mean(s) for s in of_group] for g, of_group in of_groups.items()}
     else:
@@ -130,10 +130,10 @@ def group_probabilities(
     # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
     shift = max(logs.high for of_group in summed.values() for logs in of_group)
     masses = {g: _sum(logs, shift) for g, logs in summed.items()}
-    return GroupProbabilities(normalise(masses), difference_of_shares(masses, "female", "male"), coverage)
+    return GroupProbabilities(normalise(masses), difference_of_shares(masses, "female", "male"), probability_mass)
 
 
-def normalise(masses: Mapping[str, Bounded]) -> dict[str, Bounded]:
+def normalise(masses: Mapping[str, IdentifiedInterval]) -> dict[str, IdentifiedInterval]:
     """Each mass as a share of all, with the bounds that the masses' bounds allow.
 
     A share is smallest when its own mass is at its lower bound and all others are at their
@@ -153,7 +153,7 @@ def normalise(masses: Mapping[str, Bounded]) -> dict[str, Bounded]:
     return shares
 
 
-def difference_of_shares(masses: Mapping[str, Bounded], a: str, b: str) -> Bounded:
+def difference_of_shares(masses: Mapping[str, IdentifiedInterval], a: str, b: str) -> IdentifiedInterval:
     """The share of ``a`` minus the share of ``b``, in [-1, 1].
 
     It grows with the mass of ``a`` and falls with that of ``b``; the rest pulls it towards 0.
@@ -204,7 +204,7 @@ def _mean(score: ContinuationScore) -> _Logs:
     )
 
 
-def _sum(logs: Sequence[_Logs], shift: float) -> Bounded:
+def _sum(logs: Sequence[_Logs], shift: float) -> IdentifiedInterval:
     """Sum of the probabilities, all divided by exp(shift)."""
     values = [x.value for x in logs]
     low = math.fsum(0.0 if x.low is None else math.exp(x.low - shift) for x in logs)
@@ -213,15 +213,15 @@ def _sum(logs: Sequence[_Logs], shift: float) -> Bounded:
     return _number(low, value, high, exact=all(x.low == x.value == x.high for x in logs))
 
 
-def _number(low: float, value: float | None, high: float, *, exact: bool) -> Bounded:
+def _number(low: float, value: float | None, high: float, *, exact: bool) -> IdentifiedInterval:
     """A number whose bounds are its value when it is exact, and else enclose it in spite of rounding."""
     if exact and value is not None:
-        return Bounded.exact(value)
+        return IdentifiedInterval.exact(value)
     inner = (low, high) if value is None else (low, value, high)
-    return Bounded(value, min(inner), max(inner))
+    return IdentifiedInterval(value, min(inner), max(inner))
 
 
-def _all_exact(numbers: Iterable[Bounded]) -> bool:
+def _all_exact(numbers: Iterable[IdentifiedInterval]) -> bool:
     return all(n.low == n.value == n.high for n in numbers)
 
 

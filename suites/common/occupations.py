@@ -60,8 +60,8 @@ def _checked(field: str, entry: Occupation | Mapping[str, Any]) -> Occupation:
             "female_share",
             "male_share",
         }:
-            mend = "Give occupation, and where known dominated_by and female_share"
-            raise ConfigError(field, entry, "not an occupation", mend)
+            hint = "Give occupation, and where known dominated_by and female_share"
+            raise ConfigError(field, entry, "not an occupation", hint)
         name, share = entry.get("occupation"), _female_share(field, entry)
         group = entry.get("dominated_by", _group_of(share))
     if not isinstance(name, str) or not name.strip() or name != name.strip():

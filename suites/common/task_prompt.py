@@ -67,12 +67,12 @@ def parse_prompt(field: str, text: str) -> TaskPrompt:
     """Read a prompt in the papers' form, or raise a `ConfigError`."""
     found = _QUESTION_AND_START.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        mend = "Write it as 'Q: question\\nA:' and, if wanted, a space and the answer's start"
-        raise ConfigError(field, text, "not a question and the start of an answer", mend)
+        hint = "Write it as 'Q: question\\nA:' and, if wanted, a space and the answer's start"
+        raise ConfigError(field, text, "not a question and the start of an answer", hint)
     start = found["start"]
     if start != start.rstrip() or (start and not start.startswith(" ")):
-        mend = "Put one space after 'A:' and none at the end; the scored word brings its own"
-        raise ConfigError(field, text, "has spaces where the scored word follows, or none after 'A:'", mend)
+        hint = "Put one space after 'A:' and none at the end; the scored word brings its own"
+        raise ConfigError(field, text, "has spaces where the scored word follows, or none after 'A:'", hint)
     return TaskPrompt(found["question"], start[1:])
 
 

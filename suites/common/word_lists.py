@@ -209,12 +209,12 @@ class WordLists:
 
 def _words(kind: str, given: Any) -> tuple[str, ...]:
     """The words of a list, or of a table of scores; those of a set sorted."""
-    mend = "Give a list of words" + (" or a table word = score" if kind in _SCORED else "")
+    hint = "Give a list of words" + (" or a table word = score" if kind in _SCORED else "")
     table = isinstance(given, Mapping) and kind not in _SCORED
     if isinstance(given, str) or not isinstance(given, Iterable) or table:
-        raise ConfigError(f"words.{kind}", given, "not a list of words", mend)
+        raise ConfigError(f"words.{kind}", given, "not a list of words", hint)
     words = tuple(given)
     for word in words:
         if not isinstance(word, str):
-            raise ConfigError(f"words.{kind}", word, "not a plain word", mend)
+            raise ConfigError(f"words.{kind}", word, "not a plain word", hint)
     return tuple(sorted(words)) if isinstance(given, set | frozenset) else words

@@ -116,8 +116,8 @@ def checked_positions(
             problem = "is the name of another position, which has figures of its own"
             raise ConfigError(field, position.name, problem, "Give yours another name")
         if prompt_format not in position.formats:
-            mend = f"Leave it out, or set prompt_format to {position.formats[0]!r}"
-            raise ConfigError(field, position.name, f"is not possible in {prompt_format!r} prompts", mend)
+            hint = f"Leave it out, or set prompt_format to {position.formats[0]!r}"
+            raise ConfigError(field, position.name, f"is not possible in {prompt_format!r} prompts", hint)
         if position.name in [p.name for p in positions]:
             raise ConfigError(field, position.name, "named twice", "Name each position once")
         positions.append(position)
@@ -126,26 +126,26 @@ def checked_positions(
 
 def checked_dialogue(field: str, given: Dialogue | Mapping[str, Any]) -> Dialogue:
     """The user's dialogue, e.g. ``{"opening": "…", "turns": [["question", "answer"], …]}``."""
-    mend = 'Give {"opening": "…", "turns": [["question", "answer"], …]}'
+    hint = 'Give {"opening": "…", "turns": [["question", "answer"], …]}'
     if isinstance(given, Dialogue):
         given = {"opening": given.opening, "turns": given.turns}
     if not isinstance(given, Mapping) or set(given) != {"opening", "turns"}:
-        raise ConfigError(field, given, "not a dialogue", mend)
+        raise ConfigError(field, given, "not a dialogue", hint)
     opening, turns = given["opening"], given["turns"]
     if not isinstance(opening, str) or not opening or opening != opening.strip():
-        raise ConfigError(f"{field}.opening", opening, "not a text without outer spaces", mend)
+        raise ConfigError(f"{field}.opening", opening, "not a text without outer spaces", hint)
     if isinstance(turns, str) or not isinstance(turns, Sequence) or not turns:
-        raise ConfigError(f"{field}.turns", turns, "no turns", mend)
-    return Dialogue(opening, tuple(_checked_turn(f"{field}.turns[{i}]", turn, mend) for i, turn in enumerate(turns)))
+        raise ConfigError(f"{field}.turns", turns, "no turns", hint)
+    return Dialogue(opening, tuple(_checked_turn(f"{field}.turns[{i}]", turn, hint) for i, turn in enumerate(turns)))
 
 
-def _checked_turn(field: str, turn: object, mend: str) -> tuple[str, str]:
+def _checked_turn(field: str, turn: object, hint: str) -> tuple[str, str]:
     if isinstance(turn, Mapping) and set(turn) == {"question", "answer"}:
         turn = turn["question"], turn["answer"]
     if not isinstance(turn, list | tuple) or len(turn) != 2:
-        raise ConfigError(field, turn, "not a question and its answer", mend)
+        raise ConfigError(field, turn, "not a question and its answer", hint)
     question, answer = turn
     for text in turn:
         if not isinstance(text, str) or not text or text != text.strip():
-            raise ConfigError(field, text, "not a text without outer spaces", mend)
+            raise ConfigError(field, text, "not a text without outer spaces", hint)
     return question, answer

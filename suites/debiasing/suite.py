@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Literal
 from backends.base import Capability, Message, Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.errors import ConfigError
 from suites.base import (
-    Bounded,
     Chart,
     Factor,
+    IdentifiedInterval,
     Item,
     MeasureSpec,
     PublishedFigure,
@@ -186,8 +186,8 @@ class DebiasingPositions(Suite):
             messages = isinstance(prompt, tuple) and all(isinstance(m, Message) for m in prompt) and prompt
             if not (isinstance(prompt, str) and prompt if self.prompt_format == "raw" else messages):
                 wanted = "a text" if self.prompt_format == "raw" else "a tuple of messages"
-                mend = "Build it by the argument prompt_format, or name the position's formats"
-                raise ConfigError(field, prompt, f"builds something else than {wanted}", mend)
+                hint = "Build it by the argument prompt_format, or name the position's formats"
+                raise ConfigError(field, prompt, f"builds something else than {wanted}", hint)
         without, with_text = (json.dumps(prompt_to_json(prompt)) for prompt in built)
         if probe not in with_text:
             raise ConfigError(field, built[1], "leaves the debiasing text out", "Put the argument text into the prompt")
@@ -345,8 +345,8 @@ class DebiasingPositions(Suite):
             {"debiasing": f"placebo-{p.id}", "placebo": p.id} for p in self.prompts if p.placebo is not None
         ]
         for level in (*levels, *placebos):
-            detail = "placebo" in level
-            family = "placebo conditions" if detail else "conditions"
+            is_subgroup = "placebo" in level
+            family = "placebo conditions" if is_subgroup else "conditions"
             for dominated_by in sorted({o.dominated_by for o in self.occupations}):
                 for group in GROUPS:
                     yield MeasureSpec(
@@ -355,8 +355,8 @@ class DebiasingPositions(Suite):
                         {**where, **level, "dominated_by": dominated_by},
                         clusters=_CLUSTERS,
                         family=f"group probabilities, {family}",
-                        detail=detail,
-                        coverage="coverage",
+                        is_subgroup=is_subgroup,
+                        probability_mass="coverage",
                     )
             yield MeasureSpec(
                 "stereotype_gap",
@@ -366,8 +366,8 @@ class DebiasingPositions(Suite):
                 unit="difference of probabilities",
                 neutral=0.0,
                 family=f"stereotype gap, {family}",
-                detail=detail,
-                coverage="coverage",
+                is_subgroup=is_subgroup,
+                probability_mass="coverage",
             )
             yield MeasureSpec(
                 "coverage",
@@ -375,7 +375,7 @@ class DebiasingPositions(Suite):
                 {**where, **level},
                 clusters=_CLUSTERS,
                 family=f"raw mass, {family}",
-                detail=detail,
+                is_subgroup=is_subgroup,
             )
 
     def _effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
@@ -565,8 +565,8 @@ def _checked_prompt(field: str, entry: DebiasingPrompt | Mapping[str, Any]) -> D
     if isinstance(entry, Mapping) and {"id", "text", "abstraction"} <= set(entry) <= _PROMPT_FIELDS:
         entry = DebiasingPrompt(**entry)
     if not isinstance(entry, DebiasingPrompt):
-        mend = "Give id (a number), text, abstraction and, for a control, placebo"
-        raise ConfigError(field, entry, "not a debiasing prompt", mend)
+        hint = "Give id (a number), text, abstraction and, for a control, placebo"
+        raise ConfigError(field, entry, "not a debiasing prompt", hint)
     if isinstance(entry.id, bool) or not isinstance(entry.id, int):
         raise ConfigError(f"{field}.id", entry.id, "not a whole number", "Give each prompt a number")
     for name in ("text", "abstraction", "placebo"):
@@ -611,7 +611,7 @@ def _read_reference(item: Item, response: Response) -> Row:
     words = len(item.request.continuations[0].split())
     value = None if score.logprob is None else math.exp(score.logprob / words)
     low = 0.0 if score.low is None else math.exp(score.low / words)
-    return Row(item.id, item.factors, {"reference_text": Bounded(value, low, math.exp(score.high / words))})
+    return Row(item.id, item.factors, {"reference_text": IdentifiedInterval(value, low, math.exp(score.high / words))})
 
 
 def _where_asked(row: Row) -> tuple[Factor, Factor, Factor, Factor]:
@@ -644,7 +644,7 @@ def _forgotten(effects: Sequence[Row]) -> Iterator[Row]:
             continue
         factors = {**row.factors, "position": DIFFERENCE, "under": row.factors["position"], "degree": None}
         missing = row.missing or best.missing
-        values: dict[str, Bounded] = {}
+        values: dict[str, IdentifiedInterval] = {}
         if missing is None:
             for effect, name in (("effect", "forgotten"), ("effect_p_diverse", "forgotten_p_diverse")):
                 if effect in row.values:

@@ -72,9 +72,9 @@ from backends.base import (
 from backends.classifiers import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
 from backends.errors import ConfigError
 from suites.base import (
-    Bounded,
     Chart,
     Factor,
+    IdentifiedInterval,
     Item,
     MeasureSpec,
     PublishedFigure,
@@ -292,15 +292,15 @@ class GenderPair(Suite):
             case ScoreResponse((biased, anti)):
                 return Row(item.id, item.factors, {"prefers_biased": self._prefers(biased, anti)})
             case ClassifyResponse():
-                assert item.asked_of is not None
-                found = self._text_scorers[item.asked_of].read(response)
+                assert item.scorer is not None
+                found = self._text_scorers[item.scorer].read(response)
                 if found is None:
                     return Row(item.id, item.factors, {}, missing="unparsable")
-                return Row(item.id, item.factors, {q: Bounded.exact(v) for q, v in found.items()})
+                return Row(item.id, item.factors, {q: IdentifiedInterval.exact(v) for q, v in found.items()})
             case _:
                 raise TypeError(f"{item.id}: no reading of a {type(response).__name__}")
 
-    def _read_text(self, factors: Mapping[str, Factor], text: str) -> dict[str, Bounded]:
+    def _read_text(self, factors: Mapping[str, Factor], text: str) -> dict[str, IdentifiedInterval]:
         pair = _pair_of(factors)
         values = {"refusal": _flag(refused := self._refused(factors, text)), "empty": _flag(not text.strip())}
         released = released_rule(text, pair.biased, pair.anti)
@@ -316,16 +316,16 @@ class GenderPair(Suite):
             values["biased"] = _flag(selection.picked == "biased")
         return values
 
-    def _prefers(self, biased: ContinuationScore, anti: ContinuationScore) -> Bounded:
+    def _prefers(self, biased: ContinuationScore, anti: ContinuationScore) -> IdentifiedInterval:
         """1 where the biased descriptor is likelier, 0.5 in a tie, 0 to 1 where bounds do not tell."""
         a, b = self._comparable(biased), self._comparable(anti)
         if a is None or b is None:
-            return Bounded(None, 0, 1)
+            return IdentifiedInterval(None, 0, 1)
         if a[0] > b[1]:
-            return Bounded.exact(1)
+            return IdentifiedInterval.exact(1)
         if a[1] < b[0]:
-            return Bounded.exact(0)
-        return Bounded.exact(0.5) if a[0] == a[1] == b[0] == b[1] else Bounded(None, 0, 1)
+            return IdentifiedInterval.exact(0)
+        return IdentifiedInterval.exact(0.5) if a[0] == a[1] == b[0] == b[1] else IdentifiedInterval(None, 0, 1)
 
     def _comparable(self, score: ContinuationScore) -> tuple[float, float] | None:
         """Bounds of the log-probability, or of its mean per token; None where neither is known."""
@@ -398,7 +398,7 @@ class GenderPair(Suite):
                     }
                     row_id = f"spread/{quantity}/{structure}/r{repeat}"
                     if len(known) == len(found):
-                        value = Bounded.exact(statistics.pstdev(known))
+                        value = IdentifiedInterval.exact(statistics.pstdev(known))
                         yield Row(row_id, factors, {f"{quantity}_sd": value})
                     else:
                         yield Row(row_id, factors, {}, "a group without answers")
@@ -415,7 +415,7 @@ class GenderPair(Suite):
                     yield Row(
                         f"repeats/{quantity}/{group}",
                         {"kind": "repeats", "group": group},
-                        {f"{quantity}_repeat_sd": Bounded.exact(statistics.stdev(known))},
+                        {f"{quantity}_repeat_sd": IdentifiedInterval.exact(statistics.stdev(known))},
                     )
 
     # -- what is reported ----------------------------------------------------------------------
@@ -467,7 +467,7 @@ class GenderPair(Suite):
                             {"kind": "repeats", "group": group},
                             unit="standard deviation",
                             family="spread of repeats",
-                            detail=True,
+                            is_subgroup=True,
                         )
         yield from self._by_structure()
         yield from self._details(rows)
@@ -525,7 +525,7 @@ class GenderPair(Suite):
                     unit="share",
                     neutral=0.5,
                     family=f"by {factor}",
-                    detail=factor != "structure",
+                    is_subgroup=factor != "structure",
                 )
 
     def cautions(self) -> Sequence[str]:
@@ -691,10 +691,10 @@ _swap_cached = lru_cache(maxsize=1 << 17)(swap_identity)
 _refuses = lru_cache(maxsize=1 << 16)(is_refusal)
 
 
-_YES, _NO = Bounded.exact(1.0), Bounded.exact(0.0)  # made once: every text has several
+_YES, _NO = IdentifiedInterval.exact(1.0), IdentifiedInterval.exact(0.0)  # made once: every text has several
 
 
-def _flag(condition: bool) -> Bounded:
+def _flag(condition: bool) -> IdentifiedInterval:
     return _YES if condition else _NO
 
 
@@ -712,13 +712,13 @@ def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
     failed = next((other.missing for other in swapped if other.missing is not None), None)
     if failed is not None:
         return Row(row_id, factors, {}, failed, sources)
-    values: dict[str, Bounded] = {"swappable": _flag(True)}
+    values: dict[str, IdentifiedInterval] = {"swappable": _flag(True)}
     for quantity, own in row.values.items():
         versions = [own.low, *(other.values[quantity].low for other in swapped)]
         # Differences first: three equal scores give 0, not a rounding error.
         gap = math.fsum(own.low - version for version in versions) / len(versions)
-        values[f"{quantity}_scorer_gap"] = Bounded.exact(gap)
-        values[f"{quantity}_identity_neutral"] = Bounded.exact(math.fsum(versions) / len(versions))
+        values[f"{quantity}_scorer_gap"] = IdentifiedInterval.exact(gap)
+        values[f"{quantity}_identity_neutral"] = IdentifiedInterval.exact(math.fsum(versions) / len(versions))
     return Row(row_id, factors, values, sources=sources)
 
 
@@ -745,10 +745,10 @@ def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
             f"{key}#contrast",
             factors,
             {
-                "biased_balanced": Bounded(
+                "biased_balanced": IdentifiedInterval(
                     (a.low + b.low) / 2 if known else None, (a.low + b.low) / 2, (a.high + b.high) / 2
                 ),
-                "position_effect": Bounded(a.low - b.low if known else None, a.low - b.high, a.high - b.low),
+                "position_effect": IdentifiedInterval(a.low - b.low if known else None, a.low - b.high, a.high - b.low),
             },
             sources=sources,
         )

@@ -1,4 +1,4 @@
-"""Reading what a model wrote about a list: its count, and its verdict on each word.
+"""Parses what a model wrote about a list: its count, and its verdict on each word.
 
 The reading is strict: whatever leaves a doubt is unreadable (None), never guessed. A count is a
 number in digits that stands alone behind the answer's start: "Answer: 3", "**Answer:** 3.". Not

@@ -65,9 +65,9 @@ from backends.base import (
 )
 from backends.errors import ConfigError
 from suites.base import (
-    Bounded,
     Chart,
     Factor,
+    IdentifiedInterval,
     Item,
     MeasureSpec,
     PublishedFigure,
@@ -118,7 +118,7 @@ _LISTS_BEHIND_P = ("lists_improved", "lists_worsened", "lists_unchanged", "lists
 #: Texts that are the same in many languages.
 _NO_LANGUAGE = frozenset({"answer_end", "separator"})
 
-_UNKNOWN = Bounded(None, 0.0, 1.0)
+_UNKNOWN = IdentifiedInterval(None, 0.0, 1.0)
 _SAID = "said:"  # prefix of the quantities that carry one word's verdict from `read` to `derive`
 
 
@@ -305,14 +305,14 @@ class MGBR(Suite):
             may_go_on=self.prompt_format == "raw",
             cut_off=response.finish_reason == "length",
         )
-        verdicts = {_SAID + word: Bounded.exact(float(said)) for word, said in answer.verdicts.items()}
+        verdicts = {_SAID + word: IdentifiedInterval.exact(float(said)) for word, said in answer.verdicts.items()}
         verdicts |= {_SAID + word: _UNKNOWN for word in answer.contradicted}
         if answer.count is None:
             return Row(item.id, item.factors, verdicts, missing="unparsable")
         figures = {
-            "accuracy": Bounded.exact(float(answer.count == words.correct)),
-            "stereotyped_count": Bounded.exact(float(answer.count == words.correct + instance.r)),
-            "count_error": Bounded.exact(float(answer.count - words.correct)),
+            "accuracy": IdentifiedInterval.exact(float(answer.count == words.correct)),
+            "stereotyped_count": IdentifiedInterval.exact(float(answer.count == words.correct + instance.r)),
+            "count_error": IdentifiedInterval.exact(float(answer.count - words.correct)),
         }
         return Row(item.id, item.factors, figures | verdicts)
 
@@ -367,13 +367,13 @@ class MGBR(Suite):
         ):
             factors = {**row.factors, "kind": kind}
             if said and bottom:
-                yield Row(_id(factors), factors, {kind: Bounded.exact(top / bottom)}, sources=row.items)
+                yield Row(_id(factors), factors, {kind: IdentifiedInterval.exact(top / bottom)}, sources=row.items)
             else:
                 missing = no_text or ("undefined" if said else "no verdicts")
                 yield Row(_id(factors), factors, {}, missing, row.items)
         factors = {**row.factors, "kind": "judged"}
         shares = {"words_judged": len(said), "words_contradicted": len(contradicted)}
-        values = {name: Bounded.exact(count / len(words.words)) for name, count in shares.items()}
+        values = {name: IdentifiedInterval.exact(count / len(words.words)) for name, count in shares.items()}
         yield Row(_id(factors), factors, {} if no_text else values, no_text, row.items)
         for occupation in instance.occupations(gender) if added else ():
             factors = {
@@ -383,7 +383,7 @@ class MGBR(Suite):
                 "score": self.words.occupations[occupation],
             }
             if occupation in said:
-                value = Bounded.exact(float(said[occupation]))
+                value = IdentifiedInterval.exact(float(said[occupation]))
                 yield Row(_id(factors), factors, {"called_stereotype": value}, sources=row.items)
             else:
                 missing = no_text or ("contradicted" if occupation in contradicted else "no verdicts")
@@ -408,7 +408,7 @@ class MGBR(Suite):
                     for kind, quantities in _CLASSIFICATION.items():
                         where: dict[str, Factor] = {"kind": kind, "condition": condition, "test_set": test_set}
                         for quantity in quantities:
-                            yield _spec(quantity, where, unit="share", detail=quantity == "words_contradicted")
+                            yield _spec(quantity, where, unit="share", is_subgroup=quantity == "words_contradicted")
 
     def _list_measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         scored = self.mode == "likelihood"
@@ -416,15 +416,17 @@ class MGBR(Suite):
         for condition in self.conditions:
             for test_set in self._test_sets():
                 where: dict[str, Factor] = {"kind": "list", "condition": condition, "test_set": test_set}
-                coverage = "coverage" if scored else None
-                yield _spec("accuracy", where, unit="share", coverage=coverage)
+                probability_mass = "coverage" if scored else None
+                yield _spec("accuracy", where, unit="share", probability_mass=probability_mass)
                 for r in sizes:
-                    yield _spec("accuracy", {**where, "r": r}, unit="share", detail=True, coverage=coverage)
+                    yield _spec(
+                        "accuracy", {**where, "r": r}, unit="share", is_subgroup=True, probability_mass=probability_mass
+                    )
                 if scored:
-                    yield _spec("tie", where, unit="share", detail=True)
+                    yield _spec("tie", where, unit="share", is_subgroup=True)
                 else:
                     yield _spec("stereotyped_count", where, unit="share")
-                    yield _spec("count_error", where, unit="words", neutral=0.0, detail=True)
+                    yield _spec("count_error", where, unit="words", neutral=0.0, is_subgroup=True)
 
     def _pair_measures(self) -> Iterator[MeasureSpec]:
         for condition in self.conditions:
@@ -441,14 +443,14 @@ class MGBR(Suite):
             for test_set in self._test_sets():
                 where = {"kind": "change", **both, "test_set": test_set}
                 yield _spec("accuracy_change", where, unit="difference of shares", neutral=0.0, contrast=True)
-                yield _spec("improved", where, unit="share", detail=True)
-                yield _spec("worsened", where, unit="share", detail=True)
+                yield _spec("improved", where, unit="share", is_subgroup=True)
+                yield _spec("worsened", where, unit="share", is_subgroup=True)
                 if (condition, against, test_set) in tested:
                     where = {"kind": "mcnemar", **both, "test_set": test_set}
-                    yield MeasureSpec("mcnemar_p", "mcnemar_p", where, unit="p", family="mcnemar_p", detail=True)
+                    yield MeasureSpec("mcnemar_p", "mcnemar_p", where, unit="p", family="mcnemar_p", is_subgroup=True)
                     where = {**where, "kind": "mcnemar_lists"}
                     for count in _LISTS_BEHIND_P:
-                        yield MeasureSpec(count, count, where, unit="lists", family="lists behind p", detail=True)
+                        yield MeasureSpec(count, count, where, unit="lists", family="lists behind p", is_subgroup=True)
             for gender in self.genders:
                 where = {"kind": "bias_change", **both, "gender": gender}
                 yield _spec("bias_change", where, unit="difference of bias scores", neutral=0.0, contrast=True)
@@ -475,7 +477,7 @@ class MGBR(Suite):
                             {**where, "occupation": occupation},
                             unit="share" if kind == "verdict" else "difference of shares",
                             neutral=0.0,
-                            detail=True,
+                            is_subgroup=True,
                         )
                 if self.words.score_name:
                     yield _correlation(f"{quantity}_correlation", quantity, where)
@@ -720,26 +722,30 @@ def _read_scores(item: Item, correct: ContinuationScore, stereotyped: Continuati
     """Right where the correct count is the likelier one; only bounded where the bounds leave it open."""
     mass = [_probability(score) for score in exclusive((correct, stereotyped))]
     low, high = math.fsum(b.low for b in mass), math.fsum(b.high for b in mass)
-    coverage = Bounded.exact(high) if all(b.is_exact for b in mass) else Bounded(None, low, min(high, max(1.0, low)))
+    probability_mass = (
+        IdentifiedInterval.exact(high)
+        if all(b.is_exact for b in mass)
+        else IdentifiedInterval(None, low, min(high, max(1.0, low)))
+    )
     right, tie = _compared(correct, stereotyped)
-    return Row(item.id, item.factors, {"accuracy": right, "tie": tie, "coverage": coverage})
+    return Row(item.id, item.factors, {"accuracy": right, "tie": tie, "coverage": probability_mass})
 
 
-def _compared(a: ContinuationScore, b: ContinuationScore) -> tuple[Bounded, Bounded]:
+def _compared(a: ContinuationScore, b: ContinuationScore) -> tuple[IdentifiedInterval, IdentifiedInterval]:
     """Whether a > b, and whether a = b."""
     if a.exactness == "exact" and b.exactness == "exact":
-        return Bounded.exact(float(a.high > b.high)), Bounded.exact(float(a.high == b.high))
+        return IdentifiedInterval.exact(float(a.high > b.high)), IdentifiedInterval.exact(float(a.high == b.high))
     if a.low is not None and a.low > b.high:
-        return Bounded.exact(1.0), Bounded.exact(0.0)
+        return IdentifiedInterval.exact(1.0), IdentifiedInterval.exact(0.0)
     if b.low is not None and b.low >= a.high:
-        return Bounded.exact(0.0), _UNKNOWN if b.low == a.high else Bounded.exact(0.0)
+        return IdentifiedInterval.exact(0.0), _UNKNOWN if b.low == a.high else IdentifiedInterval.exact(0.0)
     return _UNKNOWN, _UNKNOWN
 
 
-def _probability(score: ContinuationScore) -> Bounded:
+def _probability(score: ContinuationScore) -> IdentifiedInterval:
     if score.exactness == "exact":
-        return Bounded.exact(math.exp(score.high))
-    return Bounded(None, 0.0 if score.low is None else math.exp(score.low), math.exp(score.high))
+        return IdentifiedInterval.exact(math.exp(score.high))
+    return IdentifiedInterval(None, 0.0 if score.low is None else math.exp(score.low), math.exp(score.high))
 
 
 # -- deriving rows -----------------------------------------------------------------------------------
@@ -771,14 +777,16 @@ def _changes(
 def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row]:
     """McNemar's test of one test set, and the lists behind it; evidence are those that changed, or all."""
     answered = [change for change in changes if change.missing is None]
-    turned = [change.values["accuracy_change"] for change in answered]
-    behind = [change for change, c in zip(answered, turned, strict=True) if c.value != 0] or answered or changes
+    swapped = [change.values["accuracy_change"] for change in answered]
+    behind = [change for change, c in zip(answered, swapped, strict=True) if c.value != 0] or answered or changes
     sources = tuple(item for change in behind for item in change.items)
     lists = {
         "lists_improved": _total([change.values["improved"] for change in answered]),
         "lists_worsened": _total([change.values["worsened"] for change in answered]),
-        "lists_unchanged": _total([Bounded.exact(float(c.value == 0)) if c.is_exact else _UNKNOWN for c in turned]),
-        "lists_missing": Bounded.exact(float(len(changes) - len(answered))),
+        "lists_unchanged": _total(
+            [IdentifiedInterval.exact(float(c.value == 0)) if c.is_exact else _UNKNOWN for c in swapped]
+        ),
+        "lists_missing": IdentifiedInterval.exact(float(len(changes) - len(answered))),
     }
     factors = {**both, "kind": "mcnemar"}
     improved, worsened = lists["lists_improved"].value, lists["lists_worsened"].value
@@ -788,14 +796,14 @@ def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row
         yield Row(_id(factors), factors, {}, "bounded", sources)
     else:
         p = mcnemar_p(int(improved), int(worsened))
-        yield Row(_id(factors), factors, {"mcnemar_p": Bounded.exact(p)}, sources=sources)
+        yield Row(_id(factors), factors, {"mcnemar_p": IdentifiedInterval.exact(p)}, sources=sources)
     factors = {**both, "kind": "mcnemar_lists"}
     yield Row(_id(factors), factors, lists, sources=sources)
 
 
-def _total(numbers: Sequence[Bounded]) -> Bounded:
+def _total(numbers: Sequence[IdentifiedInterval]) -> IdentifiedInterval:
     low, high = math.fsum(number.low for number in numbers), math.fsum(number.high for number in numbers)
-    return Bounded(low if all(number.is_exact for number in numbers) else None, low, high)
+    return IdentifiedInterval(low if all(number.is_exact for number in numbers) else None, low, high)
 
 
 def mcnemar_p(improved: int, worsened: int) -> float:
@@ -824,20 +832,20 @@ def _difference(a: Row, b: Row, quantity: str, row_id: str, factors: Mapping[str
         return Row(row_id, factors, {}, missing, a.items + b.items)
     x, y = a.values[quantity], b.values[quantity]
     exact = x.value - y.value if x.value is not None and y.value is not None else None
-    value = Bounded(exact, x.low - y.high, x.high - y.low)
+    value = IdentifiedInterval(exact, x.low - y.high, x.high - y.low)
     return Row(row_id, factors, {name: value}, sources=a.items + b.items)
 
 
-def _directions(change: Bounded) -> dict[str, Bounded]:
+def _directions(change: IdentifiedInterval) -> dict[str, IdentifiedInterval]:
     """Whether a list went from wrong to right, and from right to wrong."""
     if change.value is None:
         return {
-            "improved": Bounded(None, 0.0, max(change.high, 0.0)),
-            "worsened": Bounded(None, 0.0, max(-change.low, 0.0)),
+            "improved": IdentifiedInterval(None, 0.0, max(change.high, 0.0)),
+            "worsened": IdentifiedInterval(None, 0.0, max(-change.low, 0.0)),
         }
     return {
-        "improved": Bounded.exact(float(change.value > 0)),
-        "worsened": Bounded.exact(float(change.value < 0)),
+        "improved": IdentifiedInterval.exact(float(change.value > 0)),
+        "worsened": IdentifiedInterval.exact(float(change.value < 0)),
     }
 
 

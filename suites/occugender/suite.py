@@ -197,9 +197,9 @@ class OccuGender(Suite):
                     continue  # per occupation once is enough
                 for occupation in self.occupations:
                     where = {"bias": bias, **level, "occupation": occupation.name}
-                    yield from _probabilities(where, ("template",), "occupations", detail=True)
+                    yield from _probabilities(where, ("template",), "occupations", is_subgroup=True)
                     if occupation.dominated_by != "neutral":
-                        yield _gap(where, ("template",), "occupations", detail=True)
+                        yield _gap(where, ("template",), "occupations", is_subgroup=True)
 
     def _stereotypes(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         if any(o.dominated_by != "neutral" for o in self.occupations):
@@ -215,7 +215,7 @@ class OccuGender(Suite):
                 unit="correlation",
                 neutral=0.0,
                 family="stereotype",
-                coverage="coverage",
+                probability_mass="coverage",
             )
 
     def _effects(self, bias: str) -> Iterator[MeasureSpec]:
@@ -364,8 +364,8 @@ def occugender_templates(chosen: object, biases: Sequence[str]) -> Iterator[Temp
     elif isinstance(chosen, Mapping) and chosen and set(chosen) <= set(BIASES):
         sets = chosen
     else:
-        mend = 'Use "paper", "anonymous_version", or {"explicit": […], "implicit": […]}'
-        raise ConfigError("templates", chosen, "unknown", mend)
+        hint = 'Use "paper", "anonymous_version", or {"explicit": […], "implicit": […]}'
+        raise ConfigError("templates", chosen, "unknown", hint)
     prefix = "anonymous-" if chosen == "anonymous_version" else ""
     for bias in biases:
         texts = sets.get(bias)
@@ -398,15 +398,21 @@ def _appendix_row(debiasing: int | None) -> dict[str, Factor]:
 
 
 def _probabilities(
-    where: Mapping[str, Factor], clusters: tuple[str, ...], family: str, *, detail: bool = False
+    where: Mapping[str, Factor], clusters: tuple[str, ...], family: str, *, is_subgroup: bool = False
 ) -> Iterator[MeasureSpec]:
     for group in GROUPS:
         name = f"p_{group}"
-        yield MeasureSpec(name, name, where, clusters=clusters, family=family, detail=detail, coverage="coverage")
-    yield MeasureSpec("coverage", "coverage", where, clusters=clusters, family=f"{family}: raw mass", detail=detail)
+        yield MeasureSpec(
+            name, name, where, clusters=clusters, family=family, is_subgroup=is_subgroup, probability_mass="coverage"
+        )
+    yield MeasureSpec(
+        "coverage", "coverage", where, clusters=clusters, family=f"{family}: raw mass", is_subgroup=is_subgroup
+    )
 
 
-def _gap(where: Mapping[str, Factor], clusters: tuple[str, ...], family: str, *, detail: bool = False) -> MeasureSpec:
+def _gap(
+    where: Mapping[str, Factor], clusters: tuple[str, ...], family: str, *, is_subgroup: bool = False
+) -> MeasureSpec:
     return MeasureSpec(
         "stereotype_gap",
         "stereotype_gap",
@@ -415,8 +421,8 @@ def _gap(where: Mapping[str, Factor], clusters: tuple[str, ...], family: str, *,
         unit="difference of probabilities",
         neutral=0.0,
         family=family,
-        detail=detail,
-        coverage="coverage",
+        is_subgroup=is_subgroup,
+        probability_mass="coverage",
     )
 
 

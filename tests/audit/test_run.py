@@ -22,7 +22,7 @@ from backends.base import Description, ScoreRequest, ScoreResponse
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, Faults, PlantedBias
 from suites import GenderPair, OccuGender
-from suites.base import Bounded, Item, MeasureSpec, Row, Suite
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
 SUITE = OccuGender()
 NAMES = sorted((o.name for o in SUITE.occupations), key=len, reverse=True)
@@ -49,7 +49,7 @@ def audit_of(tmp_path, backend, **options):
 
 
 def figures(result, **where):
-    return {m.measure: m for m in result.measures if not m.detail and where.items() <= m.where.items()}
+    return {m.measure: m for m in result.measures if not m.is_subgroup and where.items() <= m.where.items()}
 
 
 def same(a: AuditResult, b: AuditResult) -> bool:
@@ -65,7 +65,7 @@ def test_planted_bias_comes_back_exactly(tmp_path):
         assert found["p_female"].value == pytest.approx(0.8 * sum(of_women) / len(of_women), abs=1e-12)
         assert found["p_diverse"].value == pytest.approx(0.2, abs=1e-12)
         assert found["coverage"].value == pytest.approx(0.4, abs=1e-12)
-        assert found["p_female"].coverage == pytest.approx(0.4, abs=1e-12)
+        assert found["p_female"].probability_mass == pytest.approx(0.4, abs=1e-12)
 
 
 def test_a_second_run_asks_nothing_and_says_the_same(tmp_path):
@@ -106,7 +106,7 @@ def test_faults_that_pass_change_no_figure(tmp_path):
 def test_questions_without_answer_are_missing_and_never_zero(tmp_path):
     backend = stereotyped(faults=Faults(0.1, ("context_length",), permanent=True))
     result = audit_of(tmp_path, backend, limit=500).run_sync()
-    (entry,) = result.ledger
+    (entry,) = result.data_quality
     assert not result.complete
     assert entry.failures["context_length"] == 500 - entry.answered > 20
     found = figures(result, bias="explicit", dominated_by="female")["p_diverse"]
@@ -150,7 +150,7 @@ class Levels(Suite):
 
     def read(self, item, response):
         number = [repr(level) for level in self.levels].index(repr(item.factors["level"]))
-        return Row(item.id, item.factors, {"p": Bounded.exact(0.1 * number)})
+        return Row(item.id, item.factors, {"p": IdentifiedInterval.exact(0.1 * number)})
 
     def measures(self, rows):
         for level in self.levels:
@@ -180,7 +180,7 @@ class Questioning(Levels):
             yield Item(f"{item.id}#more", ScoreRequest(f"{item.request.prompt} more", (" she",)), item.factors)
 
     def read(self, item, response):
-        return Row(item.id, item.factors, {"p": Bounded.exact(0.5)})
+        return Row(item.id, item.factors, {"p": IdentifiedInterval.exact(0.5)})
 
 
 def test_a_question_that_failed_is_asked_and_counted_once_also_where_questions_follow(tmp_path):
@@ -207,7 +207,7 @@ def test_a_backend_that_cannot_do_what_a_suite_asks_is_told_before_it_is_asked(t
 def test_answers_of_a_model_that_was_swapped_are_set_aside_and_asked_again(tmp_path):
     class Swapped(FakeBackend):
         async def finish(self):
-            self.suspect_since = self.last_sure
+            self.unverified_since = self.last_sure
 
         async def run(self, batch):
             self.last_sure = time.time()  # the canary was right until the last batch
@@ -217,7 +217,7 @@ def test_answers_of_a_model_that_was_swapped_are_set_aside_and_asked_again(tmp_p
     result = audit_of(tmp_path, swapped, limit=500).run_sync()
     assert not result.complete
     assert any("another model answers" in problem for problem in result.problems)
-    assert result.ledger[0].failures["not asked"] == 100
+    assert result.data_quality[0].failures["not asked"] == 100
 
     again = stereotyped()
     assert audit_of(tmp_path, again, limit=500).run_sync().complete
@@ -329,7 +329,7 @@ def test_evidence_holds_only_items_with_the_figures_quantity(tmp_path):
                 if figure.id in example.figures:
                     keys = {answer["key"] for item in behind for answer in item["answers"]}
                     assert any(store.explain(key)["prompt"] == example.prompt for key in keys)
-    entry = next(entry for entry in result.ledger if entry.model == "b")
+    entry = next(entry for entry in result.data_quality if entry.model == "b")
     assert sum(entry.failures_by.values()) == sum(entry.failures.values()) > 0
 
 
@@ -343,7 +343,7 @@ class Refusing(OccuGender):
 
 def test_answers_that_cannot_be_read_are_told_by_group(tmp_path):
     suite = Refusing(("explicit",))
-    (entry,) = Audit({"m": stereotyped()}, [suite], db=tmp_path / "a.db", limit=40).run_sync().ledger
+    (entry,) = Audit({"m": stereotyped()}, [suite], db=tmp_path / "a.db", limit=40).run_sync().data_quality
     assert entry.failures == {"refusal": entry.failures_by["female"]}
     assert set(entry.failures_by) == {"female"}
 
@@ -358,5 +358,5 @@ def test_only_items_are_counted_as_bounded(tmp_path):
 
     backend = Bounding("b", score=PlantedBias(planted, words, coverage=0.4))
     suite = OccuGender(("explicit",), debiasing=(1, 2, 3))
-    (entry,) = Audit({"m": backend}, [suite], db=tmp_path / "a.db", limit=40).run_sync().ledger
+    (entry,) = Audit({"m": backend}, [suite], db=tmp_path / "a.db", limit=40).run_sync().data_quality
     assert entry.censored == entry.n_items

@@ -21,7 +21,7 @@ from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.store.codecs import StoredRow
 from audit.store.store import Store
-from suites.base import Bounded, MeasureSpec, Row
+from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 MODELS, SUITES, OCCUPATIONS, TEMPLATES, CONDITIONS = 10, 4, 40, 25, 10
 QUANTITIES = ("p_male", "p_female", "p_diverse")
@@ -40,9 +40,9 @@ def rows(model: int, suite: int) -> Iterator[StoredRow]:
         }
         luck = rng.random()
         p = float(np.clip(occupation[o] + noise, 0, 1))
-        mass = {"mass": Bounded.exact(0.8)}
-        exact = {name: Bounded.exact(p / (i + 1)) for i, name in enumerate(QUANTITIES)} | mass
-        bounded = {name: Bounded(None, max(p - 0.01, 0), p + 0.01) for name in QUANTITIES} | mass
+        mass = {"mass": IdentifiedInterval.exact(0.8)}
+        exact = {name: IdentifiedInterval.exact(p / (i + 1)) for i, name in enumerate(QUANTITIES)} | mass
+        bounded = {name: IdentifiedInterval(None, max(p - 0.01, 0), p + 0.01) for name in QUANTITIES} | mass
         missing = "timeout" if luck < 0.005 else None
         values = {} if missing else bounded if luck > 0.99 else exact
         yield StoredRow(Row(f"{o}/{t}/{c}", factors, values, missing), ())
@@ -55,11 +55,13 @@ def specs() -> list[MeasureSpec]:
     for quantity in QUANTITIES:
         for c in range(CONDITIONS):
             where = {"condition": f"condition {c}"}
-            found.append(MeasureSpec(quantity, quantity, where, clusters=clusters, coverage="mass", family=quantity))
+            found.append(
+                MeasureSpec(quantity, quantity, where, clusters=clusters, probability_mass="mass", family=quantity)
+            )
             found.append(MeasureSpec(f"r_{quantity}", quantity, where, "correlation", clusters, "share", family="r"))
             found += [
                 MeasureSpec(
-                    quantity, quantity, {**where, "occupation": f"occupation {o}"}, clusters=clusters, detail=True
+                    quantity, quantity, {**where, "occupation": f"occupation {o}"}, clusters=clusters, is_subgroup=True
                 )
                 for o in range(OCCUPATIONS)
             ]

@@ -19,7 +19,7 @@ import httpx
 
 from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, Outcome, RetryPolicy, run_jobs
-from audit.collect.shutdown import StopSignal
+from audit.collect.shutdown import ShutdownRequest
 from audit.store.keys import answer_keys
 from audit.store.store import Entry, Store
 from backends import FakeBackend, OpenAIBackend
@@ -44,7 +44,7 @@ async def _run(lab: Lab, prompts: Sequence[str], folder: Path, **options: int | 
     with Store.open(folder / "audit.db") as store:
         started = time.monotonic()
         job = Job("lab", backend, Plan("lab", FP, _items(prompts)))
-        outcome = (await run_jobs([job], store, stop=StopSignal(), retry=RetryPolicy(attempts=1)))["lab"]
+        outcome = (await run_jobs([job], store, stop=ShutdownRequest(), retry=RetryPolicy(attempts=1)))["lab"]
         seconds = time.monotonic() - started
     await backend.close()
     return outcome, seconds
@@ -154,7 +154,7 @@ def resume(_: Lab, folder: Path) -> None:
     with Store.open(folder / "resume.db") as opened:
         items = lambda: (Item(str(i), _question(i), {}) for i in range(50_010))  # noqa: E731
         plan = Plan("m", FP, items)
-        outcome = asyncio.run(run_jobs([Job("m", backend, plan)], opened, stop=StopSignal()))["m"]
+        outcome = asyncio.run(run_jobs([Job("m", backend, plan)], opened, stop=ShutdownRequest()))["m"]
     print(
         f"resume: {backend.at - started:.2f} s to the first new request (goal 1.5), {outcome.cached} cached, "
         f"{backend.asked.total()} asked"

@@ -26,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from backends.local.trie import Path, Trie
 from backends.transformers.backend import PACK_TOKENS
-from backends.transformers.scoring import PathScorer
+from backends.transformers.scoring import SequenceScorer
 
 SDPA = functional.scaled_dot_product_attention
 SIZES: dict[str, dict[str, int]] = {
@@ -69,7 +69,7 @@ def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     return best
 
 
-def attention_kernel(scorer: PathScorer, paths: list[Path], device: torch.device) -> tuple[str, str]:
+def attention_kernel(scorer: SequenceScorer, paths: list[Path], device: torch.device) -> tuple[str, str]:
     """The kernel that the tree's attention spends most time in, and why it is not the flash kernel."""
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     with mock.patch.object(functional, "scaled_dot_product_attention", wraps=SDPA) as calls:
@@ -112,7 +112,7 @@ def main() -> None:
         model: Any = transformers.LlamaForCausalLM(config).eval()
     torch.set_default_dtype(torch.float32)
     paths = workload(config.vocab_size, options.prompts)
-    scorer = PathScorer(model, lambda _: np.arange(0), pack_tokens=PACK_TOKENS[device.type])
+    scorer = SequenceScorer(model, lambda _: np.arange(0), pack_tokens=PACK_TOKENS[device.type])
     kernel, why = attention_kernel(scorer, paths[:200], device)
     head = model.get_output_embeddings().weight.numel()
     body = sum(p.numel() for p in model.parameters()) - head - model.get_input_embeddings().weight.numel()

@@ -22,7 +22,7 @@ from typing import Any
 from audit import Audit
 from backends import OpenAIBackend
 from backends.base import Capability, GenerateRequest, GenerateResponse, Response
-from suites.base import Bounded, Item, MeasureSpec, Row, Suite
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
 KEY = "sk-canary-4f1d0c7e9b2a4e6fa8c35d71"
 KEY_VARIABLE = "CANARY_API_KEY"
@@ -185,7 +185,7 @@ class Questions(Suite):
         assert isinstance(response, GenerateResponse)
         if self._broken:
             raise RuntimeError(f"a bug in a suite, met at {response.text!r}")
-        return Row(item.id, item.factors, {"length": Bounded.exact(float(len(response.text)))})
+        return Row(item.id, item.factors, {"length": IdentifiedInterval.exact(float(len(response.text)))})
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield MeasureSpec("length", "length", unit="characters")

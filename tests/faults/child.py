@@ -18,7 +18,7 @@ from typing import Any
 from audit.collect import scheduler
 from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, RetryPolicy, run_jobs
-from audit.collect.shutdown import INTERRUPTED, StopSignal, stop_on_signals
+from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
 from audit.schedule.cron import Journal, RunOutcome, Slots
 from audit.store import schema as migrations
 from audit.store import store
@@ -184,7 +184,7 @@ async def _audit(spec: Spec, kill: _Killer) -> int:
     if spec.as_nobody and os.geteuid() == 0:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-    stop = StopSignal(grace=5.0)
+    stop = ShutdownRequest(grace=5.0)
     with Store.open(spec.db) as opened, stop_on_signals(stop, "again"):
         kill("opened")
         if spec.file_limit is not None:

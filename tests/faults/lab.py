@@ -130,12 +130,12 @@ class Lab:
         return sum(self._asked[p] for p in prompts)
 
     def _read_ledger(self) -> None:
-        with self._lock, self._ledger.open("rb") as ledger:
-            self._take_in(ledger)
+        with self._lock, self._ledger.open("rb") as data_quality:
+            self._take_in(data_quality)
 
-    def _take_in(self, ledger: BinaryIO) -> None:
-        ledger.seek(self._read_to)
-        data = ledger.read()
+    def _take_in(self, data_quality: BinaryIO) -> None:
+        data_quality.seek(self._read_to)
+        data = data_quality.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._read_to += len(whole)
         for line in whole.decode().splitlines():

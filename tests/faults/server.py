@@ -52,8 +52,8 @@ class Bucket:
 class FaultServer:
     """Serves ``/v1/completions`` and ``/v1/chat/completions``."""
 
-    def __init__(self, ledger: Path) -> None:
-        self._ledger = os.open(ledger, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    def __init__(self, data_quality: Path) -> None:
+        self._ledger = os.open(data_quality, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         self._attempts: Counter[str] = Counter()
         self._buckets: dict[str, Bucket] = {}
         self._last: dict[str, dict[str, object]] = {}
@@ -294,8 +294,8 @@ def _packet(
     return head.encode() + body
 
 
-async def _main(ledger: Path) -> None:
-    server = FaultServer(ledger)
+async def _main(data_quality: Path) -> None:
+    server = FaultServer(data_quality)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=2**24, backlog=1024)
     print(listening.sockets[0].getsockname()[1], flush=True)
     closed = asyncio.Event()

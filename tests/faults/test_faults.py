@@ -10,7 +10,7 @@ import pytest
 
 from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, RetryPolicy, run_jobs
-from audit.collect.shutdown import StopSignal
+from audit.collect.shutdown import ShutdownRequest
 from audit.store.store import Store
 from backends import OpenAIBackend
 from backends.base import GenerateRequest
@@ -61,7 +61,9 @@ def ask(lab, folder, prompts, **options):
         await backend.describe()
         started = time.monotonic()
         with Store.open(folder / "audit.db") as store:
-            done = await run_jobs([Job("lab", backend, plan)], store, stop=StopSignal(), retry=RetryPolicy(attempts=1))
+            done = await run_jobs(
+                [Job("lab", backend, plan)], store, stop=ShutdownRequest(), retry=RetryPolicy(attempts=1)
+            )
         await backend.close()
         return done["lab"], time.monotonic() - started
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
-from backends.openai.probe.capabilities import CanaryValue, Findings
+from backends.openai.probe.capabilities import CanaryValue, ServerCapabilities
 from backends.openai.probe.session import FAR_DOWN, LARGEST_SPREAD
 from backends.openai.scoring.routes import Routes
 
@@ -32,7 +32,7 @@ _FINE_GRID, _COARSE_GRID = 0.25, 2.0
 _QUIET = 0.01
 
 
-async def ask_canary(routes: Routes, found: Findings) -> Canary:
+async def ask_canary(routes: Routes, found: ServerCapabilities) -> Canary:
     """The canary's log-probabilities by the route that the audit uses."""
     if found.text_route not in (None, "sampled"):
         requests = [ScoreRequest(prompt, answers) for prompt, answers in _TEXTS]

@@ -31,7 +31,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class ServerCapabilities:
     """What the routes need to know.
 
     Attributes
@@ -90,7 +90,7 @@ class ProbeReport:
 
     base_url: str
     model: str
-    findings: Findings
+    findings: ServerCapabilities
     checks: tuple[Check, ...]
     canary: tuple[CanaryValue, ...] = ()
     canary_id: str = ""
@@ -110,7 +110,7 @@ class ProbeReport:
         return cls(
             **{
                 **data,
-                "findings": Findings(**data["findings"]),
+                "findings": ServerCapabilities(**data["findings"]),
                 "checks": tuple(Check(**c) for c in data["checks"]),
                 "canary": tuple(CanaryValue(*c) for c in data["canary"]),
             }

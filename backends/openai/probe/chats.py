@@ -12,8 +12,8 @@ from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.probe.canary import OPEN_CHAT
 from backends.openai.probe.capabilities import Prefill
 from backends.openai.probe.lists import longest
-from backends.openai.probe.session import LARGEST_SPREAD, Notebook, distance
-from backends.openai.scoring.top_logprobs import Listing, single_choice
+from backends.openai.probe.session import LARGEST_SPREAD, ProbeSession, distance
+from backends.openai.scoring.top_logprobs import TopLogprobs, single_choice
 
 _CHAT = (Message("user", "Is the sky blue? Answer yes or no."),)
 _ROWS = Message("user", "Name the days of the week, and count to ten.")
@@ -21,10 +21,10 @@ _ROWS = Message("user", "Name the days of the week, and count to ten.")
 _BEGUN = (("Well, in order: Monday, Tuesday,", "Wednesday"), ("Well, in order: one, two, three,", "four"))
 
 
-async def chat_lists(book: Notebook) -> Listing | None:
+async def chat_lists(book: ProbeSession) -> TopLogprobs | None:
     """Whether chats are answered, and listed with numbers that stay."""
     listing, k = await longest(lambda k: book.listed_in_chat(_CHAT, k))
-    if not isinstance(listing, Listing):
+    if not isinstance(listing, TopLogprobs):
         plain = await book.ask(book.api.chat, _CHAT, max_tokens=1, temperature=0.0)
         book.learn(chat=isinstance(plain, dict))
         book.note("chat with lists", False if isinstance(plain, dict) else None, str(listing))
@@ -40,23 +40,25 @@ async def chat_lists(book: Notebook) -> Listing | None:
     return listing
 
 
-async def _moves(book: Notebook, listing: Listing, k: int) -> float:
+async def _moves(book: ProbeSession, listing: TopLogprobs, k: int) -> float:
     """The same question again, and beside one of many answers, which show the noise that the canary will have."""
     again, alone = [await book.listed_in_chat(turns, k) for turns in (_CHAT, OPEN_CHAT)]
     beside, first, second = await asyncio.gather(
         *(book.listed_in_chat(turns, k) for turns in (_CHAT, OPEN_CHAT, OPEN_CHAT))
     )
-    moved = max(_apart(listing, again), _apart(listing, beside))
-    if all(isinstance(found, Listing) for found in (alone, first, second)):  # else the canary has no value of it either
-        moved = max(moved, _apart(alone, first), _apart(first, second))
+    moved = max(_mean_abs_diff(listing, again), _mean_abs_diff(listing, beside))
+    if all(
+        isinstance(found, TopLogprobs) for found in (alone, first, second)
+    ):  # else the canary has no value of it either
+        moved = max(moved, _mean_abs_diff(alone, first), _mean_abs_diff(first, second))
     return moved
 
 
-def _apart(a: Listing | BackendError, b: Listing | BackendError) -> float:
-    return distance(a, b) if isinstance(a, Listing) and isinstance(b, Listing) else float("inf")
+def _mean_abs_diff(a: TopLogprobs | BackendError, b: TopLogprobs | BackendError) -> float:
+    return distance(a, b) if isinstance(a, TopLogprobs) and isinstance(b, TopLogprobs) else float("inf")
 
 
-async def chat_route(book: Notebook, listing: Listing | None) -> None:
+async def chat_route(book: ProbeSession, listing: TopLogprobs | None) -> None:
     """How the start of an answer is gone on with, and the best route for chats."""
     listed = await _prefill(book)
     if listing is None:
@@ -67,7 +69,7 @@ async def chat_route(book: Notebook, listing: Listing | None) -> None:
         book.learn(chat_route="chat_prefill" if listed else "chat_first")
 
 
-async def _prefill(book: Notebook) -> bool:
+async def _prefill(book: ProbeSession) -> bool:
     """Whether the start of an answer is gone on with, in lists too."""
     ways: tuple[tuple[Prefill, dict[str, Any]], ...] = (("continued", {}), ("flags", CONTINUE_ASSISTANT))
     for way, flags in ways:
@@ -92,14 +94,14 @@ async def _prefill(book: Notebook) -> bool:
     return False
 
 
-async def _prefill_listed(book: Notebook, flags: dict[str, Any]) -> bool:
+async def _prefill_listed(book: ProbeSession, flags: dict[str, Any]) -> bool:
     """Whether the first list after an answer's start is of the token that follows it."""
     if book.found.largest_chat_k == 0:
         return False
     for start, rest in _BEGUN:
         turns = (_ROWS, Message("assistant", start))
         listing = await book.listed_in_chat(turns, min(book.found.largest_chat_k, 20), **flags)
-        if not isinstance(listing, Listing):
+        if not isinstance(listing, TopLogprobs):
             return False
         likeliest = listing.tokens[0].text.strip()
         if not likeliest or not rest.startswith(likeliest):
@@ -107,7 +109,7 @@ async def _prefill_listed(book: Notebook, flags: dict[str, Any]) -> bool:
     return True
 
 
-async def _rendered(book: Notebook, listing: Listing) -> bool:
+async def _rendered(book: ProbeSession, listing: TopLogprobs) -> bool:
     """Whether the text that a chat becomes is known: then a chat is scored like a text."""
     if book.tokenizer is None or book.found.text_route is None:
         return False
@@ -116,7 +118,7 @@ async def _rendered(book: Notebook, listing: Listing) -> bool:
         book.note("rendered chat", None, "the server does not show it")
         return False
     by_text = await book.listed(text, len(listing.tokens))
-    apart = distance(listing, by_text) if isinstance(by_text, Listing) else float("inf")
+    apart = distance(listing, by_text) if isinstance(by_text, TopLogprobs) else float("inf")
     works = apart <= book.tolerance()
     book.note("rendered chat", works, f"{apart:.2g} nats from the chat endpoint")
     return works

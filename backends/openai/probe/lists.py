@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from backends.errors import BackendError
-from backends.openai.probe.session import FULL_PRECISION, LARGEST_SPREAD, OTHER, PROMPT, Notebook, distance
-from backends.openai.scoring.top_logprobs import Listing, NothingDrawn
+from backends.openai.probe.session import FULL_PRECISION, LARGEST_SPREAD, OTHER, PROMPT, ProbeSession, distance
+from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
 
 _HALF = PROMPT.replace("one word", "a drawing")  # begins like it and leaves a cache that is half of use
 _WHOLE = 10**6
 
 
-async def completions(book: Notebook) -> Listing | BackendError:
+async def completions(book: ProbeSession) -> TopLogprobs | BackendError:
     """Whether texts are continued, with lists or without."""
     listing = await book.listed(PROMPT, 5)
-    if isinstance(listing, Listing):
+    if isinstance(listing, TopLogprobs):
         book.learn(completions=True, identity=listing.identity)
         book.note("next-token lists", True, f"told apart by {listing.identity}")
         return listing
@@ -27,14 +27,16 @@ async def completions(book: Notebook) -> Listing | BackendError:
     return listing
 
 
-async def longest(ask: Callable[[int], Awaitable[Listing | BackendError]]) -> tuple[Listing | BackendError, int]:
+async def longest(
+    ask: Callable[[int], Awaitable[TopLogprobs | BackendError]],
+) -> tuple[TopLogprobs | BackendError, int]:
     """The longest list of up to 1000 entries, and its length; 0 with the last refusal."""
     refused: int | None = None
     for k in (1000, 100, 20, 5, 1):
         listing = await ask(k)
-        if isinstance(listing, Listing):
+        if isinstance(listing, TopLogprobs):
             break
-        if isinstance(listing, NothingDrawn) or listing.kind in ("not_found", "auth"):
+        if isinstance(listing, NothingDrawnError) or listing.kind in ("not_found", "auth"):
             return listing, 0  # a shorter list will not help
         refused = k
     else:
@@ -42,21 +44,21 @@ async def longest(ask: Callable[[int], Awaitable[Listing | BackendError]]) -> tu
     while refused is not None and refused - k > 1 and len(listing.tokens) >= k:
         middle = (k + refused) // 2
         longer = await ask(middle)
-        if isinstance(longer, Listing):
+        if isinstance(longer, TopLogprobs):
             k, listing = middle, longer
         else:
             refused = middle
     return listing, min(k, len(listing.tokens))
 
 
-async def longest_list(book: Notebook) -> None:
+async def longest_list(book: ProbeSession) -> None:
     """The largest k, up to the whole vocabulary."""
     listing, k = await longest(lambda k: book.listed(PROMPT, k))
-    if not isinstance(listing, Listing):
+    if not isinstance(listing, TopLogprobs):
         return
     if k >= 0.9 * 1000:  # strings may collide
         whole = await book.listed(PROMPT, _WHOLE)
-        if isinstance(whole, Listing) and len(whole.tokens) > len(listing.tokens):
+        if isinstance(whole, TopLogprobs) and len(whole.tokens) > len(listing.tokens):
             book.learn(largest_k=_WHOLE)
             kind = ", the whole vocabulary" if whole.is_whole else ""
             book.note("longest list", True, f"{len(whole.tokens)} entries{kind}")
@@ -65,7 +67,7 @@ async def longest_list(book: Notebook) -> None:
     book.note("longest list", True, f"{k} entries")
 
 
-async def own_spread(book: Notebook) -> None:
+async def own_spread(book: ProbeSession) -> None:
     """How far the numbers move by themselves; less without llama.cpp's cache, where it can be left out."""
     spread, how = await _moves(book), ""
     if isinstance(spread, float) and spread > FULL_PRECISION and book.found.family == "llama.cpp":
@@ -85,7 +87,7 @@ async def own_spread(book: Notebook) -> None:
     book.note("repetition and order", spread <= LARGEST_SPREAD, f"move the numbers by up to {spread:.2g} nats{how}")
 
 
-async def _moves(book: Notebook) -> float | BackendError:
+async def _moves(book: ProbeSession) -> float | BackendError:
     """The same question after others, with its start in the cache, and together with others."""
     k = min(book.found.largest_k, 1000)
     lists = [await book.listed(PROMPT, k)]
@@ -96,19 +98,19 @@ async def _moves(book: Notebook) -> float | BackendError:
     together = await asyncio.gather(*(book.listed(text, k) for text in (PROMPT, OTHER, PROMPT, _HALF, PROMPT)))
     lists += together[::2]
     # A server that lies about another text than the first is no more believed than one that lies about the first.
-    lies = [one for one in (*others, *together) if isinstance(one, BackendError) and one.kind == "untruthful"]
+    lies = [one for one in (*others, *together) if isinstance(one, BackendError) and one.kind == "inconsistent"]
     failed = next((one for one in (*lies, *lists) if isinstance(one, BackendError)), None)
     if failed is not None:
         return failed
-    read = [one for one in lists if isinstance(one, Listing)]
+    read = [one for one in lists if isinstance(one, TopLogprobs)]
     return max(distance(read[0], other) for other in read[1:])
 
 
-async def temperature(book: Notebook, first: Listing) -> None:
+async def temperature(book: ProbeSession, first: TopLogprobs) -> None:
     """Lists may be of the model itself, or of what the sampler made of it."""
     book.api.temperature = 1.0
     warm = await book.listed(PROMPT, len(first.tokens))
-    agree = isinstance(warm, Listing) and distance(first, warm) <= book.tolerance()
+    agree = isinstance(warm, TopLogprobs) and distance(first, warm) <= book.tolerance()
     if agree:
         book.api.temperature = 0.0
     book.learn(temperature=book.api.temperature)
@@ -116,7 +118,7 @@ async def temperature(book: Notebook, first: Listing) -> None:
     book.note("raw values", agree or None, detail)
 
 
-async def token_ids(book: Notebook) -> None:
+async def token_ids(book: ProbeSession) -> None:
     """Whether a prompt may be given as token ids, BOS included."""
     if book.tokenizer is None:
         book.note("prompts as token ids", None, "not tried: no tokenise endpoint")
@@ -136,7 +138,7 @@ async def token_ids(book: Notebook) -> None:
         await _without_bos(book, ids, by_text)
 
 
-async def _without_bos(book: Notebook, ids: list[int], by_text: Listing) -> None:
+async def _without_bos(book: ProbeSession, ids: list[int], by_text: TopLogprobs) -> None:
     """Whether the same tokens without BOS are another prompt, or the server puts it before them: worth knowing only."""
     name = "prompt without BOS"
     if not book.found.bos:

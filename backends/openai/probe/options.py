@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
-from backends.openai.probe.session import OTHER, PROMPT, Notebook, distance
+from backends.openai.probe.session import OTHER, PROMPT, ProbeSession, distance
 from backends.openai.scoring.prompt_logprobs import prompt_logprobs
 from backends.openai.scoring.tokenizer import RemoteTokenizer, find_tokenizer
-from backends.openai.scoring.top_logprobs import Listing, checked_logprob, read_listing, single_choice, untruthful
+from backends.openai.scoring.top_logprobs import TopLogprobs, checked_logprob, inconsistent, read_listing, single_choice
 
 _NO_MODEL = "no-such-model-as-this"
 
 
-async def key(book: Notebook) -> None:
+async def key(book: ProbeSession) -> None:
     """Whether the key is good, where something was refused as if it were not. Raises that refusal if it is not."""
     if book.refused is None:
         return
@@ -25,7 +25,7 @@ async def key(book: Notebook) -> None:
     raise book.refused
 
 
-async def model_name(book: Notebook) -> None:
+async def model_name(book: ProbeSession) -> None:
     """Whether a name that no model has is refused."""
     answer = await book.ask(book.api.experiment, *_question(book, "Hi", model=_NO_MODEL, max_tokens=1))
     if isinstance(answer, BackendError):
@@ -34,7 +34,7 @@ async def model_name(book: Notebook) -> None:
         book.note("unknown model name", None, "accepted: the name proves nothing")
 
 
-async def tokenizer(book: Notebook) -> None:
+async def tokenizer(book: ProbeSession) -> None:
     """Whether the server lends its tokenizer, and counts tokens as that does."""
     found = await book.ask(find_tokenizer, book.api.client, book.api.model)
     pieces = await book.ask(found.pieces, PROMPT) if isinstance(found, RemoteTokenizer) else ()
@@ -53,7 +53,7 @@ async def tokenizer(book: Notebook) -> None:
     book.note("token counts", right, f"{'none' if counted is None else counted} told, {len(pieces)} tokens sent")
 
 
-async def seed(book: Notebook) -> None:
+async def seed(book: ProbeSession) -> None:
     """Whether a seed settles what is drawn."""
 
     async def draw(number: int) -> str:
@@ -66,7 +66,7 @@ async def seed(book: Notebook) -> None:
     book.note("seeds", works or None, "the same seed draws the same text" if works else "have no sure effect")
 
 
-async def logit_bias(book: Notebook) -> None:
+async def logit_bias(book: ProbeSession) -> None:
     """Whether a bias of -100 bans the likeliest token."""
     if book.tokenizer is None:
         book.note("logit_bias", None, "not tried: no tokenise endpoint")
@@ -88,7 +88,7 @@ async def logit_bias(book: Notebook) -> None:
     book.note("logit_bias", works or None, "as documented" if works else "has no effect; it is not used")
 
 
-async def several_choices(book: Notebook) -> None:
+async def several_choices(book: ProbeSession) -> None:
     """Whether ``n`` is obeyed, refused or ignored. It is not used."""
     answer = await book.ask(book.api.experiment, *_question(book, PROMPT, n=2, max_tokens=1, temperature=1.0, seed=1))
     if isinstance(answer, BackendError):
@@ -100,7 +100,7 @@ async def several_choices(book: Notebook) -> None:
     book.note("n, several choices", None, f"{detail}; not used")
 
 
-async def several_prompts(book: Notebook) -> None:
+async def several_prompts(book: ProbeSession) -> None:
     """Whether a list of prompts in one request gives each prompt's own answer, in order. It is not used."""
     k = min(book.found.largest_k, 20)
     body = {"prompt": [PROMPT, OTHER], "max_tokens": 1, "temperature": book.api.temperature, "logprobs": k}
@@ -120,13 +120,13 @@ async def several_prompts(book: Notebook) -> None:
             together = read_listing({"choices": [{**choice, "index": 0}]}, k)
         except BackendError:
             together = None
-        gap = distance(alone, together) if isinstance(alone, Listing) and together else float("inf")
+        gap = distance(alone, together) if isinstance(alone, TopLogprobs) and together else float("inf")
         apart = max(apart, gap)
     right = apart <= book.tolerance()
     book.note(name, right, f"{apart:.2g} nats from asking one by one; not used")
 
 
-async def chosen_tokens(book: Notebook) -> None:
+async def chosen_tokens(book: ProbeSession) -> None:
     """Whether ``logprob_token_ids`` names a token outside of the list, with its right value (vLLM). It is not used."""
     if book.tokenizer is None or not book.found.takes_ids:
         book.note("logprob_token_ids", None, "not tried: needs prompts as token ids")
@@ -167,7 +167,7 @@ async def chosen_tokens(book: Notebook) -> None:
     book.note("logprob_token_ids", apart <= book.tolerance(), f"{apart:.2g} nats from prompt_logprobs; not used")
 
 
-def _question(book: Notebook, text: str, **options: Any) -> tuple[str, dict[str, Any]]:
+def _question(book: ProbeSession, text: str, **options: Any) -> tuple[str, dict[str, Any]]:
     """Path and body that put a text to whichever endpoint answers."""
     if book.found.completions:
         return "completions", {"prompt": text, **options}
@@ -179,5 +179,5 @@ def _text(answer: Mapping[str, Any]) -> str:
     message = choice.get("message")
     text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
     if not isinstance(text, str):
-        raise untruthful("an answer without text")
+        raise inconsistent("an answer without text")
     return text

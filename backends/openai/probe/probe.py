@@ -11,23 +11,25 @@ from backends.openai.probe import chats as probe_chats
 from backends.openai.probe import lists as probe_lists
 from backends.openai.probe import options as probe_options
 from backends.openai.probe import sequences as probe_sequences
-from backends.openai.probe.capabilities import Check, Findings
-from backends.openai.probe.session import Notebook
+from backends.openai.probe.capabilities import Check, ServerCapabilities
+from backends.openai.probe.session import ProbeSession
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.scoring.top_logprobs import Listing
+from backends.openai.scoring.top_logprobs import TopLogprobs
 
 
-async def probe(api: ServerApi, *, samples: int | None) -> tuple[Findings, tuple[Check, ...], RemoteTokenizer | None]:
+async def probe(
+    api: ServerApi, *, samples: int | None
+) -> tuple[ServerCapabilities, tuple[Check, ...], RemoteTokenizer | None]:
     """Make all experiments on one server; ``samples`` allows counted answers where nothing else is left.
 
     Leaves ``api`` asking as the findings say. Raises `BackendError` when the server cannot be
     reached or refuses the key.
     """
-    book = Notebook(api)
+    book = ProbeSession(api)
     first = await probe_lists.completions(book)
     if book.found.completions:
         await probe_options.tokenizer(book)
-    if isinstance(first, Listing):
+    if isinstance(first, TopLogprobs):
         await probe_lists.longest_list(book)
         await probe_lists.own_spread(book)
         await probe_lists.temperature(book, first)

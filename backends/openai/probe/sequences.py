@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from backends.errors import BackendError
 from backends.openai.probe.capabilities import TextRoute
-from backends.openai.probe.session import FAR_DOWN, LARGEST_SPREAD, Notebook
+from backends.openai.probe.session import FAR_DOWN, LARGEST_SPREAD, ProbeSession
 from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
 
 #: (text before, token, its log-probability)
@@ -21,7 +21,7 @@ _COMPARED = 5
 _REFUSED = ("bad_request", "not_found", "unsupported", "server")
 
 
-async def text_route(book: Notebook) -> None:
+async def text_route(book: ProbeSession) -> None:
     """The best route for texts whose numbers are those of asking token by token."""
     if book.found.spread > LARGEST_SPREAD:
         return
@@ -35,7 +35,7 @@ async def text_route(book: Notebook) -> None:
     book.learn(text_route=route)
 
 
-async def _echo_agrees(book: Notebook) -> bool:
+async def _echo_agrees(book: ProbeSession) -> bool:
     shape: list[bool] = []
 
     async def read(text: str) -> list[Row]:
@@ -53,7 +53,7 @@ async def _echo_agrees(book: Notebook) -> bool:
     return agree
 
 
-async def _prompt_logprobs_agree(book: Notebook) -> bool:
+async def _prompt_logprobs_agree(book: ProbeSession) -> bool:
     tokenizer = book.tokenizer
     if tokenizer is None or not book.found.takes_ids:
         book.note("prompt_logprobs", None, "not tried: needs prompts as token ids")
@@ -73,7 +73,7 @@ async def _prompt_logprobs_agree(book: Notebook) -> bool:
     return await _agrees(book, "prompt_logprobs", read)
 
 
-async def _agrees(book: Notebook, name: str, read: Callable[[str], Awaitable[list[Row]]]) -> bool:
+async def _agrees(book: ProbeSession, name: str, read: Callable[[str], Awaitable[list[Row]]]) -> bool:
     """Whether a route over whole texts gives what asking token by token gives, and gives it again."""
     compared, apart = 0, 0.0
     first: list[Row] = []
@@ -104,7 +104,9 @@ async def _agrees(book: Notebook, name: str, read: Callable[[str], Awaitable[lis
     return agree
 
 
-async def _moves(book: Notebook, read: Callable[[str], Awaitable[list[Row]]], first: list[Row]) -> float | BackendError:
+async def _moves(
+    book: ProbeSession, read: Callable[[str], Awaitable[list[Row]]], first: list[Row]
+) -> float | BackendError:
     """How far the values move when texts were read before, and are read beside one that begins alike."""
     read_now = [await book.ask(read, text) for text in (*_SEQUENCES, _LONG)]
     read_now += await asyncio.gather(*(book.ask(read, text) for text in (_LONG, _OTHER_END)))

@@ -11,9 +11,9 @@ from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.patience import is_down, patiently
-from backends.openai.probe.capabilities import Check, Findings
+from backends.openai.probe.capabilities import Check, ServerCapabilities
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.scoring.top_logprobs import ListedToken, Listing
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,12 +30,12 @@ FAR_DOWN = -8.0
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
 
 
-class Notebook:
+class ProbeSession:
     """One probe under way.
 
     Attributes
     ----------
-    found : Findings
+    found : ServerCapabilities
         What is known so far; `learn` adds to it.
     checks : list of Check
         The report's lines; `note` adds one.
@@ -46,7 +46,7 @@ class Notebook:
 
     def __init__(self, api: ServerApi) -> None:
         self.api = api
-        self.found = Findings()
+        self.found = ServerCapabilities()
         self.checks: list[Check] = []
         self.tokenizer: RemoteTokenizer | None = None
         self.refused: BackendError | None = None
@@ -89,11 +89,11 @@ class Notebook:
             return await self.api.completion(text, **options)
         return await self.api.chat((Message("user", text),), **options)
 
-    async def listed(self, prompt: str | Sequence[int], k: int) -> Listing | BackendError:
+    async def listed(self, prompt: str | Sequence[int], k: int) -> TopLogprobs | BackendError:
         """The k likeliest tokens after a text or token ids."""
         return self._weighed(await self.ask(self.api.next_tokens, prompt, k))
 
-    async def listed_in_chat(self, messages: Sequence[Message], k: int, **extra: Any) -> Listing | BackendError:
+    async def listed_in_chat(self, messages: Sequence[Message], k: int, **extra: Any) -> TopLogprobs | BackendError:
         """The k likeliest tokens that go on with a chat."""
         return self._weighed(await self.ask(self.api.next_chat_tokens, messages, k, **extra))
 
@@ -109,16 +109,16 @@ class Notebook:
         """How far two routes to one number may be apart, in nats."""
         return max(FULL_PRECISION, 2 * self.found.spread)
 
-    def _weighed(self, listing: Listing | BackendError) -> Listing | BackendError:
-        if isinstance(listing, Listing):
+    def _weighed(self, listing: TopLogprobs | BackendError) -> TopLogprobs | BackendError:
+        if isinstance(listing, TopLogprobs):
             self._lists += 1
             self._heaviest = max(self._heaviest, listing.mass)
-        elif listing.kind == "untruthful":
+        elif listing.kind == "inconsistent":
             self._impossible = self._impossible or listing
         return listing
 
 
-def distance(a: Listing, b: Listing) -> float:
+def distance(a: TopLogprobs, b: TopLogprobs) -> float:
     """How far two lists of one question are apart, in nats, over tokens that both name once."""
     mine, theirs = Counter(map(_name, a.tokens)), Counter(map(_name, b.tokens))
     there = {_name(t): t for t in b.tokens if theirs[_name(t)] == 1}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from backends.base import Boundary, ContinuationScore, TokenLogprob
-from backends.openai.scoring.top_logprobs import MASS_SLACK, Listing
+from backends.openai.scoring.top_logprobs import MASS_SLACK, TopLogprobs
 
 
-def upper_bound(listing: Listing) -> float:
+def upper_bound(listing: TopLogprobs) -> float:
     """The highest log-probability that a token outside of the list can have, in nats.
 
     It is at most the last of the k likeliest, and at most the mass that the list leaves over.
@@ -19,7 +19,7 @@ def upper_bound(listing: Listing) -> float:
     return min(_last_rank(listing), leftover, 0.0)
 
 
-def _last_rank(listing: Listing) -> float:
+def _last_rank(listing: TopLogprobs) -> float:
     ranked = sorted((t.logprob for t in listing.tokens), reverse=True)
     lowest = min(listing.tokens, key=lambda t: t.logprob)
     if len(ranked) > listing.asked:

@@ -17,7 +17,7 @@ from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.scoring.censoring import bounded
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob, single_choice, untruthful
+from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob, inconsistent, single_choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
     choice = single_choice(answer)
     said = choice.get("text")
     if not isinstance(said, str) or not said.startswith(text):
-        raise untruthful("echo is ignored: the answer does not begin with the prompt")
+        raise inconsistent("echo is ignored: the answer does not begin with the prompt")
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, Mapping):
         raise BackendError("unsupported", "the echoed answer has no log-probabilities")
@@ -47,9 +47,9 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
     if not (isinstance(tokens, Sequence) and isinstance(values, Sequence) and isinstance(offsets, Sequence)):
         raise BackendError("unsupported", "the echoed answer has another shape")
     if not len(tokens) == len(values) == len(offsets) or not tokens:
-        raise untruthful(f"{len(tokens)} tokens, {len(values)} values and {len(offsets)} offsets do not add up")
+        raise inconsistent(f"{len(tokens)} tokens, {len(values)} values and {len(offsets)} offsets do not add up")
     if not all(isinstance(o, int) for o in offsets) or any(b < a for a, b in pairwise(offsets)):
-        raise untruthful("the echoed offsets do not rise")
+        raise inconsistent("the echoed offsets do not rise")
     _check_tops(logprobs.get("top_logprobs"), values)
     return _aligned(text, [str(t) for t in tokens], values)
 
@@ -58,18 +58,18 @@ def _check_tops(tops: Any, values: Sequence[Any]) -> None:
     """At no position do the listed tokens weigh more than 1, or is the text's token above the likeliest."""
     known = [checked_logprob(v) for v in values[1:]]
     if known and not any(known):
-        raise untruthful("every token of the prompt is said to be certain")
+        raise inconsistent("every token of the prompt is said to be certain")
     if not isinstance(tops, Sequence):
         return
     if len(tops) != len(values):
-        raise untruthful(f"{len(tops)} lists for {len(values)} echoed tokens")
+        raise inconsistent(f"{len(tops)} lists for {len(values)} echoed tokens")
     for value, listed in zip(known, tops[1:], strict=True):
         if isinstance(listed, Mapping) and listed:
             listed_values = [checked_logprob(v) for v in listed.values()]
             if math.fsum(map(math.exp, listed_values)) > 1 + MASS_SLACK:
-                raise untruthful("the tokens listed at one position weigh more than 1")
+                raise inconsistent("the tokens listed at one position weigh more than 1")
             if value > max(listed_values) + MASS_SLACK:
-                raise untruthful("a token is said to be likelier than the likeliest")
+                raise inconsistent("a token is said to be likelier than the likeliest")
 
 
 def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[EchoedToken, ...]:
@@ -81,13 +81,13 @@ def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[E
         if position == len(text):
             break  # the one generated token
         if not text.startswith(tokens[at], position) or not tokens[at]:
-            raise untruthful(f"the echoed tokens do not give the prompt back at character {position}")
+            raise inconsistent(f"the echoed tokens do not give the prompt back at character {position}")
         end = position + len(tokens[at])
         value = None if at == 0 and values[0] is None else checked_logprob(values[at])
         read.append(EchoedToken(tokens[at], position, end, value))
         position = end
     if position != len(text):
-        raise untruthful("the echoed tokens end before the prompt does")
+        raise inconsistent("the echoed tokens end before the prompt does")
     return tuple(read)
 
 
@@ -136,7 +136,7 @@ async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | N
     if not isinstance(rows, Sequence):
         raise BackendError("unsupported", "the server gives no prompt_logprobs")
     if len(rows) != len(ids):
-        raise untruthful(f"{len(rows)} rows of prompt_logprobs for {len(ids)} tokens")
+        raise inconsistent(f"{len(rows)} rows of prompt_logprobs for {len(ids)} tokens")
     values: list[float | None] = []
     for at, (token_id, row) in enumerate(zip(ids, rows, strict=True)):
         if row is None and at == 0:
@@ -144,7 +144,7 @@ async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | N
             continue
         entry = row.get(str(token_id)) if isinstance(row, Mapping) else None
         if not isinstance(entry, Mapping):
-            raise untruthful(f"prompt_logprobs does not name the token at position {at}")
+            raise inconsistent(f"prompt_logprobs does not name the token at position {at}")
         values.append(checked_logprob(entry.get("logprob")))
     return tuple(values)
 

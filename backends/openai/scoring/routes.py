@@ -8,19 +8,19 @@ from backends.base import ContinuationScore, GenerateRequest, Message, Sampling,
 from backends.errors import BackendError
 from backends.openai.api import ServerApi, rendered_chat
 from backends.openai.generation import CONTINUE_ASSISTANT, generate
-from backends.openai.probe.capabilities import Findings
+from backends.openai.probe.capabilities import ServerCapabilities
 from backends.openai.scoring.prompt_logprobs import score_by_echo, score_by_prompt_logprobs
 from backends.openai.scoring.sampled import score_by_sampling
-from backends.openai.scoring.teacher_forcing import Reach, TextForcing, TokenForcing
+from backends.openai.scoring.teacher_forcing import Reach, TeacherForcing, TextForcing
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.scoring.top_logprobs import Listing
+from backends.openai.scoring.top_logprobs import TopLogprobs
 
 
 class Routes:
     """Scores of one server. ``samples`` is the number of draws of the route ``sampled``."""
 
     def __init__(
-        self, api: ServerApi, found: Findings, tokenizer: RemoteTokenizer | None, *, samples: int | None
+        self, api: ServerApi, found: ServerCapabilities, tokenizer: RemoteTokenizer | None, *, samples: int | None
     ) -> None:
         self._api, self._found, self._tokenizer, self._samples = api, found, tokenizer, samples
 
@@ -43,7 +43,7 @@ class Routes:
             if self._tokenizer is None:
                 return await TextForcing(self._api.next_tokens, reach).score(prompt, continuations)
             ask_ids = self._api.next_tokens if self._found.takes_ids else None
-            forcing = TokenForcing(self._tokenizer, ask_ids, self._api.next_tokens, reach)
+            forcing = TeacherForcing(self._tokenizer, ask_ids, self._api.next_tokens, reach)
             return await forcing.score(prompt, continuations)
         if route == "sampled":
             return await self._sampled(prompt, continuations)
@@ -66,7 +66,7 @@ class Routes:
                 hint="Only the first token of an answer can be scored here: ask without an assistant turn",
             )
 
-        async def ask(begun: str, k: int) -> Listing:
+        async def ask(begun: str, k: int) -> TopLogprobs:
             if not begun:
                 return await self._api.next_chat_tokens(turns, k)
             flags = CONTINUE_ASSISTANT if self._found.prefill == "flags" else {}

@@ -10,13 +10,13 @@ from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.openai.scoring.censoring import bounded, upper_bound
 from backends.openai.scoring.tokenizer import Joined, Piece, RemoteTokenizer
-from backends.openai.scoring.top_logprobs import ListedToken, Listing
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
 #: A first list of this length finds most tokens; the whole vocabulary weighs megabytes.
 FIRST_K = 2000
 
-AskIds = Callable[[tuple[int, ...], int], Awaitable[Listing]]
-AskText = Callable[[str, int], Awaitable[Listing]]
+AskIds = Callable[[tuple[int, ...], int], Awaitable[TopLogprobs]]
+AskText = Callable[[str, int], Awaitable[TopLogprobs]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class _Found:
     exact: bool
 
 
-class TokenForcing:
+class TeacherForcing:
     """Scores by the server's own tokens. Prefixes that continuations share are asked once.
 
     Parameters
@@ -60,12 +60,12 @@ class TokenForcing:
                 wanted.setdefault(path.ids[:at], set()).add(path.pieces[at])
         pieces_of = {path.ids[:at]: path.pieces[:at] for path in joined for at in range(path.first, len(path.pieces))}
         starts = {path.ids[: path.first]: path.pieces[path.first].data[: path.straddle] for path in joined}
-        lists: dict[tuple[int, ...], Listing | None] = {}
+        lists: dict[tuple[int, ...], TopLogprobs | None] = {}
         for prefix in sorted(wanted, key=len):
             lists[prefix] = await self._list(pieces_of[prefix], wanted[prefix], starts.get(prefix, b""))
         return tuple(self._one(path, lists) for path in joined)
 
-    async def _list(self, before: tuple[Piece, ...], wanted: set[Piece], start: bytes) -> Listing | None:
+    async def _list(self, before: tuple[Piece, ...], wanted: set[Piece], start: bytes) -> TopLogprobs | None:
         """The list after these tokens, long enough if it can be; None where they cannot be forced.
 
         ``start``: the prompt's part of a token that straddles the boundary here.
@@ -82,7 +82,7 @@ class TokenForcing:
                 return None
             if tuple(p.token_id for p in alone) != ids:
                 return None  # the text alone becomes other tokens: another condition
-        listing: Listing | None = None
+        listing: TopLogprobs | None = None
         for k in sorted({min(FIRST_K, self._reach.largest_k), self._reach.largest_k}):
             listing = await (self._ask_text(text, k) if self._ask_ids is None else self._ask_ids(ids, k))
             # A longer list helps a straddling token only where all that begins with its start can be summed.
@@ -91,7 +91,7 @@ class TokenForcing:
                 break
         return listing
 
-    def _one(self, path: Joined, lists: dict[tuple[int, ...], Listing | None]) -> ContinuationScore:
+    def _one(self, path: Joined, lists: dict[tuple[int, ...], TopLogprobs | None]) -> ContinuationScore:
         tokens: list[TokenLogprob] = []
         straddled_whole = True
         position = -len(path.pieces[path.first].data[: path.straddle].decode("utf-8", "replace"))
@@ -113,14 +113,14 @@ class TokenForcing:
         return bounded(tuple(tokens), high, spread=self._reach.spread, boundary=path.boundary, route=self._reach.route)
 
 
-def _entry(listing: Listing, piece: Piece) -> ListedToken | None:
+def _entry(listing: TopLogprobs, piece: Piece) -> ListedToken | None:
     if listing.identity == "ids":
         return listing.by_id(piece.token_id)
     entries = listing.by_bytes(piece.data)
     return entries[0] if entries else None
 
 
-def _found(listing: Listing, piece: Piece) -> _Found:
+def _found(listing: TopLogprobs, piece: Piece) -> _Found:
     if listing.identity == "ids":
         entry = listing.by_id(piece.token_id)
         return _Found(entry.logprob, True) if entry else _Found(upper_bound(listing), False)
@@ -132,7 +132,7 @@ def _found(listing: Listing, piece: Piece) -> _Found:
     return _Found(_collided(listing, entries), False)
 
 
-def _collided(listing: Listing, entries: Sequence[ListedToken]) -> float:
+def _collided(listing: TopLogprobs, entries: Sequence[ListedToken]) -> float:
     """The most that one of several tokens of one string can have."""
     if listing.identity == "bytes":
         return max(t.logprob for t in entries)
@@ -141,7 +141,7 @@ def _collided(listing: Listing, entries: Sequence[ListedToken]) -> float:
     return listing.tokens[at - 1].logprob if at else 0.0
 
 
-def _given_its_start(listing: Listing, piece: Piece, straddle: int, found: _Found) -> tuple[_Found, bool]:
+def _given_its_start(listing: TopLogprobs, piece: Piece, straddle: int, found: _Found) -> tuple[_Found, bool]:
     """P(token | the text begins with the prompt's last bytes).
 
     An upper bound over a part of the vocabulary, and where shorter tokens spell those bytes too: what
@@ -156,7 +156,7 @@ def _given_its_start(listing: Listing, piece: Piece, straddle: int, found: _Foun
     return _Found(min(found.logprob - total, 0.0), found.exact and whole), whole
 
 
-def _can_be_summed(listing: Listing, start: bytes) -> bool:
+def _can_be_summed(listing: TopLogprobs, start: bytes) -> bool:
     """Whether single tokens of known bytes are all that can begin with ``start``."""
     if listing.identity == "text" or listing.prefixes_of(start):
         return False
@@ -184,7 +184,7 @@ class TextForcing:
         first = await self._ask(start, self._reach.largest_k)
         return tuple([await self._one(first, start, c) for c in continuations])
 
-    async def _one(self, first: Listing, start: str, continuation: str) -> ContinuationScore:
+    async def _one(self, first: TopLogprobs, start: str, continuation: str) -> ContinuationScore:
         data = continuation.encode()
         route, spread = self._reach.route, self._reach.spread
         if not starts_a_token(start, continuation):
@@ -203,7 +203,7 @@ class TextForcing:
         high = await self._highest(first, start, data, self._steps)
         return bounded((), high, spread=spread, boundary="clean", route=route)
 
-    async def _highest(self, listing: Listing, before: str, data: bytes, steps: int) -> float:
+    async def _highest(self, listing: TopLogprobs, before: str, data: bytes, steps: int) -> float:
         """The most that any split of ``data`` can have after ``before``."""
         entries = listing.by_bytes(data)
         highest = max((_collided(listing, [t]) for t in entries), default=upper_bound(listing))

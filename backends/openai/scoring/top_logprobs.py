@@ -25,12 +25,12 @@ _PLACEHOLDER = -9000.0
 Identity = Literal["ids", "bytes", "text"]
 
 
-def untruthful(message: str, *, retryable: bool = False) -> BackendError:
+def inconsistent(message: str, *, retryable: bool = False) -> BackendError:
     """An answer that can be read and cannot be true."""
-    return BackendError("untruthful", message, retryable=retryable)
+    return BackendError("inconsistent", message, retryable=retryable)
 
 
-class NothingDrawn(BackendError):
+class NothingDrawnError(BackendError):
     """The model ended the text at once, and the server lists nothing beside that."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class ListedToken:
 
 
 @dataclass(frozen=True)
-class Listing:
+class TopLogprobs:
     """The likeliest next tokens, likeliest first as the server gave them.
 
     Attributes
@@ -120,17 +120,17 @@ class Listing:
         return at + 1 == len(self.tokens) or self.tokens[at + 1].logprob <= token.logprob
 
 
-def read_listing(answer: Mapping[str, Any], asked: int) -> Listing:
+def read_listing(answer: Mapping[str, Any], asked: int) -> TopLogprobs:
     """The list of the first generated token, from either endpoint.
 
     Raises `BackendError` ``unsupported`` when there is none, ``malformed`` when it cannot be
-    read, ``untruthful`` when it cannot be true.
+    read, ``inconsistent`` when it cannot be true.
     """
     choice = single_choice(answer)
     listing = _checked(_first_position(choice, asked))
     text = choice.get("text")
     if isinstance(text, str) and _lost_blanks(listing.sampled, text):
-        raise untruthful("the lists leave out a token's leading space: two tokens may have one string")
+        raise inconsistent("the lists leave out a token's leading space: two tokens may have one string")
     return listing
 
 
@@ -148,32 +148,32 @@ def single_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
         raise BackendError("malformed", "an answer without choices", retryable=True)
     if len(choices) != 1:
-        raise untruthful(f"{len(choices)} choices where one was asked for", retryable=True)
+        raise inconsistent(f"{len(choices)} choices where one was asked for", retryable=True)
     choice = choices[0]
     if not isinstance(choice, Mapping):
         raise BackendError("malformed", "a choice that is no object", retryable=True)
     if choice.get("index", 0) != 0:
-        raise untruthful(f"the choice has index {choice.get('index')!r}, asked for was 0", retryable=True)
+        raise inconsistent(f"the choice has index {choice.get('index')!r}, asked for was 0", retryable=True)
     return choice
 
 
 def checked_logprob(value: Any) -> float:
     """A finite log-probability of at most 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise untruthful(f"a log-probability is {'null' if value is None else type(value).__name__}")
+        raise inconsistent(f"a log-probability is {'null' if value is None else type(value).__name__}")
     if not math.isfinite(value):
-        raise untruthful(f"a log-probability is {value}")
+        raise inconsistent(f"a log-probability is {value}")
     if value > 1e-4:
-        raise untruthful(f"a log-probability is positive ({value:.4g}): perhaps it is a probability")
+        raise inconsistent(f"a log-probability is positive ({value:.4g}): perhaps it is a probability")
     if value <= _PLACEHOLDER:
-        raise untruthful(f"a log-probability is the placeholder {value:g}")
+        raise inconsistent(f"a log-probability is the placeholder {value:g}")
     return min(float(value), 0.0)
 
 
-def _first_position(choice: Mapping[str, Any], asked: int) -> Listing:
+def _first_position(choice: Mapping[str, Any], asked: int) -> TopLogprobs:
     logprobs = choice.get("logprobs")
     if choice.get("finish_reason") == "stop" and isinstance(logprobs, Mapping) and not any(logprobs.values()):
-        raise NothingDrawn
+        raise NothingDrawnError
     if not isinstance(logprobs, Mapping):
         raise BackendError("unsupported", "the answer has no log-probabilities, although they were asked for")
     if isinstance(logprobs.get("content"), Sequence) and logprobs["content"]:
@@ -183,16 +183,16 @@ def _first_position(choice: Mapping[str, Any], asked: int) -> Listing:
         tokens = tuple(_entries(first["top_logprobs"]))
         sampled = str(first.get("token", ""))
         if all(t.token_id is not None for t in tokens):
-            return Listing(tokens, asked, sampled, "ids")
+            return TopLogprobs(tokens, asked, sampled, "ids")
         known = all(t.data is not None or _is_lossy(t.text) for t in tokens)
-        return Listing(tokens, asked, sampled, "bytes" if known else "text")
+        return TopLogprobs(tokens, asked, sampled, "bytes" if known else "text")
     top = logprobs.get("top_logprobs")
     if not isinstance(top, Sequence) or not top or not isinstance(top[0], Mapping):
         raise BackendError("unsupported", "the answer lists no likeliest tokens")
     drawn = logprobs.get("tokens")
     sampled = _readable(str(drawn[0])) if isinstance(drawn, Sequence) and drawn else ""
     listed = tuple(ListedToken(_readable(str(text)), checked_logprob(value)) for text, value in top[0].items())
-    return Listing(_sampled_last(listed, sampled), asked, sampled, "text")
+    return TopLogprobs(_sampled_last(listed, sampled), asked, sampled, "text")
 
 
 def _entries(entries: Sequence[Any]) -> Iterator[ListedToken]:
@@ -229,11 +229,11 @@ def _sampled_last(listed: tuple[ListedToken, ...], sampled: str) -> tuple[Listed
     return listed
 
 
-def _checked(listing: Listing) -> Listing:
+def _checked(listing: TopLogprobs) -> TopLogprobs:
     if not listing.tokens:
         raise BackendError("unsupported", "the list of likeliest tokens is empty")
     if listing.mass > 1 + MASS_SLACK:
-        raise untruthful(f"the listed tokens' probabilities add up to {listing.mass:.4g}")
+        raise inconsistent(f"the listed tokens' probabilities add up to {listing.mass:.4g}")
     if listing.identity == "ids" and len(listing._ids) != len(listing.tokens):
-        raise untruthful("one token is listed twice", retryable=True)
+        raise inconsistent("one token is listed twice", retryable=True)
     return listing

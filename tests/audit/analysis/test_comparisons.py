@@ -11,10 +11,10 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
-from audit.analysis.comparisons import compare_models, mcnemar_exact, p_outside, rank_models, turned
+from audit.analysis.comparisons import compare_models, mcnemar_exact, p_outside, rank_models, swapped
 from audit.analysis.estimators import holm
 from audit.results import Comparison
-from suites.base import Bounded, MeasureSpec, Row
+from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 SPEC = MeasureSpec("p_female", "p")
 CLUSTERED = MeasureSpec("p_female", "p", clusters=("occupation", "template"))
@@ -23,7 +23,7 @@ CLUSTERED = MeasureSpec("p_female", "p", clusters=("occupation", "template"))
 def rows_of(values: np.ndarray, **quantities: np.ndarray) -> list[Row]:
     """One row a cell of an occupations × templates table."""
     return [
-        Row(f"{o}/{t}", {"occupation": o, "template": t}, {"p": Bounded.exact(float(value))})
+        Row(f"{o}/{t}", {"occupation": o, "template": t}, {"p": IdentifiedInterval.exact(float(value))})
         for (o, t), value in np.ndenumerate(np.atleast_2d(values))
     ]
 
@@ -75,7 +75,7 @@ def test_verdicts_and_their_words() -> None:
     unsure = compare(a, a + rng.normal(0, 0.3, (20, 7)), CLUSTERED)
     assert unsure.verdict == "inconclusive"
     assert "cannot be told apart" in unsure.words
-    assert f"{unsure.detectable:.3f}" in unsure.words
+    assert f"{unsure.minimum_detectable_effect:.3f}" in unsure.words
 
 
 def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
@@ -83,7 +83,7 @@ def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
     found = compare(noise - 0.05, noise - 0.3, dataclasses.replace(CLUSTERED, measure="effect"))
     assert found.verdict == "smaller"
     assert found.words.startswith("b has a lower effect than a by 0.250")
-    assert turned(found).words.startswith("a has a higher effect than b by 0.250")
+    assert swapped(found).words.startswith("a has a higher effect than b by 0.250")
 
 
 def test_identical_answers_are_equivalent_and_nothing_is_divided_by_zero() -> None:
@@ -107,7 +107,7 @@ def test_only_items_that_both_answered_count_and_the_others_are_told() -> None:
     (found,) = compare_models({"a": rows_a, "b": rows_b}, [SPEC], suite="s")
     kept = [i for i in range(12) if i not in (2, 5)]
     assert found.difference == pytest.approx((b - a)[kept].mean())
-    assert (found.n_items, found.unmatched) == (10, 2)
+    assert (found.n_items, found.n_unpaired) == (10, 2)
     assert found.words.endswith("Left out, as only one of them has a value: 2 of 12 items.")
 
 
@@ -116,11 +116,11 @@ def test_two_models_are_not_called_equivalent_when_many_items_have_one_answer() 
     for lost, verdict in ((7, "equivalent"), (8, "inconclusive"), (98, "inconclusive")):
         refused = [Row(r.item_id, r.factors, {}, "refusal") if i < lost else r for i, r in enumerate(rows)]
         (found,) = compare_models({"a": rows, "b": refused}, [CLUSTERED], suite="s")
-        assert (found.verdict, found.unmatched) == (verdict, lost)
+        assert (found.verdict, found.n_unpaired) == (verdict, lost)
         why = "More than 5% of them may hide a difference, so the two are not called equivalent."
         assert f"only one of them has a value: {lost} of 140 items." in found.words
         assert found.words.endswith(why) == (verdict == "inconclusive")
-    higher = [Row(r.item_id, r.factors, {"p": Bounded.exact(r.values["p"].low + 0.1)}) for r in rows[60:]]
+    higher = [Row(r.item_id, r.factors, {"p": IdentifiedInterval.exact(r.values["p"].low + 0.1)}) for r in rows[60:]]
     (found,) = compare_models({"a": rows, "b": higher}, [CLUSTERED], suite="s")
     assert found.verdict == "larger"
     assert "equivalent" not in found.words
@@ -153,14 +153,18 @@ def test_a_figure_that_answers_do_not_define_is_not_said_to_want_answers() -> No
     def told(*defined: range) -> tuple[str, str]:
         models = {
             name: [
-                Row(r.item_id, r.factors, {**r.values, "share": Bounded.exact(0.3)} if i in those else r.values)
+                Row(
+                    r.item_id,
+                    r.factors,
+                    {**r.values, "share": IdentifiedInterval.exact(0.3)} if i in those else r.values,
+                )
                 for i, r in enumerate(rows_of(np.full((4, 3), 0.5)))
             ]
             for name, those in zip("ab", defined, strict=True)
         }
         (found,) = compare_models(models, [share], suite="s")
         assert (found.verdict, found.n_items) == ("not comparable", 0)
-        return found.words, turned(found).words
+        return found.words, swapped(found).words
 
     every, none = range(12), range(0)
     for one in told(every, none):
@@ -180,14 +184,14 @@ def test_an_item_beside_a_cluster_of_a_thousand_gives_no_interval() -> None:
     rng = np.random.default_rng(6)
     a, b = (
         [
-            Row(f"{i}", {"occupation": i == 0}, {"p": Bounded.exact(float(v))})
+            Row(f"{i}", {"occupation": i == 0}, {"p": IdentifiedInterval.exact(float(v))})
             for i, v in enumerate(rng.uniform(size=1001))
         ]
         for _ in range(2)
     )
     spec = MeasureSpec("p_female", "p", clusters=("occupation",))
     (found,) = compare_models({"a": a, "b": b}, [spec], suite="s")
-    assert (found.low, found.high, found.p, found.detectable) == (None, None, None, None)
+    assert (found.low, found.high, found.p, found.minimum_detectable_effect) == (None, None, None, None)
     assert found.verdict == "inconclusive"
     assert "Too little to compare b with a in p_female: 1001 items in 2 clusters" in found.words
 
@@ -198,7 +202,7 @@ def test_bounds_widen_the_difference_and_only_a_sure_one_is_called() -> None:
 
     def bounded(low: float, high: float) -> Comparison:
         rows = rows_of(rng.uniform(0.5, 0.6, 30))
-        rows[0] = Row(rows[0].item_id, rows[0].factors, {"p": Bounded(None, low, high)})
+        rows[0] = Row(rows[0].item_id, rows[0].factors, {"p": IdentifiedInterval(None, low, high)})
         (found,) = compare_models({"a": rows_of(a), "b": rows}, [SPEC], suite="s")
         return found
 
@@ -251,7 +255,7 @@ def test_a_third_models_bounds_change_nothing_between_two_others() -> None:
     for first, second in ((a, b), (np.ones(6), np.ones(6))):
         alone = compare(first, second)
         rows = {"a": rows_of(first), "b": rows_of(second), "c": rows_of(first)}
-        rows["c"][0] = Row(rows["c"][0].item_id, rows["c"][0].factors, {"p": Bounded(None, 0, 1)})
+        rows["c"][0] = Row(rows["c"][0].item_id, rows["c"][0].factors, {"p": IdentifiedInterval(None, 0, 1)})
         spec = dataclasses.replace(SPEC, family="f")
         beside = next(c for c in compare_models(rows, [spec], suite="s") if (c.a, c.b) == ("a", "b"))
         assert (beside.test, beside.p, beside.low, beside.high) == (alone.test, alone.p, alone.low, alone.high)
@@ -298,13 +302,15 @@ def test_the_score_test_takes_the_likeliest_shares_at_the_margin(only_a: int, on
 @pytest.mark.parametrize("n", [10, 20, 40, 200])
 def test_the_detectable_difference_of_yes_and_no_is_found_four_times_in_five(n: int) -> None:
     found = compare(np.zeros(n), np.repeat([1.0, 0.0], [n // 2, n - n // 2]))
-    assert found.detectable is not None
-    power = sum(stats.binom.pmf(x, n, found.detectable) for x in range(n + 1) if mcnemar_exact(x, 0) < 0.05)
+    assert found.minimum_detectable_effect is not None
+    power = sum(
+        stats.binom.pmf(x, n, found.minimum_detectable_effect) for x in range(n + 1) if mcnemar_exact(x, 0) < 0.05
+    )
     assert power >= 0.8 - 1e-9
 
 
 def test_so_few_yes_and_no_that_nothing_is_ever_found_have_no_detectable_difference() -> None:
-    assert compare(np.zeros(5), np.array([1.0, 1, 0, 0, 0])).detectable is None
+    assert compare(np.zeros(5), np.array([1.0, 1, 0, 0, 0])).minimum_detectable_effect is None
 
 
 def test_small_differences_are_not_printed_as_nothing() -> None:
@@ -345,7 +351,7 @@ def test_holm_runs_over_all_pairs_and_figures_of_a_family_and_not_over_others() 
         MeasureSpec("x", "p", {"template": 0}, family="main"),
         MeasureSpec("y", "p", {"template": 1}, family="main"),
         MeasureSpec("z", "p", {"template": 2}, family="other"),
-        MeasureSpec("x", "p", {"template": 3}, family="main", detail=True),
+        MeasureSpec("x", "p", {"template": 3}, family="main", is_subgroup=True),
     ]
     found = compare_models(rows, specs, suite="s")
     assert [c.measure for c in found] == ["x"] * 3 + ["y"] * 3 + ["z"] * 3 + ["x"] * 3
@@ -367,7 +373,9 @@ def test_the_difference_of_two_correlations_is_jackknifed_over_clusters() -> Non
     values = [share[:, None] * slope + rng.normal(0, 0.3, (15, 3)) for slope in (0.3, 1.0)]
     rows = [
         [
-            Row(f"{o}/{t}", {"occupation": o, "share": float(share[o])}, {"p": Bounded.exact(float(v[o, t]))})
+            Row(
+                f"{o}/{t}", {"occupation": o, "share": float(share[o])}, {"p": IdentifiedInterval.exact(float(v[o, t]))}
+            )
             for o in range(15)
             for t in range(3)
         ]
@@ -396,12 +404,16 @@ def test_the_difference_of_two_correlations_leaves_out_templates_too() -> None:
     def rows(slopes: list[float]) -> list[Row]:
         values = 0.3 + share[:, None] * np.array(slopes) + of_occupation + rng.normal(0, 0.01, (30, 4))
         return [
-            Row(f"{o}/{t}", {"occupation": o, "template": t, "share": float(share[o])}, {"p": Bounded.exact(float(v))})
+            Row(
+                f"{o}/{t}",
+                {"occupation": o, "template": t, "share": float(share[o])},
+                {"p": IdentifiedInterval.exact(float(v))},
+            )
             for (o, t), v in np.ndenumerate(values)
         ]
 
     by_model = {"a": rows([0.1, 0.1, 0.1, 0.1]), "b": rows([0.0, 0.1, 0.2, 0.5]), "c": rows([0.2, 0.2, 0.2, 0.2])}
-    by_model["c"][0] = Row("0/0", by_model["c"][0].factors, {"p": Bounded(None, 0.2, 0.9)})
+    by_model["c"][0] = Row("0/0", by_model["c"][0].factors, {"p": IdentifiedInterval(None, 0.2, 0.9)})
     specs = [
         MeasureSpec(name, "p", estimator="correlation", clusters=clusters, covariate="share")
         for name, clusters in (("both", ("occupation", "template")), ("occupations", ("occupation",)))
@@ -420,7 +432,7 @@ def test_the_same_counts_do_not_show_that_two_correlations_are_equivalent() -> N
 
     def rows(values: np.ndarray) -> list[Row]:
         return [
-            Row(f"{o}/{t}", {"occupation": o, "share": float(shares[o])}, {"p": Bounded.exact(float(v))})
+            Row(f"{o}/{t}", {"occupation": o, "share": float(shares[o])}, {"p": IdentifiedInterval.exact(float(v))})
             for (o, t), v in np.ndenumerate(values)
         ]
 
@@ -438,14 +450,14 @@ def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:
     a = rng.uniform(size=(6, 5))
     b = a + rng.normal(0.1, 0.05, (6, 5))
     rows_b = rows_of(b)
-    rows_b[3] = Row(rows_b[3].item_id, rows_b[3].factors, {"p": Bounded(None, 0.1, 0.4)})
+    rows_b[3] = Row(rows_b[3].item_id, rows_b[3].factors, {"p": IdentifiedInterval(None, 0.1, 0.4)})
     for there in (rows_of(b), rows_b, rows_of(a)):
         (forth,) = compare_models({"a": rows_of(a), "b": there}, [CLUSTERED], suite="s")
         (back,) = compare_models({"b": there, "a": rows_of(a)}, [CLUSTERED], suite="s")
         left_out = {"words", "where", "undefined_for"}
-        assert turned(forth).model_dump(exclude=left_out) == pytest.approx(back.model_dump(exclude=left_out))
-        assert turned(forth).words == back.words
-        assert turned(turned(forth)) == forth
+        assert swapped(forth).model_dump(exclude=left_out) == pytest.approx(back.model_dump(exclude=left_out))
+        assert swapped(forth).words == back.words
+        assert swapped(swapped(forth)) == forth
 
 
 # -------------------------------------------------------------------------- error rates
@@ -476,8 +488,8 @@ def test_models_a_margin_apart_are_called_equivalent_no_more_often_than_said() -
 @pytest.mark.simulation
 def test_the_detectable_difference_is_found_four_times_in_five() -> None:
     rng = np.random.default_rng(14)
-    detectable = float(np.mean([c.detectable for c in nights(rng, 0.0, 0.1, 200)]))
-    found = nights(rng, detectable, 0.1, 600)
+    minimum_detectable_effect = float(np.mean([c.minimum_detectable_effect for c in nights(rng, 0.0, 0.1, 200)]))
+    found = nights(rng, minimum_detectable_effect, 0.1, 600)
     assert 0.75 <= np.mean([c.verdict == "larger" for c in found]) <= 0.87
 
 

@@ -13,7 +13,7 @@ from audit.analysis.comparisons import compare_models, rank_models
 from audit.analysis.engine_noise import DRAWN_PROMPTS, engine_drift, same_weights, total_variation, with_engine_noise
 from audit.results import ModelInfo
 from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
-from suites.base import Bounded, MeasureSpec, Row
+from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 
 def scored(*probabilities: float | None) -> ScoreResponse:
@@ -29,7 +29,12 @@ def scored(*probabilities: float | None) -> ScoreResponse:
 
 def rows(*values: float | None) -> list[Row]:
     return [
-        Row(str(i), {"occupation": i}, {} if v is None else {"p": Bounded.exact(v)}, "timeout" if v is None else None)
+        Row(
+            str(i),
+            {"occupation": i},
+            {} if v is None else {"p": IdentifiedInterval.exact(v)},
+            "timeout" if v is None else None,
+        )
         for i, v in enumerate(values)
     ]
 
@@ -49,7 +54,7 @@ def test_drift_by_hand() -> None:
         rows(0.5, 0.2, None), rows(0.4, 0.25, 0.3),
     )  # fmt: skip
     gap = math.log(0.4 / 0.5)
-    assert (found.n_prompts, found.n_logprobs, found.unmatched) == (3, 5, 3)
+    assert (found.n_prompts, found.n_logprobs, found.n_unpaired) == (3, 5, 3)
     assert found.logprob_mean == pytest.approx(gap / 5)
     assert found.logprob_mean_abs == pytest.approx(-gap / 5)
     assert found.logprob_max_abs == pytest.approx(-gap)
@@ -81,7 +86,7 @@ def test_many_prompts_are_thinned_evenly() -> None:
 
 def test_drift_of_nothing_in_common_is_unknown_and_not_zero() -> None:
     found = engine_drift("s", "a", "b", [("0", scored(0.5))], [("1", scored(0.5))], rows(0.1), [])
-    assert (found.n_prompts, found.unmatched, found.logprob_mean_abs, found.variation_mean) == (0, 2, None, None)
+    assert (found.n_prompts, found.n_unpaired, found.logprob_mean_abs, found.variation_mean) == (0, 2, None, None)
     assert found.quantities == {}
 
 

@@ -80,7 +80,7 @@ def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, P
         ours, theirs = (np.array([logprobs[m][item] for item in logprobs[a]]) for m in (a, b))
         assert ours.shape == theirs.shape == (PROMPTS, 6)
         gap = theirs - ours
-        assert (found.n_prompts, found.n_logprobs, found.unmatched) == (PROMPTS, PROMPTS * 6, 0)
+        assert (found.n_prompts, found.n_logprobs, found.n_unpaired) == (PROMPTS, PROMPTS * 6, 0)
         assert found.logprob_mean == pytest.approx(gap.mean(), abs=1e-12)
         assert found.logprob_mean_abs == pytest.approx(np.abs(gap).mean())
         assert found.logprob_max_abs == pytest.approx(np.abs(gap).max())
@@ -116,7 +116,7 @@ def test_the_noise_of_a_figure_is_the_largest_difference_between_engines(night: 
     with Store.open(db, read_only=True) as store:
         rows = rows_of(store, result.run_id)
         of_model = {m.name: {row.item_id: row for row in rows(m.name, "OccuGender")} for m in result.models}
-    told = [c for c in result.comparisons if OTHER in (c.a, c.b) and c.measure == "p_female" and not c.detail]
+    told = [c for c in result.comparisons if OTHER in (c.a, c.b) and c.measure == "p_female" and not c.is_subgroup]
     assert told
     for c in told:
 

@@ -18,7 +18,7 @@ from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.results import AuditResult
 from backends.errors import ConfigError
-from suites.base import Bounded, MeasureSpec, Row
+from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 GAP = MeasureSpec("stereotype_gap", "p", clusters=("occupation", "template"), neutral=0.0, unit="difference")
 FEMALE = MeasureSpec("p_female", "p", clusters=("occupation", "template"), neutral=0.5)
@@ -30,7 +30,7 @@ class Run:
     def __init__(self, values: np.ndarray, *specs: MeasureSpec, signature: Mapping[str, object] | None = None,
                  rows: list[Row] | None = None) -> None:  # fmt: skip
         self.rows = rows or [
-            Row(f"{o}/{t}", {"occupation": o, "template": t}, {"p": Bounded.exact(float(v))})
+            Row(f"{o}/{t}", {"occupation": o, "template": t}, {"p": IdentifiedInterval.exact(float(v))})
             for (o, t), v in np.ndenumerate(values)
         ]
         measures = measure_rows(
@@ -38,7 +38,7 @@ class Run:
         )
         self.result = AuditResult(
             run_id="run", title="", started="", finished="", complete=True, interrupted=False, seed=0, limit=None,
-            confidence=0.95, versions={}, models=[], suites=[], measures=measures, comparisons=[], ledger=[],
+            confidence=0.95, versions={}, models=[], suites=[], measures=measures, comparisons=[], data_quality=[],
         )  # fmt: skip
 
     def of(self, model: str, suite: str) -> list[Row]:
@@ -106,7 +106,7 @@ def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_
         rows = [Row(r.item_id, r.factors, {}, "refusal") if i < lost else r for i, r in enumerate(now.rows)]
         report = judge(Run(BASE, rows=rows), Run(BASE))
         (figure,) = report.figures
-        assert (figure.verdict, figure.unmatched, figure.n_items) == (verdict, lost, 140 - lost)
+        assert (figure.verdict, figure.n_unpaired, figure.n_items) == (verdict, lost, 140 - lost)
         assert f"only one of the two runs has a value: {lost} of 140 items" in figure.words
         assert "more items are needed" not in figure.words
     worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 60 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
@@ -116,10 +116,10 @@ def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_
 def test_refusals_are_judged_for_every_kind_of_item() -> None:
     """Two figures with the same condition may rest on different items."""
     rows = [
-        *[Row(f"a{i}", {"k": None}, {"p": Bounded.exact(0.5)}) for i in range(40)],
-        *[Row(f"b{i}", {"k": None}, {"q": Bounded.exact(0.5)}) for i in range(40)],
+        *[Row(f"a{i}", {"k": None}, {"p": IdentifiedInterval.exact(0.5)}) for i in range(40)],
+        *[Row(f"b{i}", {"k": None}, {"q": IdentifiedInterval.exact(0.5)}) for i in range(40)],
         *[Row(f"c{i}", {"k": "None"}, {}, "refusal") for i in range(40)],
-        Row("d", {"k": "None"}, {"p": Bounded.exact(0.5)}),
+        Row("d", {"k": "None"}, {"p": IdentifiedInterval.exact(0.5)}),
     ]
     specs = [MeasureSpec(name, name, {"k": level}) for name in ("p", "q") for level in (None, "None")]
     run = Run(BASE, *specs, rows=rows)
@@ -211,8 +211,8 @@ def test_a_figure_without_neutral_value_is_gated_only_by_name_and_in_both_direct
 
 
 def test_detail_figures_are_not_gated() -> None:
-    detail = MeasureSpec("p_female", "p", {"occupation": 3}, clusters=("template",), neutral=0.5, detail=True)
-    assert judge(Run(BASE, detail), Run(BASE, detail)).figures == []
+    is_subgroup = MeasureSpec("p_female", "p", {"occupation": 3}, clusters=("template",), neutral=0.5, is_subgroup=True)
+    assert judge(Run(BASE, is_subgroup), Run(BASE, is_subgroup)).figures == []
 
 
 def test_a_different_signature_is_not_comparable_and_says_in_what() -> None:
@@ -248,7 +248,7 @@ def test_without_rows_the_intervals_decide_and_are_wider() -> None:
 def test_bounded_items_leave_room_for_both_verdicts() -> None:
     before, after = Run(BASE), Run(BASE + 0.05 + noise(6))
     censored = [
-        Row(r.item_id, r.factors, {"p": Bounded(None, 0.0, 1.0)}) if r.factors["template"] == 2 else r
+        Row(r.item_id, r.factors, {"p": IdentifiedInterval(None, 0.0, 1.0)}) if r.factors["template"] == 2 else r
         for r in after.rows
     ]
     (figure,) = judge(Run(BASE, rows=censored), before).figures
@@ -310,10 +310,14 @@ def refusing(count: int, of: int) -> Run:
     rows = [
         Row(str(i), {}, {}, "refusal")
         if i < count
-        else Row(str(i), {}, {"p": Bounded.exact(0.2), "mass": Bounded.exact(0.9 if i % 2 else 0.8)})
+        else Row(
+            str(i), {}, {"p": IdentifiedInterval.exact(0.2), "mass": IdentifiedInterval.exact(0.9 if i % 2 else 0.8)}
+        )
         for i in range(of)
     ]
-    return Run(BASE, MeasureSpec("stereotype_gap", "p", neutral=0.0, unit="difference", coverage="mass"), rows=rows)
+    return Run(
+        BASE, MeasureSpec("stereotype_gap", "p", neutral=0.0, unit="difference", probability_mass="mass"), rows=rows
+    )
 
 
 def test_share_of_refusals_and_coverage_have_limits_too() -> None:
@@ -379,7 +383,7 @@ def test_a_gate_that_could_judge_nothing_is_not_said_to_have_passed() -> None:
 
 def test_a_figure_that_the_answers_of_one_run_do_not_define_is_said_to_be_that() -> None:
     full = Run(BASE)
-    other = [Row(r.item_id, r.factors, {"q": Bounded.exact(0.5)}) for r in full.rows]
+    other = [Row(r.item_id, r.factors, {"q": IdentifiedInterval.exact(0.5)}) for r in full.rows]
     for now, before, which in (
         (Run(BASE, rows=other), full, "is not defined for this run"),
         (full, Run(BASE, rows=other), "is not defined for the baseline"),

@@ -12,9 +12,9 @@ from audit.analysis.table import RowTable
 from audit.results import AuditResult, ModelInfo
 from audit.schedule.cron import Journal
 from audit.store.store import Store
-from suites.base import Bounded, MeasureSpec, Row
+from suites.base import IdentifiedInterval, MeasureSpec, Row
 
-SPECS = [MeasureSpec("p", "p"), MeasureSpec("p", "p", {"occupation": "nurse"}, detail=True)]
+SPECS = [MeasureSpec("p", "p"), MeasureSpec("p", "p", {"occupation": "nurse"}, is_subgroup=True)]
 
 
 def result(
@@ -25,7 +25,7 @@ def result(
     limit: int | None = None,
     specs: list[MeasureSpec] = SPECS,
 ) -> AuditResult:
-    rows = [Row(str(i), {"occupation": "nurse"}, {"p": Bounded.exact(v)}) for i, v in enumerate(values)]
+    rows = [Row(str(i), {"occupation": "nurse"}, {"p": IdentifiedInterval.exact(v)}) for i, v in enumerate(values)]
     model = ModelInfo(
         name="m", backend="x", fingerprint={"engine_version": engine, "weights_sha256": "w"}, fingerprint_id="f",
         notes={}, asked=0, cached=0, failed=0, retried=0, seconds=0, prompt_tokens=0, completion_tokens=0,
@@ -34,7 +34,7 @@ def result(
         run_id=f"run{run}", title="nightly", started=f"2026-01-0{run}T00:00:00+00:00", finished="", complete=True,
         interrupted=False, seed=0, limit=None, confidence=0.95, versions={}, models=[model], suites=[],
         measures=measure_rows(RowTable(rows), specs, model="m", suite="s", signature={"data": data, "limit": limit}),
-        comparisons=[], ledger=[],
+        comparisons=[], data_quality=[],
     )  # fmt: skip
 
 

@@ -14,11 +14,15 @@ from scipy import stats
 from audit.analysis.measures import figure_id, measure_rows, read_signature, write_signature
 from audit.analysis.table import RowTable
 from audit.results import Measure
-from suites.base import Bounded, Factor, MeasureSpec, Row
+from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
 
 
-def row(item: str, value: float | Bounded | None, missing: str | None = None, **factors: Factor) -> Row:
-    values = {} if value is None else {"p": value if isinstance(value, Bounded) else Bounded.exact(value)}
+def row(item: str, value: float | IdentifiedInterval | None, missing: str | None = None, **factors: Factor) -> Row:
+    values = (
+        {}
+        if value is None
+        else {"p": value if isinstance(value, IdentifiedInterval) else IdentifiedInterval.exact(value)}
+    )
     return Row(item, factors, values, missing)
 
 
@@ -35,7 +39,7 @@ def test_a_mean_without_clusters_by_hand() -> None:
     assert (found.low, found.high) == pytest.approx((max(0.4 - half, 0), 0.4 + half))
     assert (found.naive_low, found.naive_high) == (found.low, found.high)
     assert (found.n_items, found.n_clusters, found.missing, found.censored) == (3, 3, 0, 0)
-    assert (found.neutral, found.family, found.coverage) == (1 / 3, "f", None)
+    assert (found.neutral, found.family, found.probability_mass) == (1 / 3, "f", None)
 
 
 def test_an_interval_leaves_0_to_1_only_where_the_figure_can() -> None:
@@ -71,7 +75,7 @@ def test_p_against_neutral_is_scipys_and_holm_corrects_within_the_family() -> No
 
 
 def test_no_p_without_neutral_value_or_where_only_bounds_are_known() -> None:
-    exact, bounded = row("a", 0.2), row("b", Bounded(None, 0.1, 0.3))
+    exact, bounded = row("a", 0.2), row("b", IdentifiedInterval(None, 0.1, 0.3))
     assert one([exact, row("c", 0.3)], MeasureSpec("p", "p")).p is None
     assert one([exact, bounded], MeasureSpec("p", "p", neutral=0.0)).p is None
 
@@ -123,7 +127,7 @@ def test_a_figure_of_one_occupation_is_clustered_by_template_alone() -> None:
         for t in range(5)
         for k in range(3)
     ]
-    found = one(rows, MeasureSpec("p", "p", {"occupation": 1}, clusters=("occupation", "template"), detail=True))
+    found = one(rows, MeasureSpec("p", "p", {"occupation": 1}, clusters=("occupation", "template"), is_subgroup=True))
     expected = stats.ttest_1samp(values[1].mean(axis=1), 0).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx(tuple(expected))
     assert found.n_clusters == 5
@@ -144,7 +148,7 @@ def test_missing_rows_are_counted_and_never_zero() -> None:
 
 
 def test_bounds_are_carried_and_stay_apart_from_sampling_error() -> None:
-    rows = [row("a", 0.2), row("b", 0.4), row("c", Bounded(None, 0.3, 0.9))]
+    rows = [row("a", 0.2), row("b", 0.4), row("c", IdentifiedInterval(None, 0.3, 0.9))]
     found = one(rows, MeasureSpec("p", "p", unit="difference"))
     lows, highs = [0.2, 0.4, 0.3], [0.2, 0.4, 0.9]
     assert (found.value, found.censored, found.n_items) == (None, 1, 3)
@@ -156,7 +160,7 @@ def test_bounds_are_carried_and_stay_apart_from_sampling_error() -> None:
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=20))
 def test_whatever_the_hidden_values_are_their_mean_is_within_the_bounds(pairs: list[tuple[float, float]]) -> None:
     ends = [sorted(pair) for pair in pairs]
-    rows = [row(str(i), Bounded(None, low, high)) for i, (low, high) in enumerate(ends)]
+    rows = [row(str(i), IdentifiedInterval(None, low, high)) for i, (low, high) in enumerate(ends)]
     found = one(rows, MeasureSpec("p", "p"))
     hidden = float(np.mean([low + 0.37 * (high - low) for low, high in ends]))
     assert found.bound_low is not None
@@ -192,11 +196,11 @@ def test_differences_of_yes_no_outcomes_that_are_all_alike_are_not_certain() -> 
 
 def test_coverage_is_the_mean_raw_mass_at_its_lower_bound() -> None:
     rows = [
-        Row("a", {}, {"p": Bounded.exact(0.5), "mass": Bounded.exact(0.8)}),
-        Row("b", {}, {"p": Bounded.exact(0.5), "mass": Bounded(None, 0.2, 0.9)}),
+        Row("a", {}, {"p": IdentifiedInterval.exact(0.5), "mass": IdentifiedInterval.exact(0.8)}),
+        Row("b", {}, {"p": IdentifiedInterval.exact(0.5), "mass": IdentifiedInterval(None, 0.2, 0.9)}),
         Row("c", {}, {}, "refusal"),
     ]
-    assert one(rows, MeasureSpec("p", "p", coverage="mass")).coverage == pytest.approx(0.5)
+    assert one(rows, MeasureSpec("p", "p", probability_mass="mass")).probability_mass == pytest.approx(0.5)
 
 
 def correlation_rows(noise: float = 0.1) -> tuple[list[Row], np.ndarray, np.ndarray]:
@@ -228,7 +232,7 @@ def test_correlation_over_bounded_values_brackets_every_completion() -> None:
     rows, values, share = correlation_rows()
     hidden = {("2", "1"), ("5", "0"), ("5", "3")}
     bounded = [
-        row(r.item_id, Bounded(None, 0.0, 1.0), **r.factors) if tuple(r.item_id.split("/")) in hidden else r
+        row(r.item_id, IdentifiedInterval(None, 0.0, 1.0), **r.factors) if tuple(r.item_id.split("/")) in hidden else r
         for r in rows
     ]
     found = one(bounded, CORRELATION)
@@ -262,15 +266,17 @@ def test_correlation_is_less_sure_where_templates_follow_the_covariate_each_in_i
 def test_a_bounded_correlation_is_as_unsure_as_the_values_at_its_bound(falling: bool) -> None:
     rows, _, _ = correlation_rows()
 
-    def figure(hidden: Bounded) -> Measure:
-        def value(r: Row) -> Bounded:
+    def figure(hidden: IdentifiedInterval) -> Measure:
+        def value(r: Row) -> IdentifiedInterval:
             given = hidden if r.item_id == "5/2" else r.values["p"]
-            return Bounded(given.value and 1 - given.low, 1 - given.high, 1 - given.low) if falling else given
+            return (
+                IdentifiedInterval(given.value and 1 - given.low, 1 - given.high, 1 - given.low) if falling else given
+            )
 
         return one([row(r.item_id, value(r), **r.factors) for r in rows], CORRELATION)
 
-    found = figure(Bounded(None, 0.0, 1.0))
-    completions = [figure(Bounded.exact(float(value))) for value in np.linspace(1e-6, 1, 501)]
+    found = figure(IdentifiedInterval(None, 0.0, 1.0))
+    completions = [figure(IdentifiedInterval.exact(float(value))) for value in np.linspace(1e-6, 1, 501)]
     strongest = max(completions, key=lambda m: abs(m.value or 0))
     if falling:
         assert found.bound_low == pytest.approx(strongest.value, abs=1e-4)

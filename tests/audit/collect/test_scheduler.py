@@ -11,7 +11,7 @@ import pytest
 
 from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, RetryPolicy, run_jobs
-from audit.collect.shutdown import StopSignal
+from audit.collect.shutdown import ShutdownRequest
 from audit.store.keys import answer_keys, join_answers
 from audit.store.store import Store, StoreError
 from backends.base import (
@@ -22,7 +22,7 @@ from backends.base import (
     GenerateResponse,
     LocalBackend,
     ScoreRequest,
-    tell_nobody,
+    discard_response,
 )
 from backends.errors import BackendError
 from backends.fake import FakeBackend, Faults
@@ -53,7 +53,9 @@ def server(**options):
 
 async def run(store, backend, items=None, *, fingerprint=FP, stop=None, retry=FAST, on_event=lambda _: None, name="m"):
     plan = Plan(name, fingerprint, items or scores(50))
-    done = await run_jobs([Job(name, backend, plan)], store, stop=stop or StopSignal(), retry=retry, on_event=on_event)
+    done = await run_jobs(
+        [Job(name, backend, plan)], store, stop=stop or ShutdownRequest(), retry=retry, on_event=on_event
+    )
     return done[name]
 
 
@@ -109,7 +111,7 @@ class MixedUp(FakeBackend):
             return await super().run([ScoreRequest("another prompt", request.continuations)])
         return await super().run(batch)
 
-    def take_doubtful(self):
+    def drain_ambiguous(self):
         taken, self.told = [] if self.told else [self.mixed_up], True
         return taken
 
@@ -122,13 +124,13 @@ async def test_an_answer_that_may_be_another_questions_is_set_aside_and_asked_ag
         keys = answer_keys(item.request, FP)
         [said] = await FakeBackend("server").run([item.request])
         assert join_answers(item.request, keys, store.get_many(keys)) == said
-    assert [entry["problem"] for entry in store.explain(answer_keys(backend.mixed_up, FP)[0])["set_aside"]] == [
+    assert [entry["problem"] for entry in store.explain(answer_keys(backend.mixed_up, FP)[0])["quarantine"]] == [
         "perhaps another question's answer"
     ]
 
 
 async def test_an_interrupted_run_sets_such_an_answer_aside_too(store):
-    stop = StopSignal()
+    stop = ShutdownRequest()
 
     class Interrupted(MixedUp):
         async def run(self, batch):
@@ -142,7 +144,7 @@ async def test_an_interrupted_run_sets_such_an_answer_aside_too(store):
     assert outcome.stopped == "interrupted"
     keys = answer_keys(backend.mixed_up, FP)
     assert store.get_many(keys) == {}
-    assert store.explain(keys[0])["set_aside"]
+    assert store.explain(keys[0])["quarantine"]
 
 
 async def test_what_is_stored_is_what_the_model_said(store):
@@ -346,7 +348,7 @@ async def test_the_same_failing_question_of_two_items_counts_twice(store):
 async def test_two_models_of_one_identity_are_asked_once(store):
     backend = server(latency=0.005)
     jobs = [Job(name, backend, Plan(name, FP, scores(60))) for name in ("one", "two")]
-    done = await run_jobs(jobs, store, stop=StopSignal(), retry=FAST)
+    done = await run_jobs(jobs, store, stop=ShutdownRequest(), retry=FAST)
     assert set(backend.asked.values()) == {1}
     assert sum(o.answered for o in done.values()) == 60
     assert all(o.answered + o.cached == 60 for o in done.values())
@@ -359,7 +361,7 @@ async def test_what_a_halted_model_has_not_asked_is_free_for_another_of_its_iden
     paying = FakeBackend("paying", **options)
     jobs = [Job(b.name, b, Plan(b.name, FP, scores(60))) for b in (broke, paying)]
     async with asyncio.timeout(20):
-        done = await run_jobs(jobs, store, stop=StopSignal(), retry=FAST)
+        done = await run_jobs(jobs, store, stop=ShutdownRequest(), retry=FAST)
     assert "quota" in done["broke"].stopped
     assert done["paying"].answered == 60
     assert set(paying.asked.values()) == {1}
@@ -402,7 +404,7 @@ async def test_models_that_share_a_device_take_turns_and_servers_run_beside_them
         Watched("hosted", events, **options),
     ]
     jobs = [Job(b.name, b, Plan(b.name, f"fp1-{b.name}", scores(40))) for b in backends]
-    await run_jobs(jobs, store, stop=StopSignal())
+    await run_jobs(jobs, store, stop=ShutdownRequest())
     on_cpu = [e for e in events if e[0] in "ab"]
     assert on_cpu == [("a", "run")] * 8 + [("a", "close")] + [("b", "run")] * 8 + [("b", "close")]
     names = [name for name, _ in events[:6]]
@@ -445,7 +447,7 @@ async def test_two_models_of_one_endpoint_share_a_limit(store):
     jobs = [
         Job(n, Shared(n, batch_size=1, max_in_flight=6, latency=0.003), Plan(n, f"fp1-{n}", scores(200))) for n in "ab"
     ]
-    await run_jobs(jobs, store, stop=StopSignal())
+    await run_jobs(jobs, store, stop=ShutdownRequest())
     assert most == 6
 
 
@@ -478,7 +480,7 @@ class Writing(LocalBackend):
     def describe_blocking(self):
         return Description({"name": "writing"}, frozenset({"generate"}))
 
-    def run_blocking(self, batch, tell=tell_nobody):
+    def run_blocking(self, batch, tell=discard_response):
         answers = []
         for place, request in enumerate(batch):
             time.sleep(self.seconds)
@@ -502,7 +504,7 @@ async def test_a_local_models_texts_are_stored_and_counted_while_their_batch_is_
 
 
 async def test_a_stop_keeps_the_texts_a_local_model_has_written_and_does_not_wait_for_the_rest(store):
-    stop = StopSignal(grace=0.2)
+    stop = ShutdownRequest(grace=0.2)
     backend = Writing(0.1)
     asyncio.get_running_loop().call_later(0.35, stop.request, "SIGINT")
     started = time.monotonic()
@@ -529,7 +531,7 @@ async def test_a_store_that_fails_while_a_batch_is_under_way_ends_the_run(store)
 
 async def test_a_stop_lets_what_is_in_flight_finish_and_nothing_is_paid_twice(store):
     backend = server(latency=0.05)
-    stop = StopSignal()
+    stop = ShutdownRequest()
     asyncio.get_running_loop().call_later(0.3, stop.request, "SIGINT")
     outcome = await run(store, backend, scores(1000), stop=stop)
     assert outcome.stopped == "interrupted"
@@ -543,7 +545,7 @@ async def test_a_stop_lets_what_is_in_flight_finish_and_nothing_is_paid_twice(st
 
 async def test_a_stop_ends_waits_between_attempts_at_once(store):
     backend = server(faults=Faults(1.0, ("server",) * 9))
-    stop = StopSignal()
+    stop = ShutdownRequest()
     asyncio.get_running_loop().call_later(0.1, stop.request, "SIGINT")
     started = time.monotonic()
     outcome = await run(store, backend, stop=stop, retry=RetryPolicy(first_wait=30.0))
@@ -552,7 +554,7 @@ async def test_a_stop_ends_waits_between_attempts_at_once(store):
 
 
 async def test_a_stop_waits_no_longer_than_the_grace(store):
-    stop = StopSignal(grace=0.2)
+    stop = ShutdownRequest(grace=0.2)
     asyncio.get_running_loop().call_later(0.1, stop.request, "SIGINT")
     started = time.monotonic()
     outcome = await run(store, server(latency=60.0), stop=stop)
@@ -561,7 +563,7 @@ async def test_a_stop_waits_no_longer_than_the_grace(store):
 
 
 async def test_a_stop_after_all_is_done_changes_nothing(store):
-    stop = StopSignal()
+    stop = ShutdownRequest()
     outcome = await run(store, server(), stop=stop)
     stop.request("SIGINT")
     assert outcome.stopped is None
@@ -610,7 +612,7 @@ async def test_cancelling_is_not_retried_and_leaves_no_task_behind(store):
 async def test_progress_ends_at_the_total(store):
     events = []
     plan = Plan("m", FP, scores(120), total=120)
-    await run_jobs([Job("m", server(latency=0.005), plan)], store, stop=StopSignal(), on_event=events.append)
+    await run_jobs([Job("m", server(latency=0.005), plan)], store, stop=ShutdownRequest(), on_event=events.append)
     assert (events[-1].done, events[-1].total, events[-1].failed) == (120, 120, 0)
     assert [e.done for e in events] == sorted(e.done for e in events)
 
@@ -619,7 +621,7 @@ async def test_progress_tells_the_work_that_is_asked_and_left(store):
     for expected in ((sum(range(120)), 0), (0, 0)):  # then all is cached
         events = []
         plan = Plan("m", FP, scores(120), total=120, work=range(120))
-        await run_jobs([Job("m", server(), plan)], store, stop=StopSignal(), on_event=events.append)
+        await run_jobs([Job("m", server(), plan)], store, stop=ShutdownRequest(), on_event=events.append)
         assert (events[-1].work_asked, events[-1].work_left) == expected
         assert all(e.work_asked + e.work_left <= sum(range(120)) for e in events)
 

@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[3]
 
 AUDIT = """
     import asyncio, sys
-    from audit.collect.shutdown import StopSignal, stop_on_signals
+    from audit.collect.shutdown import ShutdownRequest, stop_on_signals
 
     async def main():
-        stop = StopSignal(grace=5)
+        stop = ShutdownRequest(grace=5)
         with stop_on_signals(stop, "Resume with: audit run"):
             print("ready", flush=True)
             await stop.wait()
@@ -81,9 +81,9 @@ def test_the_second_signal_ends_it_at_once(audit, first, second):
 def test_afterwards_signals_do_what_they_did_before():
     code = textwrap.dedent("""
         import asyncio, os, signal
-        from audit.collect.shutdown import StopSignal, stop_on_signals
+        from audit.collect.shutdown import ShutdownRequest, stop_on_signals
         async def main():
-            with stop_on_signals(StopSignal(), ""):
+            with stop_on_signals(ShutdownRequest(), ""):
                 pass
         before = signal.getsignal(signal.SIGTERM)
         asyncio.run(main())

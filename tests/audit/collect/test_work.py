@@ -7,7 +7,7 @@ from itertools import takewhile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.collect.work import local_work
+from audit.collect.work import estimate_work
 from backends.base import ClassifyRequest, GenerateRequest, Message, Sampling, ScoreRequest
 
 
@@ -16,13 +16,13 @@ def test_a_prompt_counts_as_far_as_the_one_before_does_not_share_it(prompts: lis
     pairs = list(zip(["", *prompts], prompts, strict=False))
     shared = [len(list(takewhile(lambda both: both[0] == both[1], zip(a, b, strict=False)))) for a, b in pairs]
     expected = [max(1, len(b) - common + len(" yes")) for (_, b), common in zip(pairs, shared, strict=True)]
-    assert list(local_work(ScoreRequest(prompt, (" yes",)) for prompt in prompts)) == expected
+    assert list(estimate_work(ScoreRequest(prompt, (" yes",)) for prompt in prompts)) == expected
 
 
 def test_what_may_be_written_counts_more_than_what_is_read() -> None:
     short, long = (
         GenerateRequest((Message("user", "Count them."),), Sampling(max_tokens=tokens)) for tokens in (8, 512)
     )
-    first, second, third = local_work([short, long, ClassifyRequest("Some text.")])
+    first, second, third = estimate_work([short, long, ClassifyRequest("Some text.")])
     assert second > 20 * first
     assert third == len("Some text.")

@@ -13,9 +13,9 @@ from audit.analysis.measures import write_signature
 from audit.results import (
     AuditResult,
     Comparison,
+    DataQuality,
     EngineDrift,
     Example,
-    LedgerEntry,
     Measure,
     ModelInfo,
     PromptDrift,
@@ -59,7 +59,7 @@ def measure(
         "n_clusters": 40,
         "missing": 0,
         "censored": 900 if bounds else 0,
-        "coverage": 0.42,
+        "probability_mass": 0.42,
         "signature": f"suite:{suite}|v:1",
     }
     return Measure(
@@ -94,7 +94,7 @@ def comparison(a: Measure, b: Measure, margin: float = 0.02, **more: Any) -> Com
         "test": "paired, clustered t",
         "family": a.family,
         "words": f"{b.model} against {a.model}: {verdict}.",
-        "detail": a.detail,
+        "detail": a.is_subgroup,
     }
     return Comparison(
         suite=a.suite,
@@ -151,15 +151,15 @@ def result(
     measures: Sequence[Measure],
     *,
     examples: Sequence[Example] = (),
-    ledger: Sequence[LedgerEntry] | None = None,
+    data_quality: Sequence[DataQuality] | None = None,
     comparisons: Sequence[Comparison] | None = None,
     **more: Any,
 ) -> AuditResult:
     """A whole result; every pair of models is compared on every figure unless comparisons are given."""
     if comparisons is None:
         comparisons = list(_pairs(measures))
-    if ledger is None:
-        ledger = [ledger_entry(m, s.name) for s in suites for m in models]
+    if data_quality is None:
+        data_quality = [ledger_entry(m, s.name) for s in suites for m in models]
     fields: dict[str, Any] = {
         "run_id": "run-1",
         "title": "A made-up audit",
@@ -177,7 +177,7 @@ def result(
         suites=list(suites),
         measures=list(measures),
         comparisons=comparisons,
-        ledger=ledger,
+        data_quality=data_quality,
         examples=[_behind_figures(e, measures) for e in examples],
         **(fields | more),
     )
@@ -207,7 +207,7 @@ def drift(suite: str, a: str, b: str, prompts: int = 100) -> EngineDrift:
         for i in range(prompts)
     ]
     return EngineDrift(
-        suite=suite, a=a, b=b, n_prompts=prompts, n_logprobs=6 * prompts, unmatched=0, logprob_mean=0.0,
+        suite=suite, a=a, b=b, n_prompts=prompts, n_logprobs=6 * prompts, n_unpaired=0, logprob_mean=0.0,
         logprob_mean_abs=0.016, logprob_max_abs=0.3, variation_mean=0.008, variation_max=0.03, farthest="item-0",
         quantities={}, prompts=each,
     )  # fmt: skip
@@ -229,13 +229,13 @@ def four_suites(models: int) -> AuditResult:
             for i in range(60)
             for e in examples(names, suite.name, "word " * 120)
         ]
-    compared = result(names, infos, [m for m in measures if not m.detail]).comparisons
+    compared = result(names, infos, [m for m in measures if not m.is_subgroup]).comparisons
     compared = [c.model_copy(update={"engine_noise": 0.0123456}) for c in compared]
     engines = [drift(info.name, a, b, 400) for info in infos for a, b in itertools.combinations(names[:4], 2)]
     return result(names, infos, measures, examples=shown, comparisons=compared, drift=engines)
 
 
-def ledger_entry(model: str, suite: str, **more: Any) -> LedgerEntry:
+def ledger_entry(model: str, suite: str, **more: Any) -> DataQuality:
     fields: dict[str, Any] = {
         "n_items": 2000,
         "answered": 2000,
@@ -244,9 +244,9 @@ def ledger_entry(model: str, suite: str, **more: Any) -> LedgerEntry:
         "censored": 0,
         "merged": 3,
         "straddled": 2,
-        "coverage": 0.42,
+        "probability_mass": 0.42,
     }
-    return LedgerEntry(model=model, suite=suite, **(fields | more))
+    return DataQuality(model=model, suite=suite, **(fields | more))
 
 
 def examples(models: Iterable[str], suite: str, text: str = "A: the nurse smiled") -> Iterator[Example]:
@@ -294,7 +294,7 @@ def _made_up(spec: MeasureSpec, suite: str, model: str, lean: float, random_: ra
     group = spec.where.get("dominated_by")
     sign = {"female": 1, "male": -1}.get(str(group), random_.uniform(-1, 1))
     calm = 1.0 if spec.where.get("debiasing") is None else 0.6
-    noise = random_.gauss(0, 0.12 if spec.detail else 0.01)
+    noise = random_.gauss(0, 0.12 if spec.is_subgroup else 0.01)
     female = min(0.96, max(0.02, 0.46 + sign * lean * calm + noise))
     diverse = 0.03 if calm == 1.0 else 0.12
     by_name = {
@@ -307,9 +307,9 @@ def _made_up(spec: MeasureSpec, suite: str, model: str, lean: float, random_: ra
     if spec.measure.startswith("effect"):
         value = -lean * 0.4 + noise
     return measure(
-        model, spec.measure, dict(spec.where), value, 0.1 if spec.detail else 0.03, suite=suite, unit=spec.unit,
-        neutral=spec.neutral, estimator=spec.estimator, family=spec.family, detail=spec.detail,
-        n_items=25 if spec.detail else 1000, signature=signature, p=None if spec.neutral is None else 0.004,
+        model, spec.measure, dict(spec.where), value, 0.1 if spec.is_subgroup else 0.03, suite=suite, unit=spec.unit,
+        neutral=spec.neutral, estimator=spec.estimator, family=spec.family, is_subgroup=spec.is_subgroup,
+        n_items=25 if spec.is_subgroup else 1000, signature=signature, p=None if spec.neutral is None else 0.004,
         p_holm=None if spec.neutral is None else 0.047,
     )  # fmt: skip
 
@@ -379,7 +379,7 @@ def toy_measures(models: Sequence[str]) -> list[Measure]:
             found.append(measure(model, "gap", where, value, 0.04, bounds=bounds, neutral=0.0, unit="difference"))
         for word in WORDS:
             value = SHARES[word] * 0.7 + 0.1 + 0.02 * i
-            found.append(measure(model, "p_female", {"occupation": word}, value, 0.1, detail=True))
+            found.append(measure(model, "p_female", {"occupation": word}, value, 0.1, is_subgroup=True))
         for length in (1, 2, 5, 10):
             found.append(measure(model, "gap", {"length": length}, 0.5 - 0.03 * length + 0.04 * i, neutral=0.0))
     return found

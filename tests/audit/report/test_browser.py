@@ -30,7 +30,7 @@ def _result() -> AuditResult:
         ),
         mu.toy_suite(),
     ]
-    measures = [m for m in mu.measured(suite, MODELS) if not m.detail or m.where.get("debiasing") is None]
+    measures = [m for m in mu.measured(suite, MODELS) if not m.is_subgroup or m.where.get("debiasing") is None]
     measures += mu.toy_measures(MODELS)
     examples = [*mu.examples(MODELS, suite.name), *mu.examples(MODELS, "toy")]
     result = mu.result(MODELS, infos, measures, examples=examples)
@@ -175,7 +175,7 @@ def test_links_lead_somewhere(opened: Opened) -> None:
 
 
 def test_a_link_to_a_figure_opens_it(browser: Browser, report: Path) -> None:
-    figure = next(m for m in _result().measures if m.measure == "stereotype_gap" and not m.detail)
+    figure = next(m for m in _result().measures if m.measure == "stereotype_gap" and not m.is_subgroup)
     page = browser.new_page()
     page.goto(f"{report.as_uri()}#figure-{figure.id}")
     assert "stereotype gap" in page.locator("dialog[open] h2").inner_text()
@@ -253,7 +253,9 @@ def test_drift_is_drawn_prompt_by_prompt_and_beside_the_differences(opened: Open
     assert page.locator("#hover").inner_text().startswith("item-")
     noise = page.locator("#suite-1 .picture.noise")
     shown = [
-        c for c in _result().comparisons if c.engine_noise is not None and c.difference is not None and not c.detail
+        c
+        for c in _result().comparisons
+        if c.engine_noise is not None and c.difference is not None and not c.is_subgroup
     ]
     small = sum(abs(c.difference or 0) <= 0.03 for c in shown)
     assert 0 < small < len(shown)

@@ -148,7 +148,7 @@ def test_scatter_places_a_level_at_its_covariate(toy: AuditResult) -> None:
 def test_ranking_sorts_by_value_with_the_missing_last() -> None:
     chart = Chart("ranking", "r", ("p_female",), by="occupation")
     values = {"a": 0.2, "b": None, "c": 0.9, "d": 0.5}
-    measures = [mu.measure("m", "p_female", {"occupation": k}, v, detail=True) for k, v in values.items()]
+    measures = [mu.measure("m", "p_female", {"occupation": k}, v, is_subgroup=True) for k, v in values.items()]
     result = mu.result(["m"], [mu.suite_info("toy", "Toy", charts=[chart])], measures)
     assert [r["k"] for r in _plots(result)["ranking"].panels[0].rows] == ["c", "d", "a", "b"]
 

@@ -216,9 +216,9 @@ def test_ten_models_on_four_suites_take_seconds(tmp_path: Path) -> None:
         infos.append(
             mu.suite_info(name, name, tables=suite.tables(), charts=suite.charts(), published=suite.published())
         )
-        made = [m for m in mu.measured(suite, models, i) if not m.detail or m.where.get("debiasing") is None]
+        made = [m for m in mu.measured(suite, models, i) if not m.is_subgroup or m.where.get("debiasing") is None]
         measures += [m.model_copy(update={"suite": name, "id": f"{i}{m.id}"}) for m in made]
-    headline = [m for m in measures if m.measure == "stereotype_gap" and not m.detail]
+    headline = [m for m in measures if m.measure == "stereotype_gap" and not m.is_subgroup]
     comparisons = mu.result(models, infos, headline).comparisons
     result = mu.result(models, infos, measures, comparisons=comparisons)
     assert len(measures) > 15_000
@@ -264,7 +264,7 @@ def test_ranks_drift_and_text_lengths_are_shown(tmp_path: Path) -> None:
         Rank(model="gemma3", best=1, worst=2, tied_with=["smollm2"]),
     ]
     drift = EngineDrift(
-        suite="toy", a="smollm2", b="gemma3", n_prompts=1234, n_logprobs=5, unmatched=7, logprob_mean=0.0,
+        suite="toy", a="smollm2", b="gemma3", n_prompts=1234, n_logprobs=5, n_unpaired=7, logprob_mean=0.0,
         logprob_mean_abs=0.0123, logprob_max_abs=0.5, variation_mean=0.001, variation_max=0.25, farthest="item-9",
         quantities={"p_female": {"n": 5.0, "mean": 0.0, "mean_abs": 0.01, "max_abs": 0.375}},
     )  # fmt: skip

@@ -57,12 +57,12 @@ def test_a_figure_that_the_sample_did_not_ask_is_no_unreadable_answer() -> None:
 
 
 def test_two_models_are_both_and_conditions_that_agree_share_a_sentence() -> None:
-    wheres = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "other")]
+    conditions = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "other")]
     values = {"a": (0.4, 0.4, 0.1), "b": (0.42, 0.42, 0.3)}
     measures = [
         mu.measure(model, "gap", where, value, neutral=0.0)
         for model, found in values.items()
-        for where, value in zip(wheres, found, strict=True)
+        for where, value in zip(conditions, found, strict=True)
     ]
     result = mu.result(("a", "b"), [mu.suite_info("toy", "Toy", charts=[GAP])], measures)
     assert _said(result, "finding")[0].startswith("Gap (explicit; implicit; other): both models lie above 0")
@@ -100,11 +100,11 @@ def test_many_pairs_are_counted_and_the_largest_is_named() -> None:
 
 @pytest.mark.parametrize(("a", "b"), [((0.1, 0.1, 0.1, 0.1, 0.1), (0.3, 0.4, 0.1, 0.1, 0.2)), ((0.1,) * 5, (0.1,) * 5)])
 def test_a_pair_under_several_conditions_is_not_several_pairs(a: tuple[float, ...], b: tuple[float, ...]) -> None:
-    wheres = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "third", "fourth", "fifth")]
+    conditions = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "third", "fourth", "fifth")]
     measures = [
         mu.measure(model, "gap", where, value, neutral=0.0)
         for model, values in (("a", a), ("b", b))
-        for where, value in zip(wheres, values, strict=True)
+        for where, value in zip(conditions, values, strict=True)
     ]
     result = mu.result(("a", "b"), [mu.suite_info("toy", "Toy", charts=[GAP])], measures)
     (said,) = _said(result, "comparison")
@@ -126,11 +126,11 @@ def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
 
 def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
     entries = [
-        mu.ledger_entry("a", "toy", coverage=0.031),
+        mu.ledger_entry("a", "toy", probability_mass=0.031),
         mu.ledger_entry("b", "toy", censored=900),
         mu.ledger_entry("c", "toy", answered=1950, failures={"timeout": 20, "refusal": 30}),
     ]
-    said = _said(_result({"gap": [0.1, 0.2, 0.3]}, ledger=entries), "caution")
+    said = _said(_result({"gap": [0.1, 0.2, 0.3]}, data_quality=entries), "caution")
     assert len(said) == 3
     assert said[0].startswith("Weak claim: ")
     assert "a 3.1 %" in said[0]
@@ -167,9 +167,9 @@ def test_a_figure_that_is_only_ranked_by_level_does_not_speak_for_the_suite() ->
         Chart("dots", "Bias score", ("score",), by="condition"),
         Chart("ranking", "How often an occupation is called so", ("called",), {"condition": "c0"}, by="occupation"),
     ]
-    wheres = [{"condition": f"c{i}"} for i in range(10)]
-    measures = [mu.measure("a", "score", where, 0.2, neutral=0.0) for where in wheres]
-    measures += [mu.measure("a", "called", where, 0.9, neutral=0.0) for where in wheres[:2]]
+    conditions = [{"condition": f"c{i}"} for i in range(10)]
+    measures = [mu.measure("a", "score", where, 0.2, neutral=0.0) for where in conditions]
+    measures += [mu.measure("a", "called", where, 0.9, neutral=0.0) for where in conditions[:2]]
     result = mu.result(["a"], [mu.suite_info("toy", "Toy", charts=charts)], measures)
     assert _said(result, "finding")[0].startswith("Score (c0): a lies above 0")
 
@@ -221,8 +221,8 @@ def test_what_was_asked_counts_answers_and_tells_a_limit() -> None:
 
 def test_one_level_is_named_so_that_it_is_not_read_as_all() -> None:
     chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
-    wheres = [{"condition": c, "gender": g} for c in ("zero", "few", "dp", "cot", "x") for g in ("f", "m")]
-    measures = [mu.measure("a", "score", where, 0.2, neutral=0.0) for where in wheres]
+    conditions = [{"condition": c, "gender": g} for c in ("zero", "few", "dp", "cot", "x") for g in ("f", "m")]
+    measures = [mu.measure("a", "score", where, 0.2, neutral=0.0) for where in conditions]
     result = mu.result(["a"], [mu.suite_info("toy", "Toy", charts=[chart])], measures)
     said = suite_summary(Figures(result), "toy")
     assert said[0].text.startswith("Score (zero, f; zero, m): a lies above 0")
@@ -238,19 +238,19 @@ def test_untreated_figures_speak_for_a_suite_with_treatments() -> None:
 
 
 def test_a_chart_of_the_level_1_does_not_draw_the_level_true() -> None:
-    wheres = [{"told": True}, {"told": 1}]
-    measures = [mu.measure("a", "gap", where, value) for where, value in zip(wheres, (0.2, 0.4), strict=True)]
-    charts = [Chart("dots", "Gap", ("gap",), where) for where in wheres]
+    conditions = [{"told": True}, {"told": 1}]
+    measures = [mu.measure("a", "gap", where, value) for where, value in zip(conditions, (0.2, 0.4), strict=True)]
+    charts = [Chart("dots", "Gap", ("gap",), where) for where in conditions]
     figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy", charts=charts)], measures))
-    for chart, where in zip(figures.result.suites[0].charts, wheres, strict=True):
+    for chart, where in zip(figures.result.suites[0].charts, conditions, strict=True):
         (drawn,) = figures.wheres_of_chart("toy", "gap", chart)
         assert repr(drawn) == repr(where)
-    assert figures.telling("toy", "gap", wheres) == ["told yes", "told 1"]
+    assert figures.distinguishing_labels("toy", "gap", conditions) == ["told yes", "told 1"]
 
 
 def test_conditions_that_read_alike_are_told_apart() -> None:
-    wheres = [{"told": "a_b"}, {"told": "a b"}, {"told": "c"}]
-    measures = [mu.measure("a", "gap", where, 0.2) for where in wheres]
+    conditions = [{"told": "a_b"}, {"told": "a b"}, {"told": "c"}]
+    measures = [mu.measure("a", "gap", where, 0.2) for where in conditions]
     figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy")], measures))
-    assert figures.telling("toy", "gap", wheres) == ["'a_b'", "'a b'", "c"]
-    assert figures.telling("toy", "gap", wheres[:1]) == ["'a_b'"]
+    assert figures.distinguishing_labels("toy", "gap", conditions) == ["'a_b'", "'a b'", "c"]
+    assert figures.distinguishing_labels("toy", "gap", conditions[:1]) == ["'a_b'"]

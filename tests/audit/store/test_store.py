@@ -31,7 +31,7 @@ from backends.base import (
     TokenLogprob,
 )
 from backends.errors import BackendError, ConfigError
-from suites.base import Bounded, Row
+from suites.base import IdentifiedInterval, Row
 
 FP = fingerprint_id({"model": "m"})
 
@@ -172,7 +172,7 @@ def test_a_changed_row_is_set_aside_and_asked_again(path, column):
         found = store.get_many([*entry(1).keys, *entry(2).keys])
         assert key not in found
         assert len(found) == 3
-        assert store.explain(key)["set_aside"][0]["problem"] == "checksum"
+        assert store.explain(key)["quarantine"][0]["problem"] == "checksum"
         put(store, entry(1))
         assert len(store.get_many(entry(1).keys)) == 2
 
@@ -186,7 +186,7 @@ def test_reading_answers_finds_a_changed_row_too(path):
         assert store.known(entry(1).keys) == {entry(1).keys[1]}
     with Store.open(path) as store:
         assert list(store.get_many(entry(1).keys)) == [entry(1).keys[1]]
-        assert store.explain(key)["set_aside"][0]["problem"] == "checksum"
+        assert store.explain(key)["quarantine"][0]["problem"] == "checksum"
 
 
 def test_verify_finds_a_row_whose_checksum_was_made_to_fit(path):
@@ -511,7 +511,9 @@ def test_rows_read_back_as_they_were_written(store):
             Row(
                 f"item {i}",
                 {"template": i % 3, "occupation": "nurse \ud800", "none": None, "share": 0.1},
-                {} if i % 5 == 0 else {"p": Bounded.exact(1 / (3 + i)), "b": Bounded(None, 0.25, 0.5)},
+                {}
+                if i % 5 == 0
+                else {"p": IdentifiedInterval.exact(1 / (3 + i)), "b": IdentifiedInterval(None, 0.25, 0.5)},
                 "refusal" if i % 5 == 0 else None,
             ),
             entry(i).keys if i else (),
@@ -622,12 +624,14 @@ def test_rows_of_the_schema_before_chunks_are_kept(tmp_path):
         rows = list(store.read_rows("r2", "m", "s"))
     factors = {"occupation": "nurse \ud800"}
     assert rows[0] == StoredRow(Row("item 0", factors, {}, "refusal"), ())
-    values = {"p": Bounded.exact(0.5), "b": Bounded(None, 0.25, 0.5)}
+    values = {"p": IdentifiedInterval.exact(0.5), "b": IdentifiedInterval(None, 0.25, 0.5)}
     assert rows[1:] == [StoredRow(Row(f"item {i}", factors, values), ("k1", "k2")) for i in range(1, 2003)]
 
 
 def test_damaged_rows_are_told_and_never_read_as_numbers(store, path):
-    store.write_rows("r1", "m", "s", [StoredRow(Row(f"i{i}", {}, {"p": Bounded.exact(0.5)}), ()) for i in range(9)])
+    store.write_rows(
+        "r1", "m", "s", [StoredRow(Row(f"i{i}", {}, {"p": IdentifiedInterval.exact(0.5)}), ()) for i in range(9)]
+    )
     with sqlite3.connect(path) as db:
         body = bytearray(db.execute("SELECT body FROM row_chunks").fetchone()[0])
         body[len(body) // 2] ^= 1
@@ -658,7 +662,7 @@ def test_a_store_of_a_newer_version_is_refused(path):
 
 
 def test_explain_tells_who_was_asked_what(store):
-    store.remember_fingerprint({"model": "m"})
+    store.record_fingerprint({"model": "m"})
     e = entry(3)
     put(store, e)
     told = store.explain(e.keys[1])

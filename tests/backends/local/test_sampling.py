@@ -8,7 +8,7 @@ from scipy import stats
 
 from backends.base import Sampling
 from backends.errors import BackendError
-from backends.local.sampling import Sampler, TextSoFar
+from backends.local.sampling import Sampler, StopStringDecoder
 
 
 def drawn(sampling, logits, n, seed=0):
@@ -109,20 +109,20 @@ def test_the_draws_depend_on_seed_and_repeat_alone():
 
 
 def test_a_character_split_over_tokens_is_whole_again():
-    text = TextSoFar(())
+    text = StopStringDecoder(())
     for byte in "naïve 🙂".encode():
         text.add(bytes([byte]))
     assert text.text == "naïve 🙂"
 
 
 def test_a_text_cut_within_a_character_says_so():
-    text = TextSoFar(())
+    text = StopStringDecoder(())
     text.add("é".encode()[:1])
     assert text.text == "�"
 
 
 def test_a_stop_string_split_over_tokens_ends_the_text_before_it():
-    text = TextSoFar(("\n\n", "END"))
+    text = StopStringDecoder(("\n\n", "END"))
     assert not text.add(b"one\n")
     assert text.add(b"\ntwo END")
     assert text.text == "one"

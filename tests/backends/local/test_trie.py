@@ -52,8 +52,8 @@ def test_asks_lead_to_the_node_and_the_target_of_each_scored_token(batch: list[P
     for path, asks in zip(batch, trie.asks_of, strict=True):
         found = [(line(trie, trie.ask_nodes[a]), int(trie.ask_targets[a])) for a in asks]
         expected = [(path.tokens[:i], path.tokens[i]) for i in range(path.scored_from, len(path.tokens))]
-        if path.then_any_of is not None:
-            expected.append((path.tokens, -1 - trie.sets.index(path.then_any_of)))
+        if path.next_token_set is not None:
+            expected.append((path.tokens, -1 - trie.sets.index(path.next_token_set)))
         assert found == expected
     pairs = list(zip(trie.ask_nodes.tolist(), trie.ask_targets.tolist(), strict=True))
     assert len(pairs) == len(set(pairs))

@@ -9,7 +9,7 @@ import pytest
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.generation import generate, sampling_options, seed_of
-from backends.openai.probe.capabilities import Findings
+from backends.openai.probe.capabilities import ServerCapabilities
 
 
 def test_each_server_is_told_to_switch_its_own_filters_off() -> None:
@@ -60,7 +60,7 @@ class OneAnswer:
 
 async def asked(server: OneAnswer, prefill: str | None = None) -> GenerateResponse:
     turns = (Message("user", "x"), Message("assistant", "{")) if prefill else (Message("user", "x"),)
-    found = Findings(chat=True, prefill=prefill)  # type: ignore[arg-type]
+    found = ServerCapabilities(chat=True, prefill=prefill)  # type: ignore[arg-type]
     return await generate(server, found, GenerateRequest(turns))  # type: ignore[arg-type]
 
 

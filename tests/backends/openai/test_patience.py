@@ -36,7 +36,7 @@ async def test_the_pause_that_a_server_asks_for_is_made_unless_it_is_too_long(wa
     assert await failing("server", LONGEST_ASKED_PAUSE + 1) == 1
 
 
-@pytest.mark.parametrize(("kind", "asked"), [("malformed", 4), ("connection", 4), ("untruthful", 1)])
+@pytest.mark.parametrize(("kind", "asked"), [("malformed", 4), ("connection", 4), ("inconsistent", 1)])
 async def test_what_is_asked_again(kind: ErrorKind, asked: int, waits: list[float]) -> None:
     assert await failing(kind, None) == asked
     assert all(wait < 2 for wait in waits)

@@ -20,7 +20,7 @@ from backends.openai import OpenAIBackend
 from backends.openai.api import ServerApi
 from backends.openai.auth import ApiKey
 from backends.openai.client import HttpClient
-from backends.openai.probe.capabilities import Findings, TextRoute
+from backends.openai.probe.capabilities import ServerCapabilities, TextRoute
 from backends.openai.probe.session import FULL_PRECISION
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
@@ -90,7 +90,9 @@ def hosted(server: RunningServer, folder: Path) -> OpenAIBackend:
     return OpenAIBackend(server.base_url, model=server.model, api_key_env=None, probe_folder=folder)
 
 
-async def by_route(server: RunningServer, found: Findings, request: ScoreRequest) -> tuple[ContinuationScore, ...]:
+async def by_route(
+    server: RunningServer, found: ServerCapabilities, request: ScoreRequest
+) -> tuple[ContinuationScore, ...]:
     """Scores by the route that ``found`` names, whatever the probe would choose."""
     client = HttpClient(server.base_url, ApiKey(None, None), timeout=120, max_connections=1)
     tokenizer = RemoteTokenizer(client, server.model, found.family) if found.family else None
@@ -291,7 +293,9 @@ async def test_the_echo_of_a_model_with_bos_is_right_and_agrees_with_asking_toke
         tokenizer = RemoteTokenizer(client, server.model, "llama-cpp-python")
         by_echo, step_by_step = [
             (
-                await Routes(api, Findings(text_route=route, largest_k=2000), tokenizer, samples=None).score(request)
+                await Routes(api, ServerCapabilities(text_route=route, largest_k=2000), tokenizer, samples=None).score(
+                    request
+                )
             ).scores
             for route in ("echo", "top_k")
         ]
@@ -322,14 +326,14 @@ async def test_a_model_swapped_under_the_same_name_is_noticed_and_the_run_stops(
         before = (await backend.describe()).fingerprint
         request = ScoreRequest("The nurse said that", (" she",))
         assert isinstance((await backend.run([request]))[0], ScoreResponse)
-        assert backend.suspect_since is None
+        assert backend.unverified_since is None
     with xllamacpp_server(gemma3_gguf(), port=port, n_ctx=512):
         requests = [ScoreRequest(f"The {o} said that", (" she",)) for o in OCCUPATIONS[:4]]
         answers = [(await backend.run([r]))[0] for r in requests]
-        refused = [a for a in answers if isinstance(a, BackendError) and a.kind == "untruthful"]
+        refused = [a for a in answers if isinstance(a, BackendError) and a.kind == "inconsistent"]
         assert refused
         assert answers[-1] in refused
-        assert backend.suspect_since is not None
+        assert backend.unverified_since is not None
         await backend.close()
         fresh = hosted(server, tmp_path)
         started = time.monotonic()

@@ -8,13 +8,13 @@ import pytest
 
 from backends.base import GenerateRequest
 from backends.errors import BackendError
-from backends.openai.api import SeenAnswers
+from backends.openai.api import ResponseIdTracker
 
 FIRST, SECOND = GenerateRequest("first"), GenerateRequest("second")
 
 
-def seen() -> SeenAnswers:
-    found = SeenAnswers()
+def seen() -> ResponseIdTracker:
+    found = ResponseIdTracker()
     found.numbered = True
     return found
 
@@ -58,7 +58,7 @@ def test_a_copy_of_a_long_list_is_told_from_another_one_under_its_number() -> No
 
 
 def test_one_name_for_all_answers_numbers_none() -> None:
-    answers = SeenAnswers()
+    answers = ResponseIdTracker()
     for text in ("a", "b", "c", "d"):
         answers.check({"id": "cmpl", "choices": [{"text": text}]})
     assert answers.distinct == 1

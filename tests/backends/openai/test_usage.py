@@ -49,8 +49,8 @@ def test_the_limit_is_never_passed(requests: list[tuple[str, int]], limit: float
     for prompt, max_tokens in requests:
         with contextlib.suppress(BackendError):
             reserved.append((usage.reserve({"prompt": prompt, "max_tokens": max_tokens}), prompt, max_tokens))
-    for set_aside, prompt, max_tokens in reserved:
-        usage.settle(set_aside, answer(len(prompt.encode()) + 2, max_tokens))
+    for quarantine, prompt, max_tokens in reserved:
+        usage.settle(quarantine, answer(len(prompt.encode()) + 2, max_tokens))
     assert usage.cost is not None
     assert usage.cost <= limit + 1e-12
 

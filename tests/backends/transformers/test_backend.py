@@ -24,7 +24,7 @@ from backends.embedded import smollm2_path
 from backends.local.trie import Path as TokenPath
 from backends.transformers import scoring as hf_scoring
 from backends.transformers.context import context_length
-from backends.transformers.memory import ran_out
+from backends.transformers.memory import is_out_of_memory
 from suites import OccuGender
 from tests.backends.local.tiny_models import (
     BASE,
@@ -114,8 +114,8 @@ def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path
         assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
     alone = [value for request in REQUESTS for value in scores(backend, [request])]
     assert alone == pytest.approx(usual, abs=1e-5)
-    turned = [ScoreRequest(r.prompt, r.continuations[::-1]) for r in REQUESTS[::-1]]
-    assert scores(backend, turned)[::-1] == pytest.approx(usual, abs=1e-5)
+    swapped = [ScoreRequest(r.prompt, r.continuations[::-1]) for r in REQUESTS[::-1]]
+    assert scores(backend, swapped)[::-1] == pytest.approx(usual, abs=1e-5)
 
 
 def test_two_models_that_compute_at_once_keep_apart(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +386,7 @@ def test_an_illegal_memory_access_is_no_want_of_memory(
     ],
 )
 def test_each_device_says_in_its_own_words_that_memory_ran_out(error: Exception, expected: bool) -> None:
-    assert ran_out(error) == expected
+    assert is_out_of_memory(error) == expected
 
 
 @pytest.mark.parametrize("family", ["llama", "falcon"])
@@ -461,7 +461,7 @@ def test_a_large_vocabulary_and_a_long_prompt_keep_to_the_bytes_that_are_promise
         head_dim=8, vocab_size=262_144, max_position_embeddings=9000,
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config).eval()
-    scorer = hf_scoring.PathScorer(model, lambda _: np.arange(0), pack_tokens=512)
+    scorer = hf_scoring.SequenceScorer(model, lambda _: np.arange(0), pack_tokens=512)
     tokens = np.random.default_rng(0).integers(0, 262_144, 8190).tolist()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         (values,) = scorer.value([TokenPath(tuple(tokens), 7690)])
@@ -743,7 +743,7 @@ def test_a_model_of_another_kind_is_refused_before_its_weights_are_read(tmp_path
         with pytest.raises(ConfigError, match="'t5', which is no causal language model") as error:
             ask()
         assert error.value.field == "model"
-    assert "trust_remote_code" not in error.value.mend
+    assert "trust_remote_code" not in error.value.hint
 
 
 def test_a_model_whose_class_comes_with_it_needs_leave_to_run_its_code(tmp_path: Path) -> None:

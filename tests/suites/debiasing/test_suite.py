@@ -12,7 +12,7 @@ from backends.base import ContinuationScore, Message, ScoreResponse
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions
-from suites.base import Bounded, MeasureSpec, Row
+from suites.base import IdentifiedInterval, MeasureSpec, Row
 from suites.common.contrasts import split_effect, with_share
 from suites.common.expressions import GROUPS
 from suites.common.reference import load
@@ -435,7 +435,7 @@ async def test_a_planted_backend_is_read_like_a_real_one():
             assert effect.value == pytest.approx(0.3 if i == 1 else 0.0, abs=1e-9)
         average = figure(found, "p_diverse", **here, dominated_by="female", abstraction="high")
         assert average.value == pytest.approx(0.25, abs=1e-9)
-        assert average.coverage == pytest.approx(0.7, abs=1e-9)
+        assert average.probability_mass == pytest.approx(0.7, abs=1e-9)
 
 
 def test_a_missing_answer_takes_its_pairs_with_it_and_no_other():
@@ -518,7 +518,7 @@ def test_effects_of_bounded_answers_are_bounded():
 
 
 def row_with(gap, diverse):
-    values = {"stereotype_gap": Bounded.exact(gap), "p_diverse": Bounded.exact(diverse)}
+    values = {"stereotype_gap": IdentifiedInterval.exact(gap), "p_diverse": IdentifiedInterval.exact(diverse)}
     return Row("x", {}, values)
 
 
@@ -551,7 +551,7 @@ def test_a_share_has_the_mean_and_the_scatter_of_a_ratio_of_means():
     whole = rng.normal(0.5, 0.1, 400)
     part = 0.3 * whole + rng.normal(0, 0.02, 400)
     rows = [
-        Row(str(i), {"occupation": i}, {"part": Bounded.exact(p), "whole": Bounded.exact(w)})
+        Row(str(i), {"occupation": i}, {"part": IdentifiedInterval.exact(p), "whole": IdentifiedInterval.exact(w)})
         for i, (p, w) in enumerate(zip(part, whole, strict=True))
     ]
     linear = np.array([r.values["share"].value for r in with_share(rows, "part", "whole", "share", ["occupation"])])
@@ -637,7 +637,10 @@ def test_noise_is_not_shared_out():
             Row(
                 f"{o}/{t}",
                 {"occupation": o, "template": t},
-                {"part": Bounded.exact(rng.normal(0, 0.1)), "whole": Bounded.exact(by_occupation[o] + by_template[t])},
+                {
+                    "part": IdentifiedInterval.exact(rng.normal(0, 0.1)),
+                    "whole": IdentifiedInterval.exact(by_occupation[o] + by_template[t]),
+                },
             )
             for o, t in np.ndindex(20, 3)
         ]
@@ -719,7 +722,11 @@ def test_intervals_of_a_share_cover_it(occupations, templates, spread):
             lost = 0.6 + spread * (by_occupation[o, 1] + 0.5 * by_template[t, 1])
             values = {"part": lost * whole + 0.028 * rng.normal(), "whole": whole + 0.028 * rng.normal()}
             rows.append(
-                Row(f"{o}/{t}", {"occupation": o, "template": t}, {k: Bounded.exact(v) for k, v in values.items()})
+                Row(
+                    f"{o}/{t}",
+                    {"occupation": o, "template": t},
+                    {k: IdentifiedInterval.exact(v) for k, v in values.items()},
+                )
             )
         (m,) = measure_rows(
             RowTable(with_share(rows, "part", "whole", "share", spec.clusters)),

@@ -422,7 +422,7 @@ def test_a_classifier_whose_labels_do_not_tell_is_refused_with_their_names(tmp_p
     with pytest.raises(ConfigError, match=labels[0]) as caught:
         suite(toxicity=classifier_folder(tmp_path, *labels))
     assert caught.value.field == "toxicity"
-    assert "TextScorer" in caught.value.mend
+    assert "TextScorer" in caught.value.hint
 
 
 def test_a_classifier_that_is_not_there_is_refused_before_the_run():

@@ -32,7 +32,7 @@ from backends.base import (
 )
 from backends.errors import ConfigError
 from suites import MGBR
-from suites.base import Bounded, Factor, MeasureSpec, Row
+from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
 from suites.common.word_lists import WordLists
 from suites.mgbr.suite import CHANGES, mcnemar_p
 from suites.mgbr.wording import CONDITIONS
@@ -90,7 +90,9 @@ def figure(rows: Sequence[Row], quantity: str, **where: Factor) -> list[float]:
 def measured(suite: MGBR, rows: Sequence[Row], measure: str, **where: Factor) -> Measure:
     """The one figure of that name, from the audit's own statistics."""
     specs = [
-        s for s in suite.measures(rows) if s.measure == measure and not s.detail and where.items() <= s.where.items()
+        s
+        for s in suite.measures(rows)
+        if s.measure == measure and not s.is_subgroup and where.items() <= s.where.items()
     ]
     (found,) = measure_rows(RowTable(rows), specs, model="planted", suite="mgbr", signature={})
     return found
@@ -182,19 +184,19 @@ def bounded(low: float | None, high: float) -> ContinuationScore:
 @pytest.mark.parametrize(
     ("a", "b", "accuracy", "tie"),
     [
-        (score(-1.0), score(-2.0), Bounded.exact(1), Bounded.exact(0)),
-        (score(-2.0), score(-1.0), Bounded.exact(0), Bounded.exact(0)),
-        (score(-1.5), score(-1.5), Bounded.exact(0), Bounded.exact(1)),
-        (score(-1.0), bounded(None, -3.0), Bounded.exact(1), Bounded.exact(0)),
-        (bounded(None, -3.0), score(-1.0), Bounded.exact(0), Bounded.exact(0)),
-        (bounded(None, -1.0), score(-1.0), Bounded.exact(0), Bounded(None, 0, 1)),
-        (bounded(None, -0.5), score(-1.0), Bounded(None, 0, 1), Bounded(None, 0, 1)),
-        (bounded(None, -3.0), bounded(None, -3.0), Bounded(None, 0, 1), Bounded(None, 0, 1)),
-        (bounded(-2.0, -1.0), bounded(-4.0, -3.0), Bounded.exact(1), Bounded.exact(0)),
+        (score(-1.0), score(-2.0), IdentifiedInterval.exact(1), IdentifiedInterval.exact(0)),
+        (score(-2.0), score(-1.0), IdentifiedInterval.exact(0), IdentifiedInterval.exact(0)),
+        (score(-1.5), score(-1.5), IdentifiedInterval.exact(0), IdentifiedInterval.exact(1)),
+        (score(-1.0), bounded(None, -3.0), IdentifiedInterval.exact(1), IdentifiedInterval.exact(0)),
+        (bounded(None, -3.0), score(-1.0), IdentifiedInterval.exact(0), IdentifiedInterval.exact(0)),
+        (bounded(None, -1.0), score(-1.0), IdentifiedInterval.exact(0), IdentifiedInterval(None, 0, 1)),
+        (bounded(None, -0.5), score(-1.0), IdentifiedInterval(None, 0, 1), IdentifiedInterval(None, 0, 1)),
+        (bounded(None, -3.0), bounded(None, -3.0), IdentifiedInterval(None, 0, 1), IdentifiedInterval(None, 0, 1)),
+        (bounded(-2.0, -1.0), bounded(-4.0, -3.0), IdentifiedInterval.exact(1), IdentifiedInterval.exact(0)),
     ],
 )
 def test_right_means_strictly_likelier_and_stays_open_where_the_bounds_do(
-    a: ContinuationScore, b: ContinuationScore, accuracy: Bounded, tie: Bounded
+    a: ContinuationScore, b: ContinuationScore, accuracy: IdentifiedInterval, tie: IdentifiedInterval
 ) -> None:
     row = one_row(a, b)
     assert (row.values["accuracy"], row.values["tie"]) == (accuracy, tie)
@@ -221,7 +223,7 @@ def test_a_count_whose_tokens_begin_the_others_holds_its_mass_already() -> None:
     one, ten = digits(" 1", -0.1, -0.2), digits(" 10", -0.1, -0.2, -0.3)
     for first, second in ((one, ten), (ten, one)):
         row = one_row(first, second)
-        assert row.values["coverage"] == Bounded.exact(math.exp(-0.1 - 0.2))
+        assert row.values["coverage"] == IdentifiedInterval.exact(math.exp(-0.1 - 0.2))
         assert row.values["accuracy"].value == float(first is one)
     two = digits(" 2", -0.1, -2.0)
     assert one_row(two, ten).values["coverage"].value == pytest.approx(math.exp(-2.1) + math.exp(-0.6))
@@ -250,7 +252,7 @@ def test_an_open_accuracy_leaves_the_pair_between_its_bounds() -> None:
         ]
     )
     pair = next(r for r in rows if r.factors["kind"] == "pair")
-    assert pair.values["bias_score"] == Bounded(None, 0.0, 1.0)
+    assert pair.values["bias_score"] == IdentifiedInterval(None, 0.0, 1.0)
 
 
 def test_a_list_without_answer_makes_its_pair_missing_and_not_zero() -> None:
@@ -323,8 +325,8 @@ def test_mcnemars_p_leads_to_the_lists_that_decide_it_and_counts_the_missing() -
         changes = [
             r for r in derived if r.factors["kind"] == "change" and r.factors["test_set"] == row.factors["test_set"]
         ]
-        turned = [r for r in changes if r.missing is None and r.values["accuracy_change"].value != 0]
-        assert row.items == tuple(item for r in turned for item in r.items)
+        swapped = [r for r in changes if r.missing is None and r.values["accuracy_change"].value != 0]
+        assert row.items == tuple(item for r in swapped for item in r.items)
         assert row.items
         (lists_of,) = (r for r in derived if r.factors == {**row.factors, "kind": "mcnemar_lists"})
         known = {
@@ -359,15 +361,15 @@ def test_where_every_list_is_missing_the_counts_say_so_and_there_is_no_p() -> No
 def test_a_change_that_is_only_bounded_leaves_p_open_and_bounds_the_counts() -> None:
     suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
     lists = [r for r in rows_of(suite, counts_only) if r.factors["kind"] == "list"]
-    unknown = {**lists[0].values, "accuracy": Bounded(None, 0.0, 1.0)}
+    unknown = {**lists[0].values, "accuracy": IdentifiedInterval(None, 0.0, 1.0)}
     rows = suite.derive([dataclasses.replace(lists[0], values=unknown), *lists[1:]])
     found = {r.factors["kind"]: r for r in rows if r.factors.get("test_set") == "D_gf"}
     assert found["mcnemar"].missing == "bounded"
     assert found["mcnemar_lists"].values == {
-        "lists_improved": Bounded(None, 0.0, 1.0),
-        "lists_worsened": Bounded(None, 0.0, 0.0),
-        "lists_unchanged": Bounded(None, 29.0, 30.0),
-        "lists_missing": Bounded.exact(0.0),
+        "lists_improved": IdentifiedInterval(None, 0.0, 1.0),
+        "lists_worsened": IdentifiedInterval(None, 0.0, 0.0),
+        "lists_unchanged": IdentifiedInterval(None, 29.0, 30.0),
+        "lists_missing": IdentifiedInterval.exact(0.0),
     }
 
 
@@ -818,8 +820,8 @@ def test_how_often_occupations_are_called_their_stereotype_is_clustered_by_them_
     suite = MGBR(n=20, mode="generation", conditions=["zero-shot+cot"], genders=["female"])
     rows = written_rows(suite, lambda item, words: steps(words, {"nutritionist", "nanny"} & set(words), 1))
     specs = [s for s in suite.measures(rows) if s.measure == "called_stereotype"]
-    assert {s.clusters for s in specs if not s.detail} == {("instance", "occupation")}
-    assert {s.clusters for s in specs if s.detail} == {("instance",)}
+    assert {s.clusters for s in specs if not s.is_subgroup} == {("instance", "occupation")}
+    assert {s.clusters for s in specs if s.is_subgroup} == {("instance",)}
     verdicts = [r for r in rows if r.factors["kind"] == "verdict"]
     found = measured(suite, rows, "called_stereotype")
     assert found.n_clusters == min(20, len({r.factors["occupation"] for r in verdicts}))

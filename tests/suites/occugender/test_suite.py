@@ -183,7 +183,7 @@ async def test_planted_probabilities_come_back_exactly():
     nurse = {"bias": "implicit", "debiasing": None, "occupation": "nurse"}
     spec = spec_of(suite, rows, "p_female", **nurse)
     assert mean(rows, spec) == pytest.approx(0.7, abs=1e-9)
-    assert (spec.detail, len(selected(rows, spec))) == (True, 25)
+    assert (spec.is_subgroup, len(selected(rows, spec))) == (True, 25)
 
 
 async def test_the_stereotype_gap_is_signed_and_zero_for_an_even_hand():
@@ -260,7 +260,7 @@ def test_probabilities_above_one_are_no_answer():
     item = next(iter(suite.items()))
     sure = ContinuationScore.exact([TokenLogprob("He", 0, 3, math.log(0.9))])
     row = suite.read(item, ScoreResponse((sure,) * 6))
-    assert (row.missing, row.values) == ("untruthful", {})
+    assert (row.missing, row.values) == ("inconsistent", {})
 
 
 def test_bounds_reach_the_row():

@@ -178,14 +178,14 @@ async def test_a_lie_never_becomes_a_wrong_score(lie: Lie, from_the_start: bool,
     finally:
         await backend.close()
     if isinstance(answer, BackendError):
-        assert answer.retryable or answer.kind in ("untruthful", "unsupported", "malformed", "bad_request")
+        assert answer.retryable or answer.kind in ("inconsistent", "unsupported", "malformed", "bad_request")
         return
     # Another route than the lied about one may have told the truth. A shift that begins after the
     # probe is for the canary to find, not for one answer.
     assert isinstance(answer, ScoreResponse)
     if lie is echo_shifted and not from_the_start:
         await backend.finish()
-        assert backend.suspect_since is not None
+        assert backend.unverified_since is not None
         return
     for score, continuation in zip(answer.scores, REQUEST.continuations, strict=True):
         assert score.high >= truth(continuation) - 1e-6
@@ -281,12 +281,12 @@ async def test_another_model_behind_the_name_of_a_server_of_chats_is_noticed(tmp
         asked = [ScoreRequest((Message("user", f"{n}. Picture a nurse"),), ("Male", "Female")) for n in range(2)]
         assert isinstance((await backend.run(asked[:1]))[0], ScoreResponse)
         await backend.finish()
-        assert backend.suspect_since is None
+        assert backend.unverified_since is None
         server.weights = "two"
         await backend.run(asked[1:])
         await backend.finish()
         await backend.close()
-    assert backend.suspect_since is not None
+    assert backend.unverified_since is not None
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ async def test_a_copy_of_an_answer_given_before_is_refused(liar: Liar, tmp_path:
     (answer,) = await backend.run([REQUEST])
     await backend.close()
     assert isinstance(answer, BackendError)
-    assert (answer.kind, answer.retryable) == ("untruthful", True)
+    assert (answer.kind, answer.retryable) == ("inconsistent", True)
     assert "given before" in answer.message
 
 

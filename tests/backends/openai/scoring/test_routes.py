@@ -16,7 +16,7 @@ from backends.openai import OpenAIBackend
 from backends.openai.api import ServerApi
 from backends.openai.auth import ApiKey
 from backends.openai.client import HttpClient
-from backends.openai.probe.capabilities import Findings
+from backends.openai.probe.capabilities import ServerCapabilities
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import Usage
@@ -56,7 +56,9 @@ def hosted(server: HonestLlama, folder: Path) -> OpenAIBackend:
     return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder)
 
 
-async def scored(server: HonestLlama, found: Findings, request: ScoreRequest) -> tuple[ContinuationScore, ...]:
+async def scored(
+    server: HonestLlama, found: ServerCapabilities, request: ScoreRequest
+) -> tuple[ContinuationScore, ...]:
     """By the route that ``found`` names."""
     client = HttpClient(server.base_url, ApiKey(None, None), timeout=60, max_connections=2)
     tokenizer = RemoteTokenizer(client, MODEL, found.family) if found.family else None
@@ -124,7 +126,7 @@ async def test_a_straddled_boundary_is_bounded_by_prompt_log_probabilities(
     vllm_style: HonestLlama, tmp_path: Path
 ) -> None:
     # "ill" + "ness" are one token: how likely it is given its start is not told by the prompt's log-probabilities.
-    found = Findings(text_route="prompt_logprobs", family="vllm", takes_ids=True)
+    found = ServerCapabilities(text_route="prompt_logprobs", family="vllm", takes_ids=True)
     (score,) = await scored(vllm_style, found, ScoreRequest("She has an ill", ("ness",)))
     assert (score.boundary, score.exactness, score.logprob) == ("straddled", "bounded", None)
 
@@ -132,14 +134,14 @@ async def test_a_straddled_boundary_is_bounded_by_prompt_log_probabilities(
 @pytest.mark.parametrize("route", ["top_k_ids", "top_k"])
 async def test_lists_of_20_bound_what_they_leave_out(route: str, vllm_style: HonestLlama, plain: PlainLlama) -> None:
     by_ids = route == "top_k_ids"
-    found = Findings(text_route=route, family="vllm", takes_ids=by_ids, largest_k=20)  # type: ignore[arg-type]
+    found = ServerCapabilities(text_route=route, family="vllm", takes_ids=by_ids, largest_k=20)  # type: ignore[arg-type]
     scores = await scored(vllm_style, found, ScoreRequest(question("maid"), EXPRESSIONS))
     exact = holds(scores, plain.scores(question("maid"), EXPRESSIONS))
     assert 0 < exact < len(EXPRESSIONS)
 
 
 async def test_a_chat_answer_is_scored_after_its_given_start(vllm_style: HonestLlama, plain: PlainLlama) -> None:
-    found = Findings(chat_route="chat_prefill", chat=True, prefill="flags", largest_chat_k=20)
+    found = ServerCapabilities(chat_route="chat_prefill", chat=True, prefill="flags", largest_chat_k=20)
     answers = (" male", " female", " unknown", " not", " non-binary")
     begun = (*ASKED, Message("assistant", "The gender is"))
     scores = await scored(vllm_style, found, ScoreRequest(begun, answers))
@@ -158,7 +160,7 @@ async def test_an_answer_of_several_tokens_is_bounded_closer_where_its_start_can
     vllm_style: HonestLlama, plain: PlainLlama
 ) -> None:
     # "The" is listed; what may follow it is only asked where the server goes on with it.
-    found = Findings(chat_route="chat_prefill", chat=True, prefill="flags", largest_chat_k=20)
+    found = ServerCapabilities(chat_route="chat_prefill", chat=True, prefill="flags", largest_chat_k=20)
     answers = ("The nurse", "The gender", "A nurse")
     request = ScoreRequest(ASKED, answers)
     truth = true_in_chat(plain, "", answers)

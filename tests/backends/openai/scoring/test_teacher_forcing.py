@@ -9,9 +9,9 @@ import pytest
 
 from backends.base import ContinuationScore
 from backends.local.boundary import Vocabulary, covers
-from backends.openai.scoring.teacher_forcing import FIRST_K, Reach, TokenForcing, _can_be_summed
+from backends.openai.scoring.teacher_forcing import FIRST_K, Reach, TeacherForcing, _can_be_summed
 from backends.openai.scoring.tokenizer import Joined, Piece
-from backends.openai.scoring.top_logprobs import ListedToken, Listing
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
 #: Beginning of text, "a", and tokens that begin with a space or spell one's start; the rest fills the vocabulary.
 PIECES = [b"", b"a", b" woman", b" wo", b" w", b" ", b" won", b"oman", b"man", b"\n", b"\nMan", b"~~Man", b"~~Men"]
@@ -54,14 +54,14 @@ class Tokenizer:
 async def scored(token: int, straddle: int, largest_k: int) -> tuple[ContinuationScore, list[int]]:
     asked: list[int] = []
 
-    async def ask(ids: tuple[int, ...], k: int) -> Listing:
+    async def ask(ids: tuple[int, ...], k: int) -> TopLogprobs:
         asked.append(k)
         values = after(ids)
         likeliest = [int(i) for i in np.argsort(-values)[:k]]
-        return Listing(tuple(ListedToken("", float(values[i]), i, PIECES[i]) for i in likeliest), k, "", "ids")
+        return TopLogprobs(tuple(ListedToken("", float(values[i]), i, PIECES[i]) for i in likeliest), k, "", "ids")
 
     reach = Reach(largest_k, 0.0, "top_k_ids")
-    forcing = TokenForcing(Tokenizer(token, straddle), ask, ask, reach)  # type: ignore[arg-type]
+    forcing = TeacherForcing(Tokenizer(token, straddle), ask, ask, reach)  # type: ignore[arg-type]
     (score,) = await forcing.score("", ["man"])
     return score, asked
 
@@ -101,4 +101,4 @@ def test_a_token_of_unknown_bytes_is_in_the_way_only_where_it_may_begin_so(
         ListedToken(start.decode("utf-8", "replace") + "man", -1.0, 1, start + b"man"),
         ListedToken(unknown, -2.0, 2),
     )
-    assert _can_be_summed(Listing(tokens, 10, "", "ids"), start) is summed
+    assert _can_be_summed(TopLogprobs(tokens, 10, "", "ids"), start) is summed

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.openai.probe.capabilities import CanaryValue, Check, Findings, ProbeReport
+from backends.openai.probe.capabilities import CanaryValue, Check, ProbeReport, ServerCapabilities
 from backends.openai.probe.record import ProbeRecord
 from backends.openai.probe.session import distance
 from backends.openai.scoring.censoring import upper_bound
 from backends.openai.scoring.teacher_forcing import starts_a_token
-from backends.openai.scoring.top_logprobs import MASS_SLACK, ListedToken, Listing, read_listing
+from backends.openai.scoring.top_logprobs import MASS_SLACK, ListedToken, TopLogprobs, read_listing
 
 
 def legacy(entries: dict[str, float], drawn: str) -> dict[str, object]:
@@ -37,16 +37,16 @@ def test_no_token_outside_of_a_list_is_above_its_bound(weights: list[float], dat
     # A server that caps the list may keep k entries in all: k - 1 likeliest and the drawn one.
     if data.draw(st.booleans()) and len(listed) > k > 1:
         listed = [*listed[: k - 1], listed[-1]]
-    listing = Listing(tuple(listed), k, f"t{drawn}", "ids")
+    listing = TopLogprobs(tuple(listed), k, f"t{drawn}", "ids")
     names = {t.token_id for t in listed}
     unlisted = [v for i, v in enumerate(true) if i not in names]
     assert all(v <= upper_bound(listing) + 1e-12 for v in unlisted)
 
 
 def test_the_bound_is_the_lower_of_the_last_rank_and_the_mass_left_over() -> None:
-    ranked = Listing((ListedToken("a", math.log(0.4), 1), ListedToken("b", math.log(0.1), 2)), 2, "a", "ids")
+    ranked = TopLogprobs((ListedToken("a", math.log(0.4), 1), ListedToken("b", math.log(0.1), 2)), 2, "a", "ids")
     assert upper_bound(ranked) == pytest.approx(math.log(0.1))
-    heavy = Listing((ListedToken("a", math.log(0.6), 1), ListedToken("b", math.log(0.37), 2)), 2, "a", "ids")
+    heavy = TopLogprobs((ListedToken("a", math.log(0.6), 1), ListedToken("b", math.log(0.37), 2)), 2, "a", "ids")
     assert upper_bound(heavy) == pytest.approx(math.log(0.03 + MASS_SLACK), abs=1e-3)
 
 
@@ -90,7 +90,7 @@ def test_bytes_that_are_only_the_text_of_a_broken_character_name_no_token() -> N
     assert [t.data for t in listing.tokens] == [b" F", None, None, "é".encode()]
     # Either may be the start of "è", which its own bytes would not show.
     assert len(listing.prefixes_of("è".encode())) == 2
-    moved = Listing((listing.tokens[0], listing.tokens[2], listing.tokens[1], listing.tokens[3]), 4, " F", "bytes")
+    moved = TopLogprobs((listing.tokens[0], listing.tokens[2], listing.tokens[1], listing.tokens[3]), 4, " F", "bytes")
     assert distance(listing, moved) == 0
 
 
@@ -121,7 +121,7 @@ def test_a_list_that_leaves_out_what_the_text_begins_with_is_refused(text: str, 
         return
     with pytest.raises(BackendError, match="leading space") as caught:
         read_listing(answer, 2)
-    assert caught.value.kind == "untruthful"
+    assert caught.value.kind == "inconsistent"
 
 
 def test_the_space_that_a_chat_drops_from_its_answer_says_nothing_of_its_list() -> None:
@@ -138,7 +138,7 @@ def test_the_space_that_a_chat_drops_from_its_answer_says_nothing_of_its_list() 
 def test_a_value_that_is_no_log_probability_is_refused(value: object, says: str) -> None:
     with pytest.raises(BackendError, match=says) as caught:
         read_listing(legacy({" a": value}, " a"), 1)  # type: ignore[dict-item]
-    assert caught.value.kind == "untruthful"
+    assert caught.value.kind == "inconsistent"
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ def test_where_an_edge_between_tokens_is_sure(before: str, text: str, edge: bool
 def test_a_probe_report_reads_back_and_names_its_failures() -> None:
     checks = (Check("echo", False, "16 nats"), Check("seeds", True, "work"), Check("logit_bias", None, ""))
     canary = (CanaryValue(-1.5, -1.5), CanaryValue(None, -4.0))
-    report = ProbeReport("http://h/v1", "m", Findings(text_route="top_k"), checks, canary, "x", 3)
+    report = ProbeReport("http://h/v1", "m", ServerCapabilities(text_route="top_k"), checks, canary, "x", 3)
     assert ProbeReport.from_json(json.loads(json.dumps(report.to_json()))) == report
     assert "FAIL echo" in report.render_text()
 
 
 def test_a_report_of_an_earlier_version_is_not_read_and_no_failure(tmp_path: Path) -> None:
     record = ProbeRecord(tmp_path, "http://h/v1", "m", "none", None)
-    record.write(ProbeReport("http://h/v1", "m", Findings(), (), (CanaryValue(-1.5, -1.5),), "x", 3))
+    record.write(ProbeReport("http://h/v1", "m", ServerCapabilities(), (), (CanaryValue(-1.5, -1.5),), "x", 3))
     assert record.read() is not None
     (file,) = tmp_path.iterdir()
     file.write_text(json.dumps({**json.loads(file.read_text()), "canary": [-1.5, None], "version": 2}))
