@@ -883,7 +883,7 @@ def _id(factors: Mapping[str, Factor]) -> str:
 
 def _spec(measure: str, where: Mapping[str, Factor], **rest: Any) -> MeasureSpec:
     """The mean of a quantity over instances."""
-    family = f"{measure}, one level" if rest.get("detail") else measure
+    family = f"{measure}, one level" if rest.get("is_subgroup") else measure
     return MeasureSpec(measure, measure, where, clusters=("instance",), family=family, **rest)
 
 
