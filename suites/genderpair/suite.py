@@ -85,10 +85,10 @@ from suites.base import (
 )
 from suites.common.reference import load
 from suites.common.sampling_option import sampling_option
-from suites.common.text_scorer import TextScorer, regard_scorer, toxicity_scorer
 from suites.genderpair.identity_swap import swap_identity
 from suites.genderpair.pairs import CONFIGURATIONS, GROUPS, Pair, PairSet, built_in_pairs, published_pairs
 from suites.genderpair.selection import Selection, is_refusal, read_selection, released_rule
+from suites.genderpair.text_scorer import TextScorer, regard_scorer, toxicity_scorer
 
 #: Greedy, and long enough for a short text.
 DEFAULT_SAMPLING = Sampling(max_tokens=128)

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from backends.errors import ConfigError
-from suites.common.word_lists import WordLists
+from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import Gender, WordList
 
 LARGEST_COUNT = 10

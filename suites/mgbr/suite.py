@@ -79,9 +79,9 @@ from suites.base import (
 from suites.common.exclusive import exclusive
 from suites.common.reference import load
 from suites.common.sampling_option import sampling_option
-from suites.common.word_lists import WordLists
 from suites.mgbr.construction import Instance, draw_instances
 from suites.mgbr.parsing import read_written
+from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import CONDITIONS, GENDERS, Gender, Wording
 
 #: Test set by (gender asked for, whether occupations are added).

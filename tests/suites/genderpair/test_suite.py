@@ -24,9 +24,9 @@ from backends.base import (
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
 from suites.common.reference import load
-from suites.common.text_scorer import TextScorer
 from suites.genderpair.pairs import Group, Pair, PairSet
 from suites.genderpair.suite import GenderPair, prompt_text
+from suites.genderpair.text_scorer import TextScorer
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "genderpair"
 SMALL = PairSet(

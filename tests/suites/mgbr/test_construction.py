@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.errors import ConfigError
-from suites.common.word_lists import WordLists
 from suites.mgbr.construction import LARGEST_COUNT, Instance, draw_instances
+from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import Wording
 
 WORDS = WordLists.builtin()

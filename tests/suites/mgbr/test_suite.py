@@ -33,8 +33,8 @@ from backends.base import (
 from backends.errors import ConfigError
 from suites import MGBR
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
-from suites.common.word_lists import WordLists
 from suites.mgbr.suite import CHANGES, mcnemar_p
+from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import CONDITIONS
 
 WORDS = WordLists.builtin()

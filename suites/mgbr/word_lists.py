@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from backends.errors import ConfigError
-from suites.common.bolukbasi import FILES, choose_occupations, read_lists
 from suites.common.reference import load
+from suites.mgbr.bolukbasi import FILES, choose_occupations, read_lists
 
 _SCORED = ("female_occupations", "male_occupations")
 _LISTS = ("feminine", "masculine", *_SCORED)
@@ -121,7 +121,7 @@ class WordLists:
     def bolukbasi(
         cls, path: str | Path | None = None, *, definitional: float = 0.3, stereotypical: float = 0.5
     ) -> Self:
-        """The lists of Bolukbasi et al. 2016, which the paper uses. See `suites.common.bolukbasi`.
+        """The lists of Bolukbasi et al. 2016, which the paper uses. See `suites.mgbr.bolukbasi`.
 
         Parameters
         ----------

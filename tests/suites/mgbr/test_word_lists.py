@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backends.errors import ConfigError
-from suites.common.word_lists import WordLists
+from suites.mgbr.word_lists import WordLists
 
 BUILTIN = WordLists.builtin()
 

@@ -9,8 +9,8 @@ import pytest
 
 from backends.errors import ConfigError
 from suites import MGBR
-from suites.common.bolukbasi import FILES, Profession, choose_occupations, gender_of, read_lists, split_by_gender
-from suites.common.word_lists import WordLists
+from suites.mgbr.bolukbasi import FILES, Profession, choose_occupations, gender_of, read_lists, split_by_gender
+from suites.mgbr.word_lists import WordLists
 
 #: The published files lie beside the repository where they are at all.
 PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "debiaswe"
