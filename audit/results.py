@@ -269,9 +269,8 @@ class SuiteInfo(Reported):
 class DataQuality(Reported):
     """How sound the answers of one model to one suite are.
 
-    ``failures`` counts items without answer by reason; ``failures_by`` the same by the level
-    of the factor ``dominated_by`` (or the suite's first stratum), to show whether the gaps
-    themselves lean to one gender.
+    ``failures`` counts items without answer by reason; ``failures_by`` the same by the level of the
+    suite's ``failures_factor`` (or its first stratum), to show whether the gaps themselves are biased.
     """
 
     model: str

@@ -212,6 +212,8 @@ class Suite(ABC):
     version: ClassVar[int] = 1
     #: Factors over which a limited run is balanced: the same number of items of each combination.
     strata: ClassVar[tuple[str, ...]] = ()
+    #: Factor by whose levels missing answers are counted; rows without it are counted by the first stratum.
+    failures_factor: ClassVar[str | None] = None
     #: Factors whose equal values name items that a limited run keeps or drops together (the
     #: conditions of one paired design). Empty: each item is on its own. May depend on the options.
     sampled_together: tuple[str, ...] = ()

@@ -170,9 +170,9 @@ def _stored(reading: ParsedResponses) -> Iterator[StoredRow]:
 def _ledger(model: str, suite: str, reading: ParsedResponses, measures: Sequence[Measure]) -> DataQuality:
     asked = [row for row in reading.rows if row.item_id in reading.keys]  # derived rows are no items
     unreadable = Counter(row.missing for row in asked if row.missing)
-    strata = reading.suite.strata
+    counted_by = [name for name in (reading.suite.failures_factor, *reading.suite.strata[:1]) if name is not None]
     by_group = Counter(
-        str(row.factors.get("dominated_by", row.factors.get(strata[0]) if strata else None))
+        str(next((row.factors[name] for name in counted_by if name in row.factors), None))
         for row in asked
         if row.missing
     )

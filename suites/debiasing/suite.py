@@ -136,6 +136,7 @@ class DebiasingPositions(Suite):
 
     name: ClassVar[str] = "DebiasingPositions"
     strata: ClassVar[tuple[str, ...]] = ("template", "dominated_by")
+    failures_factor: ClassVar[str | None] = "dominated_by"
     sampled_together: tuple[str, ...] = ("template", "occupation")
 
     def __init__(

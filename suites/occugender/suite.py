@@ -88,6 +88,7 @@ class OccuGender(Suite):
 
     name: ClassVar[str] = "OccuGender"
     strata: ClassVar[tuple[str, ...]] = ("template", "dominated_by")
+    failures_factor: ClassVar[str | None] = "dominated_by"
     sampled_together: tuple[str, ...] = ("template", "occupation")
 
     def __init__(
