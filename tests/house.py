@@ -1,0 +1,208 @@
+"""The house in figures, before and after its folders were made: `python -m tests.house`.
+
+It prints a table and never fails: figures to look at, not limits. What must hold (no circle of imports, layers) is
+tested in `tests/test_imports.py`. The figures before, made by this script on the older tree, are in
+`house_before.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+BEFORE = Path(__file__).with_name("house_before.json")
+PACKAGES = ("audit", "backends", "suites")
+REPEATED = 6  # so many equal lines in a row are a run that stands twice
+
+Graph = Mapping[str, set[str]]
+
+
+def modules(root: Path, package: str) -> dict[str, Path]:
+    """Module name → file, for every Python file below a package."""
+    found = {}
+    for path in sorted((root / package).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def import_graph(files: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Who imports whom when the program runs: imports inside functions count, those for type checkers do not."""
+    return {name: set(_imported(path, files)) - {name} for name, path in files.items()}
+
+
+def _imported(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+    for node in _walk_at_run_time(ast.parse(path.read_text("utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            if name in files:
+                yield name
+            elif name.rpartition(".")[0] in files:
+                yield name.rpartition(".")[0]
+
+
+def _walk_at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        yield from _walk_at_run_time(node)
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Groups of modules that import each other round about (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph[node]):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            group = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def depth(graph: Graph) -> int:
+    """Modules on the longest chain of imports; 0 where a circle makes it endless."""
+    if circles(graph):
+        return 0
+    known: dict[str, int] = {}
+
+    def below(node: str) -> int:
+        if node not in known:
+            known[node] = 1 + max((below(other) for other in graph[node]), default=0)
+        return known[node]
+
+    return max(map(below, graph), default=0)
+
+
+def measure(root: Path) -> dict[str, Any]:
+    """All figures of a tree."""
+    figures: dict[str, Any] = {}
+    everything: dict[str, Path] = {}
+    for package in PACKAGES:
+        files = modules(root, package)
+        everything |= files
+        figures[f"{package}: lines"] = sum(_lines(path) for path in files.values())
+        figures[f"{package}: files"] = len(files)
+        figures[f"{package}: modules at its top level"] = sum(path.parent == root / package for path in files.values())
+        rooms = Counter(path.parent for path in files.values() if path.name != "__init__.py")
+        folder, count = rooms.most_common(1)[0]
+        figures[f"{package}: most modules in a folder"] = f"{count} ({folder.relative_to(root)})"
+    figures["lines without tests"] = sum(figures[f"{package}: lines"] for package in PACKAGES)
+    figures["test lines"] = sum(_lines(path) for path in (root / "tests").rglob("*.py"))
+    inside = import_graph(modules(root, "audit"))
+    figures["audit: imports inside"] = sum(map(len, inside.values()))
+    figures["audit: modules on the longest chain of imports"] = depth(inside) or "endless: a circle"
+    figures["circles of imports"] = len(circles(import_graph(everything)))
+    functions = [_function(name, node) for name, path in everything.items() for node in _functions(path)]
+    figures["functions"] = len(functions)
+    longest = max(functions, key=lambda f: f["lines"])
+    figures["longest function"] = f"{longest['lines']} lines ({longest['name']})"
+    figures["functions over 60 lines"] = sum(f["lines"] > 60 for f in functions)
+    widest = max((f for f in functions if not f["constructor"]), key=lambda f: f["parameters"])
+    figures["most parameters, constructors apart"] = f"{widest['parameters']} ({widest['name']})"
+    figures["functions over 8 parameters, constructors apart"] = sum(
+        f["parameters"] > 8 and not f["constructor"] for f in functions
+    )
+    name, path = max(everything.items(), key=lambda found: _lines(found[1]))
+    figures["largest module"] = f"{_lines(path)} lines ({name})"
+    figures["public names at module level"] = sum(_public(path) for path in everything.values())
+    figures[f"runs of {REPEATED} lines that stand twice"] = _repeated(everything.values())
+    tests = [node.name for path in (root / "tests").rglob("test_*.py") for node in _functions(path)]
+    figures["test names over 60 characters"] = sum(len(n) > 60 for n in tests if n.startswith("test_"))
+    return figures
+
+
+def _lines(path: Path) -> int:
+    return path.read_text("utf-8").count("\n")
+
+
+def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _function(module: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Any]:
+    """Lines of code: decorators and the docstring are left out."""
+    body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
+    given = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    command = any("command" in ast.unparse(d) for d in node.decorator_list)  # its parameters are the options
+    return {
+        "name": f"{module}.{node.name}",
+        "lines": (node.end_lineno or 0) - body[0].lineno + 1,
+        "parameters": sum(name not in ("self", "cls") for name in given),
+        "constructor": node.name == "__init__" or command,
+    }
+
+
+def _public(path: Path) -> int:
+    tree = ast.parse(path.read_text("utf-8"))
+    named = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    named += [t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
+    return sum(not name.startswith("_") for name in named)
+
+
+def _repeated(paths: Any) -> int:
+    """Stretches of equal lines (blanks, comments and imports left out) that occur in more than one place."""
+    windows: Counter[tuple[str, ...]] = Counter()
+    texts = []
+    for path in paths:
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+        kept = [line for line in lines if line and not line.startswith(("#", "import ", "from ", '"""'))]
+        texts.append(kept)
+        windows.update(tuple(kept[i : i + REPEATED]) for i in range(len(kept) - REPEATED + 1))
+    runs = 0
+    for kept in texts:
+        inside = False
+        for i in range(len(kept) - REPEATED + 1):
+            twice = windows[tuple(kept[i : i + REPEATED])] > 1
+            runs += twice and not inside
+            inside = twice
+    return runs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", nargs="?", type=Path, default=ROOT, help="the tree to measure")
+    parser.add_argument("--write", type=Path, help="write the figures to this JSON file instead")
+    options = parser.parse_args()
+    now = measure(options.root)
+    if options.write:
+        options.write.write_text(json.dumps(now, indent=1) + "\n")
+        return
+    before = json.loads(BEFORE.read_text())
+    width = max(map(len, now))
+    print(f"{'':{width}}  {'before':>42}  {'now':>42}")
+    for name, value in now.items():
+        print(f"{name:{width}}  {before.get(name, '')!s:>42}  {value!s:>42}")
+
+
+if __name__ == "__main__":
+    main()

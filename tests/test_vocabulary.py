@@ -1,0 +1,93 @@
+"""One word for one thing: the names that were given up stay given up."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house import PACKAGES
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = (*PACKAGES, "tests", "examples")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "backends/openai/QUIRKS.md")
+
+pytestmark = pytest.mark.skipif("HOUSE" not in os.environ, reason="the house is being built")
+
+#: Words that no text of the project uses any more, in code, comments, messages or documents.
+ANYWHERE = """
+    run_telling tell_nobody take_doubtful suspect_since asked_of wave set_aside judge judged SuiteVerdict
+    local_work StopSignal _begun patiently patience Notebook TokenForcing whole_sequence untruthful
+    SeenAnswers then_any_of PathScorer takes_the_likeliest TextSoFar _close_ranks _apart ran_out mend mends
+    mended wheres unmatched detectable in_words yes_no _good_place ledger telling write_whole ModelChanged
+    NothingDrawn ImpossibleMass MOODY IN_VAIN forgotten stretches remembering
+"""
+#: Words of plain English that name nothing any more: no class, function, attribute or parameter.
+AS_NAMES = """
+    Tell finish Asked Prepared Answered Reading evidence Breaker known explain fits learn note Findings
+    Listing spread numbered covers Bounded detail turned counted
+"""
+#: (file, word) → why it stays there.
+ALLOWED = {
+    ("tests/test_vocabulary.py", ""): "the list itself",
+    ("audit/results.py", "unmatched"): "a key of report.json, which is a public format",
+    ("audit/results.py", "detectable"): "a key of report.json",
+    ("audit/results.py", "ledger"): "a key of report.json",
+    ("audit/results.py", "forgotten"): "a measure's name in results that are stored already",
+    ("backends/errors.py", "untruthful"): "a kind of error in stores that are written already",
+    ("audit/cli", "explain"): "a verb of the command line",
+    ("audit/store/schema.py", "detail"): "a column of the store",
+}
+
+
+def sources() -> Iterator[Path]:
+    for folder in FOLDERS:
+        yield from sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".js", ".j2", ".css"))
+    yield from (ROOT / name for name in DOCUMENTS if (ROOT / name).exists())
+
+
+def is_allowed(path: Path, word: str) -> bool:
+    name = path.relative_to(ROOT).as_posix()
+    return any(name.startswith(file) and of in ("", word) for file, of in ALLOWED)
+
+
+def names(path: Path) -> Iterator[tuple[str, int]]:
+    """Names that a file gives: classes, functions, parameters, fields and attributes."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name, node.lineno
+            case ast.arg(arg=name):
+                yield name, node.lineno
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name, node.lineno
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name, node.lineno
+
+
+@pytest.mark.parametrize("word", ANYWHERE.split())
+def test_the_old_word_is_gone(word):
+    pattern = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE)
+    places = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sources()
+        if not is_allowed(path, word)
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert places == []
+
+
+def test_the_old_names_are_gone():
+    places = [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in sources()
+        if path.suffix == ".py"
+        for name, line in names(path)
+        if name.lstrip("_") in AS_NAMES.split() and not is_allowed(path, name.lstrip("_"))
+    ]
+    assert places == []
