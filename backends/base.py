@@ -220,11 +220,16 @@ class Description:
 
     ``fingerprint`` is everything that may change a number: flat JSON scalars. Two equal
     fingerprints share cached answers. ``notes`` is shown in the report and changes nothing.
+
+    ``retired`` names fields that earlier versions wrote into the fingerprint although they change no answer of this
+    model. Stored fingerprints that are equal without these fields (left out on both sides) are the same model's, and
+    their answers are used.
     """
 
     fingerprint: Mapping[str, str | int | float | bool | None]
     capabilities: frozenset[Capability]
     notes: Mapping[str, str] = field(default_factory=dict)
+    retired: frozenset[str] = frozenset()
 
 
 R = TypeVar("R")
