@@ -1,7 +1,7 @@
 """What a suite is: which questions it asks, how it reads an answer, which figures it reports.
 
-A suite imports `backends.base` only. It computes one numeric row per item; intervals,
-comparisons and verdicts are made later from those rows, without knowing the suite.
+A suite computes one numeric row per item. Intervals, comparisons and decisions are made later from those
+rows, without knowing the suite.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from backends.base import Backend, Capability, Request, Response
+from suites.presentation import Chart, Factor, PublishedFigure, TableLayout
 
-Factor = str | int | float | bool | None
+__all__ = ["Estimator", "Factor", "IdentifiedInterval", "Item", "MeasureSpec", "Row", "Suite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,11 @@ class IdentifiedInterval:
 
     Exact numbers have ``low == value == high``. ``value`` None: only the bounds are known.
     These bounds are not sampling error.
+
+    Arithmetic treats the numbers as free of each other: each may be anywhere within its bounds. So the
+    result's bounds hold in any case, and are the tightest only where the numbers do not depend on each other:
+    ``a - a`` is 0 for an exact ``a``, and wider for a bounded one. A result has a value where all operands
+    have one.
     """
 
     value: float | None
@@ -67,6 +73,46 @@ class IdentifiedInterval:
     def is_exact(self) -> bool:
         """Whether the value is known, not only bounded."""
         return self.value is not None
+
+    def __neg__(self) -> IdentifiedInterval:
+        """The number turned around 0: its bounds change sides."""
+        return IdentifiedInterval(None if self.value is None else -self.value, -self.high, -self.low)
+
+    def __add__(self, other: IdentifiedInterval) -> IdentifiedInterval:
+        """Lowest where both are lowest, highest where both are highest."""
+        value = None if self.value is None or other.value is None else self.value + other.value
+        return IdentifiedInterval(value, self.low + other.low, self.high + other.high)
+
+    def __sub__(self, other: IdentifiedInterval) -> IdentifiedInterval:
+        """Lowest where this is lowest and the other highest, and the other way round."""
+        value = None if self.value is None or other.value is None else self.value - other.value
+        return IdentifiedInterval(value, self.low - other.high, self.high - other.low)
+
+    def __mul__(self, factor: float) -> IdentifiedInterval:
+        """The number times a known factor. A negative one makes the bounds change sides."""
+        value = None if self.value is None else self.value * factor
+        ends = self.low * factor, self.high * factor
+        return IdentifiedInterval(value, min(ends), max(ends))
+
+    @classmethod
+    def total(cls, numbers: Sequence[Self]) -> IdentifiedInterval:
+        """The sum of the numbers, lowest where all are lowest; 0 of none. Rounded once (`math.fsum`)."""
+        values = [number.value for number in numbers if number.value is not None]
+        return cls(
+            math.fsum(values) if len(values) == len(numbers) else None,
+            math.fsum(number.low for number in numbers),
+            math.fsum(number.high for number in numbers),
+        )
+
+    @classmethod
+    def mean(cls, numbers: Sequence[Self]) -> IdentifiedInterval:
+        """The mean of one or more numbers, lowest where all are lowest."""
+        total = cls.total(numbers)
+        return cls(
+            None if total.value is None else total.value / len(numbers),
+            total.low / len(numbers),
+            total.high / len(numbers),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,71 +183,6 @@ class MeasureSpec:
     is_subgroup: bool = False
     probability_mass: str | None = None
     contrast: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedFigure:
-    """A figure printed in a paper, shown beside the measured ones. Same scale as the measure."""
-
-    model: str
-    measure: str
-    where: Mapping[str, Factor]
-    value: float
-    plus_minus: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """One column: the figure of ``measure`` whose ``where`` is the row's plus this one."""
-
-    label: str
-    measure: str
-    where: Mapping[str, Factor] = field(default_factory=dict)
-    group: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TableLayout:
-    """A table in a paper's layout, filled from measures and published figures.
-
-    ``rows`` are (label, where). With no rows, each model is one row; with rows, the table is
-    repeated for each model. Cells are multiplied by ``scale`` and shown with ``decimals``.
-    ``note`` says how to read them, where the title does not.
-    """
-
-    name: str
-    title: str
-    columns: tuple[TableColumn, ...]
-    rows: tuple[tuple[str, Mapping[str, Factor]], ...] = ()
-    scale: float = 1.0
-    decimals: int = 3
-    source: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A picture of figures. It draws the measures named here whose ``where`` has exactly the
-    keys of ``where`` plus ``by`` and ``facet``, and agrees with ``where``.
-
-    kind
-        ``dots``     value and interval by model (and by ``by``, if given)
-        ``scatter``  each level of ``by`` at (``covariate[level]``, value), coloured by model
-        ``ternary``  three measures that sum to 1, one point a level of ``by``, with an arrow
-                     from the level None to each other level
-        ``lines``    value and interval over the ordered factor ``by``
-        ``ranking``  levels of ``by`` sorted by value
-    """
-
-    kind: Literal["dots", "scatter", "ternary", "lines", "ranking"]
-    title: str
-    measures: tuple[str, ...]
-    where: Mapping[str, Factor] = field(default_factory=dict)
-    by: str | None = None
-    facet: str | None = None
-    covariate: Mapping[str, float] | None = None
-    covariate_label: str = ""
-    caption: str = ""
 
 
 class Suite(ABC):

@@ -42,23 +42,30 @@ def unit_of(effect: str) -> str:
 DIFFERENCE = "difference"
 
 
-def minus(a: IdentifiedInterval, b: IdentifiedInterval) -> IdentifiedInterval:
-    """a − b, where each may be anywhere within its bounds."""
-    value = None if a.value is None or b.value is None else a.value - b.value
-    return IdentifiedInterval(value, a.low - b.high, a.high - b.low)
+def contrast(row_id: str, first: Row, second: Row, quantities: Mapping[str, str], factors: Mapping[str, Factor]) -> Row:
+    """The row of ``first`` minus ``second``, missing when either is.
+
+    Parameters
+    ----------
+    quantities : mapping
+        Quantity of the two rows → name of its difference. Those that a row lacks are left out.
+    factors : mapping
+        Of the new row.
+    """
+    sources = first.items + second.items
+    if missing := first.missing or second.missing:
+        return Row(row_id, factors, {}, missing, sources)
+    values = {
+        name: first.values[quantity] - second.values[quantity]
+        for quantity, name in quantities.items()
+        if quantity in first.values and quantity in second.values
+    }
+    return Row(row_id, factors, values, sources=sources)
 
 
 def effect_row(item_id: str, treated: Row, control: Row, factors: Mapping[str, Factor]) -> Row:
-    """The row of one pair. It is missing when either answer is."""
-    factors = {**factors, "debiasing": DIFFERENCE}
-    if missing := treated.missing or control.missing:
-        return Row(item_id, factors, {}, missing, treated.items + control.items)
-    values = {
-        name: minus(treated.values[quantity], control.values[quantity])
-        for quantity, name in EFFECTS.items()
-        if quantity in treated.values and quantity in control.values
-    }
-    return Row(item_id, factors, values, sources=treated.items + control.items)
+    """The row of one pair: treated minus control."""
+    return contrast(item_id, treated, control, EFFECTS, {**factors, "debiasing": DIFFERENCE})
 
 
 def split_effect(treated: Row, control: Row) -> dict[str, IdentifiedInterval]:

@@ -8,9 +8,6 @@ from backends.base import Response, ScoreResponse
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.expressions import GROUPS, Expressions, ImpossibleMassError, TokenAggregation, group_probabilities
 
-#: Which direction of P̃(female) − P̃(male) is the stereotype.
-_STEREOTYPE_SIGN = {"female": 1.0, "male": -1.0}
-
 
 def read_gender_answer(
     item_id: str,
@@ -33,14 +30,8 @@ def read_gender_answer(
         return Row(item_id, factors, {}, missing="inconsistent")
     values: dict[str, IdentifiedInterval] = {f"p_{group}": answer.normalised[group] for group in GROUPS}
     values["coverage"] = answer.probability_mass
-    sign = _STEREOTYPE_SIGN.get(str(factors["dominated_by"]))
-    if sign is not None:
-        values["stereotype_gap"] = times(answer.female_minus_male, sign)
+    if factors["dominated_by"] == "female":
+        values["stereotype_gap"] = answer.female_minus_male
+    elif factors["dominated_by"] == "male":
+        values["stereotype_gap"] = -answer.female_minus_male
     return Row(item_id, factors, values)
-
-
-def times(number: IdentifiedInterval, sign: float) -> IdentifiedInterval:
-    """The number with its sign kept (1) or turned (−1); turning swaps the bounds."""
-    if sign > 0:
-        return number
-    return IdentifiedInterval(None if number.value is None else -number.value, -number.high, -number.low)

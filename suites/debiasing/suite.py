@@ -18,21 +18,10 @@ from typing import Any, ClassVar, Literal
 
 from backends.base import Capability, Message, Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.errors import ConfigError
-from suites.base import (
-    Chart,
-    Factor,
-    IdentifiedInterval,
-    Item,
-    MeasureSpec,
-    PublishedFigure,
-    Row,
-    Suite,
-    TableColumn,
-    TableLayout,
-)
-from suites.common.contrasts import DIFFERENCE, effect_row, minus, split_effect, unit_of, with_share
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.common.contrasts import DIFFERENCE, contrast, effect_row, split_effect, unit_of, with_share
 from suites.common.expressions import GROUPS, Expressions, TokenAggregation, checked_expressions, continuations
-from suites.common.gender_answer import read_gender_answer, times
+from suites.common.gender_answer import read_gender_answer
 from suites.common.occupations import Occupation, checked_occupations
 from suites.common.reference import load
 from suites.common.task_prompt import (
@@ -51,6 +40,7 @@ from suites.occugender.suite import (
     occugender_instructions,
     occugender_templates,
 )
+from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
 
 Design = Literal["paper", "occugender"]
 
@@ -59,6 +49,7 @@ _CLUSTERS = ("occupation", "template")
 _REFERENCE = "reference"
 #: The position against which forgetting is told.
 _AT_BEST = "without_dialogue"
+_FORGOTTEN = {"effect": "forgotten", "effect_p_diverse": "forgotten_p_diverse"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -644,15 +635,10 @@ def _forgotten(effects: Sequence[Row]) -> Iterator[Row]:
         if row.factors["bias"] == _REFERENCE:
             continue
         factors = {**row.factors, "position": DIFFERENCE, "under": row.factors["position"], "degree": None}
-        missing = row.missing or best.missing
-        values: dict[str, IdentifiedInterval] = {}
-        if missing is None:
-            for effect, name in (("effect", "forgotten"), ("effect_p_diverse", "forgotten_p_diverse")):
-                if effect in row.values:
-                    values[name] = minus(row.values[effect], best.values[effect])
-            if "effect" in best.values:
-                values["reduction_without_dialogue"] = times(best.values["effect"], -1)
-        yield Row(f"{row.item_id}/forgotten", factors, values, missing, row.items + best.items)
+        lost = contrast(f"{row.item_id}/forgotten", row, best, _FORGOTTEN, factors)
+        if lost.missing is None and "effect" in best.values:
+            lost = replace(lost, values={**lost.values, "reduction_without_dialogue": -best.values["effect"]})
+        yield lost
 
 
 def _whose_effect(row: Row) -> tuple[Factor, ...]:

@@ -71,24 +71,14 @@ from backends.base import (
 )
 from backends.classifiers import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
 from backends.errors import ConfigError
-from suites.base import (
-    Chart,
-    Factor,
-    IdentifiedInterval,
-    Item,
-    MeasureSpec,
-    PublishedFigure,
-    Row,
-    Suite,
-    TableColumn,
-    TableLayout,
-)
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.reference import load
 from suites.common.sampling_option import sampling_option
 from suites.genderpair.identity_swap import swap_identity
 from suites.genderpair.pairs import CONFIGURATIONS, GROUPS, Pair, PairSet, built_in_pairs, published_pairs
 from suites.genderpair.selection import Selection, is_refusal, read_selection, released_rule
 from suites.genderpair.text_scorer import TextScorer, regard_scorer, toxicity_scorer
+from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
 
 #: Greedy, and long enough for a short text.
 DEFAULT_SAMPLING = Sampling(max_tokens=128)

@@ -64,18 +64,7 @@ from backends.base import (
     ScoreResponse,
 )
 from backends.errors import ConfigError
-from suites.base import (
-    Chart,
-    Factor,
-    IdentifiedInterval,
-    Item,
-    MeasureSpec,
-    PublishedFigure,
-    Row,
-    Suite,
-    TableColumn,
-    TableLayout,
-)
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.exclusive import exclusive
 from suites.common.reference import load
 from suites.common.sampling_option import sampling_option
@@ -83,6 +72,7 @@ from suites.mgbr.construction import Instance, draw_instances
 from suites.mgbr.parsing import read_written
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import CONDITIONS, GENDERS, Gender, Wording
+from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
 
 #: Test set by (gender asked for, whether occupations are added).
 TEST_SETS: Mapping[tuple[str, bool], str] = {

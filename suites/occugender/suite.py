@@ -14,23 +14,14 @@ from typing import Any, ClassVar, Literal
 
 from backends.base import Capability, Response, ScoreRequest
 from backends.errors import ConfigError
-from suites.base import (
-    Chart,
-    Factor,
-    Item,
-    MeasureSpec,
-    PublishedFigure,
-    Row,
-    Suite,
-    TableColumn,
-    TableLayout,
-)
+from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row, unit_of
 from suites.common.expressions import GROUPS, Expressions, TokenAggregation, checked_expressions, continuations
 from suites.common.gender_answer import read_gender_answer
 from suites.common.occupations import Occupation, checked_occupations
 from suites.common.reference import load
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, checked_choice, filled, parse_template
+from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
 
 BIASES = ("explicit", "implicit")
 #: How many templates of each kind the paper's debiasing runs use (Section 6.1: ten in all).

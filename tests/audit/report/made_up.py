@@ -22,7 +22,8 @@ from audit.results import (
     SuiteInfo,
 )
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
-from suites.base import Chart, MeasureSpec, PublishedFigure, Suite, TableColumn, TableLayout
+from suites.base import MeasureSpec, Suite
+from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
 
 HOSTILE = (
     "<script>window.hacked=1</script>",

@@ -14,7 +14,7 @@ from audit.report.charts import FigureTable, Plot, forest_plot, headline_plot, s
 from audit.report.figures import Figures
 from audit.report.html import html_report
 from audit.results import AuditResult, Scalar
-from suites.base import Chart, PublishedFigure
+from suites.presentation import Chart, PublishedFigure
 from tests.audit.report import made_up as mu
 
 MODELS = ("smollm2", "gemma3", "hosted")

@@ -9,7 +9,7 @@ import pytest
 from audit.report.figures import Figures
 from audit.report.phrases import asked, suite_summary, summary
 from audit.results import AuditResult, Measure
-from suites.base import Chart
+from suites.presentation import Chart
 from tests.audit.report import made_up as mu
 
 GAP = Chart("dots", "Gap", ("gap",), {"debiasing": None}, facet="bias")

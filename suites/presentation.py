@@ -1,0 +1,75 @@
+"""How a suite shows its figures: the paper's printed values, its tables, and charts. Plain data, drawn elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: The level of one factor of the design: a template's name, an occupation, a share…
+Factor = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFigure:
+    """A figure printed in a paper, shown beside the measured ones. Same scale as the measure."""
+
+    model: str
+    measure: str
+    where: Mapping[str, Factor]
+    value: float
+    plus_minus: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column: the figure of ``measure`` whose ``where`` is the row's plus this one."""
+
+    label: str
+    measure: str
+    where: Mapping[str, Factor] = field(default_factory=dict)
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """A table in a paper's layout, filled from measures and published figures.
+
+    ``rows`` are (label, where). With no rows, each model is one row; with rows, the table is
+    repeated for each model. Cells are multiplied by ``scale`` and shown with ``decimals``.
+    ``note`` says how to read them, where the title does not.
+    """
+
+    name: str
+    title: str
+    columns: tuple[TableColumn, ...]
+    rows: tuple[tuple[str, Mapping[str, Factor]], ...] = ()
+    scale: float = 1.0
+    decimals: int = 3
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture of figures. It draws the measures named here whose ``where`` has exactly the
+    keys of ``where`` plus ``by`` and ``facet``, and agrees with ``where``.
+
+    kind
+        ``dots``     value and interval by model (and by ``by``, if given)
+        ``scatter``  each level of ``by`` at (``covariate[level]``, value), coloured by model
+        ``ternary``  three measures that sum to 1, one point a level of ``by``, with an arrow
+                     from the level None to each other level
+        ``lines``    value and interval over the ordered factor ``by``
+        ``ranking``  levels of ``by`` sorted by value
+    """
+
+    kind: Literal["dots", "scatter", "ternary", "lines", "ranking"]
+    title: str
+    measures: tuple[str, ...]
+    where: Mapping[str, Factor] = field(default_factory=dict)
+    by: str | None = None
+    facet: str | None = None
+    covariate: Mapping[str, float] | None = None
+    covariate_label: str = ""
+    caption: str = ""

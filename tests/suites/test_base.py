@@ -1,0 +1,105 @@
+"""Arithmetic on identified intervals, and the contrast of two rows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suites.base import IdentifiedInterval, Row
+from suites.common.contrasts import contrast
+
+NUMBERS = st.floats(-1e3, 1e3)
+WEIGHTS = st.floats(0, 1)
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> IdentifiedInterval:
+    """Exact, only bounded, or with a value within its bounds."""
+    low, value, high = sorted(draw(st.tuples(NUMBERS, NUMBERS, NUMBERS)))
+    kind = draw(st.sampled_from(["exact", "bounded", "between"]))
+    if kind == "exact":
+        return IdentifiedInterval.exact(value)
+    return IdentifiedInterval(value if kind == "between" else None, low, high)
+
+
+def within(interval: IdentifiedInterval, weight: float) -> float:
+    """A number that the interval allows: its value, or any between its bounds."""
+    if interval.low == interval.high:
+        return interval.low
+    return min(max(interval.low + weight * (interval.high - interval.low), interval.low), interval.high)
+
+
+def encloses(interval: IdentifiedInterval, number: float) -> bool:
+    slack = 1e-9 * max(1.0, abs(number))
+    return interval.low - slack <= number <= interval.high + slack
+
+
+@given(intervals(), intervals(), WEIGHTS, WEIGHTS, NUMBERS)
+def test_bounds_enclose_every_possible_result(a, b, s, t, factor):
+    x, y = within(a, s), within(b, t)
+    assert encloses(-a, -x)
+    assert encloses(a + b, x + y)
+    assert encloses(a - b, x - y)
+    assert encloses(a * factor, x * factor)
+    assert encloses(IdentifiedInterval.total([a, b]), x + y)
+    assert encloses(IdentifiedInterval.mean([a, b]), (x + y) / 2)
+
+
+@given(intervals(), intervals(), NUMBERS)
+def test_bounds_are_reached(a, b, factor):
+    assert ((a + b).low, (a + b).high) == (a.low + b.low, a.high + b.high)
+    assert ((a - b).low, (a - b).high) == (a.low - b.high, a.high - b.low)
+    assert {(a * factor).low, (a * factor).high} == {a.low * factor, a.high * factor}
+    assert ((-a).low, (-a).high) == (-a.high, -a.low)
+
+
+@given(intervals(), intervals(), NUMBERS)
+def test_a_result_has_a_value_where_all_operands_have_one(a, b, factor):
+    assert (-a).value == (None if a.value is None else -a.value)
+    assert (a * factor).value == (None if a.value is None else a.value * factor)
+    known = a.value is not None and b.value is not None
+    assert (a + b).value == (a.value + b.value if known else None)
+    assert (a - b).value == (a.value - b.value if known else None)
+    assert IdentifiedInterval.mean([a, b]).value == (math.fsum([a.value, b.value]) / 2 if known else None)
+
+
+@given(st.lists(intervals(), min_size=1), st.randoms(use_true_random=False))
+def test_total_and_mean_do_not_depend_on_the_order(numbers, random):
+    shuffled = random.sample(numbers, len(numbers))
+    assert IdentifiedInterval.total(shuffled) == IdentifiedInterval.total(numbers)
+    assert IdentifiedInterval.mean(shuffled) == IdentifiedInterval.mean(numbers)
+
+
+@given(intervals(), intervals())
+def test_subtraction_is_addition_of_the_negative(a, b):
+    turned = -b
+    assert a - b == a + turned
+    assert -turned == b
+
+
+def test_total_of_no_numbers_is_zero():
+    assert IdentifiedInterval.total([]) == IdentifiedInterval.exact(0.0)
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(0.5, 0.6, 0.7), (None, 0.7, 0.6), (None, -math.inf, 0.0)])
+def test_an_interval_without_order_or_end_is_refused(value, low, high):
+    with pytest.raises(ValueError, match="finite low <= value <= high"):
+        IdentifiedInterval(value, low, high)
+
+
+def row(item: str, missing: str | None = None, **values: float) -> Row:
+    return Row(item, {}, {name: IdentifiedInterval.exact(v) for name, v in values.items()}, missing)
+
+
+def test_a_contrast_subtracts_the_quantities_of_both_rows():
+    found = contrast("c", row("a", p=0.75, q=1.0), row("b", p=0.5), {"p": "change", "q": "other"}, {"kind": "change"})
+    assert found == Row("c", {"kind": "change"}, {"change": IdentifiedInterval.exact(0.25)}, sources=("a", "b"))
+
+
+@pytest.mark.parametrize(("first", "second", "reason"), [(None, "refusal", "refusal"), ("timeout", "x", "timeout")])
+def test_a_contrast_is_missing_where_either_row_is(first, second, reason):
+    found = contrast("c", row("a", first), row("b", second), {"p": "change"}, {})
+    assert (found.missing, found.values, found.sources) == (reason, {}, ("a", "b"))
