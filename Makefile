@@ -18,6 +18,7 @@ demo: $(VENV)/.demo
 	@echo "Open audit-out/demo/report.html in a browser."
 
 test: $(VENV)/.dev lint
+	$(BIN)/python -m tests.house
 	$(BIN)/python -m pytest
 
 test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready
