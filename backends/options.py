@@ -14,12 +14,12 @@ import difflib
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from backends.errors import ConfigError
 
@@ -37,6 +37,35 @@ class OnError:
 def refused(problem: str, hint: str) -> PydanticCustomError:
     """What a validator raises: the problem in one clause, and what to do about it."""
     return PydanticCustomError("option", "{problem}", {"problem": problem, "hint": hint})
+
+
+def refused_at(place: tuple[str | int, ...], value: object, problem: str, hint: str) -> ValidationError:
+    """What a validator raises about one ``value`` deep inside what it checks: at ``place``, counted from there."""
+    details = InitErrorDetails(type=refused(problem, hint), loc=place, input=value)
+    return ValidationError.from_exception_data("option", [details])
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
+        raise refused("not a list", "Write it as a list")
+    return tuple(value)
+
+
+#: A list or tuple, as a tuple: ``Annotated[tuple[str, ...], AS_TUPLE]``. A text is not taken for its letters.
+AS_TUPLE = BeforeValidator(_as_tuple)
+
+
+def some_of(known: Iterable[str]) -> BeforeValidator:
+    """One or more of the known names, each once, as a tuple in the order given."""
+    names = tuple(known)
+
+    def check(value: Any) -> tuple[Any, ...]:
+        chosen = _as_tuple(value)
+        if not chosen or any(name not in names or chosen.count(name) > 1 for name in chosen):
+            raise refused("not a choice among the known ones", f"Give one or more of {', '.join(names)}, each once")
+        return chosen
+
+    return BeforeValidator(check)
 
 
 class Options(BaseModel):
@@ -105,6 +134,7 @@ _MESSAGES = {
     "string_too_short": ("an empty text", "Give at least {min_length} characters"),
     "too_short": ("too few", "Give at least {min_length}"),
     "tuple_type": ("not a list", "Write it as a list"),
+    "model_type": ("not a table", "Write it as a table of fields"),
     "list_type": ("not a list", "Write it as a list"),
     "sequence_str": ("one text, not a list of them", "Write it as a list"),
     "greater_than": ("too small", "Give more than {gt}"),
@@ -119,7 +149,8 @@ def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
     first = error.errors(include_url=False)[0]
     # Names of fields and places in lists; what else pydantic puts there says which branch of a union it tried.
     path = [str(part) for part in first["loc"]]
-    field, value = ".".join(path) or model.__name__, first["input"]
+    places = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    field, value = places.removeprefix(".") or model.__name__, first["input"]
     if first["type"] == "extra_forbidden":
         return ConfigError(field, value, "unknown field", _known_fields(path[-1], model))
     problem, hint = _told(first, model)
