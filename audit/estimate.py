@@ -16,7 +16,7 @@ from audit.config import Audit
 from audit.results import AuditResult
 from audit.run import prepare
 from audit.store.store import Store
-from backends.base import Backend, Description
+from backends.base import Backend, SupportsPrices
 
 
 class ModelEstimate(BaseModel):
@@ -74,21 +74,12 @@ async def dry_run_audit(audit: Audit) -> RunEstimate:
                     asked.fingerprint_id,
                     lambda: itertools.chain.from_iterable(items() for items in prepared.items.values()),
                 )
-                counted = await asyncio.to_thread(estimate, plan, store, asked.backend, _draws(asked.description))
+                counted = await asyncio.to_thread(estimate, plan, store, asked.backend)
                 found.append(_model_estimate(counted, rates.get(asked.fingerprint_id), asked.backend))
     finally:
         for asked in (*prepared.models.values(), *prepared.scorers.values()):
             await asked.backend.close()
     return RunEstimate(models=found)
-
-
-def _draws(server: Description) -> dict[str, int]:
-    """How many answers a server draws for a score, where it has no other route to one."""
-    known = server.fingerprint
-    samples = known.get("samples")
-    if not isinstance(samples, int):
-        return {}
-    return {kind: samples for kind in ("text", "chat") if known.get(f"{kind}_route") == "sampled"}
 
 
 @contextlib.contextmanager
@@ -115,7 +106,9 @@ def _model_estimate(counted: Estimate, rate: float | None, backend: Backend) -> 
         else "no earlier run of this model in the store"
         if rate is None
         else "from the pace of its last run",
-        cost=backend.highest_cost(counted.prompt_tokens, counted.generated_tokens),
+        cost=backend.highest_cost(counted.prompt_tokens, counted.generated_tokens)
+        if isinstance(backend, SupportsPrices)
+        else None,
     )
 
 

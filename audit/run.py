@@ -34,7 +34,7 @@ from audit.logs import run_log
 from audit.results import AuditResult, ModelInfo, SuiteInfo
 from audit.store.keys import fingerprint_id
 from audit.store.store import Store, StoreError
-from backends.base import Backend, Description
+from backends.base import Backend, Description, SupportsIdentityCheck, SupportsPrices, count_tokens
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
 
@@ -255,10 +255,12 @@ async def _quarantine_unverified(prepared: ResolvedAudit, store: Store) -> list[
     """Answers of nobody knows whom are not judged: they are set aside, and asked again by the next run."""
     told = []
     for asked in (*prepared.models.values(), *prepared.scorers.values()):
+        if not isinstance(asked.backend, SupportsIdentityCheck):
+            continue
         try:
-            await asked.backend.finish()
+            await asked.backend.verify_identity()
         except BackendError as error:
-            told.append(f"{asked.name}: whether it is still the same model could not be asked: {error}")
+            told.append(f"{asked.name}: whether it is still the same model could not be checked: {error}")
         since = asked.backend.unverified_since
         if since is not None:
             count = await asyncio.to_thread(store.quarantine_since, asked.fingerprint_id, since, "model changed")
@@ -367,7 +369,7 @@ def _model_info(asked: DescribedBackend, outcomes: list[Outcome]) -> ModelInfo:
         seconds=sum(o.seconds for o in outcomes),
         prompt_tokens=sum(o.prompt_tokens for o in outcomes),
         completion_tokens=sum(o.completion_tokens for o in outcomes),
-        cost=asked.backend.spent(),
+        cost=asked.backend.spent() if isinstance(asked.backend, SupportsPrices) else None,
     )
 
 
@@ -375,7 +377,7 @@ def _suite_info(name: str, suite: Suite, audit: Audit, prepared: ResolvedAudit) 
     texts = suite.texts()
     lengths: dict[str, dict[str, int]] = {text: {} for text in texts}
     for model, asked in prepared.models.items():
-        counts = asked.backend.count_tokens(list(texts.values())) if texts else None
+        counts = count_tokens(asked.backend, list(texts.values()))
         if counts is not None:
             for text, count in zip(texts, counts, strict=True):
                 lengths[text][model] = count

@@ -7,14 +7,11 @@ Log-probabilities are natural logarithms (nats) everywhere. A missing probabilit
 
 from __future__ import annotations
 
-import asyncio
 import math
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from backends.errors import BackendError
 
@@ -232,17 +229,16 @@ class Description:
     retired: frozenset[str] = frozenset()
 
 
-R = TypeVar("R")
-
 OnResponse = Callable[[int, Answer], None]
-"""Told of one answer of a batch, by its place, as soon as it is known."""
+"""Called with a request's place in its batch and its answer, as soon as that is known."""
 
 
 class Backend(ABC):
-    """A model that can be asked.
+    """What every model that can be asked must be: `check`, `describe` and `run`.
 
-    Life: ``check`` (bad input, at once) → ``describe`` (identity, no weights) → ``run`` as often
-    as needed (the first one loads) → ``close``. A closed backend may be run again: it loads again.
+    Lifecycle: ``check`` (bad input, at once) → ``describe`` (identity, no weights) → ``run`` as often
+    as needed (the first call loads) → ``close``. A closed backend may be run again: it loads again.
+    What only some backends can do is in the ``Supports…`` protocols below.
 
     Attributes
     ----------
@@ -252,19 +248,15 @@ class Backend(ABC):
     endpoint : str or None
         Server and key identity for a shared limiter, without the key itself.
     batch_size : int
-        How many requests ``run`` likes to get at once.
+        The preferred number of requests for one call of ``run``.
     max_in_flight : int
-        How many ``run`` calls may be under way together.
-    unverified_since : float or None
-        Seconds since the epoch, once it is known that another model answered under the same name:
-        answers that came later are of nobody knows whom.
+        The most calls of ``run`` that may be under way together.
     """
 
     device: str | None = None
     endpoint: str | None = None
     batch_size: int = 1
     max_in_flight: int = 1
-    unverified_since: float | None = None
 
     @abstractmethod
     def check(self) -> None:
@@ -278,99 +270,107 @@ class Backend(ABC):
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         """Answer a batch: one answer or `BackendError` for each request, in order."""
 
-    async def run_streaming(self, batch: Sequence[Request], tell: OnResponse) -> list[Answer]:
-        """`run`, which tells of an answer at once where others of the batch take longer.
-
-        ``tell`` is called on the event loop, at most once for each request; the answer is returned with the
-        others all the same.
-        """
-        return await self.run(batch)
-
-    def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
-        """Prompt tokens of each prompt, for estimates; None where it cannot be told cheaply."""
-        return None
-
-    async def finish(self) -> None:
-        """Called once when a run has asked all it will: a last look whether it is still the same model."""
-        return
-
-    def drain_ambiguous(self) -> list[Request]:
-        """Requests answered since the last call whose answer has turned out to be perhaps another's."""
-        return []
-
     async def close(self) -> None:
         """Free weights and connections. May be called more than once."""
         return
 
+
+@runtime_checkable
+class SupportsStreaming(Protocol):
+    """A backend whose batch may have answers long before its last one."""
+
+    async def run_streaming(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
+        """`Backend.run`, which also reports answers as soon as they are known.
+
+        ``on_response`` is called on the event loop, at most once for each request; the answer is returned
+        with the others all the same.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsIdentityCheck(Protocol):
+    """A backend that notices when another model answers under the same name.
+
+    Attributes
+    ----------
+    unverified_since : float or None
+        Seconds since the epoch, once another model was noticed: later answers cannot be attributed to
+        the audited model.
+    """
+
+    unverified_since: float | None
+
+    async def verify_identity(self) -> None:
+        """A last check whether it is still the same model; called once a run, when nothing is left to ask.
+
+        Raises `BackendError` when that cannot be found out.
+        """
+        ...
+
+    def drain_ambiguous(self) -> list[Request]:
+        """Requests answered since the last call whose answer may belong to another request."""
+        ...
+
+
+@runtime_checkable
+class SupportsPrices(Protocol):
+    """A backend that may cost money. Amounts are in the currency of its prices."""
+
     def spent(self) -> float | None:
-        """What was paid so far, in the currency of its prices; None where there are none."""
-        return None
+        """What was paid so far; None without prices."""
+        ...
 
     def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """What so many tokens cost at most; None where there are no prices."""
-        return None
+        """What so many tokens cost at most; None without prices."""
+        ...
 
-    def limit_cost(self, most: float) -> None:
-        """Send nothing that could take `spent` above ``most``. Nothing to do where there are no prices."""
-        return
-
-
-class _AbandonedError(Exception):
-    """Nobody waits for the rest of a batch any more."""
+    def limit_cost(self, max_cost: float) -> None:
+        """Send nothing that could take `spent` above ``max_cost``. Does nothing without prices."""
+        ...
 
 
-def discard_response(place: int, answer: Answer) -> None:
-    """Discard it."""
+@runtime_checkable
+class SupportsTokenCounts(Protocol):
+    """A backend with a tokenizer."""
+
+    def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
+        """Tokens of each prompt, for estimates; None where they cannot be counted cheaply."""
+        ...
 
 
-class LocalBackend(Backend):
-    """A backend whose work blocks: it runs in one worker thread of its own, never on the loop."""
+@dataclass(frozen=True, slots=True)
+class RequestCost:
+    """How often a request's prompt is sent, and the most tokens that are generated each time."""
 
-    def __init__(self) -> None:
-        self._worker: ThreadPoolExecutor | None = None
+    times_sent: int
+    generated_tokens: int
 
-    @abstractmethod
-    def describe_blocking(self) -> Description:
-        """`describe`, in the worker thread."""
+    @classmethod
+    def in_one_call(cls, request: Request) -> RequestCost:
+        """The prompt is read once, and only texts are generated."""
+        return cls(1, request.sampling.max_tokens if isinstance(request, GenerateRequest) else 0)
 
-    @abstractmethod
-    def run_blocking(self, batch: Sequence[Request], tell: OnResponse = discard_response) -> list[Answer]:
-        """`run`, in the worker thread; calls ``tell`` there where answers are known early."""
 
-    def close_blocking(self) -> None:
-        """`close`, in the worker thread."""
-        return
+@runtime_checkable
+class SupportsRequestCost(Protocol):
+    """A backend that may need several calls of its server for one request."""
 
-    async def describe(self) -> Description:
-        return await self._in_worker(self.describe_blocking)
+    def request_cost(self, request: Request) -> RequestCost:
+        """What answering ``request`` takes, for estimates; known after `Backend.describe`."""
+        ...
 
-    async def run(self, batch: Sequence[Request]) -> list[Answer]:
-        return await self._in_worker(lambda: self.run_blocking(batch))
 
-    async def run_streaming(self, batch: Sequence[Request], tell: OnResponse) -> list[Answer]:
-        loop, abandoned = asyncio.get_running_loop(), threading.Event()
+def request_cost(backend: Backend, request: Request) -> RequestCost:
+    """What answering ``request`` takes: one call, unless the backend says otherwise."""
+    return (
+        backend.request_cost(request) if isinstance(backend, SupportsRequestCost) else RequestCost.in_one_call(request)
+    )
 
-        def tell_loop(place: int, answer: Answer) -> None:
-            if abandoned.is_set():
-                raise _AbandonedError
-            loop.call_soon_threadsafe(tell, place, answer)
 
-        try:
-            return await self._in_worker(lambda: self.run_blocking(batch, tell_loop))
-        except asyncio.CancelledError:
-            abandoned.set()  # a thread cannot be stopped from outside: it ends at its next answer
-            raise
-
-    async def close(self) -> None:
-        if self._worker is not None:
-            await self._in_worker(self.close_blocking)
-            self._worker.shutdown(wait=True)
-            self._worker = None
-
-    async def _in_worker(self, work: Callable[[], R]) -> R:
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=type(self).__name__)
-        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+def count_tokens(backend: Backend, prompts: Sequence[Prompt]) -> list[int] | None:
+    """Tokens of each prompt; None where the backend has no tokenizer at hand."""
+    return backend.count_tokens(prompts) if prompts and isinstance(backend, SupportsTokenCounts) else None
 
 
 def prompt_to_json(prompt: Prompt) -> Any:

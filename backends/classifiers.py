@@ -25,12 +25,11 @@ from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
     Description,
-    LocalBackend,
     OnResponse,
     Request,
-    discard_response,
 )
 from backends.errors import BackendError, ConfigError, MissingExtra
+from backends.local.backend import LocalBackend, discard_response
 
 #: The classifiers of the GenderPair paper, by their hub ids.
 TOXICITY_OF_THE_PAPER = "facebook/roberta-hate-speech-dynabench-r4-target"
@@ -42,7 +41,7 @@ class _TextClassifier(LocalBackend):
 
     batch_size = 64
 
-    def run_blocking(self, batch: Sequence[Request], tell: OnResponse = discard_response) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         texts = [(i, r.text) for i, r in enumerate(batch) if isinstance(r, ClassifyRequest)]
         answers: list[Answer] = [
             BackendError("unsupported", f"a text classifier cannot answer a {type(r).__name__}") for r in batch

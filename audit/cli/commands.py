@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from audit.config import load_audit
+from backends.base import SupportsPrices
 from backends.errors import AuditError, ConfigError
 
 if TYPE_CHECKING:
@@ -106,9 +107,10 @@ def run(
     if max_cost is not None:
         audit.check()  # an address or key that cannot be read has no endpoint
         for name, backend in audit.models.items():
-            if backend.endpoint is not None and backend.spent() is None:  # its bill could pass any limit unseen
+            if isinstance(backend, SupportsPrices) and backend.spent() is not None:
+                backend.limit_cost(max_cost)
+            elif backend.endpoint is not None:  # its bill could pass any limit unseen
                 raise ConfigError("--max-cost", max_cost, f"models.{name} has no prices", "Give prices too")
-            backend.limit_cost(max_cost)
     if dry_run:
         estimate = asyncio.run(dry_run_audit(audit))
         typer.echo(estimate.model_dump_json(indent=2) if as_json else estimate.as_text())

@@ -10,15 +10,14 @@ import functools
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from audit.collect.work import CHARACTERS_A_TOKEN
 from audit.store.keys import answer_keys, canonical_json, to_bytes
 from audit.store.store import Store
-from backends.base import Backend, ClassifyRequest, GenerateRequest, Prompt, Request, ScoreRequest
+from backends.base import Backend, ClassifyRequest, Prompt, Request, ScoreRequest, count_tokens, request_cost
 from backends.errors import ConfigError
-from backends.openai.scoring.sampled import tokens_drawn
 from suites.base import Factor, Item
 
 ItemsFactory = Callable[[], Iterator[Item]]
@@ -243,12 +242,8 @@ class Estimate:
     tokens_by: str
 
 
-def estimate(plan: Plan, store: Store, backend: Backend, draws: Mapping[str, int] | None = None) -> Estimate:
-    """Count what ``plan`` would ask of ``backend``. Loads no weights and asks nothing.
-
-    ``draws`` is how many answers a server draws for a score where it gives no log-probabilities, by
-    what it is asked: ``text`` or ``chat``.
-    """
+def estimate(plan: Plan, store: Store, backend: Backend) -> Estimate:
+    """Count what ``plan`` would ask of ``backend``. Loads no weights and asks nothing."""
     items = cached = requests = answers = answers_cached = characters = generated = 0
     draw = random.Random(0)
     sample: list[tuple[Prompt, int]] = []
@@ -264,33 +259,19 @@ def estimate(plan: Plan, store: Store, backend: Backend, draws: Mapping[str, int
             requests += 1
             answers += len(planned.keys)
             prompt = planned.request.text if isinstance(planned.request, ClassifyRequest) else planned.request.prompt
-            times, longest = _sent(planned.request, backend, draws or {})
-            characters += times * _length(prompt)
-            generated += times * longest
+            cost = request_cost(backend, planned.request)
+            characters += cost.times_sent * _length(prompt)
+            generated += cost.times_sent * cost.generated_tokens
             if len(sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
-                sample.append((prompt, times))
+                sample.append((prompt, cost.times_sent))
             elif (place := draw.randrange(requests)) < TOKEN_SAMPLE:
-                sample[place] = prompt, times
+                sample[place] = prompt, cost.times_sent
     tokens, how = _tokens(backend, sample, characters, requests)
     return Estimate(plan.model, items, cached, requests, answers, answers_cached, characters, tokens, generated, how)
 
 
-def _sent(request: Request, backend: Backend, draws: Mapping[str, int]) -> tuple[int, int]:
-    """How often a request's prompt is sent, and the most tokens that are generated each time.
-
-    A server scores the continuations of a prompt one after the other, and puts the prompt on the bill each time.
-    """
-    if isinstance(request, GenerateRequest):
-        return 1, request.sampling.max_tokens
-    if isinstance(request, ScoreRequest) and backend.endpoint is not None:
-        if times := draws.get("text" if isinstance(request.prompt, str) else "chat"):
-            return times, tokens_drawn(request.continuations)
-        return len(request.continuations), 1
-    return 1, 0
-
-
 def _tokens(backend: Backend, sample: list[tuple[Prompt, int]], characters: int, requests: int) -> tuple[int, str]:
-    counts = backend.count_tokens([prompt for prompt, _ in sample]) if sample else []
+    counts = count_tokens(backend, [prompt for prompt, _ in sample]) if sample else []
     if counts is None:
         return round(characters / CHARACTERS_A_TOKEN), f"estimated: {CHARACTERS_A_TOKEN:g} characters a token"
     sent = sum(count * times for count, (_, times) in zip(counts, sample, strict=True))

@@ -28,7 +28,15 @@ from audit.collect.shutdown import ShutdownRequest
 from audit.logs import logger
 from audit.store.keys import answer_keys, fits
 from audit.store.store import Entry, Store, StoreError
-from backends.base import Answer, Backend, ClassifyResponse, GenerateResponse, OnResponse
+from backends.base import (
+    Answer,
+    Backend,
+    ClassifyResponse,
+    GenerateResponse,
+    OnResponse,
+    SupportsIdentityCheck,
+    SupportsStreaming,
+)
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 
 log = logger("scheduler")
@@ -293,7 +301,8 @@ class _JobRun:
     def _quarantine_ambiguous(self) -> int:
         """Set aside answers that may be another question's, so that a pass asks them again. Returns how many."""
         count = 0
-        for request in self.job.backend.drain_ambiguous():
+        backend = self.job.backend
+        for request in backend.drain_ambiguous() if isinstance(backend, SupportsIdentityCheck) else ():
             keys = answer_keys(request, self.job.plan.fingerprint_id)
             count += bool(self.store.quarantine(keys, "perhaps another question's answer"))
         self.outcome.answered -= count
@@ -510,10 +519,14 @@ class _JobRun:
 _UNTOLD = BackendError("internal", "the call did not end")
 
 
-async def _answers(backend: Backend, pending: Sequence[PlannedRequest], tell: OnResponse) -> list[Answer]:
+async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_response: OnResponse) -> list[Answer]:
     """What the backend says, made to fit: one answer of the right form for each request."""
     try:
-        answers = await backend.run_streaming([p.request for p in pending], tell)
+        batch = [p.request for p in pending]
+        if isinstance(backend, SupportsStreaming):
+            answers = await backend.run_streaming(batch, on_response)
+        else:
+            answers = await backend.run(batch)
     except Exception as error:
         # With an endpoint there is a key, and a foreign exception's text may hold it.
         said = f": {error}" if backend.endpoint is None else ""

@@ -12,15 +12,14 @@ from backends.base import (
     Capability,
     Description,
     GenerateRequest,
-    LocalBackend,
     OnResponse,
     Prompt,
     Request,
     ScoreRequest,
-    discard_response,
 )
 from backends.errors import BackendError, ConfigError
 from backends.local.answers import answer_by_kind
+from backends.local.backend import LocalBackend, discard_response
 from backends.local.fingerprint import file_sha256, files_sha256, package_version, text_sha256
 from backends.local.gguf_header import (
     Value,
@@ -135,12 +134,12 @@ class LlamaCppBackend(LocalBackend):
             )
         return Description(fingerprint, frozenset(capabilities), notes)
 
-    def run_blocking(self, batch: Sequence[Request], tell: OnResponse = discard_response) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         try:
             self._load()
         except BackendError as error:
             return [error] * len(batch)
-        return answer_by_kind(batch, self._score, self._generate, tell)
+        return answer_by_kind(batch, self._score, self._generate, on_response)
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         if self._engine is None:

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 import llama_cpp
 import numpy as np
 
-from backends.base import GenerateRequest, GenerateResponse, OnResponse, Prompt, discard_response
+from backends.base import GenerateRequest, GenerateResponse, OnResponse, Prompt
 from backends.errors import BackendError
+from backends.local.backend import discard_response
 from backends.local.sampling import Logits, Sampler, StopStringDecoder
 
 SLOTS = 32  # measured on two cores: 64 slots are 4 % faster and take twice the memory

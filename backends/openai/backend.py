@@ -23,7 +23,9 @@ from backends.base import (
     GenerateRequest,
     Prompt,
     Request,
+    RequestCost,
     Response,
+    ScoreRequest,
 )
 from backends.errors import BackendError, ConfigError
 from backends.openai.api import ModelChangedError, ServerApi
@@ -36,6 +38,7 @@ from backends.openai.probe.capabilities import ProbeReport
 from backends.openai.probe.probe import probe
 from backends.openai.probe.record import ProbeRecord
 from backends.openai.scoring.routes import Routes
+from backends.openai.scoring.sampled import tokens_drawn
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import PriceTable, Usage
 
@@ -209,7 +212,7 @@ class OpenAIBackend(Backend):
         """Answer each request, or tell why not."""
         return [await self._answer(request) for request in batch]
 
-    async def finish(self) -> None:
+    async def verify_identity(self) -> None:
         """Ask the canary a last time: sets `unverified_since` when the model is another one by now."""
         if self._report is None or self._changed is not None or self._since_canary == 0:
             return
@@ -250,9 +253,19 @@ class OpenAIBackend(Backend):
     def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         return None if self._prices is None else self._prices.cost(prompt_tokens, completion_tokens)
 
-    def limit_cost(self, most: float) -> None:
+    def limit_cost(self, max_cost: float) -> None:
         if self._prices is not None:
-            self.usage.limit(most)
+            self.usage.limit(max_cost)
+
+    def request_cost(self, request: Request) -> RequestCost:
+        """As in `SupportsRequestCost`: continuations are scored one after the other, each with the prompt before it."""
+        if not isinstance(request, ScoreRequest):
+            return RequestCost.in_one_call(request)
+        found = self._report.findings if self._report is not None else None
+        route = found and (found.text_route if isinstance(request.prompt, str) else found.chat_route)
+        if route == "sampled" and self.samples is not None:
+            return RequestCost(self.samples, tokens_drawn(request.continuations))
+        return RequestCost(len(request.continuations), 1)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -13,15 +13,14 @@ from backends.base import (
     Capability,
     Description,
     GenerateRequest,
-    LocalBackend,
     OnResponse,
     Prompt,
     Request,
     ScoreRequest,
-    discard_response,
 )
 from backends.errors import AuditError, BackendError, ConfigError
 from backends.local.answers import answer_by_kind
+from backends.local.backend import LocalBackend, discard_response
 from backends.local.fingerprint import (
     SMALL_FILES,
     file_sha256,
@@ -389,7 +388,7 @@ class HFBackend(LocalBackend):
 
     # -- work -----------------------------------------------------------------------------------
 
-    def run_blocking(self, batch: Sequence[Request], tell: OnResponse = discard_response) -> list[Answer]:
+    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         try:
             self._load()
         except BackendError as error:
@@ -397,7 +396,7 @@ class HFBackend(LocalBackend):
         except ConfigError as error:  # found only by loading
             told = f"{error.field} = {error.value!r}: {error.problem}"
             return [BackendError("unsupported", told, hint=error.hint)] * len(batch)
-        return answer_by_kind(batch, self._score, self._generate, tell)
+        return answer_by_kind(batch, self._score, self._generate, on_response)
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         if self._encoder is None:

@@ -35,8 +35,9 @@ from transformers.cache_utils import (
     DynamicSlidingWindowLayer,
 )
 
-from backends.base import GenerateRequest, GenerateResponse, OnResponse, Prompt, Sampling, discard_response
+from backends.base import GenerateRequest, GenerateResponse, OnResponse, Prompt, Sampling
 from backends.errors import BackendError
+from backends.local.backend import discard_response
 from backends.local.sampling import Logits, Sampler
 from backends.transformers.context import context_length
 from backends.transformers.memory import is_out_of_memory

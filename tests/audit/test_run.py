@@ -1,5 +1,6 @@
 """The whole way, on fake models: planted truths come back, nothing is asked twice, a kill costs nothing."""
 
+import asyncio
 import json
 import os
 import signal
@@ -14,11 +15,12 @@ import pytest
 
 from audit import Audit
 from audit.analysis.measures import read_signature
+from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.provenance import evidence
 from audit.results import AuditResult
 from audit.store.store import Store
-from backends.base import Description, ScoreRequest, ScoreResponse
+from backends.base import Backend, Description, ScoreRequest, ScoreResponse
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, Faults, PlantedBias
 from suites import GenderPair, OccuGender
@@ -204,10 +206,37 @@ def test_a_backend_that_cannot_do_what_a_suite_asks_is_told_before_it_is_asked(t
     assert not backend.asked
 
 
+class Bare(Backend):
+    """No more than a backend must have."""
+
+    def check(self):
+        return
+
+    async def describe(self):
+        return Description({"backend": "bare"}, frozenset({"score"}))
+
+    async def run(self, batch):
+        return await FakeBackend().run(batch)
+
+
+def test_a_backend_of_three_methods_goes_through_a_whole_audit(tmp_path):
+    audit = audit_of(tmp_path, Bare(), limit=20)
+    assert asyncio.run(dry_run_audit(audit)).models[0].requests == 20
+    result = audit.run_sync()
+    assert result.complete
+    assert result.models[0].asked == 20
+    assert asyncio.run(dry_run_audit(audit)).models[0].cached == 20
+
+
 def test_answers_of_a_model_that_was_swapped_are_set_aside_and_asked_again(tmp_path):
     class Swapped(FakeBackend):
-        async def finish(self):
+        unverified_since = None
+
+        async def verify_identity(self):
             self.unverified_since = self.last_sure
+
+        def drain_ambiguous(self):
+            return []
 
         async def run(self, batch):
             self.last_sure = time.time()  # the canary was right until the last batch
@@ -229,6 +258,7 @@ import os, sys
 sys.path.insert(0, {tests!r})
 from audit import Audit
 from audit.report.provenance import evidence
+from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
 from test_run import SUITE, stereotyped
 from backends.fake import FakeBackend

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from audit.collect.plan import Plan, estimate, limit_items
 from audit.store.keys import answer_keys
 from audit.store.store import Entry, Store
-from backends.base import ContinuationScore, GenerateRequest, Sampling, ScoreRequest, ScoreResponse, TokenLogprob
+from backends.base import (
+    ContinuationScore,
+    GenerateRequest,
+    RequestCost,
+    Sampling,
+    ScoreRequest,
+    ScoreResponse,
+    TokenLogprob,
+)
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
 from suites.base import Item
@@ -156,29 +164,23 @@ def test_an_estimate_scales_a_sample_and_says_so(store):
 
 
 class Hosted(FakeBackend):
-    """A server, which is sent a prompt as often as its route needs."""
+    """A server, which is sent a prompt once for each continuation and generates two tokens each time."""
 
-    endpoint = "host key 1"
+    def request_cost(self, request):
+        return RequestCost(len(request.continuations), 2)
 
 
-@pytest.mark.parametrize(
-    ("backend", "draws", "sent", "generated"),
-    [
-        (FakeBackend(), None, 1, 0),  # a local model reads a prompt once
-        (Hosted(), None, 3, 3),  # one request a continuation, and each generates a token
-        (Hosted(), {"text": 50}, 50, 50 * 6),  # drawn: no token is shorter than a byte
-    ],
-)
-def test_an_estimate_counts_a_servers_prompt_as_often_as_it_is_sent(store, backend, draws, sent, generated):
+@pytest.mark.parametrize(("backend", "sent", "generated"), [(FakeBackend(), 1, 0), (Hosted(), 3, 6)])
+def test_an_estimate_counts_a_prompt_as_often_as_it_is_sent(store, backend, sent, generated):
     def few():
         return iter([Item("i", ScoreRequest("one two three four", (" a", " b", " girl")), {})])
 
     def many():
         return (Item(f"i{i}", ScoreRequest(f"one two three {i}", (" a", " b", " girl")), {}) for i in range(1000))
 
-    found = estimate(Plan("m", FP, few), store, backend, draws)
+    found = estimate(Plan("m", FP, few), store, backend)
     assert (found.requests, found.prompt_tokens, found.generated_tokens) == (1, 4 * sent, generated)
-    found = estimate(Plan("m", FP, many), store, backend, draws)
+    found = estimate(Plan("m", FP, many), store, backend)
     assert found.prompt_tokens == pytest.approx(1000 * 4 * sent, rel=0.01)
     assert found.generated_tokens == 1000 * generated
 

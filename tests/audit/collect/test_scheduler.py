@@ -20,12 +20,11 @@ from backends.base import (
     Description,
     GenerateRequest,
     GenerateResponse,
-    LocalBackend,
     ScoreRequest,
-    discard_response,
 )
 from backends.errors import BackendError
 from backends.fake import FakeBackend, Faults
+from backends.local.backend import LocalBackend, discard_response
 from suites.base import Item
 
 FP = "fp1-test"
@@ -101,6 +100,7 @@ async def test_what_is_all_stored_is_passed_without_a_write(store, monkeypatch):
 class MixedUp(FakeBackend):
     """Gives the first request another one's answer, and finds out when all are answered."""
 
+    unverified_since = None
     mixed_up: ScoreRequest | None = None
     told = False
 
@@ -110,6 +110,9 @@ class MixedUp(FakeBackend):
             self.mixed_up = request
             return await super().run([ScoreRequest("another prompt", request.continuations)])
         return await super().run(batch)
+
+    async def verify_identity(self):
+        return
 
     def drain_ambiguous(self):
         taken, self.told = [] if self.told else [self.mixed_up], True
@@ -480,13 +483,13 @@ class Writing(LocalBackend):
     def describe_blocking(self):
         return Description({"name": "writing"}, frozenset({"generate"}))
 
-    def run_blocking(self, batch, tell=discard_response):
+    def run_blocking(self, batch, on_response=discard_response):
         answers = []
         for place, request in enumerate(batch):
             time.sleep(self.seconds)
             self.written += 1
             answers.append(GenerateResponse(request.prompt, "stop", 1, 1))
-            tell(place, answers[-1])
+            on_response(place, answers[-1])
         return answers
 
 

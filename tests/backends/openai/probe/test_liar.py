@@ -184,7 +184,7 @@ async def test_a_lie_never_becomes_a_wrong_score(lie: Lie, from_the_start: bool,
     # probe is for the canary to find, not for one answer.
     assert isinstance(answer, ScoreResponse)
     if lie is echo_shifted and not from_the_start:
-        await backend.finish()
+        await backend.verify_identity()
         assert backend.unverified_since is not None
         return
     for score, continuation in zip(answer.scores, REQUEST.continuations, strict=True):
@@ -280,11 +280,11 @@ async def test_another_model_behind_the_name_of_a_server_of_chats_is_noticed(tmp
         assert (await backend.probe()).findings.chat_route == "chat_first"
         asked = [ScoreRequest((Message("user", f"{n}. Picture a nurse"),), ("Male", "Female")) for n in range(2)]
         assert isinstance((await backend.run(asked[:1]))[0], ScoreResponse)
-        await backend.finish()
+        await backend.verify_identity()
         assert backend.unverified_since is None
         server.weights = "two"
         await backend.run(asked[1:])
-        await backend.finish()
+        await backend.verify_identity()
         await backend.close()
     assert backend.unverified_since is not None
 
