@@ -36,6 +36,7 @@ from backends.local.scoring import score_requests
 if TYPE_CHECKING:
     from backends.llamacpp.engine import LlamaEngine
     from backends.llamacpp.scoring import SequenceScorer
+    from backends.local.generation import TextGenerator
 
 #: Raise it when the way of computing changes so that log-probabilities may.
 SCORING_VERSION = 1
@@ -75,6 +76,7 @@ class LlamaCppBackend(LocalBackend):
         self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"  # takes turns with other models there
         self._engine: LlamaEngine | None = None
         self._scorer: SequenceScorer | None = None
+        self._generator: TextGenerator | None = None
         self._refusal: BackendError | None = None
 
     def check(self) -> None:
@@ -153,7 +155,7 @@ class LlamaCppBackend(LocalBackend):
         if self._engine is not None:
             self._engine.close()
             self._engine = None
-        self._refusal = None
+        self._generator = self._refusal = None
 
     @property
     def _threads(self) -> int:
@@ -195,11 +197,14 @@ class LlamaCppBackend(LocalBackend):
         except BackendError as error:
             return [error] * len(requests)
 
-    def _generate(self, requests: Sequence[GenerateRequest], tell: OnResponse) -> Sequence[Answer]:
-        from backends.llamacpp.generation import generate
+    def _generate(self, requests: Sequence[GenerateRequest], on_response: OnResponse) -> Sequence[Answer]:
+        from backends.llamacpp.generation import LlamaGeneration
+        from backends.local.generation import TextGenerator
 
         engine, _ = self._load()
-        return generate(engine, requests, tell)
+        if self._generator is None:
+            self._generator = TextGenerator(LlamaGeneration(engine))
+        return self._generator.generate(requests, on_response)
 
 
 def _reads_otherwise(header: dict[str, Value]) -> bool:

@@ -42,7 +42,7 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
 
 
 def check_causal(path: Path, header: dict[str, Value]) -> None:
-    """Raise `ConfigError` for a model whose tokens see those after them, as far as the header tells."""
+    """Raise `ConfigError` for a model whose tokens see those after them, as far as the header says."""
     architecture = header.get("general.architecture")
     # Of this one llama.cpp knows it without being told.
     if architecture == "gemma-embedding" or header.get(f"{architecture}.attention.causal") is False:

@@ -6,7 +6,7 @@ float64 on the processor, so that two engines with equal logits draw equal texts
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -119,17 +119,24 @@ class StopStringDecoder:
 
     Tokens may split a character: bytes are kept, and decoded once at the end, with U+FFFD only
     for bytes that never became a character.
+
+    Parameters
+    ----------
+    stop : tuple of str
+    token_bytes : callable
+        A token's text.
     """
 
-    def __init__(self, stop: tuple[str, ...]) -> None:
+    def __init__(self, stop: tuple[str, ...], token_bytes: Callable[[int], bytes]) -> None:
+        self._token_bytes = token_bytes
         self._stop = tuple(s.encode() for s in stop)
         self._longest = max(map(len, self._stop), default=0)
         self._bytes = bytearray()
 
-    def add(self, piece: bytes) -> bool:
-        """Append a token's bytes. True when a stop string is reached; the text then ends before it."""
+    def add(self, token: int) -> bool:
+        """Append a token. True when a stop string is reached; the text then ends before it."""
         start = max(0, len(self._bytes) - self._longest + 1)
-        self._bytes += piece
+        self._bytes += self._token_bytes(token)
         found = [at for stop in self._stop if (at := self._bytes.find(stop, start)) >= 0]
         if found:
             del self._bytes[min(found) :]
@@ -137,4 +144,5 @@ class StopStringDecoder:
 
     @property
     def text(self) -> str:
+        """The bytes so far as text."""
         return self._bytes.decode("utf-8", "replace")

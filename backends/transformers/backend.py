@@ -34,7 +34,7 @@ from backends.local.options import available_threads, check_count, need_package
 from backends.local.scoring import score_requests
 
 if TYPE_CHECKING:
-    from backends.transformers.generation import TextGenerator
+    from backends.local.generation import TextGenerator
     from backends.transformers.scoring import SequenceScorer
     from backends.transformers.text import HFTextEncoder
 
@@ -420,13 +420,15 @@ class HFBackend(LocalBackend):
         except BackendError as error:
             return [error] * len(requests)
 
-    def _generate(self, requests: Sequence[GenerateRequest], tell: OnResponse) -> Sequence[Answer]:
-        from backends.transformers.generation import TextGenerator
+    def _generate(self, requests: Sequence[GenerateRequest], on_response: OnResponse) -> Sequence[Answer]:
+        from backends.local.generation import TextGenerator
+        from backends.transformers.generation import HFGeneration
 
         model, encoder, _ = self._load()
         if self._generator is None:
-            self._generator = TextGenerator(model, self._tokenizer, device=self.device, render=encoder.render)
-        return self._generator.generate(requests, tell)
+            engine = HFGeneration(model, self._tokenizer, device=self.device, render=encoder.render)
+            self._generator = TextGenerator(engine)
+        return self._generator.generate(requests, on_response)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ import pytest
 from backends.base import GenerateRequest, Message, Sampling
 from backends.embedded import smollm2_path
 from backends.errors import BackendError
-from backends.llamacpp import generation as llamacpp_generation
+from backends.local import generation as local_generation
+from backends.local.generation import TextGenerator
 
 llama_cpp = pytest.importorskip("llama_cpp")
 pytestmark = pytest.mark.models
@@ -25,8 +26,10 @@ def engine():
 
 
 def ask(engine, requests):
+    from backends.llamacpp.generation import LlamaGeneration
+
     told = []
-    answers = llamacpp_generation.generate(engine, requests, lambda *one: told.append(one))
+    answers = TextGenerator(LlamaGeneration(engine)).generate(requests, lambda *one: told.append(one))
     written = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, BackendError)]
     assert sorted(told, key=lambda one: one[0]) == written  # each once
     return answers
@@ -34,7 +37,7 @@ def ask(engine, requests):
 
 @pytest.mark.parametrize("slots", [3, 32])
 def test_greedy_texts_are_those_of_create_completion(engine, monkeypatch, slots):
-    monkeypatch.setattr(llamacpp_generation, "SLOTS", slots)  # 3: texts finish, move and join at all times
+    monkeypatch.setattr(local_generation, "SLOTS", slots)  # 3: texts finish, move and join at all times
     lengths = [4 + 3 * (i % 5) for i in range(len(PROMPTS))]
     answers = ask(engine, [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in zip(PROMPTS, lengths, strict=True)])
     theirs = llama_cpp.Llama(str(smollm2_path()), n_ctx=512, n_threads=2, flash_attn=True, verbose=False)

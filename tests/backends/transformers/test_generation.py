@@ -4,7 +4,10 @@ import pytest
 
 from backends.base import GenerateRequest, Sampling
 from backends.errors import BackendError
-from backends.transformers import generation as hf_generation
+from backends.local import generation as local_generation
+from backends.local.generation import TextGenerator
+from backends.transformers import rows as hf_rows
+from backends.transformers.generation import HFGeneration
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -84,7 +87,7 @@ def render(prompt):
 
 
 def generator(model, render=render):
-    return hf_generation.TextGenerator(model, Digits(), device="cpu", render=render)
+    return TextGenerator(HFGeneration(model, Digits(), device="cpu", render=render))
 
 
 def ask(model, requests):
@@ -102,7 +105,7 @@ def alone(model, prompt, max_tokens):
 
 
 def test_texts_are_those_of_generate_one_by_one(model, monkeypatch):
-    monkeypatch.setattr(hf_generation, "ROWS", 5)  # 23 texts through 5 rows: they finish and join at all times
+    monkeypatch.setattr(local_generation, "SLOTS", 5)  # 23 texts through 5 rows: they finish and join at all times
     asked = [(prompt, 3 + 5 * (i % 7)) for i, prompt in enumerate(prompts(23))]
     answers = ask(model, [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in asked])
     assert [a.text for a in answers] == [alone(model, p, n) for p, n in asked]
@@ -111,7 +114,7 @@ def test_texts_are_those_of_generate_one_by_one(model, monkeypatch):
 
 
 def test_columns_are_moved_back_when_the_block_is_full(model, monkeypatch):
-    monkeypatch.setattr(hf_generation, "ROWS", 2)
+    monkeypatch.setattr(local_generation, "SLOTS", 2)
     asked = prompts(12, seed=3)  # 12 texts of 30 tokens in 2 rows: far more columns than the block has
     answers = ask(model, [GenerateRequest(p, Sampling(max_tokens=30)) for p in asked])
     assert [a.text for a in answers] == [alone(model, p, 30) for p in asked]
@@ -155,7 +158,7 @@ def test_one_request_that_cannot_be_answered_leaves_its_neighbours_alone(model):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, temperature):
     """As float16 gives it where a model's numbers pass its range; here one token is spoilt."""
-    monkeypatch.setattr(hf_generation, "ROWS", 2)
+    monkeypatch.setattr(local_generation, "SLOTS", 2)
     llama = tiny("llama")
     requests = [GenerateRequest(p, Sampling(temperature=temperature, max_tokens=9)) for p in prompts(20)]
     usual = ask(llama, requests)
@@ -169,7 +172,7 @@ def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, tempera
     for request, before, tokens, answer in zip(requests, usual, read, ask(llama, requests), strict=True):
         if str(spoilt) in tokens:
             assert isinstance(answer, BackendError)
-            assert (answer.kind, answer.hint) == ("internal", "try float32")
+            assert (answer.kind, answer.hint) == ("internal", "try float32, or a GGUF file of another quantisation")
             late += str(spoilt) not in request.prompt.split()
         else:
             assert answer == before
@@ -212,8 +215,8 @@ def test_a_nan_left_in_a_free_row_reaches_no_text_that_is_laid_there_later(
     monkeypatch, prompts, lengths, failing, together
 ):
     """What fails waits; what joins once one more row is free is shorter than the first by then."""
-    monkeypatch.setattr(hf_generation, "ROWS", together + 1)
-    monkeypatch.setattr(hf_generation, "JOIN_TOGETHER", together)
+    monkeypatch.setattr(local_generation, "SLOTS", together + 1)
+    monkeypatch.setattr(hf_rows, "JOIN_TOGETHER", together)
     llama = tiny("llama")
     requests = [
         GenerateRequest(p, Sampling(temperature=2.0 if i in failing else 0.0, max_tokens=n), seed=1)
@@ -273,7 +276,7 @@ def test_rows_are_halved_until_they_fit_and_grow_back(model, monkeypatch):
     ours, told = generator(model), []
     assert ours.generate(requests, lambda *one: told.append(one)) == usual
     assert sorted(place for place, _ in told) == list(range(20)), "each once"
-    assert hf_generation.ROWS >> ours.halvings == 2
+    assert local_generation.SLOTS >> ours.halvings == 2
     monkeypatch.setattr(model, "forward", forward)
     for _ in range(4):
         assert ours.generate(requests) == usual
