@@ -1,37 +1,59 @@
-"""Checked options: pydantic checks them, and one translator tells its errors as `ConfigError`.
+"""Checked options: pydantic checks them, and one translator reports its errors as `ConfigError`.
 
-Two forms of one thing. `Options` is the base of option values that users write as tables (an occupation, a
-position, prices). `checked_options` checks the constructor of a backend or a suite: its signature is the model, so
-that each option stands once, with its type, its range and its default.
+Three forms of one thing. `checked_options` checks the constructor of a backend or a suite: its signature is the
+model, so that each option stands once, with its type, its range and its default.
 
     @checked_options
     def __init__(self, n: Annotated[int, Field(ge=1), OnError("not a number of lists", "Give 1 or more")] = 1000)
+
+`Table` is the base of dataclasses that users write as objects or as tables of their fields (an occupation, a
+position); the option that takes them checks them. `Options` is a model for tables that are checked when made.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import inspect
+import re
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, Self
+from typing import Any, ClassVar, ParamSpec, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationError, create_model
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler, no_info_wrap_validator_function
 
 from backends.errors import ConfigError
 
 P = ParamSpec("P")
+Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """What an option's `ConfigError` says when its value is refused: ``Annotated[int, Field(ge=1), OnError(…)]``."""
+    """What an option's `ConfigError` says when its value is refused: ``Annotated[int, Field(ge=1), OnError(…)]``.
+
+    It stands last, and also covers a union whose branches all refuse the value. What is wrong with a part of the value
+    (one entry of a list, one field of a table) is reported of that part, and what a validator says itself stays.
+    """
 
     problem: str
     hint: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+            try:
+                return validate(value)
+            except ValidationError as error:
+                place, first = _first(error, value)
+                if place or first["type"] == "option":
+                    raise
+                raise refused(self.problem, self.hint) from None
+
+        return no_info_wrap_validator_function(check, handler(source))
 
 
 def refused(problem: str, hint: str) -> PydanticCustomError:
@@ -39,7 +61,7 @@ def refused(problem: str, hint: str) -> PydanticCustomError:
     return PydanticCustomError("option", "{problem}", {"problem": problem, "hint": hint})
 
 
-def refused_at(place: tuple[str | int, ...], value: object, problem: str, hint: str) -> ValidationError:
+def refused_at(place: Place, value: object, problem: str, hint: str) -> ValidationError:
     """What a validator raises about one ``value`` deep inside what it checks: at ``place``, counted from there."""
     details = InitErrorDetails(type=refused(problem, hint), loc=place, input=value)
     return ValidationError.from_exception_data("option", [details])
@@ -47,7 +69,7 @@ def refused_at(place: tuple[str | int, ...], value: object, problem: str, hint: 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
-        raise refused("not a list", "Write it as a list")
+        raise PydanticKnownError("tuple_type")
     return tuple(value)
 
 
@@ -79,7 +101,25 @@ class Options(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise config_error(error, cls) from None
+            raise config_error(error, cls, values) from None
+
+
+class Table:
+    """Base of frozen dataclasses that an option takes as objects or as tables of their fields.
+
+    Making the object checks nothing: the option does, so that its error names the whole place
+    (``prompts[0].text``). Unknown fields are refused; nothing is converted silently.
+    """
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, revalidate_instances="always")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        # Strict fields, but a table will do for the object.
+        typing.cast(dict[str, Any], handler.resolve_ref_schema(schema))["strict"] = False
+        return schema
 
 
 def checked_options(init: Callable[P, None]) -> Callable[P, None]:
@@ -110,13 +150,16 @@ def checked_options(init: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(init)
     def checked(*args: P.args, **kwargs: P.kwargs) -> None:
-        instance, *positional = args
-        given = {**dict(zip(names, positional, strict=False)), **kwargs}
+        positional = signature.bind_partial(*args).arguments
+        if twice := positional.keys() & kwargs.keys():
+            raise TypeError(f"{init.__qualname__}() got {sorted(twice)} twice")
+        instance = positional.pop("self")
+        given = {**positional, **kwargs}
         try:
             values = model()(**given)
         except ValidationError as error:
-            raise config_error(error, model()) from None
-        init(instance, **{name: getattr(values, f"option_{name}") for name in names})  # type: ignore[arg-type]
+            raise config_error(error, model(), given) from None
+        init(instance, **{name: getattr(values, f"option_{name}") for name in names})
 
     return checked
 
@@ -135,6 +178,9 @@ _MESSAGES = {
     "too_short": ("too few", "Give at least {min_length}"),
     "tuple_type": ("not a list", "Write it as a list"),
     "model_type": ("not a table", "Write it as a table of fields"),
+    "dataclass_type": ("not a table", "Write it as a table of fields"),
+    "dict_type": ("not a table", "Write it as a table"),
+    "mapping_type": ("not a table", "Write it as a table"),
     "list_type": ("not a list", "Write it as a list"),
     "sequence_str": ("one text, not a list of them", "Write it as a list"),
     "greater_than": ("too small", "Give more than {gt}"),
@@ -142,35 +188,89 @@ _MESSAGES = {
     "less_than": ("too large", "Give less than {lt}"),
     "less_than_equal": ("too large", "Give {le} or less"),
 }
+_UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
-    """The first of pydantic's errors as a `ConfigError`."""
-    first = error.errors(include_url=False)[0]
-    # Names of fields and places in lists; what else pydantic puts there says which branch of a union it tried.
-    path = [str(part) for part in first["loc"]]
-    places = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    field, value = places.removeprefix(".") or model.__name__, first["input"]
-    if first["type"] == "extra_forbidden":
-        return ConfigError(field, value, "unknown field", _known_fields(path[-1], model))
-    problem, hint = _told(first, model)
-    return ConfigError(field, None if first["type"] == "missing" else value, problem, hint)
+def config_error(error: ValidationError, model: type, given: object = None) -> ConfigError:
+    """One of pydantic's errors as a `ConfigError`.
+
+    Parameters
+    ----------
+    error : ValidationError
+    model : type
+        The model that refused the value: its name stands for the field where the value itself is wrong.
+    given : object
+        The value as given, by which names of union branches are told from fields.
+    """
+    place, first = _first(error, given)
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    field = field.removeprefix(".") or model.__name__
+    if first["type"] in _UNKNOWN_FIELD:
+        return ConfigError(field, first["input"], "unknown field", _known_fields(place, model))
+    value = None if first["type"] == "missing" else first["input"]
+    context = first.get("ctx", {})
+    if first["type"] == "option":
+        return ConfigError(field, value, context["problem"], context["hint"])
+    unlisted = (first["msg"][:1].lower() + first["msg"][1:], "Change it")
+    problem, hint = _MESSAGES.get(first["type"], unlisted)
+    return ConfigError(field, value, problem, hint.format(**context))
 
 
-def _told(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
-    context = error.get("ctx", {})
-    if error["type"] == "option":
-        return context["problem"], context["hint"]
-    for field in model.model_fields.values():
-        if (error["loc"] and field.alias == error["loc"][0]) or model.model_fields.get(str(error["loc"][0])) is field:
-            for note in field.metadata:
-                if isinstance(note, OnError) and error["type"] != "missing":
-                    return note.problem, note.hint
-    problem, hint = _MESSAGES.get(error["type"], (error["msg"][:1].lower() + error["msg"][1:], "Change it"))
-    return problem, hint.format(**context)
+def _first(error: ValidationError, given: object) -> tuple[Place, ErrorDetails]:
+    """The error to report, and its place: of the first wrong option the innermost error, which says most.
+
+    The branches of a union report one each; the branch that got furthest is the one that was meant.
+    """
+    placed = [(_place(details["loc"], given), details) for details in error.errors(include_url=False)]
+    of_first = [(place, details) for place, details in placed if place[:1] == placed[0][0][:1]]
+    return max(
+        of_first,
+        key=lambda found: (len(found[0]), found[1]["type"] in _UNKNOWN_FIELD, found[1]["type"] == "option"),
+    )
 
 
-def _known_fields(name: str, model: type[BaseModel]) -> str:
-    known = [field.alias or own for own, field in model.model_fields.items()]
-    close = difflib.get_close_matches(name, known, n=1)
+#: What pydantic calls a branch of a union in an error's location: a class, a basic type, ``tuple[str, ...]``…
+_BRANCH = re.compile(r"[A-Z].*|.*[\[(-].*|str|int|float|bool|none|path|dict|list|tuple|set|any|callable")
+
+
+def _place(location: Place, given: object) -> Place:
+    """Fields and indices of an error's location, without the branches of unions."""
+    place: list[str | int] = []
+    for part in location:
+        if isinstance(given, Mapping) and part in given:
+            given = given[part]
+        elif isinstance(part, int):
+            given = given[part] if isinstance(given, Sequence) and part < len(given) else None
+        elif (dataclasses.is_dataclass(given) or isinstance(given, BaseModel)) and hasattr(given, part):
+            given = getattr(given, part)
+        elif given is not None and _BRANCH.fullmatch(part):
+            continue
+        place.append(part)
+    return tuple(place)
+
+
+def _known_fields(place: Place, model: type) -> str:
+    """A hint on an unknown field: the ones that stand beside it."""
+    for part in place[:-1]:
+        if isinstance(part, str):
+            fields = _fields(model)
+            model = next(_tables(fields[part]), model) if part in fields else model
+    known = list(_fields(model))
+    close = difflib.get_close_matches(str(place[-1]), known, n=1)
     return f"{f'Did you mean {close[0]!r}?' if close else 'Remove it.'} Known fields: {', '.join(known)}"
+
+
+def _fields(model: type) -> dict[str, Any]:
+    """Field → type, of a pydantic model or a dataclass."""
+    if issubclass(model, BaseModel):
+        return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+    hints = typing.get_type_hints(model)
+    return {field.name: hints[field.name] for field in dataclasses.fields(typing.cast(Any, model)) if field.init}
+
+
+def _tables(annotation: Any) -> Iterator[type]:
+    """The models and dataclasses that an annotation mentions."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _tables(argument)
