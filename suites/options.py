@@ -1,0 +1,59 @@
+"""Annotations that options of several suites share, on top of `backends.options`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic_core import PydanticKnownError
+
+from backends.base import Sampling
+from backends.options import OnError, refused, refused_at
+
+
+def _stripped(text: str) -> str:
+    if not text or text != text.strip():
+        raise PydanticKnownError("string_type")
+    return text
+
+
+#: A text that is put between others: not empty, no spaces around it.
+Text = Annotated[str, AfterValidator(_stripped), OnError("not a text without outer spaces", "Give such a text")]
+
+
+def each_once(name_of: Callable[[Any], object], hint: str) -> AfterValidator:
+    """Refuse a list in which two entries have the same name."""
+
+    def check(entries: Sequence[Any]) -> Sequence[Any]:
+        names = [name_of(entry) for entry in entries]
+        for name in names:
+            if names.count(name) > 1:
+                raise refused_at((), name, "given twice", hint)
+        return entries
+
+    return AfterValidator(check)
+
+
+def sampling_option(default: Sampling) -> BeforeValidator:
+    """How texts are drawn: a `Sampling`, or a table of the fields that differ from ``default``."""
+
+    def check(given: Any) -> Sampling:
+        if isinstance(given, Sampling):
+            return given
+        if not isinstance(given, Mapping):
+            raise refused("not a table", "Give e.g. {temperature = 0.7, max_tokens = 256}")
+        known = [field.name for field in fields(Sampling)]
+        for name in given:
+            if name not in known:
+                raise refused_at((name,), given[name], "unknown field", f"Known fields: {', '.join(known)}")
+        changes: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        }
+        try:
+            return replace(default, **changes)
+        except (TypeError, ValueError) as error:
+            raise refused(str(error), "Give another value") from None
+
+    return BeforeValidator(check)

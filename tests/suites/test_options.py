@@ -1,0 +1,51 @@
+"""Options that several suites share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+
+from backends.base import Sampling
+from backends.errors import ConfigError
+from backends.options import Options
+from suites.options import Text, each_once, sampling_option
+
+DEFAULT = Sampling(max_tokens=50)
+
+
+class Given(Options):
+    sampling: Annotated[Sampling, sampling_option(DEFAULT)] = DEFAULT
+    text: Text = "a"
+    names: Annotated[tuple[str, ...], each_once(str.casefold, "Name each once")] = ()
+
+
+@pytest.mark.parametrize(
+    ("given", "sampling"),
+    [
+        ({}, DEFAULT),
+        ({"sampling": {}}, DEFAULT),
+        ({"sampling": {"temperature": 1, "stop": ["."]}}, Sampling(temperature=1, max_tokens=50, stop=(".",))),
+        ({"sampling": Sampling(top_k=3)}, Sampling(top_k=3)),
+    ],
+)
+def test_a_sampling_table_replaces_fields_of_the_default(given: dict[str, Any], sampling: Sampling):
+    assert Given.checked(**given).sampling == sampling
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "problem"),
+    [
+        ({"sampling": 1}, "sampling", "not a table"),
+        ({"sampling": {"heat": 1}}, "sampling.heat", "unknown field"),
+        ({"sampling": {"temperature": -1}}, "sampling", "Sampling.temperature = -1: must be at least 0"),
+        ({"sampling": {"stop": "."}}, "sampling", "Sampling.stop = '.': must be a tuple of texts, none of them empty"),
+        ({"text": " a"}, "text", "not a text without outer spaces"),
+        ({"text": ""}, "text", "not a text without outer spaces"),
+        ({"names": ("a", "A")}, "names", "given twice"),
+    ],
+)
+def test_a_refused_option_is_named(options: dict[str, Any], field: str, problem: str):
+    with pytest.raises(ConfigError) as caught:
+        Given.checked(**options)
+    assert (caught.value.field, caught.value.problem) == (field, problem)
