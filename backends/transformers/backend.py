@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -29,12 +30,12 @@ from backends.local.fingerprint import (
     package_version,
     text_sha256,
 )
+from backends.local.generation import NoRoomError, TextGenerator
 from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local.options import available_threads, check_count, need_package
 from backends.local.scoring import score_requests
 
 if TYPE_CHECKING:
-    from backends.local.generation import TextGenerator
     from backends.transformers.scoring import SequenceScorer
     from backends.transformers.text import HFTextEncoder
 
@@ -305,14 +306,12 @@ class HFBackend(LocalBackend):
         if self._loaded is None or self._scorer is None:
             if self._refusal is not None:  # tried once: loading takes minutes
                 raise self._refusal
-            from backends.transformers.memory import is_out_of_memory
+            from backends.transformers.memory import within_memory
 
             try:
-                self._loaded = self._load_model()
-                self._scorer = self._make_scorer(self._loaded, encoder)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
+                self._loaded = within_memory(self._load_model, self.device)
+                self._scorer = within_memory(partial(self._make_scorer, self._loaded, encoder), self.device)
+            except NoRoomError:
                 self._refusal = BackendError(
                     "out_of_memory",
                     f"the model does not fit in the memory of {self.device}",
@@ -421,7 +420,6 @@ class HFBackend(LocalBackend):
             return [error] * len(requests)
 
     def _generate(self, requests: Sequence[GenerateRequest], on_response: OnResponse) -> Sequence[Answer]:
-        from backends.local.generation import TextGenerator
         from backends.transformers.generation import HFGeneration
 
         model, encoder, _ = self._load()

@@ -23,6 +23,7 @@ from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, 
 from backends.embedded import smollm2_path
 from backends.local.trie import Path as TokenPath
 from backends.transformers import scoring as hf_scoring
+from backends.transformers import tree_attention
 from backends.transformers.context import context_length
 from backends.transformers.memory import is_out_of_memory
 from suites import OccuGender
@@ -110,7 +111,7 @@ def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path
     usual = scores(backend, REQUESTS)
     _, _, scorer = backend._load()
     for pack_tokens in (1, 3, 70):
-        scorer.pack_tokens = pack_tokens
+        scorer.size.most_tokens = pack_tokens
         assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
     alone = [value for request in REQUESTS for value in scores(backend, [request])]
     assert alone == pytest.approx(usual, abs=1e-5)
@@ -226,7 +227,7 @@ def test_blocks_that_attend_one_after_the_other_give_the_same_numbers(
     """As they do where the keys of all blocks, or their mask, are too much for the memory allowed."""
     requests = [ScoreRequest(f"the {word}{i} said that", (" he", " she")) for word in "mwpx" for i in range(6)]
     usual = scores(HFBackend(folders[family], threads=1), requests)
-    monkeypatch.setattr(hf_scoring, "GATHER_BYTES", 1)
+    monkeypatch.setattr(tree_attention, "GATHER_BYTES", 1)
     assert scores(HFBackend(folders[family], threads=1), requests) == pytest.approx(usual, abs=1e-5)
 
 
@@ -312,7 +313,7 @@ def test_out_of_memory_halves_the_pack_and_goes_on(folders: dict[str, Path], mon
 
     monkeypatch.setattr(model, "forward", small)
     assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
-    assert scorer.pack_tokens >> scorer.halvings == 16
+    assert scorer.size.most_tokens >> scorer.size.halvings == 16
 
 
 def test_memory_that_is_never_enough_is_an_error_of_each_request(
@@ -354,11 +355,11 @@ def test_a_prompt_that_does_not_fit_fails_alone_and_the_size_grows_back(
     assert [a.kind for a in refused if isinstance(a, BackendError)] == ["out_of_memory"] * 2
     found = [s.logprob for a in answers if isinstance(a, ScoreResponse) for s in a.scores]
     assert found == pytest.approx(usual, abs=1e-5)
-    assert 1 < scorer.pack_tokens >> scorer.halvings <= 32
+    assert 1 < scorer.size.most_tokens >> scorer.size.halvings <= 32
     monkeypatch.setattr(model, "forward", forward)
     for _ in range(60):
         assert scores(backend, good) == pytest.approx(usual, abs=1e-5)
-    assert scorer.halvings == 0
+    assert scorer.size.halvings == 0
 
 
 def test_an_illegal_memory_access_is_no_want_of_memory(
@@ -399,14 +400,15 @@ def test_no_forward_pass_makes_more_rows_of_logits_than_fit(
     _, _, scorer = backend._load()
     scorer.forget()
     made = []
-    forward = scorer._forward
+    reader = scorer._reader
+    forward = reader.logits
 
     def counted(ids: Any, positions: Any, mask: Any, places: torch.Tensor) -> torch.Tensor:
         made.append(len(places))
         return forward(ids, positions, mask, places)
 
-    monkeypatch.setattr(scorer, "_forward", counted)
-    monkeypatch.setattr(scorer, "_rows", 4)
+    monkeypatch.setattr(reader, "logits", counted)
+    monkeypatch.setattr(scorer.size, "most_rows", 4)
     assert scores(backend, [request]) == pytest.approx(usual, abs=1e-5)
     assert sum(made) >= 12
     assert max(made) <= 4
@@ -430,7 +432,7 @@ def test_paths_that_ask_nothing_or_read_nothing_leave_the_others_alone(family: s
 def test_the_attention_that_a_gpu_takes_gives_the_numbers_of_plain_transformers(
     family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hf_scoring, "sums_exactly", lambda _: False)
+    monkeypatch.setattr(tree_attention, "sums_exactly", lambda _: False)
     called = []
     sdpa = functional.scaled_dot_product_attention
     monkeypatch.setattr(functional, "scaled_dot_product_attention", lambda *a, **o: called.append(1) or sdpa(*a, **o))
@@ -439,7 +441,7 @@ def test_the_attention_that_a_gpu_takes_gives_the_numbers_of_plain_transformers(
     _, _, scorer = backend._load()
     assert scorer.route == "tree"
     for pack_tokens in (512, 9):
-        scorer.pack_tokens = pack_tokens
+        scorer.size.most_tokens = pack_tokens
         scorer.forget()
         for request, answer in zip(REQUESTS, backend.run_blocking(REQUESTS), strict=True):
             assert isinstance(answer, ScoreResponse), answer
@@ -470,7 +472,7 @@ def test_a_large_vocabulary_and_a_long_prompt_keep_to_the_bytes_that_are_promise
         (e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()
     )
     held = np.cumsum([e.nbytes() for e in events])
-    most = hf_scoring.LOGIT_BYTES + hf_scoring.GATHER_BYTES
+    most = hf_scoring.LOGIT_BYTES + tree_attention.GATHER_BYTES
     assert hf_scoring.LOGIT_BYTES / 2 < held.max() < most
 
 

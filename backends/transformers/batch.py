@@ -1,0 +1,105 @@
+"""Route ``batch``: right-padded rows through the model's own attention, for models that do not take the tree."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from backends.local.generation import NoRoomError
+from backends.local.trie import Trie
+from backends.transformers.memory import PassSize
+from backends.transformers.reader import LogitReader
+
+
+class BatchRoute:
+    """Values tries by rows, one for each leaf.
+
+    Attributes
+    ----------
+    pads : bool
+        Whether rows of different lengths may be read together.
+    together : bool
+        Whether several rows may be read together at all.
+    """
+
+    def __init__(self, reader: LogitReader, size: PassSize) -> None:
+        self._reader, self._size = reader, size
+        self.pads = self.together = True
+
+    def value(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """All answers, and which of them there is no memory for."""
+        answers = np.full(len(trie.ask_nodes), np.nan)
+        failed = np.zeros(len(answers), dtype=bool)
+        rows = _rows_of_leaves(trie)
+        at = 0
+        while at < len(rows):
+            line, mine = rows[at]
+            if len(mine) > self._size.rows:  # read once more rather than hold so many logits at once
+                rows[at : at + 1] = [(line, mine[: self._size.rows]), (line, mine[self._size.rows :])]
+                continue
+            stop = at + 1
+            asked = len(mine)
+            while stop < len(rows):
+                if not self.together or (not self.pads and len(rows[stop][0]) != len(line)):
+                    break
+                asked += len(rows[stop][1])
+                # The first is the longest.
+                if len(line) * (stop + 1 - at) > self._size.tokens or asked > self._size.rows:
+                    break
+                stop += 1
+            try:
+                self._size.run(partial(self._forward_rows, trie, rows[at:stop], answers))
+            except NoRoomError:
+                if stop - at > 1:
+                    self._size.shrink(tokens=len(line) * (stop - at))
+                    continue
+                if len(mine) > 1:
+                    self._size.shrink(rows=len(mine))
+                    continue
+                self._size.restore()
+                failed[np.isin(trie.ask_nodes, mine)] = True
+            at = stop
+        return answers, failed
+
+    def _forward_rows(
+        self, trie: Trie, rows: list[tuple[list[int], list[int]]], answers: npt.NDArray[np.float64]
+    ) -> None:
+        length = max(len(line) for line, _ in rows)
+        ids = torch.zeros((len(rows), length), dtype=torch.long)
+        mask = torch.zeros((len(rows), length), dtype=torch.long)
+        places, nodes = [], []
+        for i, (line, asked) in enumerate(rows):
+            ids[i, : len(line)] = torch.from_numpy(trie.tokens[line])
+            mask[i, : len(line)] = 1
+            places += [i * length + int(trie.depths[node]) for node in asked]
+            nodes += asked
+        logits = self._reader.logits(
+            ids.to(self._reader.device),
+            None,
+            mask.to(self._reader.device) if self.pads else None,
+            torch.tensor(places, device=self._reader.device),
+        )
+        self._reader.tokens_computed += int(mask.sum())
+        order = np.argsort(nodes)
+        low = np.searchsorted(trie.ask_nodes, np.array(nodes)[order], "left")
+        high = np.searchsorted(trie.ask_nodes, np.array(nodes)[order], "right")
+        asks = np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)])
+        row_of_ask = np.repeat(order, high - low)
+        answers[asks] = self._reader.log_probabilities(logits, row_of_ask, trie.ask_targets[asks], trie.sets)
+
+
+def _rows_of_leaves(trie: Trie) -> list[tuple[list[int], list[int]]]:
+    """For each leaf its line of nodes, and the asked nodes on it that no earlier leaf has; longest first."""
+    asked = set(trie.ask_nodes.tolist())
+    rows = []
+    for node in range(len(trie)):
+        if node + 1 == len(trie) or trie.depths[node + 1] <= trie.depths[node]:
+            line = [*trie.ancestors(node), node]
+            mine = [n for n in line if n in asked]
+            asked.difference_update(mine)
+            if mine:
+                rows.append((line, mine))
+    return sorted(rows, key=lambda row: -len(row[0]))

@@ -1,0 +1,101 @@
+"""A forward pass over a transformers model: the logits after chosen tokens, and their log-probabilities."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+ROWS_AT_A_TIME = 16  # rows of logits turned to float32 together: few enough for the cache
+
+
+class LogitReader:
+    """Reads logits and log-probabilities off one loaded model.
+
+    Parameters
+    ----------
+    model : transformers causal language model, in eval mode
+    beginning_with : callable
+        Token ids of a set, by its name.
+
+    Attributes
+    ----------
+    vocabulary : int
+        Number of tokens.
+    takes_positions : bool
+        Whether the model's forward pass takes ``position_ids``.
+    tokens_computed : int
+        Tokens the model has read so far; counted by the callers of `logits`, who know what is padding.
+    """
+
+    def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]]) -> None:
+        self.model, self._beginning_with = model, beginning_with
+        self.device = model.device
+        self.config = model.config.get_text_config()
+        self.vocabulary: int = self.config.vocab_size
+        self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        self.tokens_computed = 0
+        self._head = model.get_output_embeddings()
+        self._own_attention = model.config._attn_implementation
+
+    def logits(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor | None,
+        mask: torch.Tensor | None,
+        places: torch.Tensor,
+    ) -> torch.Tensor:
+        """Logits (rows, V) after the given places of the flattened batch, computed for these alone."""
+
+        def select(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            hidden = arguments[0]  # (B, T, C)
+            return (hidden.reshape(-1, hidden.shape[-1])[places][None], *arguments[1:])
+
+        options: dict[str, Any] = {"use_cache": False}
+        if positions is not None:
+            options["position_ids"] = positions
+        if mask is not None:
+            options["attention_mask"] = mask
+        handle = self._head.register_forward_pre_hook(select)
+        try:
+            with torch.inference_mode():
+                logits: torch.Tensor = self.model(ids, **options).logits[0]
+                return logits
+        finally:
+            handle.remove()
+
+    def log_probabilities(
+        self,
+        logits: torch.Tensor,
+        row_of_ask: npt.NDArray[np.int64],
+        targets: npt.NDArray[np.int64],
+        sets: list[Hashable],
+    ) -> npt.NDArray[np.float64]:
+        """log-softmax at the targets, in float32 whatever the model's dtype."""
+        if len(targets) == 0:
+            return np.empty(0)
+        with torch.inference_mode():
+            total = torch.cat([part.float().logsumexp(-1) for part in logits.split(ROWS_AT_A_TIME)])
+            rows = torch.from_numpy(row_of_ask).to(logits.device)
+            ids = torch.from_numpy(np.maximum(targets, 0)).to(logits.device)
+            values = logits[rows, ids].float()
+            for i in np.flatnonzero(targets < 0):
+                members = torch.from_numpy(self._beginning_with(sets[-1 - targets[i]])).to(logits.device)
+                values[i] = logits[rows[i]].index_select(0, members).float().logsumexp(-1)
+            # On the processor: MPS has no float64.
+            logprobs: npt.NDArray[np.float64] = (values - total[rows]).cpu().double().numpy()
+            return logprobs
+
+    @contextlib.contextmanager
+    def attention(self, name: str) -> Iterator[None]:
+        """The model with another attention for a while; what else runs on it finds its own."""
+        self.model.set_attn_implementation(name)
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(self._own_attention)

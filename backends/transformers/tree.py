@@ -1,0 +1,101 @@
+"""Route ``tree``: a pack of trie nodes is one forward pass over a row of tokens; each distinct token is read once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from backends.local.generation import NoRoomError
+from backends.local.trie import Pack, Trie
+from backends.transformers.memory import PassSize
+from backends.transformers.reader import LogitReader
+from backends.transformers.tree_attention import ATTENTION, State, TreeRefusedError, make_tree_pass
+
+
+class TreeRoute:
+    """Values tries by tree attention, and keeps the last path's state for the next call."""
+
+    def __init__(self, reader: LogitReader, size: PassSize) -> None:
+        self._reader, self._size = reader, size
+        self.kept: tuple[int, ...] = ()
+        self._past: State = {}
+
+    def forget(self) -> None:
+        """Drop the state kept from the last call."""
+        self.kept, self._past = (), {}
+
+    def value(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """All answers, and which of them there is no memory for."""
+        answers = np.full(len(trie.ask_nodes), np.nan)
+        failed = np.zeros(len(answers), dtype=bool)
+        start = trie.reusable(self.kept)
+        past = {layer: (k[:, :start], v[:, :start]) for layer, (k, v) in self._past.items()}
+        chain = list(range(start))
+        if start < len(trie):
+            wanted = trie.ancestors(start)
+            past, chain = _cut(past, chain, wanted), wanted
+        self.forget()
+        with self._reader.attention(ATTENTION):
+            while start < len(trie):
+                pack = trie.pack(start, nodes=self._size.tokens, rows=self._size.rows)
+                try:
+                    past, chain = self._size.run(partial(self._forward_pack, trie, pack, chain, past, answers))
+                    start = pack.stop
+                except NoRoomError:
+                    tokens = pack.stop - pack.start
+                    if tokens > 1:
+                        self._size.shrink(tokens=tokens)
+                        continue
+                    # What comes after this token fits even less. The next node goes on from a start of the chain.
+                    self._size.restore()
+                    stop = trie.after(start)
+                    failed[np.searchsorted(trie.ask_nodes, start) : np.searchsorted(trie.ask_nodes, stop)] = True
+                    line = trie.ancestors(stop) if stop < len(trie) else chain
+                    past, chain, start = _cut(past, chain, line), line, stop
+        self.kept = tuple(trie.tokens[chain].tolist())
+        self._past = past
+        return answers, failed
+
+    def _forward_pack(
+        self,
+        trie: Trie,
+        pack: Pack,
+        chain: list[int],
+        past: State,
+        answers: npt.NDArray[np.float64],
+    ) -> tuple[State, list[int]]:
+        """Compute a pack and fill in its answers; returns the chain that the next one needs, keys and values first."""
+        tokens = torch.from_numpy(trie.tokens[pack.start : pack.stop]).to(self._reader.device)
+        depths = torch.from_numpy(trie.depths[pack.start : pack.stop]).to(self._reader.device)
+        rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
+        places = torch.from_numpy(rows - pack.start).to(self._reader.device)
+        tree = make_tree_pass(trie, pack, len(chain), past, self._reader.device)
+        with tree.active():
+            logits = self._reader.logits(tokens[None], depths[None], None, places)
+        config = self._reader.config
+        if len(tree.present) != config.num_hidden_layers:
+            seen = f"{len(tree.present)} of its {config.num_hidden_layers} layers"
+            raise TreeRefusedError(f"{seen} attend through transformers' attention interface")
+        window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+        if window is not None and window not in tree.windows:
+            raise TreeRefusedError("its sliding window does not reach the attention function")
+        self._reader.tokens_computed += len(tokens)
+        targets = trie.ask_targets[pack.first_ask : pack.last_ask]
+        answers[pack.first_ask : pack.last_ask] = self._reader.log_probabilities(logits, row_of_ask, targets, trie.sets)
+        held = chain + list(range(pack.start, pack.stop))
+        wanted = trie.ancestors(pack.stop) if pack.stop < len(trie) else [*trie.ancestors(pack.stop - 1), pack.stop - 1]
+        return _cut(tree.present, held, wanted), wanted
+
+
+def _cut(state: State, held: list[int], wanted: list[int]) -> State:
+    """Keys and values of the wanted nodes, out of those of the held ones."""
+    place = {node: i for i, node in enumerate(held)}
+    index = torch.tensor([place[node] for node in wanted], dtype=torch.long)
+    cut = {}
+    for layer, (k, v) in state.items():
+        at = index.to(k.device)
+        cut[layer] = (k.index_select(1, at), v.index_select(1, at))
+    return cut

@@ -1,0 +1,225 @@
+"""Attention over a tree of tokens, registered with transformers' attention interface.
+
+Every model that uses the interface takes it, with its own scaling, sliding window and soft cap. Linear layers see a
+plain row of tokens; this function sees the tree. Within a pack, blocks of neighbouring nodes attend to the block
+itself and to the chain of its ancestors: work and memory grow with the depth of the trie, not with the square of the
+pack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional
+from transformers import AttentionInterface
+
+from backends.local.trie import Pack, Trie
+
+ATTENTION = "token_tree"
+BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
+GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time; and of a mask kept
+LEAST_EXPONENT = -80.0  # e^-80 is nothing beside 1; where exp underflows, it takes ten times as long
+
+State = dict[int, tuple[torch.Tensor, torch.Tensor]]
+"""layer → (keys, values), each (key heads, tokens, head size)."""
+
+
+class TreeRefusedError(Exception):
+    """The model asks the attention function for something it does not do."""
+
+
+@dataclass
+class TreePass:
+    """What the attention function needs in one forward pass over a pack.
+
+    Attributes
+    ----------
+    index : (blocks, L) long tensor
+        Keys of each block, as places in [chain, pack]; padded with 0.
+    allowed : (blocks, BLOCK, L) bool tensor
+    query_depth : (blocks, BLOCK), key_depth : (blocks, L) long tensors
+    past, present : State
+        Of the chain, and of [chain, pack].
+    windows : set
+        The sliding windows that the layers asked for.
+    """
+
+    index: torch.Tensor
+    allowed: torch.Tensor
+    query_depth: torch.Tensor
+    key_depth: torch.Tensor
+    past: State
+    present: State = field(default_factory=dict)
+    windows: set[int | None] = field(default_factory=set)
+    _masks: dict[tuple[int | None, int, torch.dtype], torch.Tensor] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """What this thread's attention layers compute on."""
+        _current.tree = self
+        try:
+            yield
+        finally:
+            _current.tree = None
+
+    def mask(self, window: int | None, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
+        """(blocks of the part, 1, groups * BLOCK, L) to be added to the attention scores."""
+        if self.allowed.numel() * groups * dtype.itemsize > GATHER_BYTES:
+            return self._make_mask(window, groups, dtype, part)
+        key = (window, groups, dtype)
+        if key not in self._masks:  # all blocks' at once, for all layers
+            self._masks[key] = self._make_mask(window, groups, dtype, slice(None))
+        return self._masks[key][part]
+
+    def _make_mask(self, window: int | None, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
+        allowed = self.allowed[part]
+        if window is not None:
+            near = self.query_depth[part, :, None] - self.key_depth[part, None, :] < window
+            allowed = allowed & near
+        mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+        mask.masked_fill_(~allowed, torch.finfo(dtype).min)
+        return mask.repeat(1, groups, 1)[:, None]
+
+
+class _Current(threading.local):
+    """The pass under way in this thread: backends on different devices compute at the same time."""
+
+    tree: TreePass | None = None
+
+
+_current = _Current()
+
+
+def _tree_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **other: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention over a tree. Shapes: query (1, H, T, D), key and value (1, K, T, D), result (1, T, H, D)."""
+    tree = _current.tree
+    layer = getattr(module, "layer_idx", None)
+    for name in ("s_aux", "position_bias", "head_mask"):
+        if other.get(name) is not None:
+            raise TreeRefusedError(f"its attention uses {name}")
+    if tree is None or layer is None or layer in tree.present or not getattr(module, "is_causal", True):
+        raise TreeRefusedError("its attention layers are not plain causal ones")
+    tree.windows.add(sliding_window)
+    _, heads, tokens, size = query.shape
+    key_heads = key.shape[1]
+    groups = heads // key_heads
+    keys, values = key[0], value[0]
+    if layer in tree.past:
+        keys = torch.cat([tree.past[layer][0], keys], 1)
+        values = torch.cat([tree.past[layer][1], values], 1)
+    tree.present[layer] = (keys, values)
+
+    blocks, length = tree.index.shape
+    scale = size**-0.5 if scaling is None else scaling
+    padded = functional.pad(query[0], (0, 0, 0, blocks * BLOCK - tokens))
+    # Heads that share a key head become further queries of it: (blocks, K, groups * BLOCK, D).
+    queries = padded.view(key_heads, groups, blocks, BLOCK, size).permute(2, 0, 1, 3, 4)
+    queries = queries.reshape(blocks, key_heads, groups * BLOCK, size)
+    # Keys and values of a block, and its scores: in float32 and, while they are added up, in float64.
+    block_bytes = length * (2 * key_heads * size * keys.element_size() + 12 * heads * BLOCK)
+    step = max(1, GATHER_BYTES // block_bytes)
+    parts = []
+    for low in range(0, blocks, step):
+        part = slice(low, low + step)
+        index = tree.index[part]
+        k, v = (
+            x.index_select(1, index.reshape(-1)).view(key_heads, len(index), length, -1).transpose(0, 1)
+            for x in (keys, values)
+        )
+        mask = tree.mask(sliding_window, groups, query.dtype, part)
+        parts.append(_attend(queries[part], k, v, mask, scale, softcap))
+    out = parts[0] if len(parts) == 1 else torch.cat(parts)
+    out = out.view(blocks, key_heads, groups, BLOCK, -1).permute(0, 3, 1, 2, 4)
+    return out.reshape(1, blocks * BLOCK, heads, -1)[:, :tokens], None
+
+
+def _attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float, softcap: float | None
+) -> torch.Tensor:
+    exact = sums_exactly(q)
+    if softcap is None and not exact:
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    scores = torch.matmul(q, k.transpose(-1, -2)).mul_(scale)
+    if softcap is not None:
+        scores.div_(softcap).tanh_().mul_(softcap)
+    scores.add_(mask)
+    if not exact:
+        return functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+    # Fused kernels add up a row in an order that depends on where its keys stand, so on what else was asked:
+    # their last bits grow to 4e-5 nats. Here masked keys add less than any rounding, and the sum is in float64.
+    scores.sub_(scores.amax(-1, keepdim=True)).clamp_(min=LEAST_EXPONENT).exp_()
+    return torch.matmul(scores, v).div_(scores.sum(-1, keepdim=True, dtype=torch.float64).float())
+
+
+def sums_exactly(q: torch.Tensor) -> bool:
+    """Whether attention over these queries takes the time to be the same whatever else was asked."""
+    return bool(q.dtype == torch.float32 and q.device.type == "cpu")
+
+
+AttentionInterface.register(ATTENTION, _tree_attention)
+
+
+def make_tree_pass(
+    trie: Trie,
+    pack: Pack,
+    chain: int,
+    past: State,
+    device: torch.device,
+) -> TreePass:
+    """Which keys each block of queries sees.
+
+    A block's keys are the ancestors of its first node, by depth, then its own nodes. A query's ancestors
+    outside the block are the first of them; how many is the depth at which its line enters the block.
+    """
+    tokens = pack.stop - pack.start
+    blocks = -(-tokens // BLOCK)
+    lines = [trie.ancestors(pack.start + b * BLOCK) for b in range(blocks)]
+    length = max(map(len, lines)) + min(BLOCK, tokens)
+    index = np.zeros((blocks, length), dtype=np.int64)
+    allowed = np.zeros((blocks, BLOCK, length), dtype=bool)
+    key_depth = np.zeros((blocks, length), dtype=np.int64)
+    query_depth = np.zeros((blocks, BLOCK), dtype=np.int64)
+    parents, depths = trie.parents, trie.depths
+    for b, line in enumerate(lines):
+        low = pack.start + b * BLOCK
+        high = min(low + BLOCK, pack.stop)
+        above = len(line)
+        # What a line has before the pack is a start of the chain, which is the line of the pack's first node.
+        outside = [i if node < pack.start else chain + node - pack.start for i, node in enumerate(line)]
+        index[b, :above] = outside
+        index[b, above : above + high - low] = np.arange(chain + low - pack.start, chain + high - pack.start)
+        key_depth[b, :above] = np.arange(above)
+        key_depth[b, above : above + high - low] = depths[low:high]
+        query_depth[b, : high - low] = depths[low:high]
+        sees = allowed[b]
+        for i in range(high - low):
+            parent = int(parents[low + i])
+            if parent >= low:
+                sees[i] = sees[parent - low]
+            else:
+                sees[i, : depths[low + i]] = True
+            sees[i, above + i] = True
+        sees[high - low :, 0] = True  # padding attends to something, so that its softmax is defined
+
+    def tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    return TreePass(tensor(index), tensor(allowed), tensor(query_depth), tensor(key_depth), past)

@@ -1,0 +1,142 @@
+"""Which route a model takes: found by trying both on it once.
+
+A model that takes the tree gives the same numbers by both. One that takes the batch is tried too: a model that sees
+later tokens is refused, and if batching changes its results, its rows are scored individually.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from backends.errors import BackendError
+from backends.local.generation import NoRoomError
+from backends.local.trie import Path, Trie
+from backends.transformers.batch import BatchRoute
+from backends.transformers.context import context_length
+from backends.transformers.memory import PassSize
+from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
+from backends.transformers.reader import LogitReader
+from backends.transformers.tree import TreeRoute
+from backends.transformers.tree_attention import TreeRefusedError
+
+Floats = npt.NDArray[np.float64]
+
+TREE_LAYERS = {"full_attention", "sliding_attention"}  # the kinds of layers that the tree's attention does
+TRIAL_TOKENS = 40  # of the lines that try the batch
+
+
+def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: PassSize) -> str:
+    """Why the tree does not do for this model, found by comparing both routes on a small one; empty if it does.
+
+    Raises
+    ------
+    NoRoomError
+        When not one token fits beside the model.
+    """
+    if not reader.takes_positions:
+        return "its forward pass takes no position_ids"
+    if others := {str(kind) for kind in getattr(reader.config, "layer_types", None) or ()} - TREE_LAYERS:
+        return f"it has layers of the kind {', '.join(sorted(others))}"
+    if getattr(reader.config, "attention_chunk_size", None) is not None:
+        return "it attends within chunks"
+    random = np.random.default_rng(0)
+    stem, *branches = (tuple(random.integers(0, _tokens(reader), n).tolist()) for n in (5, 4, 3, 5))
+    paths = [Path(stem + b, 1) for b in branches] + [Path(stem[:3] + branches[0], 3)]
+    plain, failed = batch.value(Trie(paths))
+    if failed.any():
+        raise NoRoomError
+    usual, size.most_tokens = size.most_tokens, 7  # so that the state kept between packs is tried too
+    try:
+        values, _ = tree.value(Trie(paths))
+    except (TreeRefusedError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        return f"{error}"
+    finally:
+        size.most_tokens = usual
+        tree.forget()
+    moved = float(np.abs(values - plain).mean())
+    return "" if moved < _rounding(reader) else f"with the tree its log-probabilities move by {moved:.2g} nats"
+
+
+def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
+    """Find which rows may be read together, by rows read alone; says it where it is not all.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported``, for a model that sees later tokens.
+    NoRoomError
+        When not one token fits beside the model.
+    """
+    room = min(context_length(reader.model.config)[0] or TRIAL_TOKENS, TRIAL_TOKENS)
+    random = np.random.default_rng(1)
+    stem, *ends, short = (
+        tuple(random.integers(3, _tokens(reader), n).tolist()) for n in (room // 2, room // 2, room // 2, room // 3)
+    )
+    # Of one length: what rounding does is the same in both.
+    lines = [stem + ends[0], stem + ends[1], short]
+    alone = [_value_alone(reader, line) for line in lines]
+    first, second = (values[: len(stem) - 1] for values in alone[:2])
+    if computes_in_float32(reader.model):
+        moved, most = _mean_abs_diff(first, second), _rounding(reader)
+    else:  # not the mean: rounding may send a single token to another expert
+        moved, most = _mean_abs_diff(first, second, np.median), ROUNDING_OF_16_BITS
+    if moved > most:
+        raise BackendError(
+            "unsupported",
+            f"this model sees later tokens: what follows a text moves its log-probabilities by {moved:.2g} nats",
+            hint="give a causal language model",
+        )
+    moved = _moved_together(batch, [lines[0], short], [alone[0], alone[2]])
+    if not moved > _rounding(reader):
+        return ""
+    batch.pads = False
+    if not _moved_together(batch, lines[:2], alone[:2]) > _rounding(reader):
+        return f"; padding moves its log-probabilities by {moved:.2g} nats, so only rows of one length go together"
+    batch.together = False
+    return f"; rows move each other's log-probabilities by {moved:.2g} nats, so each is read alone"
+
+
+def _tokens(reader: LogitReader) -> int:
+    """Trial tokens are drawn below this one."""
+    return min(reader.vocabulary, 1000)
+
+
+def _rounding(reader: LogitReader) -> float:
+    """Nats. Rounding: 1e-6 in float32, some hundredths in 16 bits. A wrong mask or position: tenths and more."""
+    return 1e-4 if reader.model.dtype == torch.float32 else 0.1
+
+
+def _value_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
+    """Log-probabilities of all tokens of a line but the first."""
+    ids = torch.tensor([line[:-1]], device=reader.device)
+    places = torch.arange(len(line) - 1, device=reader.device)
+    reader.tokens_computed += len(places)
+    logits = reader.logits(ids, None, None, places)
+    if logits.shape[:-1] != places.shape:
+        raise BackendError(
+            "unsupported",
+            f"this model gives logits of shape {tuple(logits.shape)} for {len(places)} tokens",
+            hint="use a server for this model",
+        )
+    return reader.log_probabilities(logits, np.arange(len(places)), np.array(line[1:]), [])
+
+
+def _moved_together(batch: BatchRoute, lines: list[tuple[int, ...]], alone: list[Floats]) -> float:
+    """By how much the lines' log-probabilities change where they are read in one batch."""
+    trie = Trie([Path(line, 1) for line in lines])
+    answers, failed = batch.value(trie)
+    if failed.any():
+        raise NoRoomError
+    return max(_mean_abs_diff(answers[asks], values) for asks, values in zip(trie.asks_of, alone, strict=True))
+
+
+def _mean_abs_diff(a: Floats, b: Floats, average: Callable[[Any], Any] = np.mean) -> float:
+    """The average distance of two sets of log-probabilities, those left out that overflow."""
+    distances = np.abs(a - b)
+    distances = distances[np.isfinite(distances)]
+    return float(average(distances)) if len(distances) else 0.0
