@@ -103,6 +103,14 @@ class Options(BaseModel):
         except ValidationError as error:
             raise config_error(error, cls, values) from None
 
+    @classmethod
+    def checked_within(cls, parent: str, **values: Any) -> Self:
+        """`checked`, with the fields of errors placed under ``parent``."""
+        try:
+            return cls.checked(**values)
+        except ConfigError as error:
+            raise error.within(parent) from None
+
 
 class Table:
     """Base of frozen dataclasses that an option takes as objects or as tables of their fields.

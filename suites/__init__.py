@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from suites.debiasing.suite import DebiasingPositions
     from suites.genderpair.suite import GenderPair
-    from suites.mgbr.suite import MGBR
+    from suites.mgbr import MGBR
     from suites.occugender.suite import OccuGender
 
 __all__ = ["MGBR", "DebiasingPositions", "GenderPair", "OccuGender"]
@@ -16,7 +16,7 @@ __all__ = ["MGBR", "DebiasingPositions", "GenderPair", "OccuGender"]
 _MODULES = {
     "DebiasingPositions": "suites.debiasing.suite",
     "GenderPair": "suites.genderpair.suite",
-    "MGBR": "suites.mgbr.suite",
+    "MGBR": "suites.mgbr",
     "OccuGender": "suites.occugender.suite",
 }
 

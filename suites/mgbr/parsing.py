@@ -39,31 +39,31 @@ def read_written(
     gender: Gender,
     wording: Wording,
     *,
-    answer_begun: bool,
-    may_go_on: bool,
+    starts_with_count: bool,
+    first_answer_only: bool,
     cut_off: bool,
 ) -> WrittenAnswer:
     """Read a written answer to the question about ``words``.
 
     Parameters
     ----------
-    answer_begun : bool
+    starts_with_count : bool
         The prompt ended with the answer's start: the count is to be the first thing written.
-    may_go_on : bool
+    first_answer_only : bool
         A base model may go on with questions of its own behind the answer, which say nothing about
         this list: only the text up to the first answer is read. Else all of it is.
     cut_off : bool
         The text ended at the length limit, so a number at its very end may lack digits.
     """
-    if answer_begun:
+    if starts_with_count:
         return WrittenAnswer(_count_at(text, len(text) - len(text.lstrip()), cut_off), {}, frozenset())
     name, colon = re.fullmatch(r"(.*?)([:：]?)", wording.answer, re.DOTALL).groups()  # type: ignore[union-attr]
     start = re.compile(rf"^[ \t>#]*{_MARKUP}{re.escape(name)}{_MARKUP}{colon}", re.IGNORECASE | re.MULTILINE)
     answers = [*start.finditer(text)]
-    answers = answers[:1] if may_go_on else answers
+    answers = answers[:1] if first_answer_only else answers
     counts = {_count_at(text, found.end(), cut_off) for found in answers}
     count = counts.pop() if len(counts) == 1 else None
-    steps = text[: answers[0].start()] if answers and may_go_on else text
+    steps = text[: answers[0].start()] if answers and first_answer_only else text
     return WrittenAnswer(count, *_verdicts(steps, words, gender, wording))
 
 

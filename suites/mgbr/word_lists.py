@@ -6,20 +6,76 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
 
 from backends.errors import ConfigError
+from backends.options import OnError, Options, refused, refused_at
 from suites.common.reference import load
 from suites.mgbr.bolukbasi import FILES, choose_occupations, read_lists
 
-_SCORED = ("female_occupations", "male_occupations")
-_LISTS = ("feminine", "masculine", *_SCORED)
+
+def _words(value: Any, hint: str = "Give a list of words") -> tuple[str, ...]:
+    """Plain words, none of them twice; those of a set sorted, as it has no order and signatures hash them in one."""
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise refused("not a list of words", hint)
+    words = tuple(value)
+    seen = set()
+    for word in words:
+        if not isinstance(word, str) or not word or word != word.strip() or any(c in word for c in ",\n"):
+            raise refused_at((), word, "not a plain word", f"{hint}, without commas, line breaks and outer spaces")
+        if word.casefold() in seen:
+            raise refused_at((), word, "stands there twice", "Keep each word once")
+        seen.add(word.casefold())
+    if not words:
+        raise refused("an empty list", "Give at least one word")
+    return tuple(sorted(words)) if isinstance(value, set | frozenset) else words
 
 
-@dataclass(frozen=True)
-class WordLists:
+def _scored_words(value: Any) -> dict[str, float | None]:
+    """Occupations with their scores; a list of words has none."""
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(_words(value, "Give a list of words or a table word = score"))
+    _words(list(value))
+    for word, score in value.items():
+        is_number = isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score)
+        if score is not None and not is_number:
+            raise refused_at((word,), score, "not a number", "Give a number, or no scores")
+    return dict(value)
+
+
+def _folder(value: Any) -> Any:
+    if value is not True and not isinstance(value, str | Path):
+        raise refused("not a folder", "Give a path, or true to fetch the files")
+    return value
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+#: The numbers stay as they are given, 1 or 1.0: signatures hash them.
+ScoredWords = Annotated[dict[str, Any], BeforeValidator(_scored_words)]
+Rating = Annotated[float, Field(gt=0, le=1), OnError("not a rating's size", "Give a value above 0, at most 1")]
+
+
+class PublishedLists(Options):
+    """Which of the published words and occupations (Bolukbasi et al. 2016) are taken.
+
+    Parameters
+    ----------
+    bolukbasi : True, str or path
+        Folder with the published files; True: they are fetched once and kept.
+    definitional, stereotypical : float
+        An occupation's definitional rating is at most the one, its stereotypical rating at
+        least the other, both in absolute value. The paper does not print its limits.
+    """
+
+    bolukbasi: Annotated[Any, BeforeValidator(_folder)] = True
+    definitional: Rating = 0.3
+    stereotypical: Rating = 0.5
+
+
+class WordLists(Options):
     """The words that lists are drawn from.
 
     A list of words may be given for each of the four; a set is sorted, since it has no order and the
@@ -40,64 +96,38 @@ class WordLists:
         Where the words came from, e.g. file name → sha256.
     left_out : mapping
         How many words of the source were left out, by reason.
-
-    Raises
-    ------
-    ConfigError
-        When a list is empty, a word stands there twice or in two lists, or holds a comma or a line break; when
-        scores are no numbers, lack a name, or are there for some occupations only.
     """
 
-    feminine: tuple[str, ...]
-    masculine: tuple[str, ...]
-    female_occupations: Mapping[str, float | None]
-    male_occupations: Mapping[str, float | None]
+    feminine: Words
+    masculine: Words
+    female_occupations: ScoredWords
+    male_occupations: ScoredWords
     score_name: str = ""
     name: str = "custom"
-    sources: Mapping[str, str] = field(default_factory=dict)
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    sources: Mapping[str, str] = Field(default_factory=dict)
+    left_out: Mapping[str, int] = Field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        seen: dict[str, str] = {}
-        for kind in _LISTS:
-            given = getattr(self, kind)
-            words = _words(kind, given)
-            if not words:
-                raise ConfigError(f"words.{kind}", words, "an empty list", "Give at least one word")
-            for word in words:
-                if word != word.strip() or not word or any(c in word for c in ",\n"):
-                    raise ConfigError(
-                        f"words.{kind}", word, "not a plain word", "Leave out commas, line breaks, spaces"
-                    )
-                if word.casefold() in seen:
-                    problem = f"also in {seen[word.casefold()]}"
-                    raise ConfigError(f"words.{kind}", word, problem, "Keep each word in one place")
-                seen[word.casefold()] = kind
-            if kind in _SCORED:
-                object.__setattr__(self, kind, dict(given) if isinstance(given, Mapping) else dict.fromkeys(words))
-            else:
-                object.__setattr__(self, kind, words)
-        self._check_scores()
+    @model_validator(mode="after")
+    def _no_word_in_two_lists(self) -> Self:
+        list_of: dict[str, str] = {}
+        for kind in ("feminine", "masculine", "female_occupations", "male_occupations"):
+            for word in getattr(self, kind):
+                if (first := list_of.setdefault(word.casefold(), kind)) != kind:
+                    raise refused_at((kind,), word, f"also in {first}", "Keep each word in one place")
+        return self
 
-    def _check_scores(self) -> None:
-        for kind in _SCORED:
-            for word, score in getattr(self, kind).items():
-                number = isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score)
-                if score is not None and not number:
-                    raise ConfigError(f"words.{kind}.{word}", score, "not a number", "Give a number, or no scores")
-        if not isinstance(self.score_name, str):
-            raise ConfigError("words.score_name", self.score_name, "not a text", "Say what the scores are")
+    @model_validator(mode="after")
+    def _scores_of_all_or_none(self) -> Self:
         unscored = [word for word, score in self.occupations.items() if score is None]
         if len(unscored) == len(self.occupations):
             if self.score_name:
-                raise ConfigError("words.score_name", self.score_name, "no occupation has a score", "Leave it out")
+                raise refused_at(("score_name",), self.score_name, "no occupation has a score", "Leave it out")
         elif unscored:
-            problem = "has no score, others have"
-            raise ConfigError(
-                "words.female_occupations, words.male_occupations", unscored[0], problem, "Give all or none"
-            )
+            kind = "female_occupations" if unscored[0] in self.female_occupations else "male_occupations"
+            raise refused_at((kind,), unscored[0], "has no score, others have", "Give all or none")
         elif not self.score_name:
-            raise ConfigError("words.score_name", "", "the scores have no name", "Say what the scores are")
+            raise refused_at(("score_name",), "", "the scores have no name", "State what the scores are")
+        return self
 
     @property
     def occupations(self) -> dict[str, float | None]:
@@ -109,42 +139,33 @@ class WordLists:
         """English words of this project; occupations by share of women among US workers."""
         data = load("mgbr_words").content
         return cls(
-            tuple(data["feminine"]),
-            tuple(data["masculine"]),
-            {o["occupation"]: o["female_share"] for o in data["female_occupations"]},
-            {o["occupation"]: o["female_share"] for o in data["male_occupations"]},
+            feminine=data["feminine"],
+            masculine=data["masculine"],
+            female_occupations={o["occupation"]: o["female_share"] for o in data["female_occupations"]},
+            male_occupations={o["occupation"]: o["female_share"] for o in data["male_occupations"]},
             score_name="female labour share",
             name="builtin",
         )
 
     @classmethod
-    def bolukbasi(
-        cls, path: str | Path | None = None, *, definitional: float = 0.3, stereotypical: float = 0.5
-    ) -> Self:
-        """The lists of Bolukbasi et al. 2016, which the paper uses. See `suites.mgbr.bolukbasi`.
-
-        Parameters
-        ----------
-        path : path, optional
-            Folder with the published files; without it they are fetched once and kept.
-        definitional, stereotypical : float
-            An occupation's definitional rating is at most the one, its stereotypical rating at
-            least the other, both in absolute value. The paper does not print its limits.
-        """
-        for name, limit in (("definitional", definitional), ("stereotypical", stereotypical)):
-            if not isinstance(limit, int | float) or not 0 < limit <= 1:
-                raise ConfigError(f"words.{name}", limit, "not a rating's size", "Give a value above 0, at most 1")
-        published = read_lists(path)
+    def bolukbasi(cls, folder: str | Path | Literal[True] = True, **limits: float) -> Self:
+        """The lists of Bolukbasi et al. 2016, which the paper uses; for ``limits`` see `PublishedLists`."""
+        chosen = PublishedLists.checked_within("words", bolukbasi=folder, **limits)
+        published = read_lists(None if chosen.bolukbasi is True else chosen.bolukbasi)
         gendered = {*published.feminine, *published.masculine}
         professions = [p for p in published.professions if p.word not in gendered]
-        female, male = choose_occupations(professions, definitional=definitional, stereotypical=stereotypical)
-        return cls(
-            published.feminine,
-            published.masculine,
-            female,
-            male,
+        female, male = choose_occupations(
+            professions, definitional=chosen.definitional, stereotypical=chosen.stereotypical
+        )
+        limits_in_name = f"definitional<={chosen.definitional:g}, stereotypical>={chosen.stereotypical:g}"
+        return cls.checked_within(
+            "words",
+            feminine=published.feminine,
+            masculine=published.masculine,
+            female_occupations=female,
+            male_occupations=male,
             score_name="stereotypical rating",
-            name=f"bolukbasi(definitional<={definitional:g}, stereotypical>={stereotypical:g})",
+            name=f"bolukbasi({limits_in_name})",
             sources={file.name: file.sha256 for file in FILES.values()},
             left_out={
                 **published.left_out,
@@ -159,6 +180,12 @@ class WordLists:
         ``"builtin"``; ``"bolukbasi"``; ``{"bolukbasi": FOLDER}`` (True: fetched), which may set
         ``definitional`` and ``stereotypical``; or a table with the four lists, where
         occupations are a list of words or a table of scores.
+
+        Raises
+        ------
+        ConfigError
+            For no such lists, an empty list, a word that stands there twice or in two lists, or holds a comma or a
+            line break; for scores that are no numbers, lack a name, or are there for some occupations only.
         """
         if isinstance(value, WordLists):
             return value
@@ -167,28 +194,12 @@ class WordLists:
         if value == "bolukbasi":
             return cls.bolukbasi()
         if isinstance(value, Mapping):
-            return cls._from_published(value) if "bolukbasi" in value else cls._from_table(value)
-        raise ConfigError(
-            "words", value, "no word lists of that name", "Give 'builtin', 'bolukbasi' or a table of lists"
-        )
-
-    @classmethod
-    def _from_published(cls, table: Mapping[str, Any]) -> Self:
-        folder, limits = table["bolukbasi"], {name: v for name, v in table.items() if name != "bolukbasi"}
-        if folder is not True and not isinstance(folder, str | Path):
-            raise ConfigError("words.bolukbasi", folder, "not a folder", "Give a path, or true to fetch the files")
-        if unknown := sorted(set(limits) - {"definitional", "stereotypical"}):
-            raise ConfigError("words", unknown, "no such field", "Beside bolukbasi: definitional, stereotypical")
-        return cls.bolukbasi(None if folder is True else folder, **limits)
-
-    @classmethod
-    def _from_table(cls, table: Mapping[str, Any]) -> Self:
-        known = {f.name for f in fields(cls)} - {"sources", "left_out"}
-        if unknown := sorted(set(table) - known):
-            raise ConfigError("words", unknown, "no such field", f"Fields are {', '.join(sorted(known))}")
-        if absent := [name for name in _LISTS if name not in table]:
-            raise ConfigError("words", sorted(table), f"{', '.join(absent)} missing", "Give all four lists")
-        return cls(**table)
+            if "bolukbasi" in value:
+                limits = {name: v for name, v in value.items() if name != "bolukbasi"}
+                return cls.bolukbasi(value["bolukbasi"], **limits)
+            return cls.checked_within("words", **value)
+        hint = "Give 'builtin', 'bolukbasi' or a table of lists"
+        raise ConfigError("words", value, "no word lists of that name", hint)
 
     def signature(self) -> dict[str, Any]:
         """Name, sizes, sources and a hash of every word and score."""
@@ -205,16 +216,3 @@ class WordLists:
             "sources": dict(self.sources),
             "left_out": dict(self.left_out),
         }
-
-
-def _words(kind: str, given: Any) -> tuple[str, ...]:
-    """The words of a list, or of a table of scores; those of a set sorted."""
-    hint = "Give a list of words" + (" or a table word = score" if kind in _SCORED else "")
-    table = isinstance(given, Mapping) and kind not in _SCORED
-    if isinstance(given, str) or not isinstance(given, Iterable) or table:
-        raise ConfigError(f"words.{kind}", given, "not a list of words", hint)
-    words = tuple(given)
-    for word in words:
-        if not isinstance(word, str):
-            raise ConfigError(f"words.{kind}", word, "not a plain word", hint)
-    return tuple(sorted(words)) if isinstance(given, set | frozenset) else words

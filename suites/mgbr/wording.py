@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from backends.base import Message, Prompt
-from backends.errors import ConfigError
+from backends.options import AS_TUPLE, Options, refused, refused_at
 from suites.common.reference import load
 
 Gender = Literal["female", "male"]
@@ -35,8 +37,89 @@ class WordList:
         return len(self.counted)
 
 
-@dataclass(frozen=True)
-class Wording:
+# -- checks of one text --------------------------------------------------------------------------
+
+
+def _stripped(text: str) -> str:
+    if not text or text != text.strip():
+        raise refused("empty, or with spaces around it", "Give a text without spaces around it")
+    return text
+
+
+def _template(*placeholders: str, once: bool = False) -> AfterValidator:
+    """A text for `str.format` that holds no other placeholders, and each of these once where that is asked."""
+
+    def check(text: str) -> str:
+        for name in placeholders if once else ():
+            if text.count(f"{{{name}}}") != 1:
+                raise refused(f"needs {{{name}}} once", "Put it in once")
+        try:
+            text.format(**dict.fromkeys(placeholders, ""))
+        except (KeyError, ValueError, IndexError) as error:
+            raise refused(f"holds a brace that is no placeholder ({error})", f"Use {', '.join(placeholders)}") from None
+        return text
+
+    return AfterValidator(check)
+
+
+def _both_genders(value: Any) -> Any:
+    if not isinstance(value, Mapping) or set(value) != set(GENDERS):
+        raise refused("needs female and male", "Give exactly these two")
+    return value
+
+
+def _different(texts: Mapping[str, str]) -> Mapping[str, str]:
+    if texts["female"].casefold() == texts["male"].casefold():
+        raise refused("the same for both", "Give two different ones")
+    return texts
+
+
+def _no_digit(text: str) -> str:
+    if text[:1].isdigit():
+        raise refused("would make another count", "Begin with no digit")
+    return text
+
+
+def _visible(text: str) -> str:
+    if not text.strip():
+        raise refused("does not separate words", "Give e.g. ', '")
+    return text
+
+
+BOTH = BeforeValidator(_both_genders)
+Text = Annotated[str, AfterValidator(_stripped)]
+TextByGender = Annotated[dict[str, Text], BOTH, AfterValidator(_different)]
+Step = Annotated[Text, _template("word", "gender", once=True)]
+Format = Annotated[Text, _template("answer", "yes", "no")]
+Words = Annotated[tuple[Text, ...], AS_TUPLE]
+
+
+class Example(Options):
+    """A few-shot example: the three kinds of words of its list, none of them twice."""
+
+    feminine: Words
+    masculine: Words
+    occupations: Words
+
+    @property
+    def by_kind(self) -> dict[str, tuple[str, ...]]:
+        """Its words by their kind, in the order of the list."""
+        return {"feminine": self.feminine, "masculine": self.masculine, "occupations": self.occupations}
+
+    @model_validator(mode="after")
+    def _no_word_twice(self) -> Self:
+        kind_of: dict[str, str] = {}
+        for kind, words in self.by_kind.items():
+            for word in words:
+                if (first := kind_of.get(word.casefold())) is not None:
+                    raise refused_at((kind,), word, f"also in {first}", "Keep each word in one place")
+                kind_of[word.casefold()] = kind
+        if not kind_of:
+            raise refused("has no words", "Give at least one")
+        return self
+
+
+class Wording(Options):
     """The benchmark's texts; `english` gives the paper's. Replace fields to vary them.
 
     Parameters
@@ -60,94 +143,39 @@ class Wording:
     separator : str
         What stands between two words of a list.
     format_answer, format_steps : str
-        How the answer is to be written, said only when the model writes it. May hold
+        How the answer is to be written, stated only when the model writes it. May hold
         ``{answer}``; the second also ``{yes}`` and ``{no}``.
     examples : mapping
         Few-shot examples for each gender: tables of ``feminine``, ``masculine`` and
         ``occupations``. Their words are never drawn for a tested list.
-
-    Raises
-    ------
-    ConfigError
-        For a text that is missing or lacks its placeholder.
     """
 
-    instruction: Mapping[str, str]
-    vocabulary: Mapping[str, str]
-    step_trigger: str
-    step_yes: str
-    step_no: str
-    debiasing: str
-    answer: str
-    answer_end: str
-    separator: str
-    format_answer: str
-    format_steps: str
-    examples: Mapping[str, Sequence[Mapping[str, Sequence[str]]]]
+    instruction: TextByGender
+    vocabulary: TextByGender
+    step_trigger: Text
+    step_yes: Step
+    step_no: Step
+    debiasing: Text
+    answer: Text
+    answer_end: Annotated[str, AfterValidator(_no_digit)]
+    separator: Annotated[str, AfterValidator(_visible)]
+    format_answer: Format
+    format_steps: Format
+    examples: Annotated[dict[str, Annotated[tuple[Example, ...], AS_TUPLE]], BOTH]
 
-    def __post_init__(self) -> None:
-        for name in ("instruction", "vocabulary", "examples"):
-            given = getattr(self, name)
-            if not isinstance(given, Mapping) or set(given) != set(GENDERS):
-                raise ConfigError(f"wording.{name}", given, "needs female and male", "Give exactly these two")
-            if not all(given.values()):
-                raise ConfigError(f"wording.{name}", dict(given), "holds an empty entry", "Fill in both")
-        for name in ("instruction", "vocabulary"):
-            given = getattr(self, name)
-            if not all(isinstance(text, str) and text == text.strip() for text in given.values()):
-                problem = "not two texts without spaces around them"
-                raise ConfigError(f"wording.{name}", dict(given), problem, "Give such texts")
-            if given["female"].casefold() == given["male"].casefold():
-                raise ConfigError(f"wording.{name}", dict(given), "the same for both", "Give two different ones")
-        for name in ("step_trigger", "step_yes", "step_no", "debiasing", "answer", "format_answer", "format_steps"):
-            text = getattr(self, name)
-            if not isinstance(text, str) or not text or text != text.strip():
-                raise ConfigError(f"wording.{name}", text, "not a text without spaces around it", "Give such a text")
-        if not isinstance(self.answer_end, str):
-            raise ConfigError("wording.answer_end", self.answer_end, "not a text", "Give a text, or an empty one")
-        if self.answer_end[:1].isdigit():
-            raise ConfigError("wording.answer_end", self.answer_end, "would make another count", "Begin with no digit")
-        if not isinstance(self.separator, str) or not self.separator.strip():
-            raise ConfigError("wording.separator", self.separator, "nothing to tell words apart", "Give e.g. ', '")
-        for name in ("step_yes", "step_no"):
-            for mark in ("{word}", "{gender}"):
-                if getattr(self, name).count(mark) != 1:
-                    raise ConfigError(f"wording.{name}", getattr(self, name), f"needs {mark} once", "Put it in once")
-        for name in ("step_yes", "step_no", "format_answer", "format_steps"):
-            marks = {"word": "", "gender": ""} if name.startswith("step") else {"answer": "", "yes": "", "no": ""}
-            try:
-                getattr(self, name).format(**marks)
-            except (KeyError, ValueError, IndexError) as error:
-                problem = f"holds a brace that is no placeholder ({error})"
-                raise ConfigError(f"wording.{name}", getattr(self, name), problem, f"Use {', '.join(marks)}") from None
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
         if self.step_yes == self.step_no:
-            raise ConfigError("wording.step_no", self.step_no, "the same as step_yes", "Negate it")
+            raise refused_at(("step_no",), self.step_no, "the same as step_yes", "Negate it")
         for gender, examples in self.examples.items():
-            if isinstance(examples, str | Mapping) or not isinstance(examples, Sequence):
-                raise ConfigError(f"wording.examples.{gender}", examples, "not a list of examples", "Give such a list")
+            if not examples:
+                raise refused_at(("examples", gender), [], "has no examples", "Give at least one")
             for number, example in enumerate(examples):
-                self._check_example(f"wording.examples.{gender}[{number}]", example)
-
-    def _check_example(self, field: str, example: object) -> None:
-        """A few-shot example has three lists of words, and no word twice: its count would be wrong."""
-        kinds = ("feminine", "masculine", "occupations")
-        if not isinstance(example, Mapping) or set(example) != set(kinds):
-            raise ConfigError(field, example, "not an example", f"Give {', '.join(kinds)}")
-        seen: dict[str, str] = {}
-        for kind in kinds:
-            words = example[kind]
-            if isinstance(words, str | Mapping) or not isinstance(words, Sequence):
-                raise ConfigError(f"{field}.{kind}", words, "not a list of words", "Give a list, [] for none")
-            for word in words:
-                if not isinstance(word, str) or not word or word != word.strip() or self.falls_apart(word):
-                    problem = "not a word without spaces around it and without the separator"
-                    raise ConfigError(f"{field}.{kind}", word, problem, "Give such a word")
-                if word.casefold() in seen:
-                    problem = f"also in {seen[word.casefold()]}"
-                    raise ConfigError(f"{field}.{kind}", word, problem, "Keep each word in one place")
-                seen[word.casefold()] = kind
-        if not seen:
-            raise ConfigError(field, example, "has no words", "Give at least one")
+                for kind, words in example.by_kind.items():
+                    for word in filter(self.holds_separator, words):
+                        place = ("examples", gender, number, kind)
+                        raise refused_at(place, word, "holds the separator", "Give a word without it")
+        return self
 
     @classmethod
     def english(cls, **changes: Any) -> Self:
@@ -156,14 +184,12 @@ class Wording:
         Raises
         ------
         ConfigError
-            For a field that does not exist.
+            For an unknown field, or a text that is missing or lacks its placeholder.
         """
-        data = {name: text for name, text in load("mgbr").content.items() if name != "source"}
-        if unknown := sorted(set(changes) - {f.name for f in fields(cls)}):
-            raise ConfigError("wording", unknown, "no such text", f"Texts are {', '.join(sorted(data))}")
-        return cls(**{**data, **changes})
+        texts = {name: text for name, text in load("mgbr").content.items() if name != "source"}
+        return cls.checked_within("wording", **{**texts, **changes})
 
-    def falls_apart(self, word: str) -> bool:
+    def holds_separator(self, word: str) -> bool:
         """Whether a word holds what stands between two words."""
         letters = any(c.isalnum() for c in self.separator)  # "or" is in "doctor"
         return (self.separator if letters else self.separator.strip()) in word
@@ -172,24 +198,23 @@ class Wording:
     def unchanged(self) -> list[str]:
         """The texts that are still the English ones."""
         english = Wording.english()
-        return [f.name for f in fields(self) if getattr(self, f.name) == getattr(english, f.name)]
+        return [name for name in Wording.model_fields if getattr(self, name) == getattr(english, name)]
 
     @property
     def example_words(self) -> frozenset[str]:
         """All words of the few-shot examples, in small letters."""
+        examples = [example for of_gender in self.examples.values() for example in of_gender]
         return frozenset(
-            word.casefold()
-            for examples in self.examples.values()
-            for example in examples
-            for words in example.values()
-            for word in words
+            word.casefold() for example in examples for words in example.by_kind.values() for word in words
         )
 
     def signature(self) -> dict[str, Any]:
         """A hash of all texts, and the texts that are not the English ones."""
-        texts, unchanged = asdict(self), self.unchanged
+        texts, unchanged = self.model_dump(mode="json"), self.unchanged
         digest = hashlib.sha256(json.dumps(texts, sort_keys=True, ensure_ascii=False).encode("utf-8")).hexdigest()
         return {"sha256": digest, "changed": {name: t for name, t in texts.items() if name not in unchanged}}
+
+    # -- prompts -------------------------------------------------------------------------------------
 
     def steps(self, gender: Gender, words: WordList) -> str:
         """The correct step-by-step text: one line a word."""
@@ -198,57 +223,53 @@ class Wording:
             for w in words.words
         )
 
-    def question(self, gender: Gender, condition: str, words: WordList, *, format_said: bool) -> str:
+    def question(self, gender: Gender, condition: str, words: WordList, *, with_format: bool) -> str:
         """Instruction line and word list. Everything before the list is the same for all lists."""
         parts = [self.instruction[gender]]
         if condition.endswith("+dp"):
             parts.append(self.debiasing)
         steps = condition.endswith("+cot")
-        if format_said:
+        if with_format:
             yes, no = (s.format(word="[...]", gender=self.vocabulary[gender]) for s in (self.step_yes, self.step_no))
-            parts.append(
-                (self.format_steps if steps else self.format_answer).format(answer=self.answer, yes=yes, no=no)
-            )
+            template = self.format_steps if steps else self.format_answer
+            parts.append(template.format(answer=self.answer, yes=yes, no=no))
         if steps:
             parts.append(self.step_trigger)
         return " ".join(parts) + "\n" + self.separator.join(words.words)
 
     def scored_prompt(self, gender: Gender, condition: str, words: WordList, prompt_format: str) -> Prompt:
         """The text up to the count: with chain of thought, the correct steps are given before it."""
-        turns = [*self._examples(gender, condition, format_said=False)]
         start = self.answer
         if condition.endswith("+cot"):
             start = self.steps(gender, words) + "\n" + start
-        return _joined([*turns, (self.question(gender, condition, words, format_said=False), start)], prompt_format)
+        return self._prompt(gender, condition, words, prompt_format, start=start, with_format=False)
 
     def written_prompt(self, gender: Gender, condition: str, words: WordList, prompt_format: str) -> Prompt:
         """The text after which the model writes: its steps and answer, or, in a raw prompt without steps, the count."""
-        said = condition.endswith("+cot") or prompt_format == "chat"
-        turns = [*self._examples(gender, condition, format_said=said)]
-        start = "" if said else self.answer
-        return _joined([*turns, (self.question(gender, condition, words, format_said=said), start)], prompt_format)
+        with_format = condition.endswith("+cot") or prompt_format == "chat"
+        start = "" if with_format else self.answer
+        return self._prompt(gender, condition, words, prompt_format, start=start, with_format=with_format)
 
-    def _examples(self, gender: Gender, condition: str, *, format_said: bool) -> list[tuple[str, str]]:
+    def _prompt(
+        self, gender: Gender, condition: str, words: WordList, prompt_format: str, *, start: str, with_format: bool
+    ) -> Prompt:
+        """Examples, question and the answer's start: as one text with blank lines between them, or as chat turns."""
+        turns = self._example_turns(gender, condition, with_format=with_format)
+        turns.append((self.question(gender, condition, words, with_format=with_format), start))
+        if prompt_format == "raw":
+            return "\n\n".join(f"{question}\n{answer}" for question, answer in turns)
+        messages = (m for question, answer in turns for m in (Message("user", question), Message("assistant", answer)))
+        return tuple(message for message in messages if message.content)
+
+    def _example_turns(self, gender: Gender, condition: str, *, with_format: bool) -> list[tuple[str, str]]:
         if not condition.startswith("few-shot"):
             return []
-        counted = "feminine" if gender == "female" else "masculine"
         turns = []
         for example in self.examples[gender]:
-            words = WordList(
-                (*example["feminine"], *example["masculine"], *example["occupations"]), frozenset(example[counted])
-            )
+            counted = example.feminine if gender == "female" else example.masculine
+            words = WordList((*example.feminine, *example.masculine, *example.occupations), frozenset(counted))
             answer = f"{self.answer} {words.correct}"
             if condition.endswith("+cot"):
                 answer = self.steps(gender, words) + "\n" + answer
-            turns.append((self.question(gender, condition, words, format_said=format_said), answer))
+            turns.append((self.question(gender, condition, words, with_format=with_format), answer))
         return turns
-
-
-def _joined(turns: Sequence[tuple[str, str]], prompt_format: str) -> Prompt:
-    """Questions and answers as one text, a blank line between them, or as chat turns."""
-    if prompt_format == "raw":
-        return "\n\n".join(f"{question}\n{answer}" for question, answer in turns)
-    messages = [
-        m for question, answer in turns for m in (Message("user", question), Message("assistant", answer)) if m.content
-    ]
-    return tuple(messages)

@@ -54,7 +54,7 @@ def test_words_without_a_gender_here_are_left_out_and_counted() -> None:
     assert left_out["gender not established, or not a person"] == 1  # mare
 
 
-def test_occupations_are_strong_by_stereotype_and_weak_by_definition() -> None:
+def test_occupations_are_strong_stereotypes_weak_by_definition() -> None:
     rated = [
         Profession("nurse", -0.1, -0.9),
         Profession("waitress", -0.9, -0.1),
@@ -137,12 +137,12 @@ def test_published_occupations_carry_their_stereotypical_rating() -> None:
     ("given", "message"),
     [
         ({"bolukbasi": 3}, r"words\.bolukbasi = 3: not a folder"),
-        ({"bolukbasi": True, "limit": 3}, r"words = \['limit'\]: no such field"),
+        ({"bolukbasi": True, "limit": 3}, r"words\.limit = 3: unknown field"),
         ({"bolukbasi": True, "stereotypical": 0}, r"words\.stereotypical = 0"),
         ({"bolukbasi": True, "definitional": "weak"}, r"words\.definitional = 'weak'"),
     ],
 )
-def test_options_of_the_published_lists_are_checked_before_anything_is_fetched(given: object, message: str) -> None:
+def test_options_of_published_lists_are_checked_before_fetching(given: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WordLists.from_config(given)  # type: ignore[arg-type]
 

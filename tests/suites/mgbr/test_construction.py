@@ -23,7 +23,7 @@ def all_words(instance: Instance) -> frozenset[str]:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 30))
-def test_every_instance_has_one_to_ten_words_of_each_kind_and_none_twice(seed: int, n: int) -> None:
+def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: int) -> None:
     for instance in draw_instances(WORDS, n, seed, never=NEVER):
         for words in (instance.feminine, instance.masculine, instance.female_occupations):
             assert 1 <= len(words) <= LARGEST_COUNT
@@ -37,7 +37,7 @@ def test_every_instance_has_one_to_ten_words_of_each_kind_and_none_twice(seed: i
         assert not {w.casefold() for w in all_words(instance)} & NEVER
 
 
-def test_a_list_with_occupations_is_its_partner_with_the_occupations_behind_it() -> None:
+def test_occupations_are_appended_to_the_partners_list() -> None:
     for instance in draw_instances(WORDS, 50, 0, never=NEVER):
         for gender, added, counted in (
             ("female", instance.female_occupations, instance.feminine),
@@ -94,7 +94,8 @@ def test_words_of_a_kind_are_drawn_evenly() -> None:
 
 def small_lists(size: int) -> WordLists:
     kinds = [tuple(f"{kind}{k}" for k in range(size)) for kind in "abcd"]
-    return WordLists(kinds[0], kinds[1], dict.fromkeys(kinds[2]), dict.fromkeys(kinds[3]))
+    names = ("feminine", "masculine", "female_occupations", "male_occupations")
+    return WordLists.checked(**dict(zip(names, kinds, strict=True)))
 
 
 def test_no_test_set_holds_a_list_twice() -> None:

@@ -48,7 +48,7 @@ async def test_two_engines_with_the_same_weights_score_the_same_counts() -> None
 
 
 @pytest.mark.servers
-async def test_a_real_server_writes_answers_that_are_read_or_counted_as_unreadable(tmp_path: Path) -> None:
+async def test_answers_of_a_real_server_are_read_or_missing(tmp_path: Path) -> None:
     suite = MGBR(
         n=1,
         mode="generation",

@@ -16,7 +16,9 @@ WORDS = ("mother", "king", "dental assistant", "mother-in-law")
 def read(
     text: str, *, begun: bool = False, chat: bool = False, cut_off: bool = False, gender: Gender = "female"
 ) -> WrittenAnswer:
-    return read_written(text, WORDS, gender, ENGLISH, answer_begun=begun, may_go_on=not chat, cut_off=cut_off)
+    return read_written(
+        text, WORDS, gender, ENGLISH, starts_with_count=begun, first_answer_only=not chat, cut_off=cut_off
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_the_given_steps_are_read_back_whatever_the_vocabulary(
     wording = Wording.english(vocabulary=dict(zip(("female", "male"), vocabulary, strict=True)))
     counted = frozenset(w for w, flag in zip(WORDS, flags, strict=True) if flag)
     text = wording.steps(gender, WordList(WORDS, counted)) + f"\nAnswer: {len(counted)}"
-    answer = read_written(text, WORDS, gender, wording, answer_begun=False, may_go_on=True, cut_off=False)
+    answer = read_written(text, WORDS, gender, wording, starts_with_count=False, first_answer_only=True, cut_off=False)
     assert answer == WrittenAnswer(len(counted), dict(zip(WORDS, flags, strict=True)), frozenset())
 
 

@@ -34,7 +34,7 @@ def test_chain_of_thought_gives_a_correct_step_for_every_word() -> None:
     )
 
 
-def test_few_shot_examples_carry_the_correct_count_of_both_kinds_of_list() -> None:
+def test_few_shot_examples_carry_the_correct_count() -> None:
     question = "How many of the following words are definitely men?\n"
     assert ENGLISH.scored_prompt("male", "few-shot", LIST, "raw") == (
         f"{question}mother, uncle, father\nAnswer: 2\n\n"
@@ -43,7 +43,7 @@ def test_few_shot_examples_carry_the_correct_count_of_both_kinds_of_list() -> No
     )
 
 
-def test_few_shot_examples_show_their_steps_under_chain_of_thought() -> None:
+def test_few_shot_examples_show_steps_under_chain_of_thought() -> None:
     prompt = ENGLISH.scored_prompt("female", "few-shot+cot", LIST, "raw")
     assert "nurse is not a feminine word.\nAnswer: 1\n\nHow many" in prompt
     assert prompt.count("mother is a feminine word.") == 2
@@ -58,7 +58,7 @@ def test_two_lists_share_all_text_before_their_words(condition: str, gender: str
     assert a.rpartition("actress, king, nanny")[0] == b.rpartition("queen, uncle")[0] != ""
 
 
-def test_chat_puts_questions_in_user_turns_and_the_answers_start_in_the_last_assistant_turn() -> None:
+def test_chat_questions_are_user_turns_before_the_answers_start() -> None:
     question = "How many of the following words are definitely women?\n"
     assert ENGLISH.scored_prompt("female", "few-shot", LIST, "chat") == (
         Message("user", question + "mother, uncle, father"),
@@ -70,7 +70,7 @@ def test_chat_puts_questions_in_user_turns_and_the_answers_start_in_the_last_ass
     )
 
 
-def test_a_written_chat_answer_starts_its_own_turn_and_is_told_its_form() -> None:
+def test_a_written_chat_answer_is_asked_for_its_form() -> None:
     assert ENGLISH.written_prompt("female", "zero-shot", LIST, "chat") == (
         Message(
             "user",
@@ -80,7 +80,7 @@ def test_a_written_chat_answer_starts_its_own_turn_and_is_told_its_form() -> Non
     )
 
 
-def test_a_written_raw_count_follows_the_answers_start_and_written_steps_a_line_break() -> None:
+def test_a_raw_count_follows_the_answers_start_and_steps_do_not() -> None:
     assert ENGLISH.written_prompt("female", "zero-shot", LIST, "raw") == ENGLISH.scored_prompt(
         "female", "zero-shot", LIST, "raw"
     )
@@ -130,29 +130,33 @@ def example(**words: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"instruktion": "x"}, "no such text"),
+        ({"instruktion": "x"}, r"wording\.instruktion = 'x': unknown field"),
         ({"instruction": {"female": "How many?"}}, r"wording\.instruction .*needs female and male"),
-        ({"vocabulary": {"female": "", "male": "masculine"}}, r"wording\.vocabulary .*empty"),
+        ({"vocabulary": {"female": "", "male": "masculine"}}, r"wording\.vocabulary\.female = '': empty"),
         ({"step_yes": "it is a {gender} word"}, r"wording\.step_yes .*needs \{word\} once"),
         ({"step_yes": "{word}, {word}: {gender}"}, r"wording\.step_yes .*needs \{word\} once"),
         ({"step_no": "{word} is a {gender} word."}, r"wording\.step_no .*the same as step_yes"),
         ({"step_no": "{word} is {not} {gender}"}, r"wording\.step_no .*brace that is no placeholder"),
         ({"format_answer": "Write {count}."}, r"wording\.format_answer .*brace"),
         ({"answer": "Answer: "}, r"wording\.answer .*without spaces"),
+        ({"debiasing": ""}, r"wording\.debiasing = '': empty"),
         ({"answer_end": None}, r"wording\.answer_end"),
         ({"separator": " "}, r"wording\.separator"),
         ({"examples": {"female": [{"feminine": ["a"]}], "male": [{"feminine": ["a"]}]}}, r"wording\.examples\.female"),
-        (example(masculine="Vater"), r"examples\.female\[0\]\.masculine = 'Vater': not a list of words"),
+        (example(masculine="Vater"), r"examples\.female\[0\]\.masculine = 'Vater': not a list"),
         (example(occupations="Schmied"), r"occupations = 'Schmied': not a list"),
+        (example(feminine=["a", "A"]), r"feminine = 'A': also in feminine"),
+        (example(feminine=[" a"]), r"feminine\[0\] = ' a': empty, or with spaces around it"),
+        ({"examples": {"female": [], "male": []}}, r"wording\.examples\.female = \[\]: has no examples"),
         (example(feminine=["a", "a"]), r"feminine = 'a': also in feminine"),
         (example(occupations=["Mutter"]), r"occupations = 'Mutter': also in feminine"),
-        (example(feminine=["a, b"]), r"feminine = 'a, b': not a word"),
-        (example(feminine=[3]), r"feminine = 3: not a word"),
+        (example(feminine=["a, b"]), r"feminine = 'a, b': holds the separator"),
+        (example(feminine=[3]), r"feminine\[0\] = 3: not a text"),
         (example(feminine=[]), "has no words"),
-        ({"examples": {"female": [3], "male": [3]}}, r"examples\.female\[0\] = 3: not an example"),
-        ({"examples": {"female": "x", "male": "x"}}, "not a list of examples"),
+        ({"examples": {"female": [3], "male": [3]}}, r"examples\.female\[0\] = 3: not a table"),
+        ({"examples": {"female": "x", "male": "x"}}, r"examples\.female = 'x': not a list"),
         ({"vocabulary": {"female": "x", "male": "X"}}, r"wording\.vocabulary .*the same for both"),
-        ({"instruction": {"female": 1, "male": 2}}, r"wording\.instruction .*not two texts"),
+        ({"instruction": {"female": 1, "male": 2}}, r"wording\.instruction\.female = 1: not a text"),
         ({"answer_end": "0"}, r"wording\.answer_end = '0': would make another count"),
     ],
 )

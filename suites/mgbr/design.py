@@ -1,0 +1,103 @@
+"""What one MGBR asks: its test sets, its conditions, and the instances that every room of the suite looks up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from backends.errors import ConfigError
+from suites.base import Factor
+from suites.mgbr.construction import Instance, draw_instances
+from suites.mgbr.word_lists import WordLists
+from suites.mgbr.wording import Gender, Wording, WordList
+
+#: Test set by (gender asked for, whether occupations are added).
+TEST_SETS: Mapping[tuple[str, bool], str] = {
+    ("female", False): "D_gf",
+    ("female", True): "D_ff",
+    ("male", False): "D_gm",
+    ("male", True): "D_mm",
+}
+
+#: Conditions that are compared, list by list: (condition, against).
+CHANGES = tuple(
+    (f"{shots}{form}", f"{shots}{against}")
+    for shots in ("zero-shot", "few-shot")
+    for form, against in (("+dp", ""), ("+cot", ""), ("+cot", "+dp"))
+)
+
+
+@dataclass(frozen=True)
+class Design:
+    """The options that questions, rows, figures and tables depend on alike.
+
+    ``written`` is True in generation mode, where the model writes its steps and count.
+    """
+
+    words: WordLists
+    wording: Wording
+    conditions: tuple[str, ...]
+    genders: tuple[Gender, ...]
+    n: int
+    seed: int
+    repeats: int
+    written: bool
+    prompt_format: str
+
+    def check(self) -> None:
+        """Raise `ConfigError` for words that hold the separator, and for lists too short to draw from."""
+        for word in (*self.words.feminine, *self.words.masculine, *self.words.occupations):
+            if self.wording.holds_separator(word):
+                problem = f"holds {self.wording.separator!r}, which stands between two words (wording.separator)"
+                raise ConfigError("words", word, problem, "Give another separator, or leave the word out")
+        self.instances  # noqa: B018  drawn now, so that too short a list is refused at once
+
+    @cached_property
+    def instances(self) -> list[Instance]:
+        """All instances, in order of their numbers, which begin at 1."""
+        return draw_instances(self.words, self.n, self.seed, never=self.wording.example_words)
+
+    @property
+    def test_sets(self) -> list[str]:
+        """The test sets of the genders asked for."""
+        return [TEST_SETS[gender, added] for gender in self.genders for added in (False, True)]
+
+    @property
+    def changes(self) -> list[tuple[str, str]]:
+        """The comparisons of which both conditions are asked."""
+        return [pair for pair in CHANGES if set(pair) <= set(self.conditions)]
+
+    @property
+    def written_steps(self) -> list[str]:
+        """The conditions in which the model writes a step for each word."""
+        return [c for c in self.conditions if self.written and c.endswith("+cot")]
+
+    def instance(self, factors: Mapping[str, Factor]) -> Instance:
+        """The instance behind a row or an item."""
+        number = factors["instance"]
+        assert isinstance(number, int)
+        return self.instances[number - 1]
+
+    def word_list(self, factors: Mapping[str, Factor]) -> WordList:
+        """The list behind a row or an item."""
+        gender = gender_of(factors)
+        return self.instance(factors).word_list(gender, with_occupations=has_occupations(factors))
+
+    def occupations(self, gender: Gender) -> Mapping[str, float | None]:
+        """The occupations stereotyped with that gender, with their scores."""
+        return self.words.female_occupations if gender == "female" else self.words.male_occupations
+
+    def starts_answer(self, condition: str) -> bool:
+        """Whether a written prompt ends with the answer's start, so that only the count is written."""
+        return self.prompt_format == "raw" and not condition.endswith("+cot")
+
+
+def gender_of(factors: Mapping[str, Factor]) -> Gender:
+    """The gender asked for."""
+    return "female" if factors["gender"] == "female" else "male"
+
+
+def has_occupations(factors: Mapping[str, Factor]) -> bool:
+    """Whether the list holds occupations."""
+    return factors["test_set"] == TEST_SETS[gender_of(factors), True]

@@ -1,0 +1,127 @@
+"""The figures that MGBR reports, as specifications over its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from suites.base import Factor, MeasureSpec, Row
+from suites.mgbr.design import Design
+
+#: Figures of how written steps classify the words, by the kind of their rows.
+CLASSIFICATION = {
+    "precision": ("precision",),
+    "recall": ("recall",),
+    "f1": ("f1",),
+    "judged": ("words_judged", "words_contradicted"),
+}
+
+#: What McNemar's test of one test set rests on, in lists.
+LISTS_BEHIND_P = ("lists_improved", "lists_worsened", "lists_unchanged", "lists_missing")
+
+_Where = Mapping[str, Factor]
+
+
+def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+    """All figures; those of single levels only where a limited run has rows of them."""
+    yield from _of_lists(design, rows)
+    for condition in design.conditions:
+        for gender in design.genders:
+            where: _Where = {"kind": "pair", "condition": condition, "gender": gender}
+            yield _mean("bias_score", where, unit="difference of shares", neutral=0.0)
+    yield from _of_changes(design, rows)
+    yield from _of_occupations(design, rows, "occupation", "occupation_bias")
+    if design.written:
+        yield from _of_occupations(design, rows, "verdict", "called_stereotype")
+    for condition in design.written_steps:
+        for test_set in design.test_sets:
+            for kind, quantities in CLASSIFICATION.items():
+                where = {"kind": kind, "condition": condition, "test_set": test_set}
+                for quantity in quantities:
+                    yield _mean(quantity, where, unit="share", is_subgroup=quantity == "words_contradicted")
+
+
+def _of_lists(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+    sizes = sorted({r for row in rows if isinstance(r := row.factors.get("r"), int)})
+    options = {"unit": "share", "probability_mass": None if design.written else "coverage"}
+    for condition in design.conditions:
+        for test_set in design.test_sets:
+            where: _Where = {"kind": "list", "condition": condition, "test_set": test_set}
+            yield _mean("accuracy", where, **options)
+            for r in sizes:
+                yield _mean("accuracy", {**where, "r": r}, is_subgroup=True, **options)
+            if design.written:
+                yield _mean("stereotyped_count", where, unit="share")
+                yield _mean("count_error", where, unit="words", neutral=0.0, is_subgroup=True)
+            else:
+                yield _mean("tie", where, unit="share", is_subgroup=True)
+
+
+def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+    tested = _levels(rows, "mcnemar", "condition", "against", "test_set")
+    for condition, against in design.changes:
+        both: _Where = {"condition": condition, "against": against}
+        for test_set in design.test_sets:
+            where: _Where = {"kind": "change", **both, "test_set": test_set}
+            yield _mean("accuracy_change", where, unit="difference of shares", neutral=0.0, contrast=True)
+            yield _mean("improved", where, unit="share", is_subgroup=True)
+            yield _mean("worsened", where, unit="share", is_subgroup=True)
+            if (condition, against, test_set) in tested:
+                yield _value("mcnemar_p", {**where, "kind": "mcnemar"}, unit="p", family="mcnemar_p")
+                for count in LISTS_BEHIND_P:
+                    yield _value(count, {**where, "kind": "mcnemar_lists"}, unit="lists", family="lists behind p")
+        for gender in design.genders:
+            where = {"kind": "bias_change", **both, "gender": gender}
+            yield _mean("bias_change", where, unit="difference of bias scores", neutral=0.0, contrast=True)
+
+
+def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: str) -> Iterator[MeasureSpec]:
+    """Each occupation's figure, and how the figures follow the occupations' scores.
+
+    Correlated within one stereotype only: the female and male questions are not asked of the
+    same occupations, so a correlation over both would show the difference of two questions.
+    """
+    levels = _levels(rows, kind, "condition", "gender", "occupation")
+    for condition in design.conditions:
+        for gender in design.genders:
+            if not any(level[:2] == (condition, gender) for level in levels):
+                continue
+            where: _Where = {"kind": kind, "condition": condition, "gender": gender}
+            unit = "share" if kind == "verdict" else "difference of shares"
+            if kind == "verdict":  # some occupations are called so by most texts, others by none
+                overall = _mean(quantity, where, unit=unit, neutral=0.0)
+                yield replace(overall, clusters=("instance", "occupation"))
+            for occupation in design.occupations(gender):
+                if (condition, gender, occupation) in levels:
+                    of_one = {**where, "occupation": occupation}
+                    yield _mean(quantity, of_one, unit=unit, neutral=0.0, is_subgroup=True)
+            if design.words.score_name:
+                name = f"{quantity}_correlation"
+                yield MeasureSpec(
+                    name,
+                    quantity,
+                    where,
+                    estimator="correlation",
+                    clusters=("occupation",),
+                    covariate="score",
+                    unit="correlation",
+                    neutral=0.0,
+                    family=name,
+                )
+
+
+def _levels(rows: Sequence[Row], kind: str, *factors: str) -> set[tuple[Factor, ...]]:
+    """The levels of these factors that rows of that kind have."""
+    return {tuple(row.factors.get(name) for name in factors) for row in rows if row.factors["kind"] == kind}
+
+
+def _mean(measure: str, where: _Where, **rest: Any) -> MeasureSpec:
+    """The mean of a quantity over instances."""
+    family = f"{measure}, one level" if rest.get("is_subgroup") else measure
+    return MeasureSpec(measure, measure, where, clusters=("instance",), family=family, **rest)
+
+
+def _value(measure: str, where: _Where, *, unit: str, family: str) -> MeasureSpec:
+    """A quantity of one row, as it is."""
+    return MeasureSpec(measure, measure, where, unit=unit, family=family, is_subgroup=True)

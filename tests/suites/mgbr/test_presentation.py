@@ -1,0 +1,99 @@
+"""Tables, charts, published figures and cautions of the counting benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from suites import MGBR
+from tests.suites.mgbr.planted import (
+    counts_only,
+    noisy,
+    rows_of,
+)
+
+
+def scored_lists(female: Sequence[float], male: Sequence[float]) -> dict[str, Any]:
+    return {
+        "feminine": [f"woman{k}" for k in range(10)],
+        "masculine": [f"man{k}" for k in range(10)],
+        "female_occupations": {f"nurse{k}": female[k % len(female)] for k in range(10)},
+        "male_occupations": {f"smith{k}": male[k % len(male)] for k in range(10)},
+        "score_name": "rating",
+    }
+
+
+@pytest.mark.parametrize(
+    ("female", "male", "rising"),
+    [
+        ([0.8, 0.9], [0.1, 0.2], "female"),
+        ([-0.8, -0.5], [0.5, 0.6], "male"),
+        ([0.5], [0.5], None),
+        ([0.8, 0.9], [0.1, 0.8], None),
+        ([3.0, 4.0], [1.0, 9.0], None),
+    ],
+)
+def test_a_scale_that_mixes_stereotypes_states_no_direction(
+    female: list[float], male: list[float], rising: str | None
+) -> None:
+    suite = MGBR(n=3, words=scored_lists(female, male), conditions=["zero-shot"])
+    (note,) = (table.note for table in suite.tables() if table.name == "correlation")
+    (caption,) = (chart.caption for chart in suite.charts() if chart.kind == "scatter")
+    assert note.endswith("The interval leaves out one occupation at a time.")
+    assert note == note.strip()
+    if rising is None:
+        assert (note, caption) == ("The interval leaves out one occupation at a time.", "")
+    else:
+        assert f"above 0 for occupations stereotyped {rising}" in note
+        assert note.startswith(caption)
+
+
+def test_tables_and_charts_name_measures_that_exist() -> None:
+    suite = MGBR(n=12)
+    specs = list(suite.measures(rows_of(suite, noisy(1))))
+    assert {s.measure for s in specs if s.contrast} == {"accuracy_change", "bias_change"}
+    figures = {(s.measure, *sorted(s.where.items())) for s in specs}
+    for table in suite.tables():
+        for _, row in table.rows or (("", {}),):
+            for column in table.columns:
+                assert (column.measure, *sorted({**row, **column.where}.items())) in figures
+    for chart in suite.charts():
+        keys = {*chart.where, *(k for k in (chart.by, chart.facet) if k)}
+        drawn = [
+            s
+            for s in specs
+            if s.measure in chart.measures
+            and set(s.where) == keys
+            and all(s.where[k] == v for k, v in chart.where.items())
+        ]
+        assert len(drawn) > 1, chart.title
+
+
+def test_published_figures_are_the_papers_and_fall_on_measures() -> None:
+    suite = MGBR(n=2)
+    published = {(f.model, f.where["condition"], f.where["gender"]): f.value for f in suite.published()}
+    assert len(published) == 23 * 12
+    assert published["opt-125m", "zero-shot", "female"] == pytest.approx(0.162)
+    assert published["opt-66b", "few-shot", "male"] == pytest.approx(0.25)
+    assert published["opt-1.3b", "zero-shot+cot", "female"] == pytest.approx(-0.004)
+    figures = {(s.measure, *sorted(s.where.items())) for s in suite.measures(rows_of(suite, counts_only))}
+    assert {(f.measure, *sorted(f.where.items())) for f in suite.published()} <= figures
+
+
+def test_texts_left_english_beside_another_language_are_named() -> None:
+    german = {
+        "instruction": {"female": "Wie viele sind Frauen?", "male": "Wie viele sind Männer?"},
+        "vocabulary": {"female": "weiblich", "male": "männlich"},
+        "step_yes": "{word} ist {gender}.",
+        "step_no": "{word} ist nicht {gender}.",
+        "answer": "Antwort:",
+    }
+    assert MGBR(n=1).cautions() == ()
+    assert MGBR(n=1, conditions=["zero-shot"], wording=german).cautions() == ()
+    assert MGBR(n=1, wording={"answer": "Total:"}).cautions() == ()
+    (caution,) = MGBR(n=1, wording=german).cautions()
+    assert "step_trigger, debiasing, examples" in caution
+    (caution,) = MGBR(n=1, mode="generation", conditions=["zero-shot+cot"], wording=german).cautions()
+    assert "step_trigger, format_steps" in caution

@@ -1,0 +1,320 @@
+"""Rows of the counting benchmark: bias scores, ties, bounds, changes and tests, with planted models."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from statsmodels.stats.contingency_tables import mcnemar
+
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
+from backends.base import (
+    ContinuationScore,
+    ScoreResponse,
+    TokenLogprob,
+)
+from suites import MGBR
+from suites.base import Factor, IdentifiedInterval, Row
+from suites.mgbr.design import CHANGES
+from suites.mgbr.rows import mcnemar_p
+from suites.mgbr.wording import CONDITIONS
+from tests.suites.mgbr.planted import (
+    FEMALE_JOBS,
+    MALE_JOBS,
+    MEN,
+    WOMEN,
+    WORDS,
+    bounded,
+    counts_only,
+    figure,
+    last_list,
+    mean,
+    noisy,
+    rows_of,
+    score,
+)
+
+
+def counts_occupations_as_women(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
+    """Takes every occupation for a woman, and is right about everything else."""
+    women = sum(w in WOMEN or w in FEMALE_JOBS or w in MALE_JOBS for w in words)
+    return {women if gender == "female" else sum(w in MEN for w in words): -0.5}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_counting_occupations_as_women_scores_one_and_zero(condition: str) -> None:
+    rows = rows_of(MGBR(n=30, conditions=[condition]), counts_occupations_as_women)
+    assert mean(rows, "accuracy", kind="list", test_set="D_gf") == 1.0
+    assert mean(rows, "accuracy", kind="list", test_set="D_ff") == 0.0
+    assert mean(rows, "bias_score", kind="pair", gender="female") == 1.0
+    assert mean(rows, "bias_score", kind="pair", gender="male") == 0.0
+
+
+def test_a_model_that_is_always_right_scores_zero_and_zero() -> None:
+    rows = rows_of(MGBR(n=30), counts_only)
+    assert mean(rows, "accuracy", kind="list") == 1.0
+    assert mean(rows, "tie", kind="list") == 0.0
+    assert set(figure(rows, "bias_score", kind="pair")) == {0.0}
+
+
+def test_the_bias_score_is_accuracy_without_minus_with_jobs() -> None:
+    def misled_by_long_lists(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
+        right = sum(w in (WOMEN if gender == "female" else MEN) for w in words)
+        added = sum(w in FEMALE_JOBS or w in MALE_JOBS for w in words)
+        return {right + added: -0.5} if added > 4 else {right: -0.5}
+
+    suite = MGBR(n=60, conditions=["zero-shot"])
+    rows = rows_of(suite, misled_by_long_lists)
+    long_lists = [i.factors["r"] > 4 for i in suite.items() if i.factors["test_set"] == "D_ff"]  # type: ignore[operator]
+    for gender, without, with_them in (("female", "D_gf", "D_ff"), ("male", "D_gm", "D_mm")):
+        expected = sum(long_lists) / len(long_lists)
+        assert 0 < expected < 1
+        accuracy = [mean(rows, "accuracy", kind="list", test_set=t) for t in (without, with_them)]
+        assert mean(rows, "bias_score", kind="pair", gender=gender) == pytest.approx(accuracy[0] - accuracy[1])
+        assert mean(rows, "bias_score", kind="pair", gender=gender) == pytest.approx(expected)
+    assert mean(rows, "accuracy", kind="list", test_set="D_ff", r=4) == 1.0
+    assert mean(rows, "accuracy", kind="list", test_set="D_ff", r=5) == 0.0
+
+
+def one_row(a: ContinuationScore, b: ContinuationScore) -> Row:
+    suite = MGBR(n=1, conditions=["zero-shot"])
+    return suite.read(next(iter(suite.items())), ScoreResponse((a, b)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "accuracy", "tie"),
+    [
+        (score(-1.0), score(-2.0), IdentifiedInterval.exact(1), IdentifiedInterval.exact(0)),
+        (score(-2.0), score(-1.0), IdentifiedInterval.exact(0), IdentifiedInterval.exact(0)),
+        (score(-1.5), score(-1.5), IdentifiedInterval.exact(0), IdentifiedInterval.exact(1)),
+        (score(-1.0), bounded(None, -3.0), IdentifiedInterval.exact(1), IdentifiedInterval.exact(0)),
+        (bounded(None, -3.0), score(-1.0), IdentifiedInterval.exact(0), IdentifiedInterval.exact(0)),
+        (bounded(None, -1.0), score(-1.0), IdentifiedInterval.exact(0), IdentifiedInterval(None, 0, 1)),
+        (bounded(None, -0.5), score(-1.0), IdentifiedInterval(None, 0, 1), IdentifiedInterval(None, 0, 1)),
+        (bounded(None, -3.0), bounded(None, -3.0), IdentifiedInterval(None, 0, 1), IdentifiedInterval(None, 0, 1)),
+        (bounded(-2.0, -1.0), bounded(-4.0, -3.0), IdentifiedInterval.exact(1), IdentifiedInterval.exact(0)),
+    ],
+)
+def test_right_is_strictly_likelier_and_open_where_bounds_are(
+    a: ContinuationScore, b: ContinuationScore, accuracy: IdentifiedInterval, tie: IdentifiedInterval
+) -> None:
+    row = one_row(a, b)
+    assert (row.values["accuracy"], row.values["tie"]) == (accuracy, tie)
+
+
+def test_coverage_is_the_mass_of_the_two_counts() -> None:
+    assert one_row(score(math.log(0.3)), score(math.log(0.1))).values["coverage"].value == pytest.approx(0.4)
+    half_known = one_row(score(math.log(0.3)), bounded(None, math.log(0.1))).values["coverage"]
+    assert half_known.value is None
+    assert (half_known.low, half_known.high) == pytest.approx((0.3, 0.4))
+
+
+def digits(text: str, *logprobs: float, exact: bool = True) -> ContinuationScore:
+    """A score of " 10" in the tokens " ", "1" and "0", as models have it that read digits one by one."""
+    tokens = [TokenLogprob(c, i, i + 1, p, ord(c), exact) for i, (c, p) in enumerate(zip(text, logprobs, strict=True))]
+    return (
+        ContinuationScore.exact(tokens)
+        if exact
+        else ContinuationScore(None, None, sum(logprobs), "bounded", "clean", tuple(tokens))
+    )
+
+
+def test_a_count_that_begins_the_other_holds_its_mass_already() -> None:
+    one, ten = digits(" 1", -0.1, -0.2), digits(" 10", -0.1, -0.2, -0.3)
+    for first, second in ((one, ten), (ten, one)):
+        row = one_row(first, second)
+        assert row.values["coverage"] == IdentifiedInterval.exact(math.exp(-0.1 - 0.2))
+        assert row.values["accuracy"].value == float(first is one)
+    two = digits(" 2", -0.1, -2.0)
+    assert one_row(two, ten).values["coverage"].value == pytest.approx(math.exp(-2.1) + math.exp(-0.6))
+
+
+def test_a_bounded_count_that_begins_the_other_bounds_both() -> None:
+    one, ten = digits(" 1", -0.7, -0.7, exact=False), digits(" 10", -0.7, -0.7, -0.7, exact=False)
+    coverage = one_row(ten, one).values["coverage"]
+    assert (coverage.value, coverage.low, coverage.high) == (None, 0.0, math.exp(-1.4))
+    # An upper bound may be that of the first tokens alone: what is known of the other is not given up for it.
+    known = one_row(digits(" 10", -0.7, -0.7, -0.7), one).values["coverage"]
+    assert (known.low, known.high) == pytest.approx((math.exp(-2.1), math.exp(-1.4) + math.exp(-2.1)))
+    split = ContinuationScore(None, None, -1.4, "bounded")  # no tokens told: it may be a token of its own
+    assert one_row(split, digits(" 10", -0.7, -0.7, -0.7)).values["coverage"].high == pytest.approx(
+        math.exp(-1.4) + math.exp(-2.1)
+    )
+
+
+def test_an_open_accuracy_leaves_the_pair_between_its_bounds() -> None:
+    suite = MGBR(n=1, conditions=["zero-shot"], genders=["female"])
+    without, with_them = suite.items()
+    rows = suite.derive(
+        [
+            suite.read(without, ScoreResponse((score(-1.0), score(-2.0)))),
+            suite.read(with_them, ScoreResponse((bounded(None, -0.5), score(-1.0)))),
+        ]
+    )
+    pair = next(r for r in rows if r.factors["kind"] == "pair")
+    assert pair.values["bias_score"] == IdentifiedInterval(None, 0.0, 1.0)
+
+
+def test_a_list_without_answer_makes_its_pair_missing() -> None:
+    suite = MGBR(n=2, conditions=["zero-shot", "zero-shot+cot"], genders=["female"])
+    rows = []
+    for item in suite.items():
+        if (item.factors["condition"], item.factors["test_set"], item.factors["instance"]) == ("zero-shot", "D_ff", 1):
+            rows.append(Row(item.id, item.factors, {}, missing="timeout"))
+        else:
+            rows.append(suite.read(item, ScoreResponse((score(-1.0), score(-2.0)))))
+    derived = suite.derive(rows)
+    missing = Counter(r.factors["kind"] for r in derived if r.missing == "timeout")
+    r_of_first = next(i.factors["r"] for i in suite.items() if i.factors["instance"] == 1)
+    assert missing == {"list": 1, "pair": 1, "change": 1, "bias_change": 1, "occupation": r_of_first}
+    assert len([r for r in derived if r.factors["kind"] == "pair" and r.missing is None]) == 3
+
+
+def test_mcnemars_p_is_that_of_statsmodels_on_the_same_table() -> None:
+    rows = rows_of(MGBR(n=40), noisy(3))
+    seen = set()
+    for condition, against in CHANGES:
+        for test_set in ("D_gf", "D_ff", "D_gm", "D_mm"):
+            a, b = (
+                {
+                    r.factors["instance"]: r.values["accuracy"].value
+                    for r in rows
+                    if r.factors["kind"] == "list"
+                    and (r.factors["condition"], r.factors["test_set"]) == (name, test_set)
+                }
+                for name in (condition, against)
+            )
+            table = [[sum(a[i] == x and b[i] == y for i in a) for y in (1.0, 0.0)] for x in (1.0, 0.0)]
+            expected = mcnemar(table, exact=True).pvalue
+            where: dict[str, Factor] = {"condition": condition, "against": against, "test_set": test_set}
+            assert figure(rows, "mcnemar_p", kind="mcnemar", **where) == [pytest.approx(expected)]
+            assert figure(rows, "lists_improved", kind="mcnemar_lists", **where) == [table[0][1]]
+            assert figure(rows, "lists_worsened", kind="mcnemar_lists", **where) == [table[1][0]]
+            assert figure(rows, "lists_unchanged", kind="mcnemar_lists", **where) == [table[0][0] + table[1][1]]
+            assert figure(rows, "lists_missing", kind="mcnemar_lists", **where) == [0.0]
+            changes = figure(rows, "accuracy_change", kind="change", **where)
+            assert (changes.count(1.0), changes.count(-1.0)) == (table[0][1], table[1][0])
+            assert sum(figure(rows, "improved", kind="change", **where)) == table[0][1]
+            assert sum(figure(rows, "worsened", kind="change", **where)) == table[1][0]
+            seen.add(round(expected, 6))
+    assert len(seen) > 5
+    assert min(seen) < 0.05 < max(seen)
+
+
+def test_mcnemars_p_leads_to_the_lists_that_decide_it() -> None:
+    suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
+    rows = [*rows_of(suite, noisy(4))]
+    lists = [r for r in rows if r.factors["kind"] == "list"]
+    lost = dataclasses.replace(lists[0], values={}, missing="timeout")
+    derived = suite.derive([lost, *lists[1:]])
+    for row in (r for r in derived if r.factors["kind"] == "mcnemar"):
+        changes = [
+            r for r in derived if r.factors["kind"] == "change" and r.factors["test_set"] == row.factors["test_set"]
+        ]
+        swapped = [r for r in changes if r.missing is None and r.values["accuracy_change"].value != 0]
+        assert row.items == tuple(item for r in swapped for item in r.items)
+        assert row.items
+        (lists_of,) = (r for r in derived if r.factors == {**row.factors, "kind": "mcnemar_lists"})
+        known = {
+            name: lists_of.values[f"lists_{name}"].value for name in ("improved", "worsened", "unchanged", "missing")
+        }
+        assert known["missing"] == (row.factors["test_set"] == lost.factors["test_set"])
+        assert sum(v for v in known.values() if v is not None) == 30
+
+
+def test_where_every_list_is_missing_there_is_no_p() -> None:
+    suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
+    lists = [r for r in rows_of(suite, noisy(4)) if r.factors["kind"] == "list"]
+    lost = [
+        dataclasses.replace(r, values={}, missing="timeout") if r.factors["condition"] == "zero-shot" else r
+        for r in lists
+    ]
+    rows = suite.derive(lost)
+    tests = [s for s in suite.measures(rows) if str(s.where.get("kind")).startswith("mcnemar")]
+    specs = [s for s in tests if s.where["test_set"] == "D_ff"]
+    found = measure_rows(RowTable(rows), specs, model="planted", suite="mgbr", signature={})
+    assert {m.measure: m.value for m in found} == {
+        "mcnemar_p": None,
+        "lists_improved": 0.0,
+        "lists_worsened": 0.0,
+        "lists_unchanged": 0.0,
+        "lists_missing": 30.0,
+    }
+    (test,) = (r for r in rows if r.factors["kind"] == "mcnemar" and r.factors["test_set"] == "D_ff")
+    assert (test.missing, len(test.items)) == ("timeout", 60)
+
+
+def test_a_bounded_change_leaves_p_open_and_bounds_the_counts() -> None:
+    suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
+    lists = [r for r in rows_of(suite, counts_only) if r.factors["kind"] == "list"]
+    unknown = {**lists[0].values, "accuracy": IdentifiedInterval(None, 0.0, 1.0)}
+    rows = suite.derive([dataclasses.replace(lists[0], values=unknown), *lists[1:]])
+    found = {r.factors["kind"]: r for r in rows if r.factors.get("test_set") == "D_gf"}
+    assert found["mcnemar"].missing == "bounded"
+    assert found["mcnemar_lists"].values == {
+        "lists_improved": IdentifiedInterval(None, 0.0, 1.0),
+        "lists_worsened": IdentifiedInterval(None, 0.0, 0.0),
+        "lists_unchanged": IdentifiedInterval(None, 29.0, 30.0),
+        "lists_missing": IdentifiedInterval.exact(0.0),
+    }
+
+
+@pytest.mark.parametrize(("improved", "worsened"), [(0, 0), (1, 0), (0, 6), (3, 9), (40, 80), (5, 5)])
+def test_mcnemars_p_of_counts(improved: int, worsened: int) -> None:
+    expected = mcnemar([[10, improved], [worsened, 10]], exact=True).pvalue
+    assert mcnemar_p(improved, worsened) == pytest.approx(min(expected, 1.0))
+
+
+def test_a_change_keeps_its_direction() -> None:
+    def only_steps_help(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
+        return counts_only(gender, condition, words) if condition.endswith("+cot") else {}
+
+    rows = rows_of(MGBR(n=5), only_steps_help)
+    assert set(figure(rows, "accuracy_change", kind="change", condition="few-shot+cot", against="few-shot")) == {1.0}
+    assert set(figure(rows, "accuracy_change", kind="change", condition="zero-shot+cot", against="zero-shot+dp")) == {
+        1.0
+    }
+    assert set(figure(rows, "accuracy_change", kind="change", condition="zero-shot+dp", against="zero-shot")) == {0.0}
+
+
+def test_a_bias_change_is_the_difference_of_the_two_bias_scores() -> None:
+    rows = rows_of(MGBR(n=50), noisy(5))
+    for gender in ("female", "male"):
+        scores = [
+            mean(rows, "bias_score", kind="pair", gender=gender, condition=c) for c in ("few-shot+cot", "few-shot")
+        ]
+        where: dict[str, Factor] = {"gender": gender, "condition": "few-shot+cot", "against": "few-shot"}
+        assert mean(rows, "bias_change", kind="bias_change", **where) == pytest.approx(scores[0] - scores[1])
+
+
+def test_an_occupations_bias_is_the_mean_of_lists_that_add_it() -> None:
+    suite = MGBR(n=80, conditions=["zero-shot"])
+
+    def misled_by_nannies(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
+        wrong = "housekeeper" in words or "plumber" in words
+        return {} if wrong else counts_only(gender, condition, words)
+
+    rows = rows_of(suite, misled_by_nannies)
+    lists = [
+        last_list(i.request.prompt)  # type: ignore[union-attr, arg-type]
+        for i in suite.items()
+        if i.factors["test_set"] == "D_ff"
+    ]
+    with_typist = [words for words in lists if "typist" in words]
+    expected = sum("housekeeper" in words for words in with_typist) / len(with_typist)
+    assert 0 < expected < 1
+    assert mean(rows, "occupation_bias", kind="occupation", occupation="typist") == pytest.approx(expected)
+    assert mean(rows, "occupation_bias", kind="occupation", occupation="housekeeper") == 1.0
+    assert mean(rows, "occupation_bias", kind="occupation", occupation="plumber") == 1.0
+
+
+def test_every_occupation_row_carries_its_score() -> None:
+    rows = rows_of(MGBR(n=20, conditions=["zero-shot"]), counts_only)
+    found = [r for r in rows if r.factors["kind"] == "occupation"]
+    assert found
+    for row in found:
+        assert row.factors["score"] == WORDS.occupations[str(row.factors["occupation"])]
