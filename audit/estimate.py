@@ -13,9 +13,8 @@ from pydantic import BaseModel
 
 from audit.collect.plan import Estimate, Plan, estimate
 from audit.config import Audit
-from audit.results import AuditResult
 from audit.run import prepare
-from audit.store.store import Store
+from audit.store import Store
 from backends.base import Backend, SupportsPrices
 
 
@@ -63,9 +62,9 @@ async def dry_run_audit(audit: Audit) -> RunEstimate:
 
     Questions that depend on answers (follow-ups) cannot be counted before those are there.
     """
-    prepared = await prepare(audit)
-    try:
-        with _store(audit.db) as store:
+    with _store(audit.db) as store:
+        prepared = await prepare(audit, store)
+        try:
             rates = await asyncio.to_thread(_rates, store)
             found = []
             for asked in prepared.models.values():
@@ -76,9 +75,9 @@ async def dry_run_audit(audit: Audit) -> RunEstimate:
                 )
                 counted = await asyncio.to_thread(estimate, plan, store, asked.backend)
                 found.append(_model_estimate(counted, rates.get(asked.fingerprint_id), asked.backend))
-    finally:
-        for asked in (*prepared.models.values(), *prepared.scorers.values()):
-            await asked.backend.close()
+        finally:
+            for asked in (*prepared.models.values(), *prepared.scorers.values()):
+                await asked.backend.close()
     return RunEstimate(models=found)
 
 
@@ -115,11 +114,9 @@ def _model_estimate(counted: Estimate, rate: float | None, backend: Backend) -> 
 def _rates(store: Store) -> dict[str, float]:
     """Seconds an asked item took in the latest run of each fingerprint that asked any."""
     rates: dict[str, float] = {}
-    for run in store.runs():
-        stored = store.result(run.id)
-        if stored is None:
-            continue
-        for model in AuditResult.model_validate_json(stored).models:
+    for run in store.runs.all():
+        result = store.runs.result(run.id)
+        for model in result.models if result is not None else ():
             if model.asked >= 20 and model.fingerprint_id not in rates:
                 rates[model.fingerprint_id] = model.seconds / model.asked
     return rates

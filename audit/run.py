@@ -32,8 +32,7 @@ from audit.collect.work import estimate_work
 from audit.config import Audit
 from audit.logs import run_log
 from audit.results import AuditResult, ModelInfo, SuiteInfo
-from audit.store.keys import fingerprint_id
-from audit.store.store import Store, StoreError
+from audit.store import Store, StoreError
 from backends.base import Backend, Description, SupportsIdentityCheck, SupportsPrices, count_tokens
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
@@ -70,8 +69,8 @@ class ResolvedAudit:
         return of
 
 
-async def prepare(audit: Audit) -> ResolvedAudit:
-    """Check everything, then find out who is asked, without loading weights.
+async def prepare(audit: Audit, store: Store) -> ResolvedAudit:
+    """Check everything, describe the models and find the ids of their answers, without loading weights.
 
     Raises
     ------
@@ -79,7 +78,7 @@ async def prepare(audit: Audit) -> ResolvedAudit:
         For bad input, and for a backend that cannot do what a suite asks.
     """
     audit.check()
-    models = {name: await _described(name, backend) for name, backend in audit.models.items()}
+    models = {name: await _described(name, backend, store) for name, backend in audit.models.items()}
     scorers = {}
     for suite_name, suite in audit.suites.items():
         for name, asked in models.items():
@@ -94,7 +93,7 @@ async def prepare(audit: Audit) -> ResolvedAudit:
                 )
         for scorer, backend in suite.scorers.items():
             backend.check()
-            scorers[suite_name, scorer] = await _described(f"{suite_name}: {scorer}", backend)
+            scorers[suite_name, scorer] = await _described(f"{suite_name}: {scorer}", backend, store)
     items: dict[str, ItemsFactory] = {
         name: suite.items
         if audit.limit is None
@@ -104,7 +103,7 @@ async def prepare(audit: Audit) -> ResolvedAudit:
     return ResolvedAudit(models, scorers, items)
 
 
-async def _described(name: str, backend: Backend) -> DescribedBackend:
+async def _described(name: str, backend: Backend, store: Store) -> DescribedBackend:
     try:
         description = await backend.describe()
     except ConfigError as error:
@@ -113,7 +112,8 @@ async def _described(name: str, backend: Backend) -> DescribedBackend:
         raise ConfigError(
             f"models.{name}", type(backend).__name__, str(error), error.hint or "See that it can be reached"
         ) from None
-    return DescribedBackend(name, backend, description, fingerprint_id(description.fingerprint))
+    identity = await asyncio.to_thread(store.fingerprints.resolve, description.fingerprint, description.retired)
+    return DescribedBackend(name, backend, description, identity)
 
 
 def _silent(_: object) -> None:
@@ -157,10 +157,8 @@ async def run_audit(
         run_log(audit.out / "logs", run_id, verbose=verbose),
         _stoppable(stop),
     ):
-        prepared = await prepare(audit)
-        for asked in (*prepared.models.values(), *prepared.scorers.values()):
-            store.record_fingerprint(asked.description.fingerprint)
-        store.start_run(run_id, audit.title, json.dumps(_config_json(audit)))
+        prepared = await prepare(audit, store)
+        store.runs.start(run_id, audit.title, json.dumps(_config_json(audit)))
         try:
             outcomes, read = await _ask(audit, prepared, store, stop, on_event)
             suspects = await _quarantine_unverified(prepared, store)
@@ -171,13 +169,13 @@ async def run_audit(
             )
         except BaseException as error:
             with contextlib.suppress(StoreError):  # the store itself may be what failed
-                store.finish_run(run_id, f"failed: {type(error).__name__}", None)
+                store.runs.finish(run_id, f"failed: {type(error).__name__}", None)
             raise
         finally:
             for asked in (*prepared.models.values(), *prepared.scorers.values()):
                 await asked.backend.close()
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
-        store.finish_run(run_id, status, result.model_dump_json())
+        store.runs.finish(run_id, status, result)
     return result
 
 
@@ -263,7 +261,9 @@ async def _quarantine_unverified(prepared: ResolvedAudit, store: Store) -> list[
             told.append(f"{asked.name}: whether it is still the same model could not be checked: {error}")
         since = asked.backend.unverified_since
         if since is not None:
-            count = await asyncio.to_thread(store.quarantine_since, asked.fingerprint_id, since, "model changed")
+            count = await asyncio.to_thread(
+                store.answers.quarantine_since, asked.fingerprint_id, since, "model changed"
+            )
             told.append(
                 f"{asked.name}: another model answers under this name; "
                 f"{count} answers since the last sure one are set aside"

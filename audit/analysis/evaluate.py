@@ -21,8 +21,7 @@ from audit.analysis.parsed_responses import ParsedResponses, read_answers
 from audit.analysis.responses import ItemResponse, item_responses
 from audit.analysis.table import Bools, RowTable
 from audit.results import Comparison, DataQuality, EngineDrift, Example, Measure, Ranking, Where, where_key
-from audit.store.codecs import StoredRow
-from audit.store.store import Store
+from audit.store import Store, StoredRow
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -97,7 +96,7 @@ def evaluate_suite(
         measures += measure_rows(
             table, own, model=model, suite=name, signature=signature, confidence=confidence, seed=seed
         )
-        store.write_rows(run_id, model, name, _stored(reading))
+        store.runs.write_rows(run_id, model, name, _stored(reading))
     comparisons = with_engine_noise(
         compare_models(
             {model: reading.rows for model, reading in readings.items()},

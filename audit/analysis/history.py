@@ -10,7 +10,7 @@ from pydantic import Field
 
 from audit.analysis.measures import EXTENT, read_signature
 from audit.results import AuditResult, Measure, ModelInfo, Reported, Scalar
-from audit.store.store import Store
+from audit.store import Store
 
 
 class Point(Reported):
@@ -113,11 +113,11 @@ class History(Reported):
 
 def stored_results(store: Store, title: str | None = None) -> Iterator[AuditResult]:
     """The results of a store's runs, oldest first; those of one audit, if its title is given."""
-    for run in reversed(store.runs()):
+    for run in reversed(store.runs.all()):
         if title is not None and run.title != title:
             continue
-        if (stored := store.result(run.id)) is not None:
-            yield AuditResult.model_validate_json(stored)
+        if (result := store.runs.result(run.id)) is not None:
+            yield result
 
 
 def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | None = None) -> list[Absence]:
@@ -141,7 +141,7 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
             case "killed" | "ended" if "run_id" not in entry:
                 found.append(Absence(at=_utc(entry["slot"]), why=f"{entry.get('status', 'killed')}: {entry['error']}"))
                 told.append((_time(entry["slot"]), _time(entry["at"])))
-    for run in reversed(store.runs()):  # oldest first
+    for run in reversed(store.runs.all()):  # oldest first
         ended = run.finished is not None and not run.status.startswith("failed")
         if ended or (title is not None and run.title != title):
             continue
@@ -211,7 +211,8 @@ def _changes(
         return [], True
     old_measure, old_model = before
     changes = []
-    if old_model is not None and model is not None:
+    # One id, other fields: an earlier version described the same model with more fields.
+    if old_model is not None and model is not None and old_model.fingerprint_id != model.fingerprint_id:
         changes += _differences("model", dict(old_model.fingerprint), dict(model.fingerprint))
     old, new = read_signature(old_measure.signature), read_signature(measure.signature)
     comparable = all(old.get(key) == new.get(key) for key in (old.keys() | new.keys()) - EXTENT)

@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from audit.store.keys import answer_keys, join_answers
-from audit.store.store import Store
+from audit.store import Store, answer_keys, join_answers
 from backends.base import Answer
 from backends.errors import BackendError
 from suites.base import Item, Suite
@@ -64,7 +63,7 @@ def _with_answers(
     items: list[tuple[Item, str]], fingerprint_of: Callable[[str | None], str], store: Store
 ) -> list[ItemResponse]:
     keys = [answer_keys(item.request, fingerprint_of(item.scorer)) for item, _ in items]
-    stored = store.get_many(itertools.chain.from_iterable(keys))
+    stored = store.answers.read_many(itertools.chain.from_iterable(keys))
     return [
         ItemResponse(item, k, join_answers(item.request, k, stored), root)
         for (item, root), k in zip(items, keys, strict=True)

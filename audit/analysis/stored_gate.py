@@ -11,8 +11,7 @@ from audit.analysis.comparisons import DEFAULT_MARGIN
 from audit.analysis.gate import gate
 from audit.analysis.gate_results import GateReport
 from audit.results import AuditResult
-from audit.store.runs import rows_of, stored_result
-from audit.store.store import Store
+from audit.store import Store
 from backends.errors import ConfigError
 
 
@@ -37,16 +36,16 @@ def gate_run(
     ConfigError
         When run or baseline are not to be had, or there is nothing to judge.
     """
-    config = json.loads(next(run.config for run in store.runs() if run.id == run_id))
+    config = json.loads(next(run.config for run in store.runs.all() if run.id == run_id))
     limits = {name: (least, most) for name, (least, most) in config.get("limits", {}).items()}
     if baseline is None and not limits:
         raise ConfigError("--baseline", None, "neither a baseline nor limits to judge by", "Give one of them")
     before = None if baseline is None else find_baseline(store, baseline)
     return gate(
-        stored_result(store, run_id),
+        store.runs.finished_result(run_id),
         before,
-        rows=rows_of(store, run_id),
-        baseline_rows=rows_of(store, before.run_id if before is not None else run_id),
+        rows=store.runs.rows_of(run_id),
+        baseline_rows=store.runs.rows_of(before.run_id if before is not None else run_id),
         margins=config.get("margins", DEFAULT_MARGIN) if margin is None else margin,
         limits=limits,
         inconclusive_fails=inconclusive_fails,
@@ -61,9 +60,9 @@ def find_baseline(store: Store, name: str) -> AuditResult:
     ConfigError
         When it is none of them.
     """
-    for saved in store.baselines():
+    for saved in store.runs.baselines():
         if saved.name == name:
-            return stored_result(store, saved.run_id)
+            return store.runs.finished_result(saved.run_id)
     if Path(name).is_file():
         try:
             return AuditResult.model_validate_json(Path(name).read_bytes())
@@ -71,7 +70,7 @@ def find_baseline(store: Store, name: str) -> AuditResult:
             raise ConfigError(
                 "--baseline", name, f"not a report.json ({error.error_count()} problems)", "Give a report.json of a run"
             ) from None
-    matching = [run.id for run in store.runs() if run.id.startswith(name)]
+    matching = [run.id for run in store.runs.all() if run.id.startswith(name)]
     if len(matching) != 1:
         raise ConfigError(
             "--baseline",
@@ -79,4 +78,4 @@ def find_baseline(store: Store, name: str) -> AuditResult:
             "neither a saved baseline, nor a run, nor a file",
             "See `audit baseline list` and `audit ls runs`",
         )
-    return stored_result(store, matching[0])
+    return store.runs.finished_result(matching[0])

@@ -24,7 +24,7 @@ from backends.errors import AuditError, ConfigError
 if TYPE_CHECKING:
     from audit.config import Audit
     from audit.results import AuditResult
-    from audit.store.store import Store
+    from audit.store import Store
 
 OK, FAILED, USAGE, REGRESSED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -187,7 +187,7 @@ def list_things(
         rows = [{"suite": n, "about": (getattr(known, n).__doc__ or "").strip().splitlines()[0]} for n in known.__all__]
     elif what == "runs":
         with _store(db) as store:
-            rows = [{"run": r.id, "title": r.title, "started": r.started, "status": r.status} for r in store.runs()]
+            rows = [{"run": r.id, "title": r.title, "started": r.started, "status": r.status} for r in store.runs.all()]
     elif what == "models":
         with _store(db) as store:
             rows = [
@@ -362,10 +362,10 @@ def cache_stats(db: Db = Path("audit.db"), as_json: Json = False) -> None:
 def cache_verify(db: Db = Path("audit.db")) -> None:
     """Read every row, check its checksum and hash its key again. Damaged rows are set aside."""
     with _store(db) as store:
-        found = store.verify()
+        found = store.answers.verify()
     if found.damaged:  # only now for writing: a file with problems of its own can be read and no more
         with _store(db, read_only=False) as store:
-            found = store.verify()
+            found = store.answers.verify()
     typer.echo(
         f"{found.answers:,} answers read, {len(found.damaged)} damaged and set aside, "
         f"{len(found.file_problems)} file problems"
@@ -381,7 +381,7 @@ def cache_verify(db: Db = Path("audit.db")) -> None:
 def cache_explain(key: Annotated[str, typer.Argument(help="An answer's key.")], db: Db = Path("audit.db")) -> None:
     """Print everything known under a key: who was asked what, the answer, and its failures."""
     with _store(db) as store:
-        told = store.explain(key)
+        told = store.answers.inspect(key)
     if told is None:
         raise ConfigError(
             "KEY", key, "nothing is stored under it", "`audit show FIGURE-ID` prints the keys of a figure"
@@ -408,7 +408,7 @@ def baseline_save(
     """Name a run as a baseline."""
     with _store(db, read_only=False) as store:
         chosen = _run_id(store, run_id)
-        store.save_baseline(name, chosen)
+        store.runs.save_baseline(name, chosen)
     typer.echo(f"{name} = {chosen}")
 
 
@@ -421,7 +421,7 @@ def baseline_promote(
     """Put a newer run behind a baseline's name; the earlier one stays in its history."""
     with _store(db, read_only=False) as store:
         chosen = _run_id(store, run_id)
-        store.promote(name, chosen)
+        store.runs.promote_baseline(name, chosen)
     typer.echo(f"{name} = {chosen}")
 
 
@@ -430,7 +430,8 @@ def baseline_list(db: Db = Path("audit.db"), as_json: Json = False) -> None:
     """List the baselines."""
     with _store(db) as store:
         rows = [
-            {"name": b.name, "run": b.run_id, "since": b.since, "earlier": len(b.earlier)} for b in store.baselines()
+            {"name": b.name, "run": b.run_id, "since": b.since, "earlier": len(b.earlier)}
+            for b in store.runs.baselines()
         ]
     _print_rows(rows, as_json)
 
@@ -471,7 +472,7 @@ def _narrowed(audit: Audit, models: Sequence[str] | None, suites: Sequence[str] 
 
 
 def _store(db: Path, *, read_only: bool = True) -> Store:
-    from audit.store.store import Store
+    from audit.store import Store
 
     db = db.expanduser()
     if not db.exists():
@@ -480,15 +481,11 @@ def _store(db: Path, *, read_only: bool = True) -> Store:
 
 
 def _run_id(store: Store, name: str) -> str:
-    from audit.store.runs import find_run
-
-    return find_run(store, name)
+    return store.runs.find(name)
 
 
 def _result(store: Store, name: str) -> AuditResult:
-    from audit.store.runs import find_run, stored_result
-
-    return stored_result(store, find_run(store, name))
+    return store.runs.finished_result(store.runs.find(name))
 
 
 def _write(result: AuditResult, out: Path) -> dict[str, Path]:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from audit.collect.work import CHARACTERS_A_TOKEN
-from audit.store.keys import answer_keys, canonical_json, to_bytes
-from audit.store.store import Store
+from audit.store import Store, answer_keys, canonical_json, to_bytes
 from backends.base import Backend, ClassifyRequest, Prompt, Request, ScoreRequest, count_tokens, request_cost
 from backends.errors import ConfigError
 from suites.base import Factor, Item
@@ -82,7 +81,7 @@ class Plan:
         """What is missing in the store, chunk by chunk. Blocks while it reads: call it off the loop."""
         work = iter(self.work)
         for keyed in self._keyed(size):
-            known = store.known(key for _, keys in keyed for key in keys)
+            known = store.answers.answered_keys(key for _, keys in keyed for key in keys)
             missing: list[PlannedRequest] = []
             cached_work = 0
             for item, keys in keyed:
@@ -248,7 +247,7 @@ def estimate(plan: Plan, store: Store, backend: Backend) -> Estimate:
     draw = random.Random(0)
     sample: list[tuple[Prompt, int]] = []
     for keyed in plan._keyed(CHUNK):
-        known = store.known(key for _, keys in keyed for key in keys)
+        known = store.answers.answered_keys(key for _, keys in keyed for key in keys)
         for item, keys in keyed:
             items += 1
             answers_cached += len(known.intersection(keys))

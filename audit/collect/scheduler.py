@@ -26,8 +26,7 @@ from audit.collect.plan import CHUNK, Plan, PlannedRequest
 from audit.collect.rate_limiter import CircuitBreaker, Limiter, usable_wait
 from audit.collect.shutdown import ShutdownRequest
 from audit.logs import logger
-from audit.store.keys import answer_keys, fits
-from audit.store.store import Entry, Store, StoreError
+from audit.store import Entry, Store, StoreError, answer_keys, matches_request
 from backends.base import (
     Answer,
     Backend,
@@ -159,7 +158,7 @@ async def run_jobs(
             task.cancel()
         await asyncio.gather(*tasks, *helpers, return_exceptions=True)
         with contextlib.suppress(StoreError):
-            await store.release_leases()
+            await store.leases.release_all()
     if failure is not None:
         raise failure
     return {run.job.name: run.outcome for run in runs}
@@ -214,7 +213,7 @@ async def _renew(store: Store) -> None:
     while True:
         await asyncio.sleep(RENEW_SECONDS)
         with contextlib.suppress(StoreError):  # the next answer finds it too, and stops the run
-            await store.renew_leases()
+            await store.leases.renew()
 
 
 async def _watch(stop: ShutdownRequest, halt_all: Callable[[str], None]) -> None:
@@ -281,7 +280,7 @@ class _JobRun:
             self._report(now=True)
             if self._leased:  # halted: another job of the same identity waits for these, and may ask them itself
                 with contextlib.suppress(StoreError):
-                    await self.store.release(self._leased)
+                    await self.store.leases.release(self._leased)
 
     async def _passes(self) -> None:
         """Walk through the plan; again only for what someone else was asking meanwhile."""
@@ -304,7 +303,7 @@ class _JobRun:
         backend = self.job.backend
         for request in backend.drain_ambiguous() if isinstance(backend, SupportsIdentityCheck) else ():
             keys = answer_keys(request, self.job.plan.fingerprint_id)
-            count += bool(self.store.quarantine(keys, "perhaps another question's answer"))
+            count += bool(self.store.answers.quarantine(keys, "perhaps another question's answer"))
         self.outcome.answered -= count
         return count
 
@@ -355,7 +354,7 @@ class _JobRun:
                     break
                 wanted = [p for p in chunk.requests if p.keys[0] not in self._failed]
                 # `halt` must not end this wait: what was granted would not be known, and could not be given back.
-                granted = await self.store.lease([p.keys for p in wanted]) if wanted else []
+                granted = await self.store.leases.take([p.keys for p in wanted]) if wanted else []
                 self._leased.update(key for p, free in zip(wanted, granted, strict=True) if free for key in p.keys)
                 self._deferred += granted.count(False)
                 if first:
@@ -439,7 +438,7 @@ class _JobRun:
         early: dict[int, asyncio.Task[None]] = {}
 
         def keep(place: int, answer: Answer) -> None:
-            if fits(pending[place].request, answer) and not isinstance(answer, BackendError):
+            if matches_request(pending[place].request, answer) and not isinstance(answer, BackendError):
                 early[place] = asyncio.create_task(self._keep([(pending[place], answer)]))
 
         try:
@@ -471,7 +470,7 @@ class _JobRun:
             if why := self._breaker.note(answer if isinstance(answer, BackendError) else None):
                 self.halt(why)
         fingerprint = self.job.plan.fingerprint_id
-        await self.store.write([Entry(p.keys, fingerprint, p.request, a) for p, a in ended])
+        await self.store.answers.write([Entry(p.keys, fingerprint, p.request, a) for p, a in ended])
         self._leased.difference_update(*(p.keys for p, _ in ended))
         out = self.outcome
         for planned, answer in ended:
@@ -536,7 +535,9 @@ async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_respo
         wrong = BackendError("malformed", f"{len(answers)} answers to {len(pending)} requests")
         return [wrong] * len(pending)
     return [
-        a if fits(p.request, a) else BackendError("malformed", f"{type(a).__name__} does not fit its request")
+        a
+        if matches_request(p.request, a)
+        else BackendError("malformed", f"{type(a).__name__} does not fit its request")
         for p, a in zip(pending, answers, strict=True)
     ]
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from audit.analysis.measures import read_signature
 from audit.results import AuditResult, Measure, where_key
-from audit.store.keys import answer_from_json
-from audit.store.store import Store
+from audit.store import Store, answer_from_json
 from backends.base import ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
 from backends.errors import BackendError, ConfigError
 
@@ -25,7 +24,7 @@ def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> d
     where, quantity = where_key(measure.where), read_signature(measure.signature)["quantity"]
     behind = (
         stored
-        for stored in store.read_rows(result.run_id, measure.model, measure.suite)
+        for stored in store.runs.read_rows(result.run_id, measure.model, measure.suite)
         if where <= where_key(stored.row.factors)
         and (quantity in stored.row.values or stored.row.missing)
         and stored.keys
@@ -36,7 +35,7 @@ def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> d
             "factors": dict(stored.row.factors),
             "values": {name: [v.low, v.value, v.high] for name, v in stored.row.values.items()},
             "missing": stored.row.missing,
-            "answers": [store.explain(key) or {"key": key, "answered": False} for key in stored.keys],
+            "answers": [store.answers.inspect(key) or {"key": key, "answered": False} for key in stored.keys],
         }
         for stored in itertools.islice(behind, limit)
     ]

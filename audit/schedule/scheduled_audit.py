@@ -29,7 +29,7 @@ from audit.report.trend import write_trend
 from audit.results import AuditResult
 from audit.run import run_audit
 from audit.schedule.cron import Journal, RunOutcome, Schedule, Slots
-from audit.store.store import Store
+from audit.store import Store
 from backends.errors import ConfigError
 
 

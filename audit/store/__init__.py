@@ -1,1 +1,27 @@
-"""One SQLite file that keeps every answer, run and baseline."""
+"""The store: one SQLite file that keeps every answer, run and baseline.
+
+Takes answers under keys that identify model and question, rows and results of runs. Gives them back checked, says what
+is not answered yet, and lets several audits share the file without asking anything twice.
+"""
+
+from __future__ import annotations
+
+from audit.store.answers import Entry
+from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request
+from audit.store.database import StoreError
+from audit.store.keys import answer_keys, canonical_json, fingerprint_id, to_bytes
+from audit.store.store import Store
+
+__all__ = [
+    "Entry",
+    "Store",
+    "StoreError",
+    "StoredRow",
+    "answer_from_json",
+    "answer_keys",
+    "canonical_json",
+    "fingerprint_id",
+    "join_answers",
+    "matches_request",
+    "to_bytes",
+]

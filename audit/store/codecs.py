@@ -1,17 +1,193 @@
-"""How the numeric rows of a run are kept: some thousands as one JSON text."""
+"""JSON forms of answers and rows, exact to the last bit, and what one stored answer looks like."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import orjson
 
-from audit.store.keys import from_bytes, to_bytes
+from audit.store.keys import from_bytes, from_json_bytes, to_bytes
+from backends.base import (
+    Answer,
+    ClassifyRequest,
+    ClassifyResponse,
+    ContinuationScore,
+    GenerateRequest,
+    GenerateResponse,
+    Request,
+    Response,
+    ScoreRequest,
+    ScoreResponse,
+    TokenLogprob,
+)
+from backends.errors import BackendError
 from suites.base import IdentifiedInterval, Row
 
 ROWS_A_CHUNK = 2000  # few enough for memory, enough to be written and packed in one go
+
+
+# -- answers -----------------------------------------------------------------------------------
+
+
+def matches_request(request: Request, answer: Answer) -> bool:
+    """Whether an answer has the type, length and range its request asks for. A `BackendError` always does."""
+    match request, answer:
+        case _, BackendError():
+            return True
+        case ScoreRequest(), ScoreResponse():
+            return len(answer.scores) == len(request.continuations)
+        case GenerateRequest(), GenerateResponse():
+            return isinstance(answer.text, str)
+        case ClassifyRequest(), ClassifyResponse():
+            return all(0.0 <= p <= 1.0 for p in answer.labels.values())  # False for NaN too
+    return False
+
+
+def split_response(response: Response) -> list[Response]:
+    """A response that matches its request, in as many pieces as the request has keys."""
+    if isinstance(response, ScoreResponse):
+        return [ScoreResponse((score,), response.prompt_tokens) for score in response.scores]
+    return [response]
+
+
+def join_answers(request: Request, keys: Sequence[str], stored: Mapping[str, Answer]) -> Answer | None:
+    """The answer to ``request`` from what is stored under its ``keys``.
+
+    Returns
+    -------
+    Answer or None
+        None when a key is not stored. A failure of any continuation is the answer of the whole
+        request: a sum over expressions with one of them left out would be a wrong number.
+    """
+    pieces = [stored.get(key) for key in keys]
+    for piece in pieces:
+        if isinstance(piece, BackendError):
+            return piece
+    if None in pieces:
+        return None
+    if not isinstance(request, ScoreRequest):
+        return pieces[0]
+    scored = [piece for piece in pieces if isinstance(piece, ScoreResponse)]
+    return ScoreResponse(
+        tuple(score for piece in scored for score in piece.scores), max(piece.prompt_tokens for piece in scored)
+    )
+
+
+def answer_to_json(answer: Answer) -> Any:
+    """Compact JSON form of an answer; `answer_from_json` reads it back to the last bit."""
+    match answer:
+        case ScoreResponse(scores, prompt_tokens):
+            return ["score", [_score_to_json(s) for s in scores], prompt_tokens]
+        case GenerateResponse(text, finish_reason, prompt_tokens, completion_tokens):
+            return ["generate", text, finish_reason, prompt_tokens, completion_tokens]
+        case ClassifyResponse(labels):
+            return ["classify", dict(labels)]
+        case BackendError():
+            return ["error", answer.to_json()]
+
+
+def answer_from_json(data: Any) -> Answer:
+    """Read back what `answer_to_json` wrote. Raises ValueError for anything else."""
+    kind, *rest = data
+    match kind:
+        case "score":
+            scores, prompt_tokens = rest
+            return ScoreResponse(tuple([_score_from_json(s) for s in scores]), prompt_tokens)
+        case "generate":
+            return GenerateResponse(*rest)
+        case "classify":
+            return ClassifyResponse(rest[0])
+        case "error":
+            return BackendError.from_json(rest[0])
+    raise ValueError(f"unknown kind of answer {kind!r}")
+
+
+def _score_to_json(score: ContinuationScore) -> list[Any]:
+    tokens = [[t.text, t.start, t.end, t.logprob, t.token_id, t.exact] for t in score.tokens]
+    return [
+        score.logprob,
+        score.low,
+        score.high,
+        score.exactness,
+        score.boundary,
+        tokens,
+        score.route,
+        score.samples,
+    ]
+
+
+def _score_from_json(data: list[Any]) -> ContinuationScore:
+    logprob, low, high, exactness, boundary, tokens, route, samples = data
+    return ContinuationScore(
+        logprob, low, high, exactness, boundary, tuple([TokenLogprob(*t) for t in tokens]), route, samples
+    )
+
+
+class AnswerRow(NamedTuple):
+    """One stored answer, as its table has it; ``checksum`` covers all columns before it."""
+
+    key: str
+    fingerprint: str
+    kind: str
+    prompt: str
+    detail: bytes
+    body: bytes
+    checksum: str
+    at: float
+
+    @classmethod
+    def make(
+        cls, key: str, fingerprint: str, kind: str, prompt: str, detail: bytes, body: bytes, *, at: float
+    ) -> AnswerRow:
+        """A row with its checksum."""
+        return cls(
+            key, fingerprint, kind, prompt, detail, body, _checksum(key, fingerprint, kind, prompt, detail, body), at
+        )
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the row is what was written."""
+        try:
+            return _checksum(*self[:6]) == self.checksum
+        except (TypeError, AttributeError, ValueError):  # a column of another type than was written
+            return False
+
+    def answer(self) -> Answer:
+        """The answer. Raises `DamagedError` when the row is not what was written."""
+        if not self.is_sound:
+            raise DamagedError
+        try:
+            return answer_from_json(_load_answer(self.body))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            raise DamagedError from None
+
+
+#: The columns of the table of answers, for SQL.
+ANSWER_COLUMNS = ", ".join(AnswerRow._fields)
+
+
+class DamagedError(Exception):
+    """A stored row is not what was written."""
+
+
+def _checksum(key: str, fingerprint: str, kind: str, prompt: str, detail: bytes, body: bytes) -> str:
+    parts = b"\n".join((key.encode(), fingerprint.encode(), kind.encode(), prompt.encode(), detail, body))
+    return hashlib.sha256(parts).hexdigest()[:32]
+
+
+def _load_answer(body: bytes) -> Any:
+    """`from_json_bytes`, and faster: integers of more than 64 bits become floats here, and answers hold none."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:  # lone surrogates
+        return from_json_bytes(body)
+
+
+# -- rows --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

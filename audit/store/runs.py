@@ -1,38 +1,187 @@
-"""Finding runs in a store: by id, by the beginning of an id, or the last one."""
+"""Runs: their results, the numeric rows behind them, and the baselines among them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import concurrent.futures
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from audit.results import AuditResult
-from audit.store.store import Store
+from audit.store.codecs import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
+from audit.store.database import Database, StoreError, portions
+from audit.store.keys import from_bytes, to_bytes
 from backends.errors import ConfigError
 from suites.base import Row
 
 
-def find_run(store: Store, name: str) -> str:
-    """The id of the run meant by ``name``: an id, its beginning, or ``last`` for the latest with a result."""
-    runs = store.runs()
-    if name == "last":
-        finished = (run.id for run in runs if store.result(run.id) is not None)
-        last = next(finished, None)
-        if last is None:
-            raise ConfigError("run", name, "this store has no finished run", "Run an audit first")
-        return last
-    matching = [run.id for run in runs if run.id.startswith(name)]
-    if len(matching) != 1:
-        raise ConfigError("run", name, f"{len(matching)} runs match", "See `audit ls runs`")
-    return matching[0]
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run as the store has it. ``status``: running, done, incomplete, interrupted or failed."""
+
+    id: str
+    title: str
+    config: str
+    status: str
+    started: str
+    finished: str | None
 
 
-def stored_result(store: Store, run_id: str) -> AuditResult:
-    """What a run ended in. ConfigError if it has not finished."""
-    text = store.result(run_id)
-    if text is None:
-        raise ConfigError("run", run_id, "it has not finished", "Run its config again: it goes on where it stopped")
-    return AuditResult.model_validate_json(text)
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A run that later runs are compared with. ``earlier`` are the runs it replaced, newest first."""
+
+    name: str
+    run_id: str
+    since: str
+    earlier: tuple[str, ...]
 
 
-def rows_of(store: Store, run_id: str) -> Callable[[str, str], Sequence[Row]]:
-    """``(model, suite) → rows`` of a run; empty where the store has none."""
-    return lambda model, suite: [stored.row for stored in store.read_rows(run_id, model, suite)]
+class Runs:
+    """The runs of one open store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def start(self, run_id: str, title: str, config: str) -> None:
+        """Record that a run begins. ``config`` is JSON, for a person to read later."""
+        self._database.write(
+            "INSERT INTO runs (id, title, config, status, started) VALUES (?, ?, ?, 'running', ?)",
+            (run_id, title, to_bytes(config), _now()),
+        )
+
+    def finish(self, run_id: str, status: str, result: AuditResult | None) -> None:
+        """Record how a run ended, and its result."""
+        self._database.write(
+            "UPDATE runs SET status = ?, finished = ?, result = ? WHERE id = ?",
+            (status, _now(), None if result is None else to_bytes(result.model_dump_json()), run_id),
+        )
+
+    def all(self) -> list[RunRecord]:
+        """All runs, newest first."""
+        with self._database.read() as db:
+            rows = db.execute(
+                "SELECT id, title, config, status, started, finished FROM runs ORDER BY started DESC, rowid DESC"
+            ).fetchall()
+        return [RunRecord(id, title, from_bytes(config), *rest) for id, title, config, *rest in rows]
+
+    def find(self, name: str) -> str:
+        """The id of the run meant by ``name``: an id, its beginning, or ``last`` for the latest with a result.
+
+        Raises
+        ------
+        ConfigError
+            No run, or more than one, is meant.
+        """
+        if name == "last":
+            with self._database.read() as db:
+                last = db.execute(
+                    "SELECT id FROM runs WHERE result IS NOT NULL ORDER BY started DESC, rowid DESC LIMIT 1"
+                ).fetchone()
+            if last is None:
+                raise ConfigError("run", name, "this store has no finished run", "Run an audit first")
+            return str(last[0])
+        matching = [run.id for run in self.all() if run.id.startswith(name)]
+        if len(matching) != 1:
+            raise ConfigError("run", name, f"{len(matching)} runs match", "See `audit ls runs`")
+        return matching[0]
+
+    def result(self, run_id: str) -> AuditResult | None:
+        """A run's result; None for a run that has none."""
+        with self._database.read() as db:
+            row = db.execute("SELECT result FROM runs WHERE id = ?", (run_id,)).fetchone()
+        return None if row is None or row[0] is None else AuditResult.model_validate_json(from_bytes(row[0]))
+
+    def finished_result(self, run_id: str) -> AuditResult:
+        """A run's result. Raises ConfigError for a run that has not finished."""
+        result = self.result(run_id)
+        if result is None:
+            hint = "Run its config again: it resumes after interruption"
+            raise ConfigError("run", run_id, "it has not finished", hint)
+        return result
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def write_rows(self, run_id: str, model: str, suite: str, rows: Iterable[StoredRow]) -> int:
+        """Store the numeric rows of one model and suite; replaces earlier ones. Returns how many."""
+        self._database.write("DELETE FROM row_chunks WHERE run = ? AND model = ? AND suite = ?", (run_id, model, suite))
+        count = 0
+        writing: concurrent.futures.Future[Any] | None = None
+        for portion in portions(rows, ROWS_A_CHUNK):
+            text = write_chunk(portion)  # while the writer packs and stores the one before
+            if writing is not None:
+                writing.result()
+            writing = self._database.submit(lambda db, text=text: _insert_chunk(db, run_id, model, suite, text))  # type: ignore[misc]
+            count += len(portion)
+        if writing is not None:
+            writing.result()
+        return count
+
+    def read_rows(self, run_id: str, model: str, suite: str) -> Iterator[StoredRow]:
+        """The rows that `write_rows` stored, in the order they were written.
+
+        Raises
+        ------
+        StoreError
+            A part of them is damaged.
+        """
+        last = 0
+        while True:
+            with self._database.read() as db:
+                found = db.execute(
+                    "SELECT id, body FROM row_chunks WHERE run = ? AND model = ? AND suite = ? AND id > ? "
+                    "ORDER BY id LIMIT 1",
+                    (run_id, model, suite, last),
+                ).fetchone()
+            if found is None:
+                return
+            last, body = found
+            try:
+                rows = read_chunk(zlib.decompress(body))
+            except (zlib.error, ValueError, TypeError) as error:
+                raise StoreError(self._database.path, "damaged", f"rows of run {run_id}: {error}") from None
+            yield from rows
+
+    def rows_of(self, run_id: str) -> Callable[[str, str], Sequence[Row]]:
+        """``(model, suite) → rows`` of a run; empty where the store has none."""
+        return lambda model, suite: [stored.row for stored in self.read_rows(run_id, model, suite)]
+
+    # -- baselines ---------------------------------------------------------------------------
+
+    def save_baseline(self, name: str, run_id: str) -> None:
+        """Make a run the baseline ``name``. ConfigError if the name is taken or the run has no result."""
+        if any(baseline.name == name for baseline in self.baselines()):
+            raise ConfigError("baseline", name, "is already there", "Promote a run to replace it, or use another name")
+        self._add_baseline(name, run_id)
+
+    def promote_baseline(self, name: str, run_id: str) -> None:
+        """Replace the run behind the baseline ``name``; the earlier one stays in its history."""
+        if not any(baseline.name == name for baseline in self.baselines()):
+            raise ConfigError("baseline", name, "is not there", "Save it first")
+        self._add_baseline(name, run_id)
+
+    def baselines(self) -> list[Baseline]:
+        """All baselines, by name."""
+        with self._database.read() as db:
+            rows = db.execute("SELECT name, run, at FROM baselines ORDER BY name, id DESC").fetchall()
+        history: dict[str, list[tuple[str, str]]] = {}
+        for name, run, at in rows:
+            history.setdefault(name, []).append((run, at))
+        return [Baseline(n, h[0][0], h[0][1], tuple(run for run, _ in h[1:])) for n, h in history.items()]
+
+    def _add_baseline(self, name: str, run_id: str) -> None:
+        if self.result(run_id) is None:
+            raise ConfigError("run", run_id, "has no result in this store", "See `audit ls runs`")
+        self._database.write("INSERT INTO baselines (name, run, at) VALUES (?, ?, ?)", (name, run_id, _now()))
+
+
+def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, text: bytes) -> None:
+    body = zlib.compress(text, 1)  # rows repeat their factors: a tenth is left
+    db.execute("INSERT INTO row_chunks (run, model, suite, body) VALUES (?, ?, ?, ?)", (run_id, model, suite, body))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

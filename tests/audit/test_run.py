@@ -19,7 +19,7 @@ from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.provenance import evidence
 from audit.results import AuditResult
-from audit.store.store import Store
+from audit.store import Store
 from backends.base import Backend, Description, ScoreRequest, ScoreResponse
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, Faults, PlantedBias
@@ -120,7 +120,7 @@ def test_a_limited_run_is_balanced_and_the_same_for_every_model(tmp_path):
     audit = Audit({"a": FakeBackend("a"), "b": FakeBackend("b")}, [SUITE], db=tmp_path / "a.db", limit=100)
     result = audit.run_sync()
     with Store.open(tmp_path / "a.db", read_only=True) as store:
-        rows = {m: [r.row for r in store.read_rows(result.run_id, m, "OccuGender")] for m in "ab"}
+        rows = {m: [r.row for r in store.runs.read_rows(result.run_id, m, "OccuGender")] for m in "ab"}
     assert [r.item_id for r in rows["a"]] == [r.item_id for r in rows["b"]]
     counts = Counter((r.factors["template"], r.factors["dominated_by"]) for r in rows["a"] if r.item_id)
     assert set(counts.values()) == {1}
@@ -358,7 +358,7 @@ def test_evidence_holds_only_items_with_the_figures_quantity(tmp_path):
             for example in result.examples:
                 if figure.id in example.figures:
                     keys = {answer["key"] for item in behind for answer in item["answers"]}
-                    assert any(store.explain(key)["prompt"] == example.prompt for key in keys)
+                    assert any(store.answers.inspect(key)["prompt"] == example.prompt for key in keys)
     entry = next(entry for entry in result.data_quality if entry.model == "b")
     assert sum(entry.failures_by.values()) == sum(entry.failures.values()) > 0
 

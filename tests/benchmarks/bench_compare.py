@@ -19,8 +19,7 @@ import numpy as np
 from audit.analysis.comparisons import compare_models, rank_models
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
-from audit.store.codecs import StoredRow
-from audit.store.store import Store
+from audit.store import Store, StoredRow
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 MODELS, SUITES, OCCUPATIONS, TEMPLATES, CONDITIONS = 10, 4, 40, 25, 10
@@ -74,7 +73,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "bench.db") as store:
         for model in range(MODELS):
             for suite in range(SUITES):
-                store.write_rows("run", f"model {model}", f"suite {suite}", rows(model, suite))
+                store.runs.write_rows("run", f"model {model}", f"suite {suite}", rows(model, suite))
         written = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         start, work, reading = time.perf_counter(), time.process_time(), 0.0
         n_rows = n_measures = n_comparisons = n_rankings = 0
@@ -82,7 +81,7 @@ def main() -> None:
             by_model = {}
             for model in range(MODELS):
                 name, before = f"model {model}", time.process_time()
-                by_model[name] = [stored.row for stored in store.read_rows("run", name, f"suite {suite}")]
+                by_model[name] = [stored.row for stored in store.runs.read_rows("run", name, f"suite {suite}")]
                 reading += time.process_time() - before
                 n_rows += len(by_model[name])
                 n_measures += len(

@@ -20,8 +20,7 @@ import httpx
 from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, Outcome, RetryPolicy, run_jobs
 from audit.collect.shutdown import ShutdownRequest
-from audit.store.keys import answer_keys
-from audit.store.store import Entry, Store
+from audit.store import Entry, Store, answer_keys
 from backends import FakeBackend, OpenAIBackend
 from backends.base import ContinuationScore, GenerateRequest, ScoreRequest, ScoreResponse, TokenLogprob
 from suites.base import Item
@@ -117,7 +116,7 @@ def store(_: Lab, folder: Path) -> None:
 
         async def worker() -> None:
             for i in left:
-                await opened.write([_score(i)])
+                await opened.answers.write([_score(i)])
 
         await asyncio.gather(*(worker() for _ in range(64)))
 
@@ -125,11 +124,11 @@ def store(_: Lab, folder: Path) -> None:
         started = time.monotonic()
         asyncio.run(write(opened))
         seconds = time.monotonic() - started
-        print(f"store: {opened.writer_seconds / 100:.3f} ms of writer time an answer (goal 1), all in {seconds:.1f} s")
+        print(f"store: {seconds / 100:.3f} ms an answer (goal 1), all in {seconds:.1f} s")
     keys = [answer_keys(_question(i), FP)[0] for i in range(100_000)]
     with Store.open(folder / "store.db") as opened:
         started = time.monotonic()
-        found = len(opened.get_many(keys))
+        found = len(opened.answers.read_many(keys))
         print(f"store: {found} answers read back in {time.monotonic() - started:.2f} s (goal 5)")
 
 
@@ -138,7 +137,7 @@ def resume(_: Lab, folder: Path) -> None:
 
     async def fill(opened: Store) -> None:
         for start in range(0, 50_000, 1000):
-            await opened.write([_score(i) for i in range(start, start + 1000)])
+            await opened.answers.write([_score(i) for i in range(start, start + 1000)])
 
     class First(FakeBackend):
         at = 0.0

@@ -20,9 +20,9 @@ from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, RetryPolicy, run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
 from audit.schedule.cron import Journal, RunOutcome, Slots
-from audit.store import schema as migrations
-from audit.store import store
-from audit.store.store import Entry, Store, StoreError
+from audit.store import Entry, Store, StoreError, database, migrations
+from audit.store.answers import Answers
+from audit.store.leases import Leases
 from backends import OpenAIBackend
 from backends.base import GenerateRequest, Request, ScoreRequest
 from backends.errors import ConfigError
@@ -106,7 +106,7 @@ def _plant(kill: _Killer, acks: int) -> None:
             return done
 
     real_connect = sqlite3.connect
-    store.sqlite3.connect = lambda *a, **k: real_connect(*a, **{"factory": Connection, **k})  # type: ignore[assignment]
+    database.sqlite3.connect = lambda *a, **k: real_connect(*a, **{"factory": Connection, **k})  # type: ignore[assignment]
     last = migrations.migrations._migrations[-1]
     real_step = last.fn
 
@@ -115,23 +115,23 @@ def _plant(kill: _Killer, acks: int) -> None:
         kill("migrating")
 
     last.fn = step
-    real_lease, real_write, real_release = Store.lease, Store.write, Store.release_leases
+    real_lease, real_write, real_release = Leases.take, Answers.write, Leases.release_all
     real_answers = scheduler._answers
 
-    async def lease(self: Store, wanted: Any) -> Any:
+    async def lease(self: Leases, wanted: Any) -> Any:
         kill("leasing")
         granted = await real_lease(self, wanted)
         kill("leased")
         return granted
 
-    async def write(self: Store, entries: Sequence[Entry]) -> None:
+    async def write(self: Answers, entries: Sequence[Entry]) -> None:
         await real_write(self, entries)
         for entry in entries:
             for key in entry.keys:
                 os.write(acks, f"{key}\t{type(entry.answer).__name__}\n".encode())
         kill("acknowledged")
 
-    async def release(self: Store) -> None:
+    async def release(self: Leases) -> None:
         kill("finishing")
         await real_release(self)
 
@@ -141,7 +141,7 @@ def _plant(kill: _Killer, acks: int) -> None:
         kill("answered")
         return got
 
-    Store.lease, Store.write, Store.release_leases = lease, write, release  # type: ignore[method-assign]
+    Leases.take, Answers.write, Leases.release_all = lease, write, release  # type: ignore[method-assign]
     scheduler._answers = answers
 
 
@@ -191,7 +191,7 @@ async def _audit(spec: Spec, kill: _Killer) -> int:
             resource.setrlimit(resource.RLIMIT_FSIZE, (spec.file_limit, spec.file_limit))
         if spec.page_limit is not None:
             limit = spec.page_limit
-            opened._submit(lambda db: db.execute(f"PRAGMA max_page_count={limit}")).result()
+            opened._database.submit(lambda db: db.execute(f"PRAGMA max_page_count={limit}")).result()
         items = [Item(prompt, request, {}) for prompt, request in zip(spec.prompts, spec.requests, strict=True)]
         backend = OpenAIBackend(
             f"http://127.0.0.1:{spec.port}/v1",

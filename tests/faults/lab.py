@@ -17,8 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from audit.store.keys import answer_keys, join_answers
-from audit.store.store import Store
+from audit.store import Store, answer_keys, join_answers
 from backends.base import Answer, GenerateResponse, ScoreResponse
 from backends.errors import BackendError, ConfigError
 from tests.faults.child import FINGERPRINT, Spec, live, live_scheduled
@@ -150,7 +149,7 @@ class Lab:
         keys = set(keys)
         try:
             with Store.open(spec.db, read_only=True) as store:
-                return len(keys - store.known(keys))
+                return len(keys - store.answers.answered_keys(keys))
         except ConfigError:
             return len(keys)  # killed before the store was made
 
@@ -158,7 +157,7 @@ class Lab:
         """Compare the ledger, the acknowledgements and the store."""
         keys = [answer_keys(request, FINGERPRINT) for request in spec.requests]
         with Store.open(spec.db, read_only=True) as store:
-            stored = store.get_many(key for some in keys for key in some)
+            stored = store.answers.read_many(key for some in keys for key in some)
         sent = [prompt + c for prompt in spec.prompts for c in ("", *CONTINUATIONS)]
         verdict = Verdict(asked=self.asked(sent), struck=sum(self._struck[text] for text in sent))
         for prompt, request, some in zip(spec.prompts, spec.requests, keys, strict=True):

@@ -11,7 +11,7 @@ import pytest
 from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, RetryPolicy, run_jobs
 from audit.collect.shutdown import ShutdownRequest
-from audit.store.store import Store
+from audit.store import Store
 from backends import OpenAIBackend
 from backends.base import GenerateRequest
 from suites.base import Item

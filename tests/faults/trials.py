@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from audit.schedule.cron import Journal
-from audit.store.store import Store
+from audit.store import Store
 from tests.faults.child import KILL_POINTS, Spec
 from tests.faults.faults import MAY_FAIL, SERVER_FAULTS, SLOW
 from tests.faults.lab import Lab, Verdict, acknowledged
@@ -213,7 +213,7 @@ def flipped_byte(lab: Lab, name: str) -> Verdict:
     """A byte of a stored answer changes on the disk: that one is asked again, nothing else."""
     spec = lab.spec("none", f"flipped-{name}")
     assert lab.run(spec) == 0
-    with Store.open(spec.db, read_only=True) as store, store._read() as db:
+    with Store.open(spec.db, read_only=True) as store, store._database.read() as db:
         rows = db.execute("SELECT body FROM answers ORDER BY key").fetchall()
     body = random.Random(name).choice(rows)[0]
     data = bytearray(spec.db.read_bytes())
@@ -225,7 +225,7 @@ def flipped_byte(lab: Lab, name: str) -> Verdict:
     assert lab.run(spec) == 0
     assert lab.asked(spec.prompts) - before == 1
     with Store.open(spec.db) as store:
-        assert store.verify().sound
+        assert store.answers.verify().sound
     verdict = lab.check(spec)
     assert verdict.paid_twice == 1
     return verdict

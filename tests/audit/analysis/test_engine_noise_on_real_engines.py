@@ -13,8 +13,7 @@ import pytest
 from audit import Audit
 from audit.results import AuditResult, EngineDrift
 from audit.run import run_audit
-from audit.store.runs import rows_of
-from audit.store.store import Store
+from audit.store import Store
 from backends import HFBackend, LlamaCppBackend, OpenAIBackend
 from backends.base import ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
@@ -68,8 +67,8 @@ def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, P
     female: dict[str, dict[str, float]] = {}
     with Store.open(db, read_only=True) as store:
         for model in ENGINES:
-            stored = list(store.read_rows(result.run_id, model, "OccuGender"))
-            answers = store.get_many([key for one in stored for key in one.keys])
+            stored = list(store.runs.read_rows(result.run_id, model, "OccuGender"))
+            answers = store.answers.read_many([key for one in stored for key in one.keys])
             logprobs[model], female[model] = {}, {}
             for one in stored:
                 scores = [answers[key] for key in one.keys]
@@ -114,7 +113,7 @@ def test_the_noise_of_a_figure_is_the_largest_difference_between_engines(night: 
     """And each difference from other weights is told what part of it that may be."""
     result, db = night
     with Store.open(db, read_only=True) as store:
-        rows = rows_of(store, result.run_id)
+        rows = store.runs.rows_of(result.run_id)
         of_model = {m.name: {row.item_id: row for row in rows(m.name, "OccuGender")} for m in result.models}
     told = [c for c in result.comparisons if OTHER in (c.a, c.b) and c.measure == "p_female" and not c.is_subgroup]
     assert told

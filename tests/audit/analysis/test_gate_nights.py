@@ -16,7 +16,7 @@ import pytest
 from audit import Audit
 from audit.analysis.stored_gate import gate_run
 from audit.run import run_audit
-from audit.store.store import Store
+from audit.store import Store
 from backends.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 

@@ -11,7 +11,7 @@ from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.results import AuditResult, ModelInfo
 from audit.schedule.cron import Journal
-from audit.store.store import Store
+from audit.store import Store
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 SPECS = [MeasureSpec("p", "p"), MeasureSpec("p", "p", {"occupation": "nurse"}, is_subgroup=True)]
@@ -27,7 +27,7 @@ def result(
 ) -> AuditResult:
     rows = [Row(str(i), {"occupation": "nurse"}, {"p": IdentifiedInterval.exact(v)}) for i, v in enumerate(values)]
     model = ModelInfo(
-        name="m", backend="x", fingerprint={"engine_version": engine, "weights_sha256": "w"}, fingerprint_id="f",
+        name="m", backend="x", fingerprint={"engine_version": engine, "weights_sha256": "w"}, fingerprint_id=engine,
         notes={}, asked=0, cached=0, failed=0, retried=0, seconds=0, prompt_tokens=0, completion_tokens=0,
     )  # fmt: skip
     return AuditResult(
@@ -86,7 +86,7 @@ def test_a_line_does_not_cross_an_absent_run_a_figure_without_value_or_another_s
 def test_absences_come_from_the_journal_and_the_store_and_none_is_told_twice(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     with Store.open(tmp_path / "audit.db") as store:
-        store.start_run("killed", "nightly", "{}")
+        store.runs.start("killed", "nightly", "{}")
         journal = Journal(tmp_path / "journal.jsonl")
         journal.write("started", now - timedelta(seconds=1))
         journal.write("killed", now - timedelta(seconds=1), error="its process ended before the run did")
@@ -94,10 +94,10 @@ def test_absences_come_from_the_journal_and_the_store_and_none_is_told_twice(tmp
         journal.write("missed", now, slots=2, first=first, action="skipped")
         journal.write("ended", now, status="done", run_id="x")
         time.sleep(0.01)  # the next run must not seem to start before the kill
-        store.start_run("later", "nightly", "{}")
-        store.finish_run("later", "failed: OSError", None)
-        store.start_run("fine", "nightly", "{}")
-        store.finish_run("fine", "done", result(1, [0.1, 0.3]).model_dump_json())
+        store.runs.start("later", "nightly", "{}")
+        store.runs.finish("later", "failed: OSError", None)
+        store.runs.start("fine", "nightly", "{}")
+        store.runs.finish("fine", "done", result(1, [0.1, 0.3]))
         found = absences(store, journal.entries(), "nightly")
         assert absences(store, [], "another") == []
     assert [gap.why for gap in found] == [
@@ -122,10 +122,10 @@ def test_gaps_are_told_in_utc_and_a_busy_slot_is_one(tmp_path: Path) -> None:
 def test_a_kill_that_is_noticed_late_hides_no_other_run(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     with Store.open(tmp_path / "audit.db") as store:
-        store.start_run("killed", "nightly", "{}")
+        store.runs.start("killed", "nightly", "{}")
         time.sleep(0.01)  # the store keeps milliseconds
-        store.start_run("bad", "nightly", "{}")
-        store.finish_run("bad", "failed: OSError", None)
+        store.runs.start("bad", "nightly", "{}")
+        store.runs.finish("bad", "failed: OSError", None)
         journal = Journal(tmp_path / "journal.jsonl")
         journal.write("killed", now - timedelta(seconds=1), error="its process ended before the run did")
         found = absences(store, journal.entries(), "nightly")
@@ -135,10 +135,10 @@ def test_a_kill_that_is_noticed_late_hides_no_other_run(tmp_path: Path) -> None:
 def test_results_come_from_the_store_oldest_first_without_unfinished_runs(tmp_path: Path) -> None:
     with Store.open(tmp_path / "audit.db") as store:
         for run in (1, 2, 3):
-            store.start_run(f"run{run}", "nightly" if run < 3 else "other", "{}")
+            store.runs.start(f"run{run}", "nightly" if run < 3 else "other", "{}")
         stored = [result(run, [0.1, 0.1 * run]) for run in (1, 2)]
         for one in stored:
-            store.finish_run(one.run_id, "done", one.model_dump_json())
-        store.finish_run("run3", "failed", None)
+            store.runs.finish(one.run_id, "done", one)
+        store.runs.finish("run3", "failed", None)
         assert list(stored_results(store)) == stored
         assert list(stored_results(store, "other")) == []

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.collect.plan import Plan, estimate, limit_items
-from audit.store.keys import answer_keys
-from audit.store.store import Entry, Store
+from audit.store import Entry, Store, answer_keys
 from backends.base import (
     ContinuationScore,
     GenerateRequest,
@@ -39,7 +38,7 @@ def items(n, continuations=(" a", " b")):
 
 
 async def answer(store, request):
-    await store.write([Entry(answer_keys(request, FP), FP, request, score(*request.continuations))])
+    await store.answers.write([Entry(answer_keys(request, FP), FP, request, score(*request.continuations))])
 
 
 def test_every_item_is_planned_however_little_work_is_told(store):

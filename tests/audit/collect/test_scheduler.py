@@ -12,8 +12,7 @@ import pytest
 from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, RetryPolicy, run_jobs
 from audit.collect.shutdown import ShutdownRequest
-from audit.store.keys import answer_keys, join_answers
-from audit.store.store import Store, StoreError
+from audit.store import Store, StoreError, answer_keys, join_answers
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -63,7 +62,7 @@ def stored(store, items, fingerprint=FP):
     found = set()
     for item in items():
         keys = answer_keys(item.request, fingerprint)
-        answer = join_answers(item.request, keys, store.get_many(keys))
+        answer = join_answers(item.request, keys, store.answers.read_many(keys))
         if answer is not None and not isinstance(answer, BackendError):
             found.add(item.id)
     return found
@@ -86,13 +85,13 @@ async def test_all_is_asked_once_and_stored_and_a_second_run_asks_nothing(store,
 async def test_what_is_all_stored_is_passed_without_a_write(store, monkeypatch):
     await run(store, server(), scores(600))
     leased = []
-    real = store.lease
+    real = store.leases.take
 
     async def lease(requests):
         leased.append(len(requests))
         return await real(requests)
 
-    monkeypatch.setattr(store, "lease", lease)
+    monkeypatch.setattr(store.leases, "take", lease)
     await run(store, server(), scores(601))
     assert leased == [1]
 
@@ -126,10 +125,10 @@ async def test_an_answer_that_may_be_another_questions_is_set_aside_and_asked_ag
     for item in scores(50)():
         keys = answer_keys(item.request, FP)
         [said] = await FakeBackend("server").run([item.request])
-        assert join_answers(item.request, keys, store.get_many(keys)) == said
-    assert [entry["problem"] for entry in store.explain(answer_keys(backend.mixed_up, FP)[0])["quarantine"]] == [
-        "perhaps another question's answer"
-    ]
+        assert join_answers(item.request, keys, store.answers.read_many(keys)) == said
+    assert [
+        entry["problem"] for entry in store.answers.inspect(answer_keys(backend.mixed_up, FP)[0])["quarantine"]
+    ] == ["perhaps another question's answer"]
 
 
 async def test_an_interrupted_run_sets_such_an_answer_aside_too(store):
@@ -146,8 +145,8 @@ async def test_an_interrupted_run_sets_such_an_answer_aside_too(store):
     outcome = await run(store, backend, stop=stop)
     assert outcome.stopped == "interrupted"
     keys = answer_keys(backend.mixed_up, FP)
-    assert store.get_many(keys) == {}
-    assert store.explain(keys[0])["quarantine"]
+    assert store.answers.read_many(keys) == {}
+    assert store.answers.inspect(keys[0])["quarantine"]
 
 
 async def test_what_is_stored_is_what_the_model_said(store):
@@ -156,7 +155,7 @@ async def test_what_is_stored_is_what_the_model_said(store):
     for item in scores(20)():
         keys = answer_keys(item.request, FP)
         [said] = await backend.run([item.request])
-        assert join_answers(item.request, keys, store.get_many(keys)) == said
+        assert join_answers(item.request, keys, store.answers.read_many(keys)) == said
 
 
 async def test_one_more_expression_asks_only_for_that(store):
@@ -250,13 +249,13 @@ async def test_different_requests_that_fail_alike_for_good_stop_it_within_20_req
 
 
 async def test_a_slow_disk_does_not_delay_the_stop(store, monkeypatch):
-    real = store.write
+    real = store.answers.write
 
     async def write(entries):
         await asyncio.sleep(0.2)
         await real(entries)
 
-    monkeypatch.setattr(store, "write", write)
+    monkeypatch.setattr(store.answers, "write", write)
     backend = server(max_in_flight=64, latency=0.005, faults=Faults(1.0, ("quota",), permanent=True))
     await run(store, backend, scores(500))
     assert backend.asked.total() <= 20
@@ -455,13 +454,13 @@ async def test_two_models_of_one_endpoint_share_a_limit(store):
 
 
 async def test_a_local_model_computes_while_the_last_batch_is_stored(store):
-    real_write = store.write
+    real_write = store.answers.write
 
     async def slow_write(entries):
         await asyncio.sleep(0.05)
         await real_write(entries)
 
-    store.write = slow_write
+    store.answers.write = slow_write
     backend = FakeBackend("local", device="cpu", batch_size=10, max_in_flight=1, latency=0.05)
     started = time.monotonic()
     await run(store, backend, scores(100))
@@ -524,7 +523,7 @@ async def test_a_store_that_fails_while_a_batch_is_under_way_ends_the_run(store)
     async def full(entries):
         raise StoreError(store.path, "full", "no space")
 
-    store.write = full
+    store.answers.write = full
     with pytest.raises(StoreError, match="no space"):
         await run(store, Writing(0.0), texts(20))
 
@@ -574,7 +573,7 @@ async def test_a_stop_after_all_is_done_changes_nothing(store):
 
 async def test_a_full_disk_stops_new_requests_at_once(store):
     backend = server(latency=0.01)
-    real_write = store.write
+    real_write = store.answers.write
     writes = 0
 
     async def filling(entries):
@@ -584,7 +583,7 @@ async def test_a_full_disk_stops_new_requests_at_once(store):
             raise StoreError(store.path, "full", "database or disk is full")
         await real_write(entries)
 
-    store.write = filling
+    store.answers.write = filling
     with pytest.raises(StoreError, match="disk is full"):
         await run(store, backend, scores(5000))
     assert backend.asked.total() <= 10 + 2 * backend.max_in_flight

@@ -2,12 +2,13 @@ import hashlib
 import json
 import math
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.store import keys
+from audit.store import codecs, keys
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -65,15 +66,17 @@ def test_two_requests_share_keys_exactly_when_they_are_equal(a, b):
 
 
 @given(REQUESTS)
-def test_a_request_reads_back_from_json_as_itself(request_):
-    text = keys.canonical_json(keys.request_to_json(request_))
-    assert keys.request_from_json(json.loads(keys.from_bytes(keys.to_bytes(text)))) == request_
+def test_a_request_joins_again_from_each_of_its_parts(request_):
+    kind, prompt, details = keys.from_json_bytes(keys.to_json_bytes(keys.split_request(request_)))
+    joined = [keys.join_request(kind, prompt, detail) for detail in details]
+    expected = [replace(request_, continuations=(c,)) for c in details] if kind == "score" else [request_]
+    assert joined == expected
 
 
 @given(ANSWERS)
 def test_an_answer_reads_back_from_json_to_the_last_bit(answer):
-    data = keys.to_bytes(keys.canonical_json(keys.answer_to_json(answer)))
-    again = keys.answer_from_json(json.loads(keys.from_bytes(data)))
+    data = keys.to_bytes(keys.canonical_json(codecs.answer_to_json(answer)))
+    again = codecs.answer_from_json(json.loads(keys.from_bytes(data)))
     assert again == answer
     if isinstance(answer, ScoreResponse):
         for before, after in zip(answer.scores, again.scores, strict=True):
@@ -82,7 +85,7 @@ def test_an_answer_reads_back_from_json_to_the_last_bit(answer):
 
 def test_an_error_reads_back():
     error = BackendError("server", "bröken \ud800", retryable=True, retry_after=1.5, hint="wait")
-    again = keys.answer_from_json(json.loads(keys.canonical_json(keys.answer_to_json(error))))
+    again = codecs.answer_from_json(json.loads(keys.canonical_json(codecs.answer_to_json(error))))
     assert isinstance(again, BackendError)
     assert again.to_json() == error.to_json()
 
@@ -148,20 +151,20 @@ def test_an_answer_is_joined_only_when_every_continuation_is_there():
     a, b = keys.answer_keys(request, "f")
     scores = [ContinuationScore.exact([TokenLogprob(" x", 0, 2, v)]) for v in (-1.0, -2.0)]
     whole = ScoreResponse(tuple(scores), 7)
-    pieces = dict(zip((a, b), keys.split_response(request, whole), strict=True))
-    assert keys.join_answers(request, (a, b), pieces) == whole
-    assert keys.join_answers(request, (a, b), {a: pieces[a]}) is None
+    pieces = dict(zip((a, b), codecs.split_response(whole), strict=True))
+    assert codecs.join_answers(request, (a, b), pieces) == whole
+    assert codecs.join_answers(request, (a, b), {a: pieces[a]}) is None
     error = BackendError("server", "no")
-    assert keys.join_answers(request, (a, b), {a: pieces[a], b: error}) is error
+    assert codecs.join_answers(request, (a, b), {a: pieces[a], b: error}) is error
 
 
 def test_an_answer_that_does_not_fit_its_request_is_seen():
     request = ScoreRequest("p", (" a", " b"))
     one = ScoreResponse((ContinuationScore.exact([TokenLogprob(" a", 0, 2, -1.0)]),))
-    assert not keys.fits(request, one)
-    assert not keys.fits(request, GenerateResponse("text", "stop"))
-    assert not keys.fits(GenerateRequest("p"), one)
-    assert keys.fits(ScoreRequest("p", (" a",)), one)
-    assert not keys.fits(ClassifyRequest("t"), ClassifyResponse({"x": math.nan}))
-    assert keys.fits(ClassifyRequest("t"), ClassifyResponse({"x": 0.5}))
-    assert keys.fits(request, BackendError("server", "no"))
+    assert not codecs.matches_request(request, one)
+    assert not codecs.matches_request(request, GenerateResponse("text", "stop"))
+    assert not codecs.matches_request(GenerateRequest("p"), one)
+    assert codecs.matches_request(ScoreRequest("p", (" a",)), one)
+    assert not codecs.matches_request(ClassifyRequest("t"), ClassifyResponse({"x": math.nan}))
+    assert codecs.matches_request(ClassifyRequest("t"), ClassifyResponse({"x": 0.5}))
+    assert codecs.matches_request(request, BackendError("server", "no"))

@@ -1,0 +1,135 @@
+"""The store's SQLite file: how it is connected to, read and written, and its errors in plain words."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from audit.store.writer import Writer
+from backends.errors import AuditError
+
+BUSY_SECONDS = 60.0
+_IN = 500  # parameters of one IN (...)
+
+T = TypeVar("T")
+
+#: SQLite's result codes as reasons of a `StoreError`.
+_REASONS = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_CANTOPEN: "read_only",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "damaged",
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+}
+_HINTS = {
+    "full": "The disk is full. Free some space and start again: what is stored stays",
+    "read_only": "The file is read-only. Give it write permission, or another --db",
+    "damaged": "The file is damaged and was left as it is. Restore a backup, or give another --db",
+    "locked": "Another process keeps it locked. Close that, or give another --db",
+    "io": "The disk failed. Check it, then start again: what is stored stays",
+}
+
+
+class StoreError(AuditError):
+    """The store can no longer be written or read: disk full, read-only, damaged.
+
+    ``reason`` is one of ``full``, ``read_only``, ``damaged``, ``locked``, ``io``.
+    """
+
+    def __init__(self, path: Path, reason: str, problem: str) -> None:
+        self.reason, self.problem, self.hint = reason, problem, _HINTS[reason]
+        super().__init__(f"store {str(path)!r}: {problem}. {self.hint}.")
+
+
+def store_error(path: Path, error: sqlite3.Error) -> StoreError:
+    """SQLite's error as a `StoreError`."""
+    code = getattr(error, "sqlite_errorcode", None)
+    reason = None if code is None else _REASONS.get(code & 0xFF)
+    if reason is None:
+        reason = "damaged" if type(error) is sqlite3.DatabaseError else "io"
+    return StoreError(path, reason, str(error))
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection to an existing file. When a transaction ends, it is on the disk."""
+    db = sqlite3.connect(
+        f"{path.as_uri()}?mode={'ro' if read_only else 'rw'}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,  # transactions are begun and ended explicitly
+        check_same_thread=False,
+    )
+    db.execute("PRAGMA synchronous=FULL")
+    return db
+
+
+class Database:
+    """One connection that reads, under a lock, and one thread that writes."""
+
+    def __init__(self, path: Path, read_only: bool) -> None:
+        self.path, self.read_only = path, read_only
+        self._reading = threading.Lock()
+        self._reader = connect(path, read_only=read_only)
+        self._writer = Writer(lambda: connect(path), lambda error: store_error(path, error))
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """The reading connection, for one thread at a time.
+
+        Raises
+        ------
+        StoreError
+            The file cannot be read.
+        """
+        with self._reading:
+            try:
+                yield self._reader
+            except sqlite3.Error as error:
+                raise store_error(self.path, error) from None
+
+    def write(self, sql: str, values: Sequence[Any]) -> None:
+        """Execute one statement; returns when it is on the disk."""
+        self.submit(lambda db: db.execute(sql, values)).result()
+
+    def submit(self, work: Callable[[sqlite3.Connection], T], *, gather: bool = False) -> concurrent.futures.Future[T]:
+        """Have ``work`` done in a transaction of the writer. The future ends when it is on the disk.
+
+        ``gather``: other work may join the transaction for a moment before it begins.
+        """
+        if self.read_only:
+            raise StoreError(self.path, "read_only", "opened for reading only")
+        return self._writer.submit(work, gather=gather)
+
+    @property
+    def has_written(self) -> bool:
+        """Whether anything was submitted since the file was opened."""
+        return self._writer.started
+
+    def close(self) -> None:
+        """Finish what is queued, then close both connections. May be called twice."""
+        self._writer.close()
+        self._reader.close()
+
+
+def placeholders(values: Sequence[object]) -> str:
+    """The question marks of an SQL list."""
+    return ",".join("?" * len(values))
+
+
+def portions(values: Iterable[T], size: int = _IN) -> Iterator[list[T]]:
+    """The values in lists of at most ``size``: as many as one statement takes."""
+    portion: list[T] = []
+    for value in values:
+        portion.append(value)
+        if len(portion) == size:
+            yield portion
+            portion = []
+    if portion:
+        yield portion

@@ -1,0 +1,103 @@
+"""Which stored answers are a model's: fingerprints, and the aliases of those that earlier versions wrote.
+
+An answer's key holds the id of its model's fingerprint. A field that leaves the fingerprint because it changes no
+answer changes that id. So that nothing is asked again, such fields are declared retired
+(`backends.base.Description.retired`), and the model goes on under the id that its answers have. Where several ids
+were in use, the one with the most answers is kept, and the answers of the others are copied under it; the old rows
+stay, since the rows of earlier runs name their keys.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping, Set
+from typing import Any
+
+from audit.store.answers import insert_answers, is_sound_prompt
+from audit.store.codecs import ANSWER_COLUMNS, AnswerRow
+from audit.store.database import Database, placeholders
+from audit.store.keys import answer_keys, fingerprint_id, from_json_bytes, join_request, to_json_bytes
+
+_COPIED_TOGETHER = 1000  # answers of one transaction: others may write in between
+
+
+class Fingerprints:
+    """The fingerprints of one open store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def resolve(self, fingerprint: Mapping[str, Any], retired: Set[str] = frozenset()) -> str:
+        """Record a fingerprint. Returns the id under which its model's answers are read and written.
+
+        Parameters
+        ----------
+        fingerprint : mapping
+            As the backend describes the model today.
+        retired : set of str
+            Fields that earlier versions wrote and that change no answer: they are left out of the comparison
+            with stored fingerprints.
+        """
+        own = fingerprint_id(fingerprint)
+        self._database.write(
+            "INSERT OR IGNORE INTO fingerprints (id, body, at) VALUES (?, ?, ?)",
+            (own, to_json_bytes(dict(fingerprint)), time.time()),
+        )
+        with self._database.read() as db:
+            aliases: dict[str, str] = dict(db.execute("SELECT id, kept_under FROM fingerprint_aliases"))
+            same = {own} | (_same_model(db, fingerprint, retired) if retired else set())
+        targets = {aliases[name] for name in same if name in aliases}
+        same |= targets
+        if same == {own}:
+            return own
+        kept_under = min(targets) if targets else self._most_answered(same)
+        pending = {name for name in same if aliases.get(name) != kept_under}
+        for name in sorted(pending - {kept_under}):
+            self._copy_answers(name, kept_under)
+        if pending:
+            rows = [(name, kept_under) for name in sorted(pending)]
+            sql = "INSERT OR REPLACE INTO fingerprint_aliases (id, kept_under) VALUES (?, ?)"
+            self._database.submit(lambda db: db.executemany(sql, rows)).result()
+        return kept_under
+
+    def _most_answered(self, ids: Set[str]) -> str:
+        names = sorted(ids)
+        sql = f"SELECT fingerprint, count(*) FROM answers WHERE fingerprint IN ({placeholders(names)}) GROUP BY 1"
+        with self._database.read() as db:
+            counts: dict[str, int] = dict(db.execute(sql, names))
+        return max(names, key=lambda name: counts.get(name, 0))
+
+    def _copy_answers(self, source: str, target: str) -> None:
+        """Copy the answers of one id under another, in portions. What is there already stays; repeating is harmless."""
+        sql = f"SELECT rowid, {ANSWER_COLUMNS} FROM answers WHERE fingerprint = ? AND rowid > ? ORDER BY rowid LIMIT ?"
+        last = 0
+        while True:
+            with self._database.read() as db:
+                found = db.execute(sql, (source, last, _COPIED_TOGETHER)).fetchall()
+                copies = [_under(db, AnswerRow(*row), target) for _, *row in found]
+            if not found:
+                return
+            last = found[-1][0]
+            rows = [row for row in copies if row is not None]
+            self._database.submit(lambda db, rows=rows: insert_answers(db, rows)).result()  # type: ignore[misc]
+
+
+def _same_model(db: sqlite3.Connection, fingerprint: Mapping[str, Any], retired: Set[str]) -> set[str]:
+    wanted = _essence(fingerprint, retired)
+    stored = db.execute("SELECT id, body FROM fingerprints").fetchall()
+    return {name for name, body in stored if _essence(from_json_bytes(body), retired) == wanted}
+
+
+def _essence(fingerprint: Mapping[str, Any], retired: Set[str]) -> str:
+    return fingerprint_id({field: value for field, value in fingerprint.items() if field not in retired})
+
+
+def _under(db: sqlite3.Connection, row: AnswerRow, fingerprint: str) -> AnswerRow | None:
+    """The row under another fingerprint's id; None for a damaged one."""
+    prompt = db.execute("SELECT body FROM prompts WHERE id = ?", (row.prompt,)).fetchone()
+    if not row.is_sound or prompt is None or not is_sound_prompt(row.prompt, prompt[0]):
+        return None
+    request = join_request(row.kind, from_json_bytes(prompt[0]), from_json_bytes(row.detail))
+    (key,) = answer_keys(request, fingerprint)
+    return AnswerRow.make(key, fingerprint, row.kind, row.prompt, row.detail, row.body, at=row.at)

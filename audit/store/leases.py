@@ -1,0 +1,116 @@
+"""Who is asking what just now, so that two audits on one store never ask the same.
+
+A lease belongs to an owner: one open store of one process. It ends when its answer is written, when it is released,
+when its owner's process ends, or when the owner has not renewed it for 30 seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+
+import psutil
+
+from audit.store.database import Database, placeholders, portions
+
+LEASE_SECONDS = 30.0
+_START_TOLERANCE = 2.0  # seconds by which two readings of one process's start may differ
+
+
+class Leases:
+    """The leases of one open store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._owner = f"{_process_namespace()}:{os.getpid()}:{_start_since_boot(os.getpid())}:{uuid.uuid4().hex[:8]}"
+
+    async def take(self, requests: Sequence[tuple[str, ...]]) -> list[bool]:
+        """For each request's keys, whether this store may ask it now.
+
+        False: someone (another audit, or this one a moment ago) is already asking for one of its
+        keys, or it has just been answered.
+        """
+        return await asyncio.wrap_future(self._database.submit(lambda db: self._take(db, requests)))
+
+    async def release(self, keys: Iterable[str]) -> None:
+        """Give back this store's leases of ``keys``, which it will not ask after all."""
+        owned = [(key, self._owner) for key in keys]
+        sql = "DELETE FROM leases WHERE key = ? AND owner = ?"
+        await asyncio.wrap_future(self._database.submit(lambda db: db.executemany(sql, owned)))
+
+    async def release_all(self) -> None:
+        """Give back all leases of this store."""
+        await asyncio.wrap_future(self._database.submit(self._remove_owner))
+
+    async def renew(self) -> None:
+        """Show that this store's owner is alive. Call it every few seconds while asking."""
+        await asyncio.wrap_future(self._database.submit(self._renew))
+
+    def close(self) -> None:
+        """Give back all leases, before the store closes."""
+        self._database.submit(self._remove_owner).result()
+
+    def _renew(self, db: sqlite3.Connection) -> None:
+        # Monotonic, not the wall clock: a clock set forward must not end a lease. All processes that can
+        # share a WAL file run on one machine since one boot, and so share this clock.
+        db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (self._owner, time.monotonic() + LEASE_SECONDS))
+
+    def _take(self, db: sqlite3.Connection, requests: Sequence[tuple[str, ...]]) -> list[bool]:
+        self._renew(db)
+        now = time.monotonic()
+        for owner, until in db.execute("SELECT owner, until FROM owners").fetchall():
+            if not _is_alive(owner, until, now):
+                _remove(db, owner)
+        wanted = [key for keys in requests for key in keys]
+        taken: set[str] = set()
+        for portion in portions(wanted):
+            for table in ("leases", "answers"):
+                sql = f"SELECT key FROM {table} WHERE key IN ({placeholders(portion)})"
+                taken.update(key for (key,) in db.execute(sql, portion))
+        granted = []
+        for keys in requests:
+            free = taken.isdisjoint(keys)
+            granted.append(free)
+            if free:
+                taken.update(keys)
+                db.executemany("INSERT INTO leases VALUES (?, ?)", [(key, self._owner) for key in keys])
+        return granted
+
+    def _remove_owner(self, db: sqlite3.Connection) -> None:
+        _remove(db, self._owner)
+
+
+def _remove(db: sqlite3.Connection, owner: str) -> None:
+    db.execute("DELETE FROM leases WHERE owner = ?", (owner,))
+    db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
+
+
+def _is_alive(owner: str, until: float, now: float) -> bool:
+    """Whether an owner is alive: its process, where that can be seen from here, and else its renewals."""
+    if not now <= until <= now + LEASE_SECONDS:  # beyond: renewed before the machine was started again
+        return False
+    namespace, pid, start, *rest = owner.split(":")
+    if len(rest) != 1 or namespace != _process_namespace():  # an earlier version, or another container
+        return True
+    found = _start_since_boot(int(pid))
+    return found is not None and abs(found - float(start)) <= _START_TOLERANCE
+
+
+def _process_namespace() -> str:
+    """The process ids of two containers on one machine are unrelated; empty where there are no such namespaces."""
+    try:
+        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        return ""
+
+
+def _start_since_boot(pid: int) -> float | None:
+    """Seconds from the machine's start to a process's, whatever the wall clock is set to. None if there is none."""
+    try:
+        return float(psutil.Process(pid).create_time() - psutil.boot_time())
+    except psutil.Error:
+        return None

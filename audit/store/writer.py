@@ -1,0 +1,122 @@
+"""The store's one writing thread, with group commits.
+
+What arrives while a transaction commits goes into the next one, so that the cost of a flush is shared and nobody waits
+longer than about two of them. Other processes may write to the same file: each transaction is short and begins
+IMMEDIATE, so that none can fail half way for want of a lock.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+GATHER_SECONDS = 0.002
+_MOST_JOBS = 1024  # of one transaction
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[sqlite3.Connection], Any]
+    done: concurrent.futures.Future[Any]
+    gather: bool
+
+
+class Writer:
+    """Runs submitted work in a thread with a connection of its own. The thread starts with the first work.
+
+    Parameters
+    ----------
+    connect : callable
+        Opens the connection, in the thread.
+    translate : callable
+        What callers get in place of an error of SQLite.
+    """
+
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], translate: Callable[[sqlite3.Error], Exception]
+    ) -> None:
+        self._connect, self._translate = connect, translate
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    @property
+    def started(self) -> bool:
+        """Whether anything was submitted."""
+        return self._thread is not None
+
+    def submit(self, work: Callable[[sqlite3.Connection], T], *, gather: bool) -> concurrent.futures.Future[T]:
+        """Queue ``work``. The future ends after the commit; an error of one work fails no other."""
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+                self._thread.start()
+        job = _Job(work, concurrent.futures.Future(), gather)
+        job.done.set_running_or_notify_cancel()  # queued work is written, even if its caller stops waiting
+        self._jobs.put(job)
+        return job.done
+
+    def close(self) -> None:
+        """Finish what is queued and end the thread."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        try:
+            db = self._connect()
+        except sqlite3.Error as error:
+            while (job := self._jobs.get()) is not None:  # else their callers would wait for ever
+                job.done.set_exception(self._translate(error))
+            return
+        with contextlib.closing(db):
+            while (job := self._jobs.get()) is not None:
+                if job.gather:
+                    time.sleep(GATHER_SECONDS)
+                batch, closing = self._join(job)
+                self._commit(db, batch)
+                if closing:
+                    return
+
+    def _join(self, first: _Job) -> tuple[list[_Job], bool]:
+        """The jobs of the next transaction, and whether the queue's end was met."""
+        batch = [first]
+        while len(batch) < _MOST_JOBS:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                return batch, True
+            batch.append(job)
+        return batch, False
+
+    def _commit(self, db: sqlite3.Connection, batch: Sequence[_Job]) -> None:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            results = [job.work(db) for job in batch]
+            db.execute("COMMIT")
+        except BaseException as error:
+            if db.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+            if len(batch) > 1 and not isinstance(error, sqlite3.OperationalError):
+                for job in batch:  # one bad job must not fail its neighbours
+                    self._commit(db, [job])
+                return
+            reported = self._translate(error) if isinstance(error, sqlite3.Error) else error
+            for job in batch:
+                job.done.set_exception(reported)
+            return
+        for job, result in zip(batch, results, strict=True):
+            job.done.set_result(result)

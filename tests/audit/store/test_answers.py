@@ -1,0 +1,140 @@
+"""Answers: read back exactly, checked at each reading, quarantined when damaged."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.store import Entry, Store, answer_keys, join_answers
+from audit.store.answers import Verification
+from audit.store.codecs import AnswerRow
+from backends.base import (
+    GenerateRequest,
+    GenerateResponse,
+    ScoreResponse,
+)
+from backends.errors import BackendError
+from tests.audit.store.entries import FP, answer_to, entry, put, question, sql
+
+
+def test_answers_read_back_exactly_after_reopening(path):
+    written = [entry(i) for i in range(600)]
+    with Store.open(path) as store:
+        put(store, *written)
+    with Store.open(path) as store:
+        keys = [k for e in written for k in e.keys]
+        found = store.answers.read_many(keys)
+        assert store.answers.answered_keys(keys) == set(keys) == set(found)
+        assert all(join_answers(e.request, e.keys, found) == e.answer for e in written)
+
+
+def test_an_unknown_key_is_absent(store):
+    assert store.answers.read_many(["a1-none"]) == {}
+    assert store.answers.answered_keys(["a1-none"]) == set()
+    assert store.answers.inspect("a1-none") is None
+
+
+def test_a_failure_is_stored_but_not_answered(store):
+    first = entry(1, BackendError("server", "broken"))
+    put(store, first)
+    put(store, entry(1, BackendError("timeout", "slow", retryable=True)))
+    assert store.answers.answered_keys(first.keys) == set()
+    found = store.answers.read_many(first.keys)[first.keys[0]]
+    assert isinstance(found, BackendError)
+    assert found.kind == "timeout"
+    assert store.stats()["failures"] == 4  # two attempts at two continuations
+    put(store, entry(1))
+    assert store.answers.read_many(first.keys)[first.keys[0]] == ScoreResponse(answer_to(question(1)).scores[:1], 5)
+    assert [f["error"]["kind"] for f in store.answers.inspect(first.keys[0])["failures"]] == ["server", "timeout"]
+
+
+def test_the_first_answer_under_a_key_stays(store):
+    request = GenerateRequest("p")
+    keys = answer_keys(request, FP)
+    for text in ("first", "second"):
+        put(store, Entry(keys, FP, request, GenerateResponse(text, "stop")))
+    assert store.answers.read_many(keys)[keys[0]].text == "first"
+
+
+@pytest.mark.parametrize("column", ["body", "detail", "fingerprint", "prompt"])
+def test_a_changed_row_is_quarantined_and_asked_again(path, column):
+    with Store.open(path) as store:
+        put(store, entry(1), entry(2))
+    key = entry(1).keys[0]
+    [(value,)] = sql(path, f"SELECT {column} FROM answers WHERE key = ?", key)
+    changed = value[:-1] + (b"7" if isinstance(value, bytes) else "7")
+    assert changed != value
+    sql(path, f"UPDATE answers SET {column} = ? WHERE key = ?", changed, key)
+    with Store.open(path) as store:
+        assert store.answers.answered_keys([*entry(1).keys, *entry(2).keys]) == {entry(1).keys[1], *entry(2).keys}
+        found = store.answers.read_many([*entry(1).keys, *entry(2).keys])
+        assert key not in found
+        assert len(found) == 3
+        assert store.answers.inspect(key)["quarantine"][0]["problem"] == "checksum"
+        put(store, entry(1))
+        assert len(store.answers.read_many(entry(1).keys)) == 2
+
+
+def test_reading_finds_a_changed_row(path):
+    with Store.open(path) as store:
+        put(store, entry(1))
+    key = entry(1).keys[0]
+    sql(path, "UPDATE answers SET body = ? WHERE key = ?", "no longer bytes", key)
+    with Store.open(path, read_only=True) as store:  # cannot set it aside, and must not take it either
+        assert store.answers.answered_keys(entry(1).keys) == {entry(1).keys[1]}
+    with Store.open(path) as store:
+        assert list(store.answers.read_many(entry(1).keys)) == [entry(1).keys[1]]
+        assert store.answers.inspect(key)["quarantine"][0]["problem"] == "checksum"
+
+
+def test_verify_finds_a_row_with_a_forged_checksum(path):
+    """Each key is hashed again from what is stored: an answer moved under another key is seen."""
+    with Store.open(path) as store:
+        put(store, entry(1), entry(2))
+        assert store.answers.verify() == Verification(4, (), ())
+    one, two = entry(1).keys[0], entry(2).keys[0]
+    [row] = sql(path, "SELECT fingerprint, kind, prompt, detail, body FROM answers WHERE key = ?", two)
+    forged = AnswerRow.make(one, *row, at=0.0).checksum
+    sql(
+        path,
+        "UPDATE answers SET fingerprint=?, kind=?, prompt=?, detail=?, body=?, checksum=? WHERE key=?",
+        *row,
+        forged,
+        one,
+    )
+    with Store.open(path) as store:
+        assert store.answers.verify().damaged == (one,)
+        assert one not in store.answers.answered_keys([one])
+        assert store.answers.verify().sound
+
+
+def test_verify_finds_a_changed_prompt(path):
+    with Store.open(path) as store:
+        put(store, entry(1))
+    sql(path, "UPDATE prompts SET body = ?", b'"another prompt"')
+    with Store.open(path) as store:
+        assert set(store.answers.verify().damaged) == set(entry(1).keys)
+
+
+@pytest.mark.parametrize("damaged", [b'"another prompt"', b'"cut of', "text"])
+def test_a_changed_prompt_is_repaired_by_its_next_answer(path, damaged):
+    with Store.open(path) as store:
+        put(store, entry(1), entry(2))
+    name = sql(path, "SELECT prompt FROM answers WHERE key = ?", entry(1).keys[0])[0][0]
+    sql(path, "UPDATE prompts SET body = ? WHERE id = ?", damaged, name)
+    with Store.open(path) as store:
+        assert set(store.answers.verify().damaged) == set(entry(1).keys)
+        put(store, entry(1))
+        assert store.answers.verify() == Verification(4, (), ())
+        assert store.answers.inspect(entry(1).keys[0])["prompt"] == "prompt 1"
+
+
+def test_inspect_shows_model_question_and_answer(store):
+    store.fingerprints.resolve({"model": "m"})
+    e = entry(3)
+    put(store, e)
+    told = store.answers.inspect(e.keys[1])
+    assert told["fingerprint"] == {"model": "m"}
+    assert told["prompt"] == "prompt 3"
+    assert told["detail"] == " b\x00\ud800"
+    assert told["checksum"] == "right"
+    assert told["answer"][1][0][0] == e.answer.scores[1].logprob

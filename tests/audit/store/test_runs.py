@@ -1,0 +1,92 @@
+"""Runs, their rows and baselines."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from audit.results import AuditResult
+from audit.store import StoredRow, StoreError
+from backends.errors import ConfigError
+from suites.base import IdentifiedInterval, Row
+from tests.audit.store.entries import entry
+
+
+def test_rows_read_back_as_they_were_written(store):
+    rows = [
+        StoredRow(
+            Row(
+                f"item {i}",
+                {"template": i % 3, "occupation": "nurse \ud800", "none": None, "share": 0.1},
+                {}
+                if i % 5 == 0
+                else {"p": IdentifiedInterval.exact(1 / (3 + i)), "b": IdentifiedInterval(None, 0.25, 0.5)},
+                "refusal" if i % 5 == 0 else None,
+            ),
+            entry(i).keys if i else (),
+        )
+        for i in range(4500)
+    ]
+    store.runs.start("r1", "title", "{}")
+    assert store.runs.write_rows("r1", "m", "s", iter(rows)) == 4500
+    store.runs.write_rows("r1", "other", "s", rows[:1])
+    assert list(store.runs.read_rows("r1", "m", "s")) == rows
+    store.runs.write_rows("r1", "m", "s", rows[:7])
+    assert list(store.runs.read_rows("r1", "m", "s")) == rows[:7]
+    assert list(store.runs.read_rows("r1", "m", "unknown")) == []
+
+
+def test_damaged_rows_are_reported_and_never_read(store, path):
+    store.runs.write_rows(
+        "r1", "m", "s", [StoredRow(Row(f"i{i}", {}, {"p": IdentifiedInterval.exact(0.5)}), ()) for i in range(9)]
+    )
+    with sqlite3.connect(path) as db:
+        body = bytearray(db.execute("SELECT body FROM row_chunks").fetchone()[0])
+        body[len(body) // 2] ^= 1
+        db.execute("UPDATE row_chunks SET body = ?", (bytes(body),))
+    with pytest.raises(StoreError, match="rows of run r1"):
+        list(store.runs.read_rows("r1", "m", "s"))
+
+
+def result(run_id):
+    return AuditResult(
+        run_id=run_id, title="t", started="", finished="", complete=True, interrupted=False, seed=0, limit=None,
+        confidence=0.95, versions={"x": "é"}, models=[], suites=[], measures=[], comparisons=[], data_quality=[],
+    )  # fmt: skip
+
+
+def test_runs_and_results_are_kept(store):
+    store.runs.start("r1", "one", '{"a": "\ud800"}')
+    store.runs.start("r2", "two", "{}")
+    assert store.runs.result("r1") is None
+    with pytest.raises(ConfigError, match="no finished run"):
+        store.runs.find("last")
+    store.runs.finish("r1", "done", result("r1"))
+    store.runs.finish("r2", "failed: ValueError", None)
+    newest, oldest = store.runs.all()
+    assert (newest.id, newest.status, newest.finished is None) == ("r2", "failed: ValueError", False)
+    assert (oldest.id, oldest.config, oldest.status) == ("r1", '{"a": "\ud800"}', "done")
+    assert store.runs.finished_result(store.runs.find("last")) == store.runs.result("r1") == result("r1")
+    assert store.runs.result("r2") is None
+    with pytest.raises(ConfigError, match="not finished"):
+        store.runs.finished_result("r2")
+    with pytest.raises(ConfigError, match="2 runs match"):
+        store.runs.find("r")
+
+
+def test_a_baseline_is_saved_once_then_promoted(store):
+    for run in ("r1", "r2", "open"):
+        store.runs.start(run, "t", "{}")
+    store.runs.finish("r1", "done", result("r1"))
+    store.runs.finish("r2", "done", result("r1"))
+    with pytest.raises(ConfigError, match="not there"):
+        store.runs.promote_baseline("main", "r1")
+    with pytest.raises(ConfigError, match="no result"):
+        store.runs.save_baseline("main", "open")
+    store.runs.save_baseline("main", "r1")
+    with pytest.raises(ConfigError, match="already there"):
+        store.runs.save_baseline("main", "r2")
+    store.runs.promote_baseline("main", "r2")
+    [baseline] = store.runs.baselines()
+    assert (baseline.name, baseline.run_id, baseline.earlier) == ("main", "r2", ("r1",))
