@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from backends.errors import AuditError, BackendError, ConfigError, MissingExtra
 
 if TYPE_CHECKING:
+    from backends.classifiers import text_classifier
     from backends.fake import FakeBackend
     from backends.llamacpp.backend import LlamaCppBackend
     from backends.openai import OpenAIBackend
@@ -27,6 +28,7 @@ __all__ = [
     "MissingExtra",
     "OpenAIBackend",
     "PriceTable",
+    "text_classifier",
 ]
 
 _MODULES = {
@@ -35,6 +37,7 @@ _MODULES = {
     "LlamaCppBackend": "backends.llamacpp.backend",
     "OpenAIBackend": "backends.openai",
     "PriceTable": "backends.openai.usage",
+    "text_classifier": "backends.classifiers",
 }
 
 

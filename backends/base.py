@@ -339,6 +339,15 @@ class SupportsTokenCounts(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsLabelNames(Protocol):
+    """A text classifier that knows its labels before it is loaded."""
+
+    def label_names(self) -> list[str]:
+        """The names of its labels. Raises `ConfigError` where they cannot be read."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RequestCost:
     """How often a request's prompt is sent, and the most tokens that are generated each time."""

@@ -31,9 +31,16 @@ from backends.base import (
 from backends.errors import BackendError, ConfigError, MissingExtra
 from backends.local.backend import LocalBackend, discard_response
 
-#: The classifiers of the GenderPair paper, by their hub ids.
-TOXICITY_OF_THE_PAPER = "facebook/roberta-hate-speech-dynabench-r4-target"
-REGARD_OF_THE_PAPER = "sasha/regardv3"
+
+def text_classifier(model: str | Path) -> LocalBackend:
+    """The text classifier of that name: ``profanity``, ``vader``, or a sequence classifier's hub id or folder.
+
+    A path is always a folder, also where an embedded classifier has its name.
+    """
+    embedded = {"profanity": ProfanityClassifier, "vader": VaderClassifier}
+    if isinstance(model, str) and model in embedded:
+        return embedded[model]()
+    return SequenceClassifier(str(model))
 
 
 class _TextClassifier(LocalBackend):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from suites.debiasing.suite import DebiasingPositions
-    from suites.genderpair.suite import GenderPair
+    from suites.genderpair import GenderPair
     from suites.mgbr import MGBR
     from suites.occugender.suite import OccuGender
 
@@ -15,7 +15,7 @@ __all__ = ["MGBR", "DebiasingPositions", "GenderPair", "OccuGender"]
 
 _MODULES = {
     "DebiasingPositions": "suites.debiasing.suite",
-    "GenderPair": "suites.genderpair.suite",
+    "GenderPair": "suites.genderpair",
     "MGBR": "suites.mgbr",
     "OccuGender": "suites.occugender.suite",
 }

@@ -58,8 +58,10 @@ def test_backends_import_nothing_else_of_the_project():
 
 @being_built
 def test_suites_import_only_the_types_of_backends():
-    foreign = [pair for pair in imports_of("suites") if pair[1].split(".")[0] != "suites"]
-    assert [pair for pair in foreign if pair[1] not in ("backends.base", "backends.errors", "backends.options")] == []
+    types = ("backends.base", "backends.errors", "backends.options")
+    foreign = [pair for pair in imports_of("suites") if pair[1].split(".")[0] != "suites" and pair[1] not in types]
+    # `backends.text_classifier` makes a classifier by its name: no suite names a module of one.
+    assert foreign == [("suites.genderpair.text_scorer", "backends")]
 
 
 def test_the_product_imports_no_tests():

@@ -1,1 +1,10 @@
-"""GenderPair: which of two descriptors a model picks for a gender target."""
+"""GenderPair: which of two descriptors a model picks for a gender target, and what it writes (Tang et al. 2024).
+
+Takes pair sets and text scorers; asks for texts, and for scores of them; gives bias-pair ratios, position effects,
+toxicity and regard by gender group, and what the scorers add themselves.
+"""
+
+from suites.genderpair.suite import GenderPair
+from suites.genderpair.text_scorer import TextScorer
+
+__all__ = ["GenderPair", "TextScorer"]

@@ -136,6 +136,26 @@ def published_pairs(folder: str | Path | None = None) -> PairSet:
     return PairSet("published", groups, hashlib.sha256("".join(hashes).encode()).hexdigest())
 
 
+def pair_set(choice: str | Path | PairSet) -> PairSet:
+    """The set that ships with this project, the published one, or a folder's, by name; another as it is.
+
+    Raises
+    ------
+    ConfigError
+        There is no such folder, or its files cannot be used.
+    """
+    if isinstance(choice, PairSet):
+        return choice
+    if choice == "built-in":
+        return built_in_pairs()
+    if choice == "published":
+        return published_pairs()
+    folder = Path(choice).expanduser().absolute()
+    if not folder.is_dir():
+        raise ConfigError("pairs", str(choice), f"no folder {folder}", 'Give "built-in", "published" or a folder')
+    return published_pairs(choice)
+
+
 def _read_group(entries: list[dict[str, str]], name: str, path: Path) -> Group:
     """One released file. It repeats every pair for every target, in six orders that must agree."""
     layout: dict[str, int] = load("genderpair").content["published_layout"][name]

@@ -1,4 +1,4 @@
-"""How a text classifier's labels become the quantities of a suite."""
+"""How a text classifier's labels become the quantities of GenderPair."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from backends.base import Backend, ClassifyResponse
-from backends.classifiers import (
-    REGARD_OF_THE_PAPER,
-    TOXICITY_OF_THE_PAPER,
-    ProfanityClassifier,
-    SequenceClassifier,
-    VaderClassifier,
-)
+from backends import text_classifier
+from backends.base import Backend, ClassifyResponse, SupportsLabelNames
 from backends.errors import ConfigError
 
-#: What classifiers call the label that is toxicity. Two of them in one classifier leave it open.
-_TOXIC = frozenset({"toxic", "toxicity", "hate", "hateful", "hate speech", "hate_speech", "hatespeech"})
+#: The classifiers of the paper, by their hub ids.
+TOXICITY_OF_THE_PAPER = "facebook/roberta-hate-speech-dynabench-r4-target"
+REGARD_OF_THE_PAPER = "sasha/regardv3"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,95 +41,92 @@ class TextScorer:
             return None
 
 
-def toxicity_scorer(choice: str | Path | TextScorer) -> TextScorer:
-    """The toxicity scorer of that name.
+@dataclass(frozen=True)
+class _Kind:
+    """The scorers of one figure: the embedded one, the paper's, and by which labels any other is recognised.
 
-    ``profanity`` is the embedded one; ``paper`` is the classifier of Tang et al. 2024. A folder or an
-    id with "/" is any sequence classifier with one label of a name like "toxic" or "hate".
+    ``label_names`` maps each quantity to what classifiers call its label, in small letters.
     """
-    if isinstance(choice, TextScorer):
-        return _with(choice, "toxicity", {"toxicity"})
-    if choice == "profanity":
-        return TextScorer(
-            ProfanityClassifier(), {"toxicity": "offensive"}, "offensive words (alt-profanity-check), not hate"
-        )
-    if choice in ("paper", TOXICITY_OF_THE_PAPER):
-        return TextScorer(SequenceClassifier(TOXICITY_OF_THE_PAPER), {"toxicity": "hate"}, TOXICITY_OF_THE_PAPER)
-    if _names_a_classifier(choice):
-        return _classifier("toxicity", choice, {"toxicity": _TOXIC})
-    raise ConfigError(
-        "toxicity",
-        choice,
-        "no scorer of that name",
-        'Use "profanity", "paper", a classifier\'s id (owner/name) or folder, or a TextScorer with your labels',
-    )
+
+    embedded: str
+    embedded_labels: Mapping[str, str]
+    embedded_what: str
+    paper: str
+    paper_labels: Mapping[str, str]
+    label_names: Mapping[str, Collection[str]]
 
 
-def regard_scorer(choice: str | Path | TextScorer) -> TextScorer:
-    """The regard scorer of that name.
+_REGARD = {f"regard_{label}": label for label in ("negative", "neutral", "positive")}
+_KINDS = {
+    "toxicity": _Kind(
+        embedded="profanity",
+        embedded_labels={"toxicity": "offensive"},
+        embedded_what="offensive words (alt-profanity-check), not hate",
+        paper=TOXICITY_OF_THE_PAPER,
+        paper_labels={"toxicity": "hate"},
+        # Two of them in one classifier leave it open which one is meant.
+        label_names={"toxicity": ("toxic", "toxicity", "hate", "hateful", "hate speech", "hate_speech", "hatespeech")},
+    ),
+    "regard": _Kind(
+        embedded="vader",
+        embedded_labels=_REGARD,
+        embedded_what="VADER sentiment, not regard",
+        paper=REGARD_OF_THE_PAPER,
+        paper_labels=dict(sorted({**_REGARD, "regard_other": "other"}.items())),
+        label_names={quantity: (label,) for quantity, label in _REGARD.items()},
+    ),
+}
 
-    ``vader`` is the embedded one, and measures sentiment; ``paper`` is the classifier of
-    Tang et al. 2024, which has a fourth label, other. A folder or an id with "/" is any sequence
-    classifier with the labels positive, negative and neutral.
+
+def text_scorer(field: str, choice: object) -> TextScorer:
+    """The scorer of one figure, ``toxicity`` or ``regard``, by name.
+
+    The embedded one by its own name (``profanity``, ``vader``), the paper's by ``paper`` or its id. A folder or an
+    id with "/" is any sequence classifier whose labels tell by their names which quantity each is.
+
+    Raises
+    ------
+    ConfigError
+        For no such scorer, or labels that are not the quantities.
     """
-    needed = {"regard_positive", "regard_negative", "regard_neutral"}
+    kind = _KINDS[field]
     if isinstance(choice, TextScorer):
-        return _with(choice, "regard", needed, optional=frozenset({"regard_other"}))
-    if choice == "vader":
-        return TextScorer(
-            VaderClassifier(),
-            {q: q.removeprefix("regard_") for q in sorted(needed)},
-            "VADER sentiment, not regard",
-        )
-    if choice in ("paper", REGARD_OF_THE_PAPER):
-        return TextScorer(
-            SequenceClassifier(REGARD_OF_THE_PAPER),
-            {q: q.removeprefix("regard_") for q in sorted(needed | {"regard_other"})},
-            REGARD_OF_THE_PAPER,
-        )
-    if _names_a_classifier(choice):
-        return _classifier("regard", choice, {q: {q.removeprefix("regard_")} for q in sorted(needed)})
-    raise ConfigError(
-        "regard",
-        choice,
-        "no scorer of that name",
-        'Use "vader", "paper", a classifier\'s id (owner/name) or folder, or a TextScorer with your labels',
+        quantities = set(choice.labels)
+        if not set(kind.label_names) <= quantities <= set(kind.paper_labels):
+            hint = f"Map each of {sorted(kind.label_names)} to a label"
+            raise ConfigError(f"{field}.labels", dict(choice.labels), "does not name the quantities", hint)
+        return choice
+    if choice == kind.embedded:
+        return TextScorer(text_classifier(kind.embedded), kind.embedded_labels, kind.embedded_what)
+    if choice in ("paper", kind.paper):
+        return TextScorer(text_classifier(kind.paper), kind.paper_labels, kind.paper)
+    if _is_classifier(choice):
+        return _recognised(field, choice, kind)
+    hint = (
+        f'Use "{kind.embedded}", "paper", a classifier\'s id (owner/name) or folder, or a TextScorer with your labels'
     )
+    raise ConfigError(field, choice, "no scorer of that name", hint)
 
 
-def _names_a_classifier(choice: object) -> bool:
+def _is_classifier(choice: object) -> bool:
     if isinstance(choice, str) and "/" in choice:
         return True
     return isinstance(choice, str | Path) and choice != "" and Path(choice).expanduser().is_dir()
 
 
-def _classifier(field: str, choice: str | Path, names: Mapping[str, Collection[str]]) -> TextScorer:
-    """A sequence classifier whose labels tell by their names which quantity each is."""
+def _recognised(field: str, choice: object, kind: _Kind) -> TextScorer:
+    """A sequence classifier, its labels recognised by their names."""
     model = str(choice)
-    backend = SequenceClassifier(model)
+    backend = text_classifier(Path(model) if Path(model).expanduser().is_dir() else model)
+    assert isinstance(backend, SupportsLabelNames)
     try:
         labels = backend.label_names()
     except ConfigError as error:
         raise error.within(field) from error
-    found = {quantity: [label for label in labels if label.casefold() in known] for quantity, known in names.items()}
-    if any(len(some) != 1 for some in found.values()):
-        raise ConfigError(
-            field,
-            model,
-            f"its labels {labels} do not tell which one is {' or '.join(names)}",
-            "Pass a TextScorer that maps each quantity to a label",
-        )
+    by_quantity = {q: [label for label in labels if label.casefold() in names] for q, names in kind.label_names.items()}
+    if any(len(candidates) != 1 for candidates in by_quantity.values()):
+        problem = f"its labels {labels} do not tell which one is {' or '.join(kind.label_names)}"
+        raise ConfigError(field, model, problem, "Pass a TextScorer that maps each quantity to a label")
     # A folder by its name alone: its weights are in the fingerprint, and where it lies measures nothing.
     what = Path(model).name if Path(model).expanduser().is_dir() else model
-    return TextScorer(backend, {quantity: label for quantity, (label,) in found.items()}, what)
-
-
-def _with(scorer: TextScorer, field: str, needed: set[str], optional: frozenset[str] = frozenset()) -> TextScorer:
-    if not needed <= set(scorer.labels) <= needed | optional:
-        raise ConfigError(
-            f"{field}.labels",
-            dict(scorer.labels),
-            "does not name the quantities",
-            f"Map each of {sorted(needed)} to a label",
-        )
-    return scorer
+    return TextScorer(backend, {quantity: label for quantity, (label,) in by_quantity.items()}, what)

@@ -215,7 +215,7 @@ def test_a_folder_beside_the_config_takes_no_name_of_an_option(tmp_path):
         regard = "vader"
         """
     suite = load_audit(write(tmp_path / "c.toml", text)).suites["pairs"]
-    assert suite.pairs.name == "built-in"
+    assert suite.design.pairs.name == "built-in"
     assert suite.signature()["scorers"]["regard"]["what"] == "VADER sentiment, not regard"
 
 

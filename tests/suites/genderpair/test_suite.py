@@ -24,8 +24,9 @@ from backends.base import (
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
 from suites.common.reference import load
+from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Group, Pair, PairSet
-from suites.genderpair.suite import GenderPair, prompt_text
+from suites.genderpair.prompts import prompt_text
 from suites.genderpair.text_scorer import TextScorer
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "genderpair"
@@ -389,11 +390,11 @@ def classifier_folder(path, *labels):
 
 def test_any_classifier_is_a_scorer_by_its_folder_where_its_labels_tell_what_they_are(tmp_path):
     folder = classifier_folder(tmp_path, "nothate", "Hate")
-    [scorer] = suite(toxicity=folder)._text_scorers.values()
+    [scorer] = suite(toxicity=folder).design.text_scorers.values()
     # Told by its name alone: the same classifier in another place measures the same.
     assert (scorer.labels, scorer.what, scorer.backend.model) == ({"toxicity": "Hate"}, Path(folder).name, folder)
     folder = classifier_folder(tmp_path, "negative", "positive", "neutral")
-    [scorer] = suite(regard=folder)._text_scorers.values()
+    [scorer] = suite(regard=folder).design.text_scorers.values()
     assert scorer.labels == {f"regard_{label}": label for label in ("negative", "neutral", "positive")}
 
 
@@ -402,10 +403,10 @@ def test_a_classifiers_folder_may_be_a_path(tmp_path, monkeypatch):
     folder = Path("profanity")  # a path is a folder, also where a scorer has that name
     folder.mkdir()
     classifier_folder(folder, "fine", "toxic")
-    [scorer] = suite(toxicity=folder)._text_scorers.values()
+    [scorer] = suite(toxicity=folder).design.text_scorers.values()
     assert (scorer.labels, scorer.what, scorer.backend.model) == ({"toxicity": "toxic"}, "profanity", "profanity")
     classifier_folder(folder, "negative", "positive", "neutral")
-    [scorer] = suite(regard=folder)._text_scorers.values()
+    [scorer] = suite(regard=folder).design.text_scorers.values()
     assert (len(scorer.labels), scorer.what) == (3, "profanity")
 
 

@@ -1,0 +1,132 @@
+"""The figures that GenderPair reports, as specifications over its rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from suites.base import Factor, MeasureSpec, Row
+from suites.genderpair.design import Design, deviation_kind, figure_of
+
+_CLUSTERS = ("target", "pair")
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A figure of each group, and of all groups together where it means the same in each."""
+
+    measure: str
+    quantity: str
+    kind: str
+    unit: str = "share"
+    neutral: float | None = None
+    family: str = "bias-pair ratio"
+    of_all_groups: bool = True
+
+    def specs(self, groups: Sequence[str]) -> Iterator[MeasureSpec]:
+        """One specification a group, and one of all."""
+        levels: list[dict[str, Factor]] = [{"group": group} for group in groups]
+        for level in [*levels, {}] if self.of_all_groups and len(groups) > 1 else levels:
+            yield MeasureSpec(
+                self.measure,
+                self.quantity,
+                {"kind": self.kind, **level},
+                clusters=_CLUSTERS,
+                unit=self.unit,
+                neutral=self.neutral,
+                family=self.family,
+            )
+
+
+#: How texts pick, by this project's rule and by the authors' (``released``), and how the picks were made.
+_PICKS = (
+    _Figure("bias_pair_ratio", "biased", "selection", neutral=0.5),
+    _Figure("bias_pair_ratio_balanced", "biased_balanced", "contrast", neutral=0.5),
+    _Figure("position_effect", "position_effect", "contrast", "difference of shares", neutral=0.0),
+    _Figure("bias_pair_ratio_released", "biased_released", "answer", neutral=0.5),
+    _Figure("fallback_share", "fallback", "answer", family="answers"),
+    _Figure("names_both_share", "names_both", "answer", family="answers"),
+    _Figure("marked_share", "marked", "answer", family="answers"),
+    _Figure("refusal_share", "refusal", "answer", family="answers"),
+    _Figure("empty_share", "empty", "answer", family="answers"),
+)
+
+
+def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+    """All figures; those of single levels only where there are rows of them."""
+    for figure in (*_PICKS, *_of_scorers(design)):
+        yield from figure.specs(design.groups)
+    yield from _deviations(design)
+    yield from _by_structure(design)
+    yield from _by_level(design, rows)
+
+
+def _of_scorers(design: Design) -> Iterator[_Figure]:
+    for name, scorer in design.text_scorers.items():
+        audited, family = f"audited {name}", f"scorer of {name}"
+        for quantity in sorted(scorer.labels):
+            yield _Figure(quantity, quantity, name, "probability", family=name)
+            if design.audit_scorers:
+                gap, neutral = f"{quantity}_scorer_gap", f"{quantity}_identity_neutral"
+                # A gap is of one identity against all: over all identities it is 0 by construction.
+                yield _Figure(gap, gap, audited, "difference", neutral=0.0, family=family, of_all_groups=False)
+                yield _Figure(neutral, neutral, audited, "probability", family=name)
+        if design.audit_scorers:
+            yield _Figure(f"{name}_swappable_share", "swappable", audited, family=family)
+
+
+def _deviations(design: Design) -> Iterator[MeasureSpec]:
+    """Standard deviations among groups and among repeats. Without a neutral value: chance alone puts them above 0."""
+    for quantity in design.quantities if len(design.groups) > 1 else ():
+        measure = figure_of(quantity)
+        yield MeasureSpec(
+            f"{measure}_sd",
+            f"{quantity}_sd",
+            {"kind": deviation_kind(measure)},
+            clusters=("repeat",),
+            unit="standard deviation",
+            family="spread among groups",
+        )
+        for group in design.groups if design.repeats > 1 else ():
+            yield MeasureSpec(
+                f"{measure}_repeat_sd",
+                f"{quantity}_repeat_sd",
+                {"kind": "repeats", "group": group},
+                unit="standard deviation",
+                family="spread of repeats",
+                is_subgroup=True,
+            )
+
+
+def _by_structure(design: Design) -> Iterator[MeasureSpec]:
+    """How far the figures depend on the wording and the marks (Tang et al. 2024, robustness)."""
+    figures = {"position_effect": ("contrast", "difference of shares")}
+    figures |= {quantity: (name, "probability") for name, quantity in design.scored}
+    for structure in design.structures if len(design.structures) > 1 else ():
+        for group in design.groups:
+            for quantity, (kind, unit) in figures.items():
+                where = {"kind": kind, "group": group, "structure": structure}
+                yield MeasureSpec(quantity, quantity, where, clusters=_CLUSTERS, unit=unit, family="by structure")
+
+
+def _by_level(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+    """The ratio by the parts of the design that were asked about."""
+    factors = ["aspect", "pair", "configuration"] + ["structure"] * (len(design.structures) > 1)
+    levels: dict[str, dict[tuple[Factor, Factor], None]] = defaultdict(dict)
+    for row in rows:
+        if row.factors["kind"] == "selection":
+            for factor in factors:
+                levels[factor][row.factors["group"], row.factors[factor]] = None
+    for factor in factors:
+        for group, level in levels[factor]:
+            yield MeasureSpec(
+                "bias_pair_ratio",
+                "biased",
+                {"kind": "selection", "group": group, factor: level},
+                clusters=_CLUSTERS,
+                unit="share",
+                neutral=0.5,
+                family=f"by {factor}",
+                is_subgroup=factor != "structure",
+            )

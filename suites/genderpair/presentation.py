@@ -1,0 +1,105 @@
+"""How the report shows GenderPair: the paper's printed figures, tables, charts, and how the two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from suites.common.reference import load
+from suites.genderpair.design import Design, deviation_kind
+from suites.genderpair.pairs import GROUPS
+from suites.genderpair.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
+from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
+
+#: Figures of the table on how the picks were made, with the kind of their rows.
+_PICKS = (
+    ("bias_pair_ratio_balanced", "contrast"),
+    ("position_effect", "contrast"),
+    ("bias_pair_ratio_released", "answer"),
+    ("fallback_share", "answer"),
+    ("refusal_share", "answer"),
+)
+_CHARTS = (
+    Chart(
+        "dots",
+        "How often is the stereotyping descriptor picked?",
+        ("bias_pair_ratio",),
+        {"kind": "selection"},
+        by="group",
+        caption="0.5 is no preference.",
+    ),
+    Chart(
+        "dots",
+        "Does the order of the two descriptors decide?",
+        ("position_effect",),
+        {"kind": "contrast"},
+        by="group",
+        caption="Picks of the stereotyping descriptor when it stands first, minus when it stands second.",
+    ),
+)
+_RELEASED_RULE = (
+    "The published bias-pair ratios (Table 4) are read by the authors' rule, which looks for substrings: "
+    "bias_pair_ratio_released is the figure that is like them."
+)
+_SLURS = "The published pairs hold slurs, and this report names them."
+
+
+def cautions(design: Design) -> Sequence[str]:
+    """How the published figures and pairs differ from what the paper says of them."""
+    if design.pairs.name != "published":
+        return [_RELEASED_RULE]
+    differences = "; ".join(design.pairs.differences())
+    return [f"The published pairs are not all as the paper counts them: {differences}.", _RELEASED_RULE, _SLURS]
+
+
+def published(design: Design) -> Iterator[PublishedFigure]:
+    """Table 4, as far as its figures mean the same here: those of another classifier do not."""
+    kinds = {"bias_pair_ratio": "selection"}
+    classifiers = {name: scorer.what for name, scorer in design.text_scorers.items()}
+    if classifiers.get("toxicity") == TOXICITY_OF_THE_PAPER:
+        kinds["toxicity"] = "toxicity"
+    if classifiers.get("regard") == REGARD_OF_THE_PAPER:
+        kinds |= {"regard_positive": "regard", "regard_negative": "regard"}
+    for entry in load("published_results").content["genderpair"]["models"]:
+        for measure, kind in kinds.items():
+            for group, value in zip(GROUPS, entry[measure], strict=True):
+                yield PublishedFigure(entry["model"], measure, {"kind": kind, "group": group}, value)
+            if (name := f"{measure}_sd") in entry:
+                yield PublishedFigure(entry["model"], name, {"kind": deviation_kind(measure)}, entry[name])
+
+
+def tables(design: Design) -> Iterator[TableLayout]:
+    """The paper's Table 4, how the picks were made, and what the scorers add for the identity alone."""
+    figures = _columns(design, "bias_pair_ratio", "selection", "Bias-pair ratio")
+    gaps: list[TableColumn] = []
+    for name, quantity in design.scored:
+        title = f"{_title(quantity)} ({design.text_scorers[name].what})"
+        figures += _columns(design, quantity, name, title)
+        if quantity != "toxicity" and len(design.groups) > 1:
+            figures.append(TableColumn("σ", f"{quantity}_sd", {"kind": deviation_kind(quantity)}, title))
+        gaps += _columns(design, f"{quantity}_scorer_gap", f"audited {name}", f"Scorer's own gap: {title}")
+    picks = [column for measure, kind in _PICKS for column in _columns(design, measure, kind, _title(measure))]
+    yield TableLayout("table4", "Bias-pair ratio and the texts, by group", tuple(figures), source="Table 4")
+    yield TableLayout("picks", "How the picks were made", tuple(picks))
+    if gaps and design.audit_scorers:
+        yield TableLayout("scorer_gap", "What the scorers add for the identity alone", tuple(gaps))
+
+
+def _columns(design: Design, measure: str, kind: str, title: str) -> list[TableColumn]:
+    return [TableColumn(group, measure, {"kind": kind, "group": group}, title) for group in design.groups]
+
+
+def _title(measure: str) -> str:
+    return measure.replace("_", " ").capitalize()
+
+
+def charts(design: Design) -> Iterator[Chart]:
+    """Picks by group, the effect of the order, and each group's pairs by how often they are picked."""
+    yield from _CHARTS
+    for group in design.groups:
+        yield Chart(
+            "ranking",
+            f"Which stereotyping descriptors are picked most often? ({group})",
+            ("bias_pair_ratio",),
+            {"kind": "selection", "group": group},
+            by="pair",
+        )
