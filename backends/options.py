@@ -18,13 +18,26 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, ParamSpec, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError
-from pydantic_core.core_schema import ValidatorFunctionWrapHandler, no_info_wrap_validator_function
+from pydantic_core.core_schema import (
+    ValidatorFunctionWrapHandler,
+    no_info_before_validator_function,
+    no_info_wrap_validator_function,
+)
 
 from backends.errors import ConfigError
 
@@ -90,10 +103,25 @@ def some_of(known: Iterable[str]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _only(known: Sequence[str], given: Any) -> Any:
+    """Refuse fields that a table does not have, before anything else is said of it."""
+    for name in given if isinstance(given, Mapping) else ():
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"{f'Did you mean {close[0]!r}?' if close else 'Remove it.'} Known fields: {', '.join(known)}"
+            raise refused_at((str(name),), given[name], "unknown field", hint)
+    return given
+
+
 class Options(BaseModel):
     """A frozen value that a user writes. Unknown fields are refused; nothing is converted silently."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields(cls, given: Any) -> Any:
+        return _only([field.alias or name for name, field in cls.model_fields.items()], given)
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
@@ -127,7 +155,8 @@ class Table:
         schema = handler(source)
         # Strict fields, but a table will do for the object.
         typing.cast(dict[str, Any], handler.resolve_ref_schema(schema))["strict"] = False
-        return schema
+        known = [field.name for field in dataclasses.fields(source) if field.init]
+        return no_info_before_validator_function(functools.partial(_only, known), schema)
 
 
 def checked_options(init: Callable[P, None]) -> Callable[P, None]:
@@ -196,7 +225,6 @@ _MESSAGES = {
     "less_than": ("too large", "Give less than {lt}"),
     "less_than_equal": ("too large", "Give {le} or less"),
 }
-_UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def config_error(error: ValidationError, model: type, given: object = None) -> ConfigError:
@@ -213,8 +241,6 @@ def config_error(error: ValidationError, model: type, given: object = None) -> C
     place, first = _first(error, given)
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     field = field.removeprefix(".") or model.__name__
-    if first["type"] in _UNKNOWN_FIELD:
-        return ConfigError(field, first["input"], "unknown field", _known_fields(place, model))
     value = None if first["type"] == "missing" else first["input"]
     context = first.get("ctx", {})
     if first["type"] == "option":
@@ -230,11 +256,9 @@ def _first(error: ValidationError, given: object) -> tuple[Place, ErrorDetails]:
     The branches of a union report one each; the branch that got furthest is the one that was meant.
     """
     placed = [(_place(details["loc"], given), details) for details in error.errors(include_url=False)]
-    of_first = [(place, details) for place, details in placed if place[:1] == placed[0][0][:1]]
-    return max(
-        of_first,
-        key=lambda found: (len(found[0]), found[1]["type"] in _UNKNOWN_FIELD, found[1]["type"] == "option"),
-    )
+    option = placed[0][0][:1]
+    of_first = [(place, details) for place, details in placed if place[:1] == option or not option]
+    return max(of_first, key=lambda found: (len(found[0]), found[1]["type"] == "option"))
 
 
 #: What pydantic calls a branch of a union in an error's location: a class, a basic type, ``tuple[str, ...]``…
@@ -255,30 +279,3 @@ def _place(location: Place, given: object) -> Place:
             continue
         place.append(part)
     return tuple(place)
-
-
-def _known_fields(place: Place, model: type) -> str:
-    """A hint on an unknown field: the ones that stand beside it."""
-    for part in place[:-1]:
-        if isinstance(part, str):
-            fields = _fields(model)
-            model = next(_tables(fields[part]), model) if part in fields else model
-    known = list(_fields(model))
-    close = difflib.get_close_matches(str(place[-1]), known, n=1)
-    return f"{f'Did you mean {close[0]!r}?' if close else 'Remove it.'} Known fields: {', '.join(known)}"
-
-
-def _fields(model: type) -> dict[str, Any]:
-    """Field → type, of a pydantic model or a dataclass."""
-    if issubclass(model, BaseModel):
-        return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-    hints = typing.get_type_hints(model)
-    return {field.name: hints[field.name] for field in dataclasses.fields(typing.cast(Any, model)) if field.init}
-
-
-def _tables(annotation: Any) -> Iterator[type]:
-    """The models and dataclasses that an annotation mentions."""
-    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
-        yield annotation
-    for argument in typing.get_args(annotation):
-        yield from _tables(argument)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from backends.errors import ConfigError
+from pydantic import BeforeValidator, Field
+
+from backends.options import AS_TUPLE, OnError, Options, refused_at
+from suites.common.reference import load
+from suites.options import Text, each_once
 
 Dominated = Literal["female", "male", "neutral"]
 
@@ -30,66 +33,60 @@ class Occupation:
     female_share: float | None = None
 
 
-def checked_occupations(field: str, given: Sequence[Occupation | Mapping[str, Any]]) -> tuple[Occupation, ...]:
-    """Occupations from the config, or a `ConfigError`.
-
-    Each is an `Occupation` or a mapping with ``occupation`` and, where known, ``dominated_by``
-    and ``female_share`` (or ``male_share``, its complement). A group that is not given follows from
-    the share (above or below a half).
-    """
-    if isinstance(given, (str, Mapping)) or not isinstance(given, Sequence) or not given:
-        raise ConfigError(field, given, "not a list of occupations", "Give one or more")
-    occupations = tuple(_checked(f"{field}[{i}]", entry) for i, entry in enumerate(given))
-    names = [o.name for o in occupations]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(field, name, "named twice", "Name each occupation once")
-    return occupations
+_Share = Annotated[int | float, Field(ge=0, le=1), OnError("not a share", "Give a number from 0 to 1, or leave it out")]
 
 
-def _checked(field: str, entry: Occupation | Mapping[str, Any]) -> Occupation:
-    name: Any
-    group: Any
-    share: Any
+class _OccupationTable(Options):
+    """An occupation as a config writes it. A group that is not given follows from the share."""
+
+    occupation: Text
+    dominated_by: Dominated | None = None
+    female_share: _Share | None = None
+    male_share: _Share | None = None
+
+
+def _occupation(entry: Any) -> Occupation:
     if isinstance(entry, Occupation):
-        name, group, share = entry.name, entry.dominated_by, entry.female_share
-    else:
-        if not isinstance(entry, Mapping) or not set(entry) <= {
-            "occupation",
-            "dominated_by",
-            "female_share",
-            "male_share",
-        }:
-            hint = "Give occupation, and where known dominated_by and female_share"
-            raise ConfigError(field, entry, "not an occupation", hint)
-        name, share = entry.get("occupation"), _female_share(field, entry)
-        group = entry.get("dominated_by", _group_of(share))
-    if not isinstance(name, str) or not name.strip() or name != name.strip():
-        raise ConfigError(f"{field}.occupation", name, "not a name", 'Give a text without outer spaces, e.g. "nurse"')
-    if share is not None and not (isinstance(share, (int, float)) and 0 <= share <= 1):
-        raise ConfigError(f"{field}.female_share", share, "not a share", "Give a number from 0 to 1, or leave it out")
-    if group not in get_args(Dominated):
-        raise ConfigError(f"{field}.dominated_by", group, "unknown group", f"Use one of {get_args(Dominated)}")
-    if share is not None and {group, _group_of(share)} == {"female", "male"}:
-        raise ConfigError(f"{field}.dominated_by", group, f"contradicts its female_share {share}", "Mend one of them")
-    return Occupation(name, group, share)
+        entry = {"occupation": entry.name, "dominated_by": entry.dominated_by, "female_share": entry.female_share}
+    table = _OccupationTable.model_validate(entry)
+    share, male = table.female_share, table.male_share
+    if male is not None and share is not None and abs(share + male - 1) > 0.005:
+        problem = f"does not add up to 1 with female_share {share}"
+        raise refused_at(("male_share",), male, problem, "Fix one of them")
+    if share is None and male is not None:
+        share = 1 - male
+    by_share = _dominated_by(share)
+    group = table.dominated_by or by_share
+    if {group, by_share} == {"female", "male"}:
+        problem = f"contradicts its female_share {share}"
+        raise refused_at(("dominated_by",), group, problem, "Fix one of them")
+    return Occupation(table.occupation, group, share)
 
 
-def _female_share(field: str, entry: Mapping[str, Any]) -> Any:
-    """The share as given, or one less the share of men; both have to agree."""
-    female, male = entry.get("female_share"), entry.get("male_share")
-    if male is None:
-        return female
-    if isinstance(male, bool) or not isinstance(male, (int, float)) or not 0 <= male <= 1:
-        raise ConfigError(f"{field}.male_share", male, "not a share", "Give a number from 0 to 1, or leave it out")
-    if female is None:
-        return 1 - male
-    if isinstance(female, (int, float)) and abs(female + male - 1) > 0.005:
-        raise ConfigError(f"{field}.male_share", male, f"does not add up to 1 with female_share {female}", "Mend one")
-    return female
-
-
-def _group_of(share: Any) -> Dominated:
-    if not isinstance(share, (int, float)) or share == 0.5:
+def _dominated_by(share: float | None) -> Dominated:
+    if share is None or share == 0.5:
         return "neutral"
     return "female" if share > 0.5 else "male"
+
+
+#: The option: `Occupation` objects, or tables with ``occupation`` and, where known, ``dominated_by`` and
+#: ``female_share`` (or ``male_share``, its complement).
+Occupations = Annotated[
+    tuple[
+        Annotated[
+            Occupation,
+            BeforeValidator(_occupation),
+            OnError("not an occupation", "Give occupation, and where known dominated_by and female_share"),
+        ],
+        ...,
+    ],
+    AS_TUPLE,
+    Field(min_length=1),
+    each_once(lambda occupation: occupation.name, "Name each occupation once"),
+    OnError("not a list of occupations", "Give one or more"),
+]
+
+
+def papers_occupations() -> tuple[Occupation, ...]:
+    """The 40 occupations of Chen et al. (2025)."""
+    return tuple(_occupation(entry) for entry in load("occugender").content["occupations"])

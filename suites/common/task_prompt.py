@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, get_args
+from typing import Literal
 
 from backends.base import Message, Prompt
-from backends.errors import ConfigError
+from backends.options import refused
 
 PromptFormat = Literal["raw", "chat"]
 Article = Literal["as_printed", "grammatical"]
@@ -54,7 +54,7 @@ class TaskPrompt:
         return self.raw(before) if prompt_format == "raw" else self.turns(before)
 
     def space(self, prompt_format: PromptFormat) -> str:
-        """What stands between the prompt and a scored word: a space, or nothing at a turn's begin."""
+        """What stands between the prompt and a scored word: a space, or nothing at the start of a turn."""
         return "" if prompt_format == "chat" and not self.start else " "
 
 
@@ -63,25 +63,25 @@ def joined(*texts: str | None) -> str:
     return " ".join(t for t in texts if t)
 
 
-def parse_prompt(field: str, text: str) -> TaskPrompt:
-    """Read a prompt in the papers' form, or raise a `ConfigError`."""
-    found = _QUESTION_AND_START.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+def parse_prompt(text: object) -> TaskPrompt:
+    """Read a prompt in the papers' form; a validator."""
+    parts = _QUESTION_AND_START.fullmatch(text) if isinstance(text, str) else None
+    if parts is None:
         hint = "Write it as 'Q: question\\nA:' and, if wanted, a space and the answer's start"
-        raise ConfigError(field, text, "not a question and the start of an answer", hint)
-    start = found["start"]
+        raise refused("not a question and the start of an answer", hint)
+    start = parts["start"]
     if start != start.rstrip() or (start and not start.startswith(" ")):
         hint = "Put one space after 'A:' and none at the end; the scored word brings its own"
-        raise ConfigError(field, text, "has spaces where the scored word follows, or none after 'A:'", hint)
-    return TaskPrompt(found["question"], start[1:])
+        raise refused("has spaces where the scored word follows, or none after 'A:'", hint)
+    return TaskPrompt(parts["question"], start[1:])
 
 
-def parse_template(field: str, template: str) -> TaskPrompt:
-    """Read a prompt about ``[JOB]``, which stays in it, or raise a `ConfigError`."""
-    parsed = parse_prompt(field, template)
-    if JOB not in template:
-        raise ConfigError(field, template, "names no occupation", f"Write {JOB} where the occupation stands")
-    return parsed
+def parse_template(text: object) -> TaskPrompt:
+    """Read a prompt about ``[JOB]``, which stays in it; a validator."""
+    template = parse_prompt(text)
+    if JOB not in str(text):
+        raise refused("names no occupation", f"Write {JOB} where the occupation stands")
+    return template
 
 
 def filled(template: TaskPrompt, occupation: str, article: Article) -> TaskPrompt:
@@ -108,9 +108,3 @@ def _article_of(noun: str) -> str:
     engine.defan("usher")  # which it takes for a word like "user"
     article: str = engine.a(noun).split(" ", 1)[0]
     return article
-
-
-def checked_choice(field: str, value: object, choices: object) -> None:
-    """Raise a `ConfigError` unless ``value`` is one of the values of a Literal type."""
-    if value not in get_args(choices):
-        raise ConfigError(field, value, "unknown", f"Use one of {', '.join(map(repr, get_args(choices)))}")

@@ -10,17 +10,34 @@ The list is open: a position is a name and a function that builds the prompt, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from backends.base import Message, Prompt
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from backends.base import Message, Prompt, prompt_to_json
 from backends.errors import ConfigError
+from backends.options import AS_TUPLE, OnError, Table, refused_at
+from suites.common.reference import load
 from suites.common.task_prompt import PromptFormat, TaskPrompt, joined
+from suites.options import Text, each_once
+
+_DIALOGUE = 'Give {"opening": "…", "turns": [["question", "answer"], …]}'
+
+
+def _turn(given: Any) -> Any:
+    if isinstance(given, Mapping) and set(given) == {"question", "answer"}:
+        return given["question"], given["answer"]
+    return tuple(given) if isinstance(given, list) else given
+
+
+_Turn = Annotated[tuple[Text, Text], BeforeValidator(_turn), OnError("not a question and its answer", _DIALOGUE)]
 
 
 @dataclass(frozen=True, slots=True)
-class Dialogue:
+class Dialogue(Table):
     """A conversation that comes before the question.
 
     Attributes
@@ -30,15 +47,25 @@ class Dialogue:
     turns : tuple of (question, answer)
     """
 
-    opening: str
-    turns: tuple[tuple[str, str], ...]
+    opening: Text
+    turns: Annotated[tuple[_Turn, ...], AS_TUPLE, Field(min_length=1), OnError("no turns", _DIALOGUE)]
+
+
+#: The option: a `Dialogue`, or a table of its fields.
+DialogueOption = Annotated[Dialogue, OnError("not a dialogue", _DIALOGUE)]
+
+
+def papers_dialogue() -> Dialogue:
+    """A generic conversation of three turns. The paper does not print its own."""
+    dialogue = load("debiasing_controls").content["dialogue"]
+    return Dialogue(dialogue["opening"], tuple((question, answer) for question, answer in dialogue["turns"]))
 
 
 Build = Callable[[TaskPrompt, str | None, Dialogue, PromptFormat], Prompt]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class Position(Table):
     """A place for the debiasing text.
 
     Attributes
@@ -52,9 +79,9 @@ class Position:
         The prompt formats in which it makes sense.
     """
 
-    name: str
+    name: Annotated[str, Field(pattern=r"\S"), OnError("not a name", "Give the position a name")]
     build: Build
-    formats: tuple[PromptFormat, ...] = ("raw", "chat")
+    formats: Annotated[tuple[PromptFormat, ...], AS_TUPLE] = ("raw", "chat")
 
 
 def _without_dialogue(task: TaskPrompt, text: str | None, _: Dialogue, prompt_format: PromptFormat) -> Prompt:
@@ -65,7 +92,7 @@ def _with_dialogue(task: TaskPrompt, text: str | None, dialogue: Dialogue, promp
     beginning = joined(dialogue.opening, text)
     if prompt_format == "raw":
         return "\n\n".join([beginning, *(TaskPrompt(*turn).raw() for turn in dialogue.turns), task.raw()])
-    turns = [*_spoken(dialogue), *task.turns()]
+    turns = [*_conversation(dialogue), *task.turns()]
     return (Message("user", f"{beginning}\n\n{turns[0].content}"), *turns[1:])
 
 
@@ -74,19 +101,20 @@ def _repeated(task: TaskPrompt, text: str | None, dialogue: Dialogue, prompt_for
 
 
 def _system(task: TaskPrompt, text: str | None, dialogue: Dialogue, _: PromptFormat) -> Prompt:
-    return (Message("system", joined(dialogue.opening, text)), *_spoken(dialogue), *task.turns())
+    return (Message("system", joined(dialogue.opening, text)), *_conversation(dialogue), *task.turns())
 
 
-def _spoken(dialogue: Dialogue) -> list[Message]:
+def _conversation(dialogue: Dialogue) -> list[Message]:
     return [m for q, a in dialogue.turns for m in (Message("user", q), Message("assistant", a))]
 
 
+WITHOUT_DIALOGUE = "without_dialogue"
 #: The paper's two positions (Mattern et al., Section 4.2 and Table 5), and two it could not test.
 POSITIONS = {
     position.name: position
     for position in (
         # Q: {text} {question}
-        Position("without_dialogue", _without_dialogue),
+        Position(WITHOUT_DIALOGUE, _without_dialogue),
         # {opening} {text}, the dialogue, then the question
         Position("with_dialogue", _with_dialogue),
         # the same, and the text once more right before the question
@@ -97,55 +125,59 @@ POSITIONS = {
 }
 
 
-def checked_positions(
-    field: str, given: Sequence[str | Position] | None, prompt_format: PromptFormat
-) -> list[Position]:
-    """Positions by name or of the user's own; None for all that the format allows."""
+def _by_name(given: Any) -> Any:
+    return POSITIONS.get(given, given) if isinstance(given, str) else given
+
+
+def _with_own_name(position: Position) -> Position:
+    if POSITIONS.get(position.name, position) != position:
+        problem = "is the name of another position, which has figures of its own"
+        raise refused_at((), position.name, problem, "Give yours another name")
+    return position
+
+
+#: The option: positions by name, or of the user's own.
+Positions = Annotated[
+    tuple[
+        Annotated[
+            Position,
+            BeforeValidator(_by_name),
+            AfterValidator(_with_own_name),
+            OnError("unknown", f"Use {', '.join(POSITIONS)}, or a Position of your own"),
+        ],
+        ...,
+    ],
+    AS_TUPLE,
+    Field(min_length=1),
+    each_once(lambda position: position.name, "Name each position once"),
+    OnError("not a list of positions", f"Give one or more of {', '.join(POSITIONS)}"),
+]
+
+
+def positions_in(prompt_format: PromptFormat, given: tuple[Position, ...] | None) -> tuple[Position, ...]:
+    """The given positions, which the prompt format has to allow; None for all that it allows."""
     if given is None:
-        return [p for p in POSITIONS.values() if prompt_format in p.formats]
-    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise ConfigError(field, given, "not a list of positions", f"Give one or more of {', '.join(POSITIONS)}")
-    positions: list[Position] = []
-    for entry in given:
-        position = POSITIONS.get(entry) if isinstance(entry, str) else entry
-        if not isinstance(position, Position):
-            raise ConfigError(field, entry, "unknown", f"Use {', '.join(POSITIONS)}, or a Position of your own")
-        if not isinstance(position.name, str) or not position.name.strip():
-            raise ConfigError(field, position.name, "not a name", "Give the position a name")
-        if POSITIONS.get(position.name, position) is not position:
-            problem = "is the name of another position, which has figures of its own"
-            raise ConfigError(field, position.name, problem, "Give yours another name")
+        return tuple(p for p in POSITIONS.values() if prompt_format in p.formats)
+    for position in given:
         if prompt_format not in position.formats:
             hint = f"Leave it out, or set prompt_format to {position.formats[0]!r}"
-            raise ConfigError(field, position.name, f"is not possible in {prompt_format!r} prompts", hint)
-        if position.name in [p.name for p in positions]:
-            raise ConfigError(field, position.name, "named twice", "Name each position once")
-        positions.append(position)
-    return positions
+            raise ConfigError("positions", position.name, f"is not possible in {prompt_format!r} prompts", hint)
+    return given
 
 
-def checked_dialogue(field: str, given: Dialogue | Mapping[str, Any]) -> Dialogue:
-    """The user's dialogue, e.g. ``{"opening": "…", "turns": [["question", "answer"], …]}``."""
-    hint = 'Give {"opening": "…", "turns": [["question", "answer"], …]}'
-    if isinstance(given, Dialogue):
-        given = {"opening": given.opening, "turns": given.turns}
-    if not isinstance(given, Mapping) or set(given) != {"opening", "turns"}:
-        raise ConfigError(field, given, "not a dialogue", hint)
-    opening, turns = given["opening"], given["turns"]
-    if not isinstance(opening, str) or not opening or opening != opening.strip():
-        raise ConfigError(f"{field}.opening", opening, "not a text without outer spaces", hint)
-    if isinstance(turns, str) or not isinstance(turns, Sequence) or not turns:
-        raise ConfigError(f"{field}.turns", turns, "no turns", hint)
-    return Dialogue(opening, tuple(_checked_turn(f"{field}.turns[{i}]", turn, hint) for i, turn in enumerate(turns)))
-
-
-def _checked_turn(field: str, turn: object, hint: str) -> tuple[str, str]:
-    if isinstance(turn, Mapping) and set(turn) == {"question", "answer"}:
-        turn = turn["question"], turn["answer"]
-    if not isinstance(turn, list | tuple) or len(turn) != 2:
-        raise ConfigError(field, turn, "not a question and its answer", hint)
-    question, answer = turn
-    for text in turn:
-        if not isinstance(text, str) or not text or text != text.strip():
-            raise ConfigError(field, text, "not a text without outer spaces", hint)
-    return question, answer
+def check_builds(position: Position, task: TaskPrompt, dialogue: Dialogue, prompt_format: PromptFormat) -> None:
+    """Refuse a position that builds another format's prompts, leaves the text out, or puts one where there is none."""
+    field, text = f"positions.{position.name}", "A debiasing text"
+    without, with_text = (position.build(task, given, dialogue, prompt_format) for given in (None, text))
+    for prompt in (without, with_text):
+        messages = isinstance(prompt, tuple) and all(isinstance(m, Message) for m in prompt)
+        if not prompt or not (isinstance(prompt, str) if prompt_format == "raw" else messages):
+            wanted = "a text" if prompt_format == "raw" else "a tuple of messages"
+            hint = "Build it by the argument prompt_format, or name the position's formats"
+            raise ConfigError(field, prompt, f"builds something else than {wanted}", hint)
+    plain, treated = (json.dumps(prompt_to_json(prompt)) for prompt in (without, with_text))
+    if text not in treated:
+        raise ConfigError(field, with_text, "leaves the debiasing text out", "Put the argument text into the prompt")
+    if text in plain or plain == treated.replace(text, "None"):
+        problem = "holds a text where there is to be none"
+        raise ConfigError(field, without, problem, "Leave it out when the argument text is None")

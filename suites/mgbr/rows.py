@@ -9,7 +9,7 @@ from dataclasses import replace
 from backends.base import ContinuationScore, GenerateResponse, ScoreResponse
 from suites.base import Factor, IdentifiedInterval, Item, Row
 from suites.common.contrasts import contrast
-from suites.common.exclusive import exclusive
+from suites.common.probabilities import exclusive
 from suites.mgbr.design import TEST_SETS, Design, gender_of, has_occupations
 from suites.mgbr.parsing import read_written
 

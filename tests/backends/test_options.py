@@ -129,6 +129,7 @@ class Unions(Options):
         OnError("not a list of places", "Give one or more"),
     ] = ()
     limit: Annotated[bool | int | None, OnError("not a limit", "Give true, false or a number")] = None
+    sets: Annotated[Literal["all"] | dict[str, tuple[int, ...]], OnError("not sets", "Give all")] = "all"
     labels: dict[str, int | Literal["all"]] = Field(default_factory=dict)
 
 
@@ -146,6 +147,8 @@ def test_a_table_stands_for_the_object_that_it_describes():
         ({"places": [Place("bank", 2.0)]}, "places[0].share", 2.0, "not a share"),
         ({"places": ["here", {"name": 1}]}, "places[1].name", 1, "not a text"),
         ({"places": [{"share": 0.1}]}, "places[0].name", None, "missing"),
+        ({"sets": "some"}, "sets", "some", "not sets"),
+        ({"sets": {"a": (1, "x")}}, "sets.a[1]", "x", "not a whole number"),
         ({"labels": {"Int": "none"}}, "labels.Int", "none", "not a whole number"),
     ],
 )

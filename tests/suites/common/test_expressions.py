@@ -6,17 +6,19 @@ from hypothesis import strategies as st
 
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import ConfigError
+from backends.options import Options
 from suites.base import IdentifiedInterval
-from suites.common.expressions import (
-    GROUPS,
-    ImpossibleMassError,
-    both_cases,
-    checked_expressions,
-    continuations,
-    difference_of_shares,
-    group_probabilities,
-    normalise,
-)
+from suites.common.expressions import GROUPS, GroupWords, both_cases, continuations
+from suites.common.probabilities import ImpossibleMassError, difference_of_shares, group_probabilities, normalise
+
+
+class Given(Options):
+    expressions: GroupWords
+
+
+def checked(expressions):
+    return Given.checked(expressions=expressions).expressions
+
 
 TWO_WORDS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}
 
@@ -178,11 +180,9 @@ def test_continuations_are_in_the_order_in_which_scores_are_read():
 )
 def test_expressions_that_cannot_be_counted_are_refused(expressions, problem):
     with pytest.raises(ConfigError, match=problem):
-        checked_expressions("expressions", expressions)
+        checked(expressions)
 
 
 def test_words_that_merely_share_letters_are_not_double():
-    checked = checked_expressions(
-        "expressions", {"male": ["He"], "female": ["Her"], "diverse": ["Nonbinary", "Non-binary"]}
-    )
-    assert checked["diverse"] == ("Nonbinary", "nonbinary", "Non-binary", "non-binary")
+    words = checked({"male": ["He"], "female": ["Her"], "diverse": ["Nonbinary", "Non-binary"]})
+    assert words["diverse"] == ("Nonbinary", "nonbinary", "Non-binary", "non-binary")

@@ -13,12 +13,12 @@ from backends.errors import ConfigError
 from backends.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions
 from suites.base import IdentifiedInterval, MeasureSpec, Row
-from suites.common.contrasts import split_effect, with_share
 from suites.common.expressions import GROUPS
 from suites.common.reference import load
 from suites.common.task_prompt import TaskPrompt, joined
+from suites.debiasing.material import DebiasingPrompt
 from suites.debiasing.positions import Dialogue, Position
-from suites.debiasing.suite import DebiasingPrompt
+from suites.debiasing.shares import split_effect, with_share
 
 LOADED = {
     *("he", "she", "him", "her", "his", "hers", "they", "them", "their", "man", "men", "woman", "women", "people"),
@@ -276,7 +276,7 @@ def test_a_degree_is_reported_against_placebo_only_where_each_of_its_prompts_has
         ),
         ({"prompts": 5}, "prompts = 5: not a list"),
         ({"placebo": "no"}, "placebo = 'no': not true or false"),
-        ({"positions": [["a"]]}, r"positions = \['a'\]: unknown"),
+        ({"positions": [["a"]]}, r"positions\[0\] = \['a'\]: unknown"),
         ({"positions": [own(lambda task, text, *_: f"{text} {task.raw()}")]}, "holds a text where there is to be none"),
         ({"positions": [own(lambda task, text, *_: task.raw())]}, "leaves the debiasing text out"),
         ({"positions": [own(lambda task, text, *_: task.turns(text))]}, "builds something else than a text"),
@@ -291,7 +291,7 @@ def test_a_degree_is_reported_against_placebo_only_where_each_of_its_prompts_has
             "builds something else than a tuple of messages",
         ),
         ({"dialogue": {"opening": "Hi.", "turns": [1]}}, r"dialogue.turns\[0\] = 1"),
-        ({"dialogue": {"opening": "Hi.", "turns": [["a ", "b"]]}}, r"dialogue.turns\[0\] = 'a '"),
+        ({"dialogue": {"opening": "Hi.", "turns": [["a ", "b"]]}}, r"dialogue.turns\[0\]\[0\] = 'a '"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "dominated_by": "female"}]}, "contradicts"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "male_share": 0.2}]}, "does not add up to 1"),
         ({"dialogue": {"opening": "Hi."}}, "dialogue"),
@@ -345,8 +345,8 @@ def test_an_effect_on_a_gap_can_reach_two_and_its_loss_four():
         "effect_coverage": "difference of probabilities",
         "effect_reference_text": "difference of probabilities",
         "placebo_effect": "difference of gaps",
-        "forgotten": "difference of effects",
-        "forgotten_p_diverse": "difference of effects",
+        "effect_attenuation": "difference of effects",
+        "effect_attenuation_p_diverse": "difference of effects",
     }
 
 
@@ -368,9 +368,11 @@ def test_planted_effects_come_back_and_forgetting_with_them():
         assert figure(found, "effect", **{**here, "position": "with_dialogue"}).value == pytest.approx(-0.15, abs=1e-9)
         assert figure(found, "effect_p_diverse", **at_best).value == pytest.approx(0.1, abs=1e-9)
         assert figure(found, "effect_coverage", **at_best).value == pytest.approx(0, abs=1e-9)
-        assert figure(found, "forgotten", **here, under="with_dialogue").value == pytest.approx(0.15, abs=1e-9)
-        assert figure(found, "forgotten_p_diverse", **here, under="with_dialogue").value == pytest.approx(-0.05)
-        assert figure(found, "share_forgotten", **here, under="with_dialogue").value == pytest.approx(0.5, abs=1e-9)
+        assert figure(found, "effect_attenuation", **here, under="with_dialogue").value == pytest.approx(0.15, abs=1e-9)
+        assert figure(found, "effect_attenuation_p_diverse", **here, under="with_dialogue").value == pytest.approx(
+            -0.05
+        )
+        assert figure(found, "share_attenuated", **here, under="with_dialogue").value == pytest.approx(0.5, abs=1e-9)
         # by hand: the lean falls from 0.6/0.9 to 0.3/0.8; mass to diverse takes 0.1 · their mean off the gap
         via_diverse = -0.1 * (0.6 / 0.9 + 0.3 / 0.8) / 2
         assert figure(found, "effect_via_diverse", **at_best).value == pytest.approx(via_diverse, abs=1e-9)
@@ -451,14 +453,14 @@ def test_a_missing_answer_takes_its_pairs_with_it_and_no_other():
     assert missing == {
         lost,
         "with_dialogue/1/task-2/nurse/minus-none",
-        "with_dialogue/1/task-2/nurse/minus-none/forgotten",
+        "with_dialogue/1/task-2/nurse/minus-none/attenuation",
         "with_dialogue/placebo-1/task-2/nurse/minus-none",
     }
     found = figures(suite, suite.derive(rows))
     implicit = {"bias": "implicit", "instruction": 1}
     assert figure(found, "effect", **implicit, position="with_dialogue", versus="none").missing == 1
     assert figure(found, "effect", **implicit, position="with_dialogue", versus="placebo").missing == 0
-    assert figure(found, "forgotten", **implicit, under="with_dialogue", versus="none").missing == 1
+    assert figure(found, "effect_attenuation", **implicit, under="with_dialogue", versus="none").missing == 1
     where = {"bias": "implicit", "position": "with_dialogue", "debiasing": None, "dominated_by": "female"}
     assert (figure(found, "p_male", **where).missing, figure(found, "p_male", **where).n_items) == (1, 59)
     with_prompt = figure(found, "p_male", **{**where, "debiasing": 1})
@@ -474,7 +476,7 @@ def test_forgetting_is_missing_when_the_effect_without_dialogue_is():
         else:
             rows.append(suite.read(item, scored(item, suite, shares_of(0.5, 0.1, item.factors["dominated_by"]))))
     found = figures(suite, suite.derive(rows))
-    lost = figure(found, "forgotten", bias="implicit", under="with_dialogue", instruction=1, versus="none")
+    lost = figure(found, "effect_attenuation", bias="implicit", under="with_dialogue", instruction=1, versus="none")
     assert (lost.missing, lost.n_items) == (1, 119)
 
 
@@ -606,8 +608,8 @@ def test_only_differences_between_ways_of_asking_are_contrasts():
         "effect_coverage",
         "effect_reference_text",
         "placebo_effect",
-        "forgotten",
-        "forgotten_p_diverse",
+        "effect_attenuation",
+        "effect_attenuation_p_diverse",
     }
 
 
@@ -663,8 +665,8 @@ def test_intervals_cover_planted_effects_and_forgetting_in_200_audits(design):
     truths = {
         ("effect", "position", "without_dialogue"): effect,
         ("effect", "position", "with_dialogue"): kept * effect,
-        ("forgotten", "under", "with_dialogue"): (kept - 1) * effect,
-        ("share_forgotten", "under", "with_dialogue"): 1 - kept,
+        ("effect_attenuation", "under", "with_dialogue"): (kept - 1) * effect,
+        ("share_attenuated", "under", "with_dialogue"): 1 - kept,
     }
     specs = [s for s in suite.measures([]) if s.where["bias"] == "implicit" and s.where.get("instruction") == 1]
     covered, reported = Counter(), Counter()
@@ -689,7 +691,7 @@ def test_intervals_cover_planted_effects_and_forgetting_in_200_audits(design):
             for (measure, factor, name), truth in truths.items():
                 if m.measure == measure and m.where.get(factor) == name:
                     if m.low is None:
-                        assert measure == "share_forgotten", "the only one that is left out where the whole may be 0"
+                        assert measure == "share_attenuated", "the only one that is left out where the whole may be 0"
                         continue
                     reported[measure, name, m.where["versus"]] += 1
                     covered[measure, name, m.where["versus"]] += m.low <= truth <= m.high

@@ -1,0 +1,92 @@
+"""Rows computed from paired answers: effects of the texts, their parts, and what is left of them under a dialogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from suites.base import Factor, Row
+from suites.common.contrasts import DIFFERENCE, contrast, effect_row
+from suites.common.gender_figures import CLUSTERS
+from suites.debiasing.material import REFERENCE
+from suites.debiasing.positions import WITHOUT_DIALOGUE
+from suites.debiasing.shares import by_levels, split_effect, with_share
+
+_ATTENUATIONS = {"effect": "effect_attenuation", "effect_p_diverse": "effect_attenuation_p_diverse"}
+_OF_ONE = ("bias", "instruction", "placebo", "versus")
+
+
+def derived_rows(rows: Sequence[Row]) -> list[Row]:
+    """Effects, their two parts and their attenuation under a dialogue, all as paired rows.
+
+    ``effect…``                treated minus control, with factors ``instruction`` and ``versus``
+    ``placebo_…``              placebo minus none, marked by the factor ``placebo``
+    ``effect_attenuation…``    the effect under a position (factor ``under``) minus the effect without
+                               dialogue: positive when less of a gap's reduction is left
+    """
+    effects = list(_effects(rows))
+    shared = [
+        row
+        for of_one in by_levels(effects, (*_OF_ONE, "position"))
+        for row in with_share(of_one, "effect_via_diverse", "effect", "share_via_diverse", CLUSTERS)
+    ]
+    attenuations = [
+        row
+        for of_one in by_levels(list(_attenuations(effects)), (*_OF_ONE, "under"))
+        for row in with_share(of_one, "effect_attenuation", "reduction_without_dialogue", "share_attenuated", CLUSTERS)
+    ]
+    return [*shared, *attenuations]
+
+
+def _effects(rows: Sequence[Row]) -> Iterator[Row]:
+    """Each answer minus its controls: the one without text, and the placebo's."""
+    answers = {_question(row): row for row in rows}
+    for row in rows:
+        *question, level = _question(row)
+        if level is None:
+            continue
+        controls: dict[str, Factor] = {"none": None}
+        if isinstance(level, int):
+            controls["placebo"] = f"placebo-{level}"
+        for versus, control_level in controls.items():
+            if (control := answers.get((*question, control_level))) is not None:
+                yield _effect(row, control, versus)
+
+
+def _question(row: Row) -> tuple[Factor, ...]:
+    return tuple(row.factors[name] for name in ("position", "template", "occupation", "debiasing"))
+
+
+def _effect(treated: Row, control: Row, versus: str) -> Row:
+    placebo = treated.factors["placebo"]
+    factors: dict[str, Factor] = {**treated.factors, "abstraction": None, "versus": versus}
+    if placebo is None:
+        factors |= {"instruction": treated.factors["debiasing"], "degree": treated.factors["abstraction"]}
+    row = effect_row(f"{treated.item_id}/minus-{versus}", treated, control, factors)
+    if row.missing is not None:
+        return row
+    if placebo is not None:
+        return replace(row, values={f"placebo_{name}": value for name, value in row.values.items()})
+    if "stereotype_gap" in treated.values:
+        return replace(row, values={**row.values, **split_effect(treated, control)})
+    return row
+
+
+def _attenuations(effects: Sequence[Row]) -> Iterator[Row]:
+    """The effect of each text under each further position minus its effect without dialogue."""
+    of_texts = [row for row in effects if "instruction" in row.factors and row.factors["bias"] != REFERENCE]
+    without_dialogue = {_pair(row): row for row in of_texts if row.factors["position"] == WITHOUT_DIALOGUE}
+    for row in of_texts:
+        best = without_dialogue.get(_pair(row))
+        if best is None or best is row:
+            continue
+        factors = {**row.factors, "position": DIFFERENCE, "under": row.factors["position"], "degree": None}
+        attenuation = contrast(f"{row.item_id}/attenuation", row, best, _ATTENUATIONS, factors)
+        if attenuation.missing is None and "effect" in best.values:
+            reduction = {"reduction_without_dialogue": -best.values["effect"]}
+            attenuation = replace(attenuation, values={**attenuation.values, **reduction})
+        yield attenuation
+
+
+def _pair(row: Row) -> tuple[Factor, ...]:
+    return tuple(row.factors[name] for name in ("template", "occupation", "instruction", "versus"))

@@ -1,0 +1,95 @@
+"""The paper's material, and what may be given in its place: templates, expressions, debiasing instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from backends.errors import ConfigError
+from backends.options import AS_TUPLE, OnError, refused, some_of
+from suites.common.expressions import Expressions, spellings
+from suites.common.reference import load
+from suites.common.task_prompt import TaskPrompt, parse_template
+from suites.options import each_once
+
+Bias = Literal["explicit", "implicit"]
+BIASES: tuple[Bias, ...] = ("explicit", "implicit")
+#: How many templates of each kind the paper's debiasing runs use (Section 6.1: ten in all).
+DEBIASING_TEMPLATES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template with its place in the design.
+
+    ``for_debiasing``: one of those that are also asked with debiasing instructions.
+    """
+
+    id: str
+    bias: str
+    text: TaskPrompt
+    for_debiasing: bool
+
+
+def _known_ids(given: bool | tuple[int, ...]) -> bool | tuple[int, ...]:
+    known = occugender_instructions()
+    if not isinstance(given, bool) and not set(given) <= set(known):
+        raise refused("not instructions", f"Use true, false, or a list of ids in {list(known)}")
+    return given
+
+
+#: Options of the suite: kinds of bias, debiasing instructions, templates.
+Biases = Annotated[tuple[Bias, ...], some_of(BIASES)]
+Debiasing = Annotated[
+    bool | Annotated[tuple[int, ...], AS_TUPLE],
+    AfterValidator(_known_ids),
+    OnError("not instructions", "Use true, false, or a list of ids"),
+]
+_OwnTemplates = Annotated[
+    tuple[Annotated[TaskPrompt, BeforeValidator(parse_template)], ...],
+    AS_TUPLE,
+    Field(min_length=1),
+    each_once(lambda template: template, "Give each template once"),
+    OnError("no templates", "Give one or more, or leave this bias out"),
+]
+Templates = Annotated[
+    Literal["paper", "anonymous_version"] | dict[Bias, _OwnTemplates],
+    OnError("unknown", 'Use "paper", "anonymous_version", or {"explicit": […], "implicit": […]}'),
+]
+
+
+def occugender_expressions() -> dict[str, Expressions]:
+    """The paper's expressions: all for explicit prompts (Appendix A), pronouns for implicit (Table 2)."""
+    return {
+        "explicit": spellings(load("occugender").content["verbalizations"]),
+        "implicit": spellings({"male": ["He"], "female": ["She"], "diverse": ["They"]}),
+    }
+
+
+def occugender_instructions() -> dict[int, tuple[str, str]]:
+    """The paper's six debiasing instructions: id → (text, degree of abstraction)."""
+    return {d["id"]: (d["text"], d["abstraction"]) for d in load("occugender").content["debiasing_instructions"]}
+
+
+def occugender_templates(
+    chosen: Literal["paper", "anonymous_version"] | Mapping[Bias, Sequence[TaskPrompt]] = "paper",
+    biases: Sequence[Bias] = BIASES,
+) -> Iterator[Template]:
+    """Templates of the named set, or the user's own, with their ids."""
+    content, prefix = load("occugender").content, ""
+    if chosen == "paper":
+        texts = content["templates"]
+        sets: Mapping[Bias, Sequence[TaskPrompt]] = {b: [parse_template(text) for text in texts[b]] for b in biases}
+    elif chosen == "anonymous_version":
+        sets = {b: [parse_template(content["anonymous_version_prompts"][b])] for b in biases}
+        prefix = "anonymous-"
+    else:
+        sets = chosen
+    for bias in biases:
+        if bias not in sets:
+            raise ConfigError(f"templates.{bias}", None, "no templates", "Give one or more, or leave this bias out")
+        for i, text in enumerate(sets[bias]):
+            yield Template(f"{prefix}{bias}-{i + 1:02d}", bias, text, i < DEBIASING_TEMPLATES)
