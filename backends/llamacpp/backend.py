@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from backends.base import (
-    Answer,
-    Capability,
-    Description,
-    GenerateRequest,
-    OnResponse,
-    Prompt,
-    Request,
-    ScoreRequest,
-)
-from backends.errors import BackendError, ConfigError
-from backends.local.answers import answer_by_kind
-from backends.local.backend import LocalBackend, discard_response
-from backends.local.fingerprint import file_sha256, files_sha256, package_version, text_sha256
+from pydantic import Field
+
+from backends.base import Description
+from backends.errors import ConfigError
+from backends.local.causal import CausalBackend, LoadedModel, Scalar
+from backends.local.fingerprint import file_sha256, files_sha256, package_version
+from backends.local.generation import TextGenerator
 from backends.local.gguf_header import (
     Value,
     check_causal,
@@ -30,13 +22,8 @@ from backends.local.gguf_header import (
     quantisation,
     read_gguf_header,
 )
-from backends.local.options import available_threads, check_count, check_file, need_package
-from backends.local.scoring import score_requests
-
-if TYPE_CHECKING:
-    from backends.llamacpp.engine import LlamaEngine
-    from backends.llamacpp.scoring import SequenceScorer
-    from backends.local.generation import TextGenerator
+from backends.local.options import OptionalCount, need_package
+from backends.options import OnError, checked_options
 
 #: Raise it when the way of computing changes so that log-probabilities may.
 SCORING_VERSION = 1
@@ -44,7 +31,7 @@ SCORING_VERSION = 1
 TEXT_VERSION = 2
 
 
-class LlamaCppBackend(LocalBackend):
+class LlamaCppBackend(CausalBackend):
     """A GGUF model, scored through llama.cpp's low-level batch with shared prompts computed once.
 
     Parameters
@@ -59,32 +46,27 @@ class LlamaCppBackend(LocalBackend):
         Most tokens of prompt and answer; default: what the model was trained on.
     """
 
-    batch_size = 256
-
+    @checked_options
     def __init__(
         self,
         model: str | Path,
         *,
-        n_gpu_layers: int = 0,
-        threads: int | None = None,
-        context: int | None = None,
+        n_gpu_layers: Annotated[
+            int, Field(ge=-1), OnError("not a whole number of at least -1", "Leave it out, or give one")
+        ] = 0,
+        threads: OptionalCount = None,
+        context: OptionalCount = None,
     ) -> None:
-        super().__init__()
+        super().__init__(threads)
         self.model = Path(model).expanduser()
         self.n_gpu_layers, self.context = n_gpu_layers, context
-        self.threads = threads
         self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"  # takes turns with other models there
-        self._engine: LlamaEngine | None = None
-        self._scorer: SequenceScorer | None = None
-        self._generator: TextGenerator | None = None
-        self._refusal: BackendError | None = None
 
     def check(self) -> None:
-        check_count("n_gpu_layers", self.n_gpu_layers, -1)
-        check_count("threads", self.threads, 1)
-        check_count("context", self.context, 1)
         need_package("model", "llama_cpp", "llamacpp")
-        check_file("model", self.model, "GGUF file")
+        if not self.model.is_file():
+            problem = "is a folder" if self.model.is_dir() else "no such file"
+            raise ConfigError("model", str(self.model), problem, "Give the path of a GGUF file")
         if not is_gguf(self.model):
             raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
         header = read_gguf_header(self.model)
@@ -97,19 +79,14 @@ class LlamaCppBackend(LocalBackend):
 
     def describe_blocking(self) -> Description:
         header = read_gguf_header(self.model)
-        template = header.get("tokenizer.chat_template")
         parts = gguf_parts(self.model, header)
         weights = file_sha256(self.model) if len(parts) == 1 else files_sha256(parts)
-        capabilities: set[Capability] = {"score", "generate"}
-        if template is not None:
-            capabilities.add("chat")
         kind = quantisation(header)
-        fingerprint: dict[str, str | int | float | bool | None] = {
+        fingerprint: dict[str, Scalar] = {
             "backend": "llamacpp",
             "weights_sha256": weights,
             # A GGUF file holds its tokenizer.
             "tokenizer": f"gguf:{weights}",
-            "chat_template_sha256": None if template is None else text_sha256(str(template)),
             "quantisation": kind,
             "dtype": "float16 keys, bfloat16 values" if self.n_gpu_layers == 0 else "float16 cache",
             "adapter": None,
@@ -120,12 +97,10 @@ class LlamaCppBackend(LocalBackend):
         }
         if _reads_otherwise(header):
             fingerprint["text_version"] = TEXT_VERSION
-        name = header.get("general.name", self.model.name)
         notes: dict[str, str] = {
-            "model": str(name),
+            "model": str(header.get("general.name", self.model.name)),
             "file": str(self.model),
             "device": str(self.device),
-            "threads": str(self._threads),
             "quantisation": kind,
             "route": "tree: sequences that share cells in one batch, each distinct token computed once",
         }
@@ -134,82 +109,30 @@ class LlamaCppBackend(LocalBackend):
             notes["context"] = (
                 f"{cells} cells: in a larger one this model's LongRoPE changes what it makes of every text"
             )
-        return Description(fingerprint, frozenset(capabilities), notes)
+        return self._description(fingerprint, notes, header.get("tokenizer.chat_template"))
 
-    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
-        try:
-            self._load()
-        except BackendError as error:
-            return [error] * len(batch)
-        return answer_by_kind(batch, self._score, self._generate, on_response)
-
-    def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
-        if self._engine is None:
-            return None
-        return [len(self._engine.render(prompt)) for prompt in prompts]
-
-    def close_blocking(self) -> None:
-        if self._scorer is not None:
-            self._scorer.close()
-            self._scorer = None
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
-        self._generator = self._refusal = None
-
-    @property
-    def _threads(self) -> int:
-        return self.threads or available_threads()
-
-    def _load(self) -> tuple[LlamaEngine, SequenceScorer]:
-        if self._engine is None or self._scorer is None:
-            from backends.llamacpp.engine import LlamaEngine
-            from backends.llamacpp.scoring import SequenceScorer
-
-            if self._refusal is not None:  # tried once: loading takes minutes
-                raise self._refusal.with_traceback(None)
-            try:
-                engine = LlamaEngine(
-                    self.model, n_gpu_layers=self.n_gpu_layers, threads=self._threads, context=self.context
-                )
-            except BackendError as error:
-                self._refusal = error
-                raise
-            self._engine = engine
-            self._scorer = SequenceScorer(
-                engine, lambda start: engine.vocabulary.beginning_with(start), neighbour_proof=self.n_gpu_layers == 0
-            )
-        return self._engine, self._scorer
-
-    def _score(self, requests: Sequence[ScoreRequest]) -> Sequence[Answer]:
-        engine, scorer = self._load()
-        if not engine.shares_cells:
-            # Sequences would read each other's state: numbers that look right and are wrong.
-            return [
-                BackendError(
-                    "unsupported",
-                    "this model has recurrent layers, which llama.cpp's shared cells do not hold",
-                    hint="score it with HFBackend",
-                )
-            ] * len(requests)
-        try:
-            return score_requests(requests, engine, scorer.value, context=scorer.context, route="tree")
-        except BackendError as error:
-            return [error] * len(requests)
-
-    def _generate(self, requests: Sequence[GenerateRequest], on_response: OnResponse) -> Sequence[Answer]:
+    def _load_model(self) -> LoadedModel:
+        from backends.llamacpp.engine import LlamaEngine
         from backends.llamacpp.generation import LlamaGeneration
-        from backends.local.generation import TextGenerator
+        from backends.llamacpp.scoring import SequenceScorer
 
-        engine, _ = self._load()
-        if self._generator is None:
-            self._generator = TextGenerator(LlamaGeneration(engine))
-        return self._generator.generate(requests, on_response)
+        engine = LlamaEngine(
+            self.model, n_gpu_layers=self.n_gpu_layers, threads=self.thread_count, context=self.context
+        )
+        scorer = SequenceScorer(
+            engine, lambda start: engine.vocabulary.beginning_with(start), neighbour_proof=self.n_gpu_layers == 0
+        )
+
+        def close() -> None:
+            scorer.close()
+            engine.close()
+
+        return LoadedModel(engine, engine, scorer, TextGenerator(LlamaGeneration(engine)), close=close)
 
 
 def _reads_otherwise(header: dict[str, Value]) -> bool:
     """Whether a request may become, or score, other tokens of this file than before there was a `TEXT_VERSION`."""
-    # The space that tokenizers, but for byte-level ones, may put behind a special token was nobody's.
+    # The space that tokenizers, but for byte-level ones, may put behind a special token was not scored before.
     byte_level = header.get("tokenizer.ggml.model") == "gpt2"
     spaced = not byte_level and header.get("tokenizer.ggml.add_space_prefix") is not False
     # Chats had no BOS that their template did not write, and found tools and documents undefined.

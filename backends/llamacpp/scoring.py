@@ -50,6 +50,8 @@ class SequenceScorer:
         Tokens the model has read so far, padding included.
     """
 
+    route = "tree"
+
     def __init__(
         self,
         engine: LlamaEngine,
@@ -79,6 +81,13 @@ class SequenceScorer:
 
     def value(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64]]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its set."""
+        if not self._engine.shares_cells:
+            # Sequences would read each other's state: numbers that look right and are wrong.
+            raise BackendError(
+                "unsupported",
+                "this model has recurrent layers, which llama.cpp's shared cells do not hold",
+                hint="score it with HFBackend",
+            )
         longest = max(len(path.tokens) for path in paths)
         self._make_room(longest + self.pack_tokens + GROUP)
         trie = Trie(paths, self._kept)

@@ -32,6 +32,9 @@ class TextEncoder(Protocol):
     def added(self, tokens: Sequence[int], text: str) -> int:
         """How many of the first tokens `encode` put in front of the text's own."""
 
+    def render(self, prompt: Prompt) -> list[int]:
+        """Tokens of a prompt, ready to be continued."""
+
     def piece(self, token: int) -> bytes:
         """A token's text."""
 

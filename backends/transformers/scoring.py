@@ -15,6 +15,7 @@ import numpy.typing as npt
 from backends.errors import BackendError
 from backends.local.trie import Path, Trie
 from backends.transformers.batch import BatchRoute
+from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize
 from backends.transformers.reader import LogitReader
 from backends.transformers.tree import TreeRoute
@@ -36,6 +37,8 @@ class SequenceScorer:
 
     Attributes
     ----------
+    context : int or None
+        Most tokens of one text.
     size : PassSize
         How large a forward pass may be now.
     route : "tree" or "batch"
@@ -51,6 +54,7 @@ class SequenceScorer:
     """
 
     def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]], *, pack_tokens: int) -> None:
+        self.context, _ = context_length(model.config)
         self._reader = reader = LogitReader(model, beginning_with)
         rows = max(1, LOGIT_BYTES // (4 * reader.vocabulary))
         self.size = PassSize(pack_tokens, rows, str(reader.device))

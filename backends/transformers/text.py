@@ -101,7 +101,7 @@ class HFTextEncoder:
         return name.replace("▁", " ").encode("utf-8", "surrogatepass")
 
 
-def mend_gguf_tokenizer(tokenizer: Any, pre: str, model: str) -> None:
+def fix_gguf_tokenizer(tokenizer: Any, pre: str, model: str) -> None:
     """Make a tokenizer that transformers converted from a GGUF file split text as the file says.
 
     Raises

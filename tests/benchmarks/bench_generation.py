@@ -151,7 +151,8 @@ def hf() -> None:
 
     backend = HFBackend(smollm2_path(), device="cpu", dtype="float32", threads=2)
     asyncio.run(backend.run(REQUESTS[:1]))
-    model, encoder, _ = backend._load()
+    loaded = backend.load()
+    model, encoder = loaded.model, loaded.encoder
     tokens = [encoder.render(prompt) for prompt in PROMPTS]
 
     def one_by_one() -> int:

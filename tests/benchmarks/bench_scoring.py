@@ -178,7 +178,8 @@ def by_pair(requests: Sequence[ScoreRequest], values: Sequence[float]) -> dict[t
 def engine_line(name: str, backend: Any, requests: list[ScoreRequest], raw: RawPrefill) -> Line:
     """Score everything through a backend, in batches as an audit does."""
     backend.run_blocking(spread(requests, 4))
-    encoder, scorer = backend._load()[-2:]
+    loaded = backend.load()
+    encoder, scorer = loaded.encoder, loaded.scorer
     scorer.forget()
     tokens = scorer.tokens_computed
     values: list[float] = []
@@ -379,7 +380,8 @@ def bench_hf(
 ) -> None:
     """transformers, float32: the engine and the tools that use transformers."""
     backend = HFBackend(path, dtype="float32", device="cpu", threads=options.threads)
-    model, _, scorer = backend._load()
+    loaded = backend.load()
+    model, scorer = loaded.model, loaded.scorer
     tokenizer = backend._tokenizer
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -409,7 +411,7 @@ def bench_llama(
 ) -> None:
     """llama.cpp: the engine, one request at a time, and llama-cpp-python's echo."""
     backend = LlamaCppBackend(path, threads=options.threads)
-    engine, _ = backend._load()
+    engine = backend.load().model
     ours = "this engine, shared cells"
     lines = [engine_line(ours, backend, requests, llama_prefill(engine))]
     sample = spread(requests, options.sample)
@@ -418,7 +420,7 @@ def bench_llama(
     with peak_memory() as peak:
         for request in sample:
             for continuation in request.continuations:
-                backend._load()[1].forget()
+                backend.load().scorer.forget()
                 (answer,) = backend.run_blocking([ScoreRequest(request.prompt, (continuation,))])
                 values += [float(s.logprob) for s in answer.scores]  # type: ignore[union-attr, arg-type]
     seconds = time.perf_counter() - start

@@ -93,7 +93,7 @@ def one_sequence(engine: LlamaEngine, tokens: list[int]) -> list[float]:
 
 def test_the_batch_equals_one_sequence_at_a_time(backend: LlamaCppBackend) -> None:
     answers = iter(scored(backend, REQUESTS))
-    engine, _ = backend._load()
+    engine = backend.load().model
     compared = 0
     for request in REQUESTS:
         for continuation in request.continuations:
@@ -125,7 +125,7 @@ def test_transformers_gives_nearly_the_same_on_the_same_file(path: Path, backend
 
 def test_order_packing_and_kept_cells_change_no_result(backend: LlamaCppBackend) -> None:
     usual = [s.logprob for s in scored(backend, REQUESTS)]
-    _, scorer = backend._load()
+    scorer = backend.load().scorer
     assert [s.logprob for s in scored(backend, REQUESTS)] == pytest.approx(usual, abs=1e-4)
     scorer.close()
     scorer.pack_tokens, kept = 17, scorer.pack_tokens
@@ -142,7 +142,8 @@ def test_each_distinct_token_is_computed_once(path: Path) -> None:
     backend = LlamaCppBackend(path)
     clean = REQUESTS[:3]
     scored(backend, clean)
-    engine, scorer = backend._load()
+    loaded = backend.load()
+    engine, scorer = loaded.model, loaded.scorer
     texts = [str(r.prompt) + c for r in clean for c in r.continuations]
     distinct = {tuple(t[:n]) for t in engine.encode(texts, chat=False) for n in range(1, len(t))}
     assert len(distinct) <= scorer.tokens_computed < len(distinct) + 16
@@ -164,7 +165,7 @@ def test_boundaries_of_the_known_traps(backend: LlamaCppBackend) -> None:
 
 def test_a_straddled_space_is_marginalised_over_the_whole_vocabulary(backend: LlamaCppBackend) -> None:
     """log P(" herself") - log of the mass of all tokens that begin with a space, from one plain sequence."""
-    engine, _ = backend._load()
+    engine = backend.load().model
     score = scored(backend, [ScoreRequest("The nurse said that ", ("herself",))])[0]
     context = engine.encode(["The nurse said that"], chat=False)[0]
     size = llama_cpp.llama_vocab_n_tokens(engine.vocab)
@@ -244,7 +245,7 @@ def test_only_files_whose_texts_are_read_otherwise_than_before_are_known_by_anot
 
 def test_a_space_put_behind_a_special_token_is_scored(tmp_path: Path) -> None:
     backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "spaced.gguf", prefix_space=True))
-    engine, _ = backend._load()
+    engine = backend.load().model
     for prompt in ("the man<|a|>", "<|a|>", ""):
         start = engine.render(prompt)
         for continuation in ("she", "She man", " she"):
@@ -281,7 +282,7 @@ def test_chat_is_the_same_text_and_tokens_on_both_engines() -> None:
     for mine, other in zip(scored(ours, requests), scored(theirs, requests), strict=True):
         assert [t.token_id for t in mine.tokens] == [t.token_id for t in other.tokens]
         assert mine.logprob == pytest.approx(other.logprob, abs=1.0)
-    assert ours._load()[0].render(started) == theirs._load()[1].render(started)
+    assert ours.load().encoder.render(started) == theirs.load().encoder.render(started)
     ours.close_blocking()
     theirs.close_blocking()
 
@@ -310,7 +311,7 @@ def test_more_leaves_than_sequences_are_split_over_packs(path: Path) -> None:
     backend = LlamaCppBackend(path)
     words = tuple(f" {a} {b}" for a in ("he", "she", "they", "it") for b in range(100))
     values = [s.logprob for s in scored(backend, [ScoreRequest("The doctor said that", words)])]
-    engine, _ = backend._load()
+    engine = backend.load().model
     for at in (0, 150, 399):
         tokens = engine.encode(["The doctor said that" + words[at]], chat=False)[0]
         start = len(engine.encode(["The doctor said that"], chat=False)[0])
@@ -321,7 +322,7 @@ def test_more_leaves_than_sequences_are_split_over_packs(path: Path) -> None:
 def test_identity_is_found_without_loading_weights(path: Path) -> None:
     backend = LlamaCppBackend(path)
     described = backend.describe_blocking()
-    assert backend._engine is None
+    assert backend._loaded is None
     assert described.fingerprint == LlamaCppBackend(path, threads=1).describe_blocking().fingerprint
     assert described.fingerprint["quantisation"] == {"SmolLM2-135M-Instruct.Q4_1.gguf": "Q4_1"}.get(path.name, "Q4_K_M")
     assert ("chat" in described.capabilities) == ("SmolLM2" in path.name)

@@ -109,7 +109,7 @@ def test_the_sliding_window_is_shorter_than_the_prompts_and_matters(family: str,
 def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path]) -> None:
     backend = HFBackend(folders[family], threads=1)
     usual = scores(backend, REQUESTS)
-    _, _, scorer = backend._load()
+    scorer = backend.load().scorer
     for pack_tokens in (1, 3, 70):
         scorer.size.most_tokens = pack_tokens
         assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
@@ -126,7 +126,8 @@ def test_two_models_that_compute_at_once_keep_apart(folders: dict[str, Path], mo
     alone = [scores(backend, asked) for backend, asked in zip(backends, requests, strict=True)]
     meet = threading.Barrier(2, timeout=60)
     for backend in backends:
-        model, _, scorer = backend._load()
+        loaded = backend.load()
+        model, scorer = loaded.model, loaded.scorer
         scorer.forget()
         forward = model.forward
 
@@ -156,7 +157,7 @@ def test_two_models_are_loaded_one_after_the_other(folders: dict[str, Path], mon
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", watched)
     backends = [HFBackend(folders["llama"], threads=1, dtype=dtype) for dtype in ("float32", "bfloat16")]
     with ThreadPoolExecutor(2) as threads:
-        assert len(list(threads.map(HFBackend._load, backends))) == 2
+        assert len(list(threads.map(HFBackend.load, backends))) == 2
     assert most == [1, 1]
     assert torch.get_default_dtype() == torch.float32
 
@@ -233,7 +234,8 @@ def test_blocks_that_attend_one_after_the_other_give_the_same_numbers(
 
 def test_each_distinct_token_is_computed_once_over_prompts_and_over_calls(folders: dict[str, Path]) -> None:
     backend = HFBackend(folders["llama"], threads=1)
-    _, encoder, scorer = backend._load()
+    loaded = backend.load()
+    encoder, scorer = loaded.encoder, loaded.scorer
     texts = [r.prompt + c for r in REQUESTS for c in r.continuations]
     distinct = {tuple(t[:n]) for t in encoder.encode(texts, chat=False) for n in range(1, len(t))}
     before = scorer.tokens_computed
@@ -289,7 +291,7 @@ def test_probabilities_of_all_next_characters_sum_to_one(folders: dict[str, Path
     """A property plain scoring lacks: after "the ", whose space may be part of the next token, the
     continuations' first tokens share what is left once the space is given."""
     backend = HFBackend(folders["llama"], threads=1)
-    _, encoder, _ = backend._load()
+    encoder = backend.load().encoder
     vocabulary = encoder.vocabulary
     texts = [p.decode() for p in vocabulary.pieces if p.startswith(b" ") and len(p) > 1]
     (answer,) = backend.run_blocking([ScoreRequest("the ", tuple(t[1:] for t in texts))])
@@ -303,7 +305,8 @@ def test_out_of_memory_halves_the_pack_and_goes_on(folders: dict[str, Path], mon
     """The error is raised by hand: this machine's memory cannot be filled within a test."""
     backend = HFBackend(folders["llama"], threads=1)
     usual = scores(backend, REQUESTS)
-    model, _, scorer = backend._load()
+    loaded = backend.load()
+    model, scorer = loaded.model, loaded.scorer
     forward = model.forward
 
     def small(ids: torch.Tensor, **options: Any) -> Any:
@@ -320,7 +323,7 @@ def test_memory_that_is_never_enough_is_an_error_of_each_request(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = HFBackend(folders["llama"], threads=1)
-    model, _, _ = backend._load()
+    model = backend.load().model
 
     def never(*_: Any, **__: Any) -> Any:
         raise torch.OutOfMemoryError("planted")
@@ -338,7 +341,8 @@ def test_a_prompt_that_does_not_fit_fails_alone_and_the_size_grows_back(
     backend = HFBackend(folders[family], threads=1)
     good = [ScoreRequest(f"the man said {i}{j}", (" he", " she")) for i in range(6) for j in range(6)]
     usual = scores(backend, good)
-    model, _, scorer = backend._load()
+    loaded = backend.load()
+    model, scorer = loaded.model, loaded.scorer
     forward = model.forward
 
     def small(ids: torch.Tensor, **options: Any) -> Any:
@@ -370,7 +374,7 @@ def test_an_illegal_memory_access_is_no_want_of_memory(
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(backend._load()[0], "forward", broken)
+    monkeypatch.setattr(backend.load().model, "forward", broken)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         backend.run_blocking(REQUESTS)
 
@@ -397,7 +401,7 @@ def test_no_forward_pass_makes_more_rows_of_logits_than_fit(
     request = ScoreRequest("the", (" she he she xyz xyz xyz xyz", " man"))
     backend = HFBackend(folders[family], threads=1)
     usual = scores(backend, [request])
-    _, _, scorer = backend._load()
+    scorer = backend.load().scorer
     scorer.forget()
     made = []
     reader = scorer._reader
@@ -419,7 +423,7 @@ def test_paths_that_ask_nothing_or_read_nothing_leave_the_others_alone(family: s
     """An empty continuation is refused as a request; a path with nothing to score is none to the scorer."""
     with pytest.raises(ValueError, match="empty continuation"):
         ScoreRequest("the", ("",))
-    scorer = HFBackend(folders[family], threads=1)._load()[2]
+    scorer = HFBackend(folders[family], threads=1).load().scorer
     usual = scorer.value([TokenPath((3, 4, 5, 6), 2)])[0]
     for extra in ((3, 4, 5, 6), (3, 4), (9,)):
         nothing, same = scorer.value([TokenPath(extra, len(extra)), TokenPath((3, 4, 5, 6), 2)])
@@ -438,7 +442,7 @@ def test_the_attention_that_a_gpu_takes_gives_the_numbers_of_plain_transformers(
     monkeypatch.setattr(functional, "scaled_dot_product_attention", lambda *a, **o: called.append(1) or sdpa(*a, **o))
     backend = HFBackend(folders[family], threads=1)
     model, tokenizer = plain_model(folders[family])
-    _, _, scorer = backend._load()
+    scorer = backend.load().scorer
     assert scorer.route == "tree"
     for pack_tokens in (512, 9):
         scorer.size.most_tokens = pack_tokens
@@ -605,7 +609,7 @@ def test_sixteen_bit_models_take_the_tree_and_stay_near_float32(dtype: Any, fold
     exact = scores(HFBackend(folders["llama"], threads=1), REQUESTS)
     backend = HFBackend(folders["llama"], dtype=dtype, threads=1)
     assert scores(backend, REQUESTS) == pytest.approx(exact, rel=0.05, abs=0.5)
-    assert backend._load()[2].route == "tree"
+    assert backend.load().scorer.route == "tree"
     assert backend.describe_blocking().fingerprint["dtype"] == dtype
 
 
@@ -614,7 +618,7 @@ def test_sixteen_bit_models_take_the_tree_and_stay_near_float32(dtype: Any, fold
 def test_models_whose_layers_do_not_all_see_a_tree_take_the_batch(family: str, dtype: Any, tmp_path: Path) -> None:
     """In 16 bits a hybrid's small state moves its numbers by little more than rounding."""
     backend = HFBackend(save_model_of(NOT_TREES[family], tmp_path), dtype=dtype, threads=1)
-    assert backend._load()[2].route == "batch"
+    assert backend.load().scorer.route == "batch"
     if dtype == "float32":
         model, tokenizer = plain_model(tmp_path)
         request = ScoreRequest(REQUESTS[0].prompt, (" he",))
@@ -675,7 +679,7 @@ def test_rows_that_move_each_other_are_read_apart(
 
     monkeypatch.setattr(transformers.FalconForCausalLM, "forward", moved)
     backend = HFBackend(folders["falcon"], threads=1)
-    backend._load()
+    backend.load()
     assert said in backend.describe_blocking().notes["route"]
     most_rows.clear()
     requests = [ScoreRequest(f"the man said {n}", (" he", " she was", " is")) for n in range(9)]
@@ -714,7 +718,7 @@ def test_weights_that_a_checkpoint_lacks_are_not_drawn_at_random(missing: str, t
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     backend = HFBackend(folder, threads=1)
     with pytest.raises(ConfigError, match=missing) as error:
-        backend._load()
+        backend.load()
     assert error.value.field == "model"
     loads = []
     backend._load_model = lambda: loads.append(1)  # type: ignore[method-assign]
@@ -731,7 +735,7 @@ def test_weights_of_another_shape_are_not_drawn_at_random(tmp_path: Path) -> Non
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     backend = HFBackend(folder, threads=1)
     with pytest.raises(ConfigError, match=r"lm_head\.weight of another shape") as error:
-        backend._load()
+        backend.load()
     assert error.value.field == "model"
 
 
@@ -741,7 +745,7 @@ def test_a_model_of_another_kind_is_refused_before_its_weights_are_read(tmp_path
     byte_level_tokenizer().save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     backend = HFBackend(tmp_path, threads=1)
-    for ask in (backend.describe_blocking, backend._load):
+    for ask in (backend.describe_blocking, backend.load):
         with pytest.raises(ConfigError, match="'t5', which is no causal language model") as error:
             ask()
         assert error.value.field == "model"
@@ -796,7 +800,7 @@ def test_an_adapter_whose_weights_find_no_place_is_refused(
         weights[first.replace("layers.0", "layers.9")] = weights[first].clone()
     save_file(weights, tmp_path / "adapter_model.safetensors", {"format": "pt"})
     with pytest.raises(ConfigError, match="lora_A") as error:
-        HFBackend(folders["llama"], adapter=tmp_path, threads=1)._load()
+        HFBackend(folders["llama"], adapter=tmp_path, threads=1).load()
     assert error.value.field == "adapter"
 
 

@@ -1,0 +1,140 @@
+"""A causal language model in this process: what is the same whichever engine computes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from backends.base import Answer, Capability, Description, GenerateRequest, OnResponse, Prompt, Request, ScoreRequest
+from backends.errors import AuditError, BackendError, ConfigError
+from backends.local.backend import LocalBackend, discard_response
+from backends.local.fingerprint import text_sha256
+from backends.local.generation import TextGenerator
+from backends.local.options import available_threads
+from backends.local.scoring import TextEncoder, Values, score_requests
+from backends.local.trie import Path
+
+Scalar = str | int | float | bool | None
+
+
+class Scorer(Protocol):
+    """Values token paths on one loaded model."""
+
+    @property
+    def route(self) -> str:
+        """How it computes, kept with each score."""
+
+    @property
+    def context(self) -> int | None:
+        """Most tokens that one path may have the model read; None without a limit."""
+
+    @property
+    def value(self) -> Callable[[Sequence[Path]], Values]:
+        """Log-probabilities (nats) of each path's scored tokens, then of its set."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in memory, and what reads it.
+
+    Attributes
+    ----------
+    model
+        The engine's own object.
+    route : str
+        How scores are computed and why, for people.
+    close : callable
+        Frees what Python does not free by itself.
+    """
+
+    model: Any
+    encoder: TextEncoder
+    scorer: Scorer
+    generator: TextGenerator
+    route: str = ""
+    close: Callable[[], None] = lambda: None
+
+
+class CausalBackend(LocalBackend):
+    """Answers requests for scores and texts; the model is loaded at the first one, or refused once for all."""
+
+    batch_size = 256
+
+    def __init__(self, threads: int | None) -> None:
+        super().__init__()
+        self.threads = threads
+        self._encoder: TextEncoder | None = None
+        self._loaded: LoadedModel | None = None
+        self._refusal: AuditError | None = None
+
+    @abstractmethod
+    def _load_model(self) -> LoadedModel:
+        """Load the model. Raises `AuditError` where it cannot be used here."""
+
+    @property
+    def thread_count(self) -> int:
+        """Processor threads in use."""
+        return self.threads or available_threads()
+
+    def load(self) -> LoadedModel:
+        """The model, loaded if it is not yet. What failed once fails again at once: loading takes minutes."""
+        if self._loaded is None and self._refusal is None:
+            try:
+                self._loaded = self._load_model()
+                self._encoder = self._loaded.encoder
+            except AuditError as error:
+                # The frames of the failure hold the weights.
+                self._refusal = error.with_traceback(None)
+        if self._loaded is None:
+            assert self._refusal is not None
+            raise self._refusal.with_traceback(None)
+        return self._loaded
+
+    def close_blocking(self) -> None:
+        if self._loaded is not None:
+            self._loaded.close()
+        self._loaded = self._encoder = self._refusal = None
+
+    def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
+        """Tokens of each prompt; None before the tokenizer is loaded."""
+        if self._encoder is None:
+            return None
+        return [len(self._encoder.render(prompt)) for prompt in prompts]
+
+    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
+        try:
+            loaded = self.load()
+        except BackendError as error:
+            return [error] * len(batch)
+        except ConfigError as error:  # found only by loading
+            problem = f"{error.field} = {error.value!r}: {error.problem}"
+            return [BackendError("unsupported", problem, hint=error.hint)] * len(batch)
+        refusal = BackendError("unsupported", "a causal language model classifies no texts", hint="use a classifier")
+        answers: list[Answer] = [refusal] * len(batch)
+        scored = {i: request for i, request in enumerate(batch) if isinstance(request, ScoreRequest)}
+        for i, answer in zip(scored, _score(loaded, list(scored.values())), strict=True):
+            answers[i] = answer
+        generated = {i: request for i, request in enumerate(batch) if isinstance(request, GenerateRequest)}
+        places = list(generated)
+        texts = loaded.generator.generate(list(generated.values()), lambda at, answer: on_response(places[at], answer))
+        for i, text in zip(places, texts, strict=True):
+            answers[i] = text
+        return answers
+
+    def _description(self, fingerprint: dict[str, Scalar], notes: dict[str, str], template: Any) -> Description:
+        """The description of a model with this chat template, or None."""
+        capabilities: set[Capability] = {"score", "generate"}
+        if template is not None:
+            capabilities.add("chat")
+        fingerprint["chat_template_sha256"] = None if template is None else text_sha256(str(template))
+        return Description(fingerprint, frozenset(capabilities), {**notes, "threads": str(self.thread_count)})
+
+
+def _score(loaded: LoadedModel, requests: Sequence[ScoreRequest]) -> list[Answer]:
+    scorer = loaded.scorer
+    try:
+        return score_requests(requests, loaded.encoder, scorer.value, context=scorer.context, route=scorer.route)
+    except BackendError as error:
+        return [error] * len(requests)

@@ -1,0 +1,234 @@
+"""Where a transformers model comes from: a hub id, a folder, or a GGUF file."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backends.errors import ConfigError
+from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights
+from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
+from backends.local.options import need_package
+
+# While it loads a model, transformers changes torch's default dtype for the whole process, and sets it back to
+# what it found. Two at once, for two devices, could leave the wrong one for good.
+_loading = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model and its adapter, as the options of `HFBackend` name them."""
+
+    model: str
+    revision: str | None
+    adapter: str | None
+    trust_remote_code: bool
+
+    @property
+    def path(self) -> Path:
+        """The model as a path, whether or not it is one."""
+        return Path(self.model).expanduser()
+
+    # -- checks ---------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise `ConfigError` for what can be seen to be wrong without loading anything."""
+        self._check_model()
+        if self.adapter is not None:
+            need_package("adapter", "peft", "hf")
+            if _looks_like_path(self.adapter) and not (Path(self.adapter) / "adapter_config.json").is_file():
+                raise ConfigError(
+                    "adapter", self.adapter, "no adapter_config.json there", "Give a PEFT adapter's folder"
+                )
+
+    def _check_model(self) -> None:
+        path = self.path
+        if not path.exists():
+            if _looks_like_path(self.model):
+                raise ConfigError("model", self.model, "no such file or folder", "Give a path that exists, or a hub id")
+            return
+        if self.revision is not None:
+            raise ConfigError("revision", self.revision, "a local model has no revisions", "Leave it out")
+        if path.is_dir():
+            if not (path / "config.json").is_file():
+                raise ConfigError(
+                    "model", self.model, "a folder without config.json", "Give a transformers model's folder"
+                )
+            if not folder_weights(path):
+                raise ConfigError("model", self.model, "a folder without weights", "Put the model's weights there")
+            return
+        if not is_gguf(path):
+            raise ConfigError("model", self.model, "a file, and not GGUF", "Give a folder, a GGUF file or a hub id")
+        for module in ("gguf", "accelerate"):
+            need_package("model", module, "hf")
+        header = read_gguf_header(path)
+        if (parts := int(header.get("split.count", 1))) > 1:
+            raise ConfigError(
+                "model",
+                self.model,
+                f"one of {parts} files of a model, and transformers reads this one alone",
+                "Put them together with llama-gguf-split --merge, or use LlamaCppBackend",
+            )
+        check_causal(path, header)
+        if longrope_cells(path, header) is not None:
+            raise ConfigError(
+                "model",
+                self.model,
+                "transformers leaves out the LongRoPE of a GGUF file, which would give other numbers",
+                "Use LlamaCppBackend, or the model's safetensors",
+            )
+
+    # -- identity -------------------------------------------------------------------------------
+
+    def weights(self) -> tuple[dict[str, str], str | None]:
+        """What identifies the weights, and their quantisation if any."""
+        path = self.path
+        if path.is_file():
+            return {"weights_sha256": file_sha256(path)}, quantisation(read_gguf_header(path))
+        config = self.config()
+        kind = _quantisation_method(config)
+        if path.is_dir():
+            small = [path / name for name in SMALL_FILES if (path / name).is_file()]
+            if self.trust_remote_code:
+                small += path.glob("*.py")
+            return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
+        commit = getattr(config, "_commit_hash", None)
+        if commit is None:
+            raise ConfigError("model", self.model, "its revision cannot be told", "Give a local folder")
+        return {"hub_id": self.model, "revision": str(commit)}, kind
+
+    def adapter_identity(self) -> str | None:
+        """What identifies the adapter, if there is one."""
+        if self.adapter is None:
+            return None
+        path = Path(self.adapter).expanduser()
+        if path.is_dir():
+            return files_sha256([*folder_weights(path), path / "adapter_config.json"])
+        from huggingface_hub import HfApi
+
+        return f"{self.adapter}@{HfApi().model_info(self.adapter).sha}"
+
+    # -- loading --------------------------------------------------------------------------------
+
+    def _source(self) -> tuple[str, dict[str, Any]]:
+        """What ``from_pretrained`` is given to find the model."""
+        path = self.path
+        options: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
+        if path.is_file():
+            return str(path.parent), {**options, "gguf_file": path.name}
+        if path.is_dir():
+            return str(path), options
+        return self.model, {**options, "revision": self.revision}
+
+    def config(self) -> Any:
+        """The model's configuration, read without its weights."""
+        from transformers import AutoConfig
+
+        source, options = self._source()
+        config = AutoConfig.from_pretrained(source, **options)
+        self._check_class(config)
+        return config
+
+    def _check_class(self, config: Any) -> None:
+        """Raise for a model that transformers would refuse only once its weights are there."""
+        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+        own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+        if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or (own_code and self.trust_remote_code):
+            return
+        raise ConfigError(
+            "model",
+            self.model,
+            f"of the kind {config.model_type!r}, which is no causal language model to transformers",
+            "Set trust_remote_code if you trust the code that comes with it"
+            if own_code
+            else "Give a causal language model",
+        )
+
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        from transformers import AutoTokenizer
+
+        from backends.transformers.text import fix_gguf_tokenizer
+
+        source, options = self._source()
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if "gguf_file" in options:
+            header = read_gguf_header(self.path)
+            fix_gguf_tokenizer(
+                tokenizer, str(header.get("tokenizer.ggml.pre", "default")), str(header.get("tokenizer.ggml.model"))
+            )
+        return tokenizer
+
+    def load(self, dtype: str, device: str) -> Any:
+        """The model with its adapter, on a device, ready to compute."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        source, options = self._source()
+        if "gguf_file" not in options:  # to find its config, a whole GGUF file is read
+            self.config()
+        with _loading:
+            model, found = AutoModelForCausalLM.from_pretrained(
+                source,
+                dtype=getattr(torch, dtype),
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported below, as an error of the config
+                **options,
+            )
+        self._check_weights(model, found)
+        if self.adapter is not None:
+            model = self._with_adapter(model)
+        return model.to(device).eval()
+
+    def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
+        """Raise for weights that were not in the files: transformers draws them at random, anew at each load."""
+        # A buffer that is missing has the value that the model's code gives it, the same at each load.
+        drawn = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        missing = sorted(drawn & set(found["missing_keys"]))
+        missing += [f"{name} of another shape" for name, *_ in found["mismatched_keys"]]
+        if missing:
+            raise ConfigError(
+                "model",
+                self.model,
+                f"weights that the model needs are not there ({_some(missing)}), and would be drawn at random",
+                "Give a whole causal language model, its output head included",
+            )
+
+    def _with_adapter(self, model: Any) -> Any:
+        """The model with the adapter's weights added to its own."""
+        from peft import PeftModel
+
+        adapted = PeftModel.from_pretrained(model, self.adapter)
+        # Once more, since only this tells which weights found no place: they would change nothing, without a word.
+        found = adapted.load_adapter(self.adapter, "default")
+        if apart := sorted({*found.missing_keys, *found.unexpected_keys}):
+            raise ConfigError(
+                "adapter",
+                self.adapter,
+                f"its weights are not those that its config asks of this model ({_some(apart)})",
+                "Give the adapter of this model, with the names that PEFT saves",
+            )
+        return adapted.merge_and_unload()
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few of many names."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _looks_like_path(name: str) -> bool:
+    """Whether a text means a path: a hub id is ``name`` or ``owner/name``."""
+    return re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) is None or name.startswith((".", "~")) or name.endswith(".gguf")
+
+
+def _quantisation_method(config: Any) -> str | None:
+    settings = getattr(config, "quantization_config", None)
+    if settings is None:
+        return None
+    settings = settings if isinstance(settings, dict) else settings.to_dict()
+    return str(settings.get("quant_method"))
