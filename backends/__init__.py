@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from backends.classifiers import text_classifier
     from backends.fake import FakeBackend
     from backends.llamacpp.backend import LlamaCppBackend
-    from backends.openai import OpenAIBackend
-    from backends.openai.usage import PriceTable
+    from backends.openai import OpenAIBackend, PriceTable
     from backends.transformers.backend import HFBackend
 
 __all__ = [
@@ -36,7 +35,7 @@ _MODULES = {
     "HFBackend": "backends.transformers.backend",
     "LlamaCppBackend": "backends.llamacpp.backend",
     "OpenAIBackend": "backends.openai",
-    "PriceTable": "backends.openai.usage",
+    "PriceTable": "backends.openai",
     "text_classifier": "backends.classifiers",
 }
 

@@ -1,5 +1,9 @@
-"""Models behind OpenAI-style servers."""
+"""Models behind OpenAI-style servers, which may be wrong about their own log-probabilities.
+
+Takes a URL, a model's name and a key; gives a backend that probes the server first, and uses only what was proven.
+"""
 
 from backends.openai.backend import OpenAIBackend
+from backends.openai.usage import PriceTable
 
-__all__ = ["OpenAIBackend"]
+__all__ = ["OpenAIBackend", "PriceTable"]

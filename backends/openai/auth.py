@@ -1,4 +1,4 @@
-"""The key of an endpoint: where it comes from, and how it stays unseen."""
+"""The key of an endpoint: where it comes from, and how it stays secret."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 
 from backends.errors import ConfigError
 
-#: What to do for a server that asks for no key, in each place where one is named.
+#: How to name no key, in each place where one can be named.
 NAME_NONE = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 
 
 @functools.cache
 def _content(file: Path) -> str | None:
-    """Read once: the event loop is not to wait for a disk at every request."""
+    """Read once: the event loop must not wait for a disk at every request."""
     return file.read_text().strip() or None
 
 
 class ApiKey:
     """A key from the environment, or from a file that only its owner can read.
 
-    It is read when it is used and is no attribute of anything, so that no repr or log shows it.
+    It is read when it is used and never stored as an attribute, so that no repr or log shows it.
     """
 
     def __init__(self, env: str | None, file: str | Path | None) -> None:
@@ -37,12 +37,12 @@ class ApiKey:
         return f"ApiKey(env={self._env!r}, file={str(self._file)!r})" if self._file else f"ApiKey(env={self._env!r})"
 
     def check(self, *, needed: bool) -> None:
-        """Raise `ConfigError` when the key cannot be used, or one was named, is needed and is missing."""
+        """Raise `ConfigError` when the key cannot be used, or the named key is needed and missing."""
         if self._file is not None:
             self._check_file(self._file)
         value = self.read()
         if value and re.search(r"[^\x21-\x7e]", value):
-            raise ConfigError(self._field, self._source, "the key holds blanks or characters beyond ASCII", "Mend it")
+            raise ConfigError(self._field, self._source, "the key holds blanks or characters beyond ASCII", "Fix it")
         if needed and self._source and not value:
             raise ConfigError(
                 self._field,
@@ -58,7 +58,7 @@ class ApiKey:
         return (os.environ.get(self._env) or "").strip() or None if self._env else None
 
     def identity(self) -> str:
-        """Tells keys apart without giving them away; ``none`` for no key."""
+        """Distinguishes keys without revealing them; ``none`` for no key."""
         value = self.read()
         return hashlib.sha256(b"bias-audit key identity\0" + value.encode()).hexdigest()[:8] if value else "none"
 
@@ -68,7 +68,7 @@ class ApiKey:
         return text.replace(value, "[key]") if value and len(value) >= 4 else text
 
     def is_repeated_by(self, body: bytes, parsed: Any) -> bool:
-        """Whether a JSON body holds the key, plainly or behind escapes; ``parsed`` is what it says."""
+        """Whether a JSON body holds the key, plainly or behind escapes; ``parsed`` is its content."""
         value = self.read()
         if not value or len(value) < 4:
             return False

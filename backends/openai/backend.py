@@ -7,12 +7,13 @@ import contextlib
 import ipaddress
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import NoneType
+from typing import Annotated, Any
 
 import httpx
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from backends.base import (
     Answer,
@@ -28,32 +29,66 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import BackendError, ConfigError
-from backends.openai.api import ModelChangedError, ServerApi
+from backends.openai.api import ServerApi
 from backends.openai.auth import NAME_NONE, ApiKey
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient
 from backends.openai.generation import generate
-from backends.openai.patience import patiently
-from backends.openai.probe.canary import ask_canary, coarse_identity, exact_identity, farthest, tolerance
-from backends.openai.probe.capabilities import ProbeReport
+from backends.openai.probe.canary import Canary, ask_canary, coarse_identity, exact_identity, largest_move, tolerance
 from backends.openai.probe.probe import probe
 from backends.openai.probe.record import ProbeRecord
+from backends.openai.probe.report import ProbeReport
+from backends.openai.response_ids import ModelChangedError
+from backends.openai.retries import with_retries
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.sampled import tokens_drawn
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import PriceTable, Usage
+from backends.options import OnError, checked_options, refused, refused_at
 
-_UNFINISHED_REQUESTS = 256
-#: Seconds that counting tokens may keep its caller waiting.
-_LONGEST_COUNT = 10.0
-#: After these, the answers that came before are as good as they were.
-_NO_ANSWER = ("rate_limited", "timeout", "connection", "server", "quota")
+_MAX_UNFINISHED_REQUESTS = 256
+_MAX_COUNTING_SECONDS = 10.0
+#: After these, the responses that came before are still valid.
+_WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
+
+
+def _server_url(url: str) -> str:
+    """A URL that requests can be sent to, without the slash at its end."""
+    with contextlib.suppress(httpx.InvalidURL):
+        parsed = httpx.URL(url)
+        if parsed.userinfo or parsed.query or parsed.fragment:
+            problem, hint = "it holds a password, query or fragment", "Give keys by api_key_env"
+            raise refused_at((), _without_secrets(url), problem, hint)
+        if parsed.scheme in ("http", "https") and parsed.host:
+            return url.rstrip("/")
+    raise refused_at((), _without_secrets(url), "not an http or https URL", "Give one like https://host/v1")
+
+
+def _without_secrets(url: str) -> str:
+    """A URL without what may be a password, a query or a fragment; of an unreadable one that has such, the scheme."""
+    with contextlib.suppress(httpx.InvalidURL):
+        parsed = httpx.URL(url)
+        if parsed.host:
+            return str(parsed.copy_with(userinfo=b"", query=None, fragment=None))
+    scheme = re.match(r"\w+://", url)
+    return (scheme[0] if scheme else "") + "…" if re.search("[@?#]", url) else url
+
+
+def _path(value: Any) -> Any:
+    if value is None or isinstance(value, str | Path):
+        return value
+    raise refused("not a text", "Write it in quotes")
+
+
+OptionalPath = Annotated[str | Path | None, BeforeValidator(_path)]
+Count = Annotated[int, Field(ge=1)]
 
 
 class OpenAIBackend(Backend):
     """A model behind ``/v1/completions`` and ``/v1/chat/completions``.
 
-    Before the first question a probe finds out by experiment which numbers of this server are
-    true; only routes that were proven are used. What a server does not list is bounded.
+    Before the first question a probe tests empirically which numbers of this server are true; only
+    routes that were proven are used. What a server does not list is bounded.
 
     Parameters
     ----------
@@ -72,8 +107,8 @@ class OpenAIBackend(Backend):
     samples : int, optional
         Where a server gives no log-probabilities, draw this many answers and count them. It
         costs as many requests.
-    prices : PriceTable or mapping, optional
-        Prices per million tokens; as a mapping: ``prompt``, ``completion`` and perhaps ``cached``.
+    prices : PriceTable, optional
+        Prices per million tokens, or a mapping of ``prompt``, ``completion`` and perhaps ``cached``.
     max_cost : float, optional
         In the currency of ``prices``. A request that could pass it is not sent.
     canary_every : int
@@ -90,29 +125,31 @@ class OpenAIBackend(Backend):
         of the last canary that was right. Answers that came later may be of either model.
     """
 
+    @checked_options
     def __init__(
         self,
-        base_url: str,
+        base_url: Annotated[str, AfterValidator(_server_url)],
         *,
-        model: str,
+        model: Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")],
         api_key_env: str | None = "OPENAI_API_KEY",
-        key_file: str | Path | None = None,
-        timeout: float = 120.0,
-        max_in_flight: int = 8,
-        samples: int | None = None,
-        prices: PriceTable | Mapping[str, float] | None = None,
-        max_cost: float | None = None,
-        canary_every: int = 500,
-        probe_folder: str | Path | None = None,
+        key_file: OptionalPath = None,
+        timeout: Annotated[
+            float, Field(gt=0, allow_inf_nan=False), OnError("not a time limit", "Give seconds above 0")
+        ] = 120.0,
+        max_in_flight: Count = 8,
+        samples: Count | None = None,
+        prices: PriceTable | None = None,
+        max_cost: Annotated[
+            float | None, Field(gt=0, allow_inf_nan=False), OnError("not a limit to costs", "Give a number above 0")
+        ] = None,
+        canary_every: Count = 500,
+        probe_folder: OptionalPath = None,
     ) -> None:
-        _check_types(base_url=base_url, model=model, api_key_env=api_key_env, key_file=key_file)
-        _check_types(probe_folder=probe_folder, timeout=timeout, max_cost=max_cost)
-        _check_types(max_in_flight=max_in_flight, samples=samples, canary_every=canary_every)
-        self.base_url, self.model = base_url.rstrip("/"), model
+        self.base_url, self.model = base_url, model
         self.timeout, self.max_in_flight = timeout, max_in_flight
         self.samples, self.max_cost, self.canary_every = samples, max_cost, canary_every
-        self._prices = PriceTable.of(prices)
-        self.usage = Usage(self._prices, max_cost)
+        self._prices = prices
+        self.usage = Usage(prices, max_cost)
         self.unverified_since: float | None = None
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = ApiKey(api_key_env, key_file)
@@ -123,7 +160,7 @@ class OpenAIBackend(Backend):
         self._tokenizer: RemoteTokenizer | None = None
         self._probing = asyncio.Lock()
         self._since_canary = 0
-        self._last_good = 0.0
+        self._last_verified = 0.0
         self._changed: ModelChangedError | None = None
         self._unfinished: dict[Request, dict[str, dict[str, object]]] = {}
 
@@ -136,33 +173,10 @@ class OpenAIBackend(Backend):
         return f"{httpx.URL(self.base_url).netloc.decode()} key {self._key.identity()}"
 
     def check(self) -> None:
-        """Raise `ConfigError` for a URL, number or key that cannot work. Asks nobody."""
-        shown = _without_secrets(self.base_url)
-        try:
-            url = httpx.URL(self.base_url)
-        except (httpx.InvalidURL, TypeError):
-            raise ConfigError("base_url", shown, "no URL", "Give one like https://host/v1") from None
-        if url.userinfo or url.query or url.fragment:
-            raise ConfigError("base_url", shown, "it holds a password, query or fragment", "Give keys by api_key_env")
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ConfigError("base_url", shown, "no http or https URL", "Give one like https://host/v1")
-        if not self.model:
-            raise ConfigError("model", self.model, "empty", "Name the model as the server knows it")
-        for name, least in (("max_in_flight", 1), ("canary_every", 1), ("samples", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(name, value, "too small", f"Give at least {least}")
-        if not 0 < self.timeout < float("inf"):
-            raise ConfigError("timeout", self.timeout, "no time limit", "Give seconds above 0")
-        if self.max_cost is not None and not 0 < self.max_cost < float("inf"):
-            raise ConfigError("max_cost", self.max_cost, "no limit to costs", "Give a number above 0")
+        """Raise `ConfigError` for a key or limit that cannot work. Sends nothing."""
         if self.max_cost is not None and self._prices is None:
-            raise ConfigError(
-                "max_cost",
-                self.max_cost,
-                "no prices are given",
-                "Give prices too, per million tokens",
-            )
+            raise ConfigError("max_cost", self.max_cost, "no prices are given", "Give prices too, per million tokens")
+        url = httpx.URL(self.base_url)
         local = _is_this_machine(url.host)
         self._key.check(needed=not local)
         if url.scheme == "http" and not local and self._key.read():
@@ -172,7 +186,7 @@ class OpenAIBackend(Backend):
     async def describe(self) -> Description:
         """Identity and capabilities, after a probe (or a look whether the last one still holds)."""
         report = await self.probe()
-        found = report.findings
+        found = report.capabilities
         capabilities: set[Capability] = set()
         if found.text_route or found.chat_route:
             capabilities.add("score")
@@ -180,21 +194,14 @@ class OpenAIBackend(Backend):
             capabilities.add("generate")
         if found.chat:
             capabilities.add("chat")
+        notes = {
+            "server": found.family or "unknown",
+            "repeat noise": f"{found.repeat_noise:.2g} nats",
+            "list": f"{found.largest_k} next tokens, identified by {found.identity}",
+            "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
+        }
         return Description(
-            {
-                "backend": "openai",
-                "base_url": self.base_url,
-                "model": self.model,
-                **report.identity(),
-                "samples": self.samples if "sampled" in (found.text_route, found.chat_route) else None,
-            },
-            frozenset(capabilities),
-            {
-                "server": found.family or "unknown",
-                "spread": f"{found.spread:.2g} nats",
-                "list": f"{found.largest_k} next tokens, told apart by {found.identity}",
-                "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
-            },
+            report.fingerprint(self.samples), frozenset(capabilities), notes, retired=report.retired_fields()
         )
 
     async def probe(self, *, anew: bool = False) -> ProbeReport:
@@ -204,12 +211,12 @@ class OpenAIBackend(Backend):
         """
         async with self._probing:
             if self._report is None or anew:
-                self._report = await self._probe_or_recall(anew)
-                self._last_good, self._since_canary = time.time(), 0
+                self._report = await self._recorded_or_new_report(anew)
+                self._last_verified, self._since_canary = time.time(), 0
             return self._report
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
-        """Answer each request, or tell why not."""
+        """Answer each request, or say why not."""
         return [await self._answer(request) for request in batch]
 
     async def verify_identity(self) -> None:
@@ -217,26 +224,27 @@ class OpenAIBackend(Backend):
         if self._report is None or self._changed is not None or self._since_canary == 0:
             return
         try:
-            await self._ask_canary()
+            await self._verify_canary()
         except ModelChangedError as error:
             self._notice(error)
 
     def drain_ambiguous(self) -> list[Request]:
-        taken, self._api.seen.doubtful = self._api.seen.doubtful, []
-        return taken
+        """Requests whose response may belong to another request."""
+        ambiguous, self._api.response_ids.ambiguous = self._api.response_ids.ambiguous, []
+        return ambiguous
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         """Tokens of texts by the server's tokenise endpoint; None without one, for chats, or when it fails."""
-        texts = [p for p in prompts if isinstance(p, str)]
-        if self._report is None or self._report.findings.family is None or len(texts) < len(prompts):
+        texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+        dialect = self._report.capabilities.family if self._report is not None else None
+        if dialect is None or len(texts) < len(prompts):
             return None
-        dialect = self._report.findings.family
 
         async def count() -> list[int]:
             # A client of its own: the caller may be on the event loop that the other one belongs to.
-            client = HttpClient(self.base_url, self._key, timeout=_LONGEST_COUNT, max_connections=1)
+            client = HttpClient(self.base_url, self._key, timeout=_MAX_COUNTING_SECONDS, max_connections=1)
             try:
-                async with asyncio.timeout(_LONGEST_COUNT):
+                async with asyncio.timeout(_MAX_COUNTING_SECONDS):
                     return await RemoteTokenizer(client, self.model, dialect).counts(texts)
             finally:
                 await client.close()
@@ -261,8 +269,8 @@ class OpenAIBackend(Backend):
         """As in `SupportsRequestCost`: continuations are scored one after the other, each with the prompt before it."""
         if not isinstance(request, ScoreRequest):
             return RequestCost.in_one_call(request)
-        found = self._report.findings if self._report is not None else None
-        route = found and (found.text_route if isinstance(request.prompt, str) else found.chat_route)
+        text_route, chat_route = self._report.capabilities.routes if self._report is not None else (None, None)
+        route = text_route if isinstance(request.prompt, str) else chat_route
         if route == "sampled" and self.samples is not None:
             return RequestCost(self.samples, tokens_drawn(request.continuations))
         return RequestCost(len(request.continuations), 1)
@@ -277,116 +285,88 @@ class OpenAIBackend(Backend):
         try:
             report = await self.probe()
             if self._changed is None and self._since_canary >= self.canary_every:
-                await self._ask_canary()
+                await self._verify_canary()
             if self._changed is not None:
                 raise self._changed
-            response = await self._asked(request, report)
+            response = await self._response(request, report.capabilities)
         except ModelChangedError as error:
             self._notice(error)
             return BackendError("inconsistent", error.message, hint=error.hint)
         except BackendError as error:
-            if error.kind not in _NO_ANSWER:
-                self._unfinished.pop(request, None)  # one of its answers is bad: all are asked again
+            if error.kind not in _WITHOUT_RESPONSE:
+                self._unfinished.pop(request, None)  # one of its responses is bad: all are asked again
             return error
         self._since_canary += 1
         return response
 
-    async def _asked(self, request: Request, report: ProbeReport) -> Response:
-        while len(self._unfinished) > _UNFINISHED_REQUESTS:
+    async def _response(self, request: ScoreRequest | GenerateRequest, capabilities: ServerCapabilities) -> Response:
+        while len(self._unfinished) > _MAX_UNFINISHED_REQUESTS:
             self._unfinished.pop(next(iter(self._unfinished)))
         api = self._api.with_replay_cache(self._unfinished.setdefault(request, {}), request)
         response: Response
         if isinstance(request, GenerateRequest):
-            response = await generate(api, report.findings, request)
+            response = await generate(api, capabilities, request)
         else:
-            assert not isinstance(request, ClassifyRequest)
-            response = await Routes(api, report.findings, self._tokenizer, samples=self.samples).score(request)
+            response = await Routes(api, capabilities, self._tokenizer, self.samples).score(request)
         self._unfinished.pop(request, None)
         return response
 
-    async def _ask_canary(self) -> None:
+    async def _ask_canary(self, capabilities: ServerCapabilities) -> Canary:
+        return await ask_canary(Routes(self._api, capabilities, self._tokenizer, self.samples), capabilities)
+
+    async def _verify_canary(self) -> None:
         assert self._report is not None
         self._since_canary = 0
-        found = self._report.findings
-        now = await ask_canary(Routes(self._api, found, self._tokenizer, samples=self.samples), found)
-        moved = farthest(self._report.canary, now)
-        if moved > tolerance(found.spread):
-            raise ModelChangedError(f"the canary moved by {moved:.3g} nats, more than the server's noise explains")
-        self._last_good = time.time()
+        capabilities = self._report.capabilities
+        move = largest_move(self._report.canary, await self._ask_canary(capabilities))
+        if move > tolerance(capabilities.repeat_noise):
+            raise ModelChangedError(f"the canary moved by {move:.3g} nats, more than the server's noise explains")
+        self._last_verified = time.time()
 
     def _notice(self, error: ModelChangedError) -> None:
         if self._changed is None:
-            self._changed, self.unverified_since = error, self._last_good
+            self._changed, self.unverified_since = error, self._last_verified
 
-    async def _probe_or_recall(self, anew: bool) -> ProbeReport:
+    async def _recorded_or_new_report(self, anew: bool) -> ProbeReport:
         record = ProbeRecord(self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples)
-        known = await asyncio.to_thread(record.read)
-        if known is not None and not anew and await self._still_holds(known):
-            return known
-        self._api = ServerApi(self._client, self.model, self.usage)
-        before = self.usage.requests
-        found, checks, self._tokenizer = await probe(self._api, samples=self.samples)
-        self._api.seen.numbered = found.answers_numbered
-        routes = Routes(self._api, found, self._tokenizer, samples=self.samples)
-        canary = await patiently(ask_canary, routes, found)
-        identity = coarse_identity(canary, found.spread)
-        if known is not None and len(known.canary) == len(canary) and known.canary_id:
-            same = farthest(known.canary, canary) <= tolerance(max(found.spread, known.findings.spread))
-            identity = known.canary_id if same else f"{identity} after another: {exact_identity(canary)}"
-        requests = self.usage.requests - before
-        report = ProbeReport(self.base_url, self.model, found, checks, canary, identity, requests)
+        last = await asyncio.to_thread(record.read)
+        if last is not None and not anew and await self._still_holds(last):
+            return last
+        report = await self._new_report(last)
         await asyncio.to_thread(record.write, report)
         return report
 
-    async def _still_holds(self, known: ProbeReport) -> bool:
+    async def _new_report(self, last: ProbeReport | None) -> ProbeReport:
+        """Probe the server; ``last`` is the report of the probe before, whose identity a same model keeps."""
+        self._api = ServerApi(self._client, self.model, self.usage)
+        requests_before = self.usage.requests
+        session = await probe(self._api, samples=self.samples)
+        self._tokenizer, capabilities = session.tokenizer, session.capabilities
+        canary = await with_retries(self._ask_canary, capabilities)
+        identity = coarse_identity(canary, capabilities.repeat_noise)
+        if last is not None and len(last.canary) == len(canary) and last.canary_id:
+            noise = max(capabilities.repeat_noise, last.capabilities.repeat_noise)
+            is_same = largest_move(last.canary, canary) <= tolerance(noise)
+            identity = last.canary_id if is_same else f"{identity} after another: {exact_identity(canary)}"
+        requests = self.usage.requests - requests_before
+        return ProbeReport(self.base_url, self.model, capabilities, tuple(session.checks), canary, identity, requests)
+
+    async def _still_holds(self, report: ProbeReport) -> bool:
         """Whether the server still gives the recorded canary by the recorded route."""
-        found = known.findings
-        if not known.canary:
+        capabilities = report.capabilities
+        if not report.canary:
             return False
         self._api = ServerApi(self._client, self.model, self.usage)
-        self._api.temperature, self._api.always = found.temperature, found.always_sent
-        self._api.seen.model, self._api.seen.numbered = found.answered_model, found.answers_numbered
-        self._tokenizer = RemoteTokenizer(self._client, self.model, found.family) if found.family is not None else None
-        routes = Routes(self._api, found, self._tokenizer, samples=self.samples)
+        self._api.configure(capabilities)
+        family = capabilities.family
+        self._tokenizer = RemoteTokenizer(self._client, self.model, family) if family is not None else None
         try:
-            now = await patiently(ask_canary, routes, found)
+            now = await with_retries(self._ask_canary, capabilities)
         except BackendError as error:
             if error.retryable or error.kind in ("auth", "quota"):
                 raise
             return False
-        return farthest(known.canary, now) <= tolerance(found.spread)
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "base_url": (str,),
-    "model": (str,),
-    "api_key_env": (str, NoneType),
-    "key_file": (str, Path, NoneType),
-    "probe_folder": (str, Path, NoneType),
-    "timeout": (int, float),
-    "max_cost": (int, float, NoneType),
-    "max_in_flight": (int,),
-    "samples": (int, NoneType),
-    "canary_every": (int,),
-}
-
-
-def _check_types(**options: object) -> None:
-    """A config file gives any type: told here, by the option's name."""
-    for name, value in options.items():
-        if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
-            wanted = "a number" if int in _TYPES[name] else "a text"
-            raise ConfigError(name, value, f"not {wanted}", f"Give {wanted}")
-
-
-def _without_secrets(url: str) -> str:
-    """A URL without what may be a password, a query or a fragment; of an unreadable one that has such, the scheme."""
-    with contextlib.suppress(httpx.InvalidURL, TypeError):
-        read = httpx.URL(url)
-        if read.host:
-            return str(read.copy_with(userinfo=b"", query=None, fragment=None))
-    scheme = re.match(r"\w+://", url)
-    return (scheme[0] if scheme else "") + "…" if re.search("[@?#]", url) else url
+        return largest_move(report.canary, now) <= tolerance(capabilities.repeat_noise)
 
 
 def _is_this_machine(host: str) -> bool:

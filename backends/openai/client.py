@@ -1,4 +1,4 @@
-"""The HTTP client: one a host, with limits on time, connections and bodies, and no surprises.
+"""The HTTP client: one per host, with limits on time, connections and bodies.
 
 Redirects are not followed, proxies and settings from the environment are not used, TLS is
 verified, and a key is only sent to the host it was given for.
@@ -103,21 +103,21 @@ class HttpClient:
     def _parsed(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
         if response.status_code != 200:
             # Taken out before the message is cut: a cut through the key would leave its start.
-            message = self._key.redact(http_errors.message_of(body, longest=2**14))[: http_errors.LONGEST_MESSAGE]
+            message = self._key.redact(http_errors.message_of(body, longest=2**14))[: http_errors.MAX_MESSAGE_CHARS]
             raise http_errors.from_status(response.status_code, response.headers, message)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
-            raise BackendError("malformed", f"{len(body)} bytes that are no JSON", retryable=True) from None
+            raise BackendError("malformed", f"{len(body)} bytes that are not JSON", retryable=True) from None
         if not isinstance(answer, dict):
-            raise BackendError("malformed", "JSON that is no object", retryable=True)
+            raise BackendError("malformed", "JSON that is not an object", retryable=True)
         repeated = self._key.is_repeated_by(body, answer)
-        told = json.loads(self._key.redact(json.dumps(answer, ensure_ascii=False))) if repeated else answer
-        failed = http_errors.from_error_body(told, response.headers)
+        shown = json.loads(self._key.redact(json.dumps(answer, ensure_ascii=False))) if repeated else answer
+        failed = http_errors.from_error_body(shown, response.headers)
         if failed is not None:
             raise failed
         if repeated:
-            hint = "It would be stored with the answer. See what stands between you and the model"
+            hint = "It would be stored with the answer. Check the proxy or gateway in front of the model"
             raise BackendError("inconsistent", "the answer repeats the API key", hint=hint)
         return answer
 
@@ -158,25 +158,25 @@ async def _drop_connection(response: httpx.Response) -> None:
 
 
 async def _decompressed(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body in parts of bounded size: httpx would unpack a whole network read at once."""
+    """The body in parts of bounded size: httpx would decompress a whole network read at once."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         async for part in response.aiter_raw():
             yield part
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise BackendError("malformed", "a body packed in a way that was not asked for")
-    unpacker = zlib.decompressobj(wbits=47)  # 47: a gzip or zlib header, whichever comes
+        raise BackendError("malformed", "a body in a compression that was not asked for")
+    decompressor = zlib.decompressobj(wbits=47)  # 47: a gzip or zlib header, whichever comes
     try:
-        async for packed in response.aiter_raw():
-            rest = packed
-            while rest and not unpacker.eof:
-                yield unpacker.decompress(rest, 2**20)
-                rest = unpacker.unconsumed_tail
+        async for compressed in response.aiter_raw():
+            rest = compressed
+            while rest and not decompressor.eof:
+                yield decompressor.decompress(rest, 2**20)
+                rest = decompressor.unconsumed_tail
     except zlib.error:
-        raise BackendError("malformed", "a packed body that cannot be unpacked", retryable=True) from None
-    if not unpacker.eof:
-        raise BackendError("malformed", "a packed body that ends too early", retryable=True)
+        raise BackendError("malformed", "a compressed body that cannot be decompressed", retryable=True) from None
+    if not decompressor.eof:
+        raise BackendError("malformed", "a compressed body that ends too early", retryable=True)
 
 
 def _too_long() -> BackendError:

@@ -1,48 +1,28 @@
-"""What was asked and what it costs: tokens counted, prices given by the user, a limit that holds."""
+"""What requests cost: tokens counted, prices given by the user, a limit that holds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from backends.errors import BackendError, ConfigError
+from pydantic import Field
+
+from backends.errors import BackendError
+from backends.options import OnError, Options
+
+_BAD_PRICE = OnError("not a price per million tokens", "Give a number, 0 or more")
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True)
-class PriceTable:
+class PriceTable(Options):
     """Prices per million tokens, in any currency.
 
     ``cached`` is the price of prompt tokens that the server took from its cache; None: as ``prompt``.
     """
 
-    prompt: float
-    completion: float
-    cached: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("prompt", "completion", "cached"):
-            value = getattr(self, name)
-            if value is None and name == "cached":
-                continue
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value < float("inf"):
-                raise ConfigError(f"prices.{name}", value, "a price per million tokens", "Give a number from 0 on")
-
-    @classmethod
-    def of(cls, prices: PriceTable | Mapping[str, float] | None) -> PriceTable | None:
-        """The table that a config gives as a mapping of ``prompt``, ``completion`` and perhaps ``cached``."""
-        if prices is None or isinstance(prices, PriceTable):
-            return prices
-        if not isinstance(prices, Mapping):
-            raise ConfigError("prices", prices, "no table of prices", "Give {prompt = 0.15, completion = 0.6}")
-        for name in prices:
-            if name not in ("prompt", "completion", "cached"):
-                raise ConfigError(f"prices.{name}", prices[name], "unknown", "Use prompt, completion and cached")
-        for name in ("prompt", "completion"):
-            if name not in prices:
-                raise ConfigError(f"prices.{name}", None, "missing", "Give the price of a million tokens")
-        return cls(**prices)
+    prompt: Annotated[Price, _BAD_PRICE]
+    completion: Annotated[Price, _BAD_PRICE]
+    cached: Annotated[Price | None, _BAD_PRICE] = None
 
     def cost(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
         """What these tokens cost. ``cached_tokens`` are part of ``prompt_tokens``."""
@@ -57,7 +37,7 @@ class Usage:
     Attributes
     ----------
     requests, prompt_tokens, completion_tokens, cached_tokens : int
-        As the server counted them. ``uncounted`` requests came without any count.
+        As the server counted them.
     cost : float or None
         In the currency of the prices; None without prices. Requests that failed or came
         without a count are taken at their highest possible price.
@@ -65,7 +45,7 @@ class Usage:
 
     def __init__(self, prices: PriceTable | None = None, max_cost: float | None = None) -> None:
         self._prices, self._max_cost = prices, max_cost
-        self.requests = self.prompt_tokens = self.completion_tokens = self.cached_tokens = self.uncounted = 0
+        self.requests = self.prompt_tokens = self.completion_tokens = self.cached_tokens = 0
         self._spent = 0.0
         self._reserved = 0.0
 
@@ -74,12 +54,12 @@ class Usage:
         """What was spent so far."""
         return None if self._prices is None else self._spent
 
-    def limit(self, most: float) -> None:
-        """Let `reserve` refuse what could take the cost above ``most``; an earlier, lower limit stays."""
-        self._max_cost = most if self._max_cost is None else min(most, self._max_cost)
+    def limit(self, max_cost: float) -> None:
+        """Let `reserve` refuse what could take the cost above ``max_cost``; an earlier, lower limit stays."""
+        self._max_cost = max_cost if self._max_cost is None else min(max_cost, self._max_cost)
 
     def reserve(self, payload: Mapping[str, Any]) -> float:
-        """Set aside the most that a request can cost; `settle` it afterwards.
+        """Reserve the most that a request can cost; `settle` it afterwards.
 
         Raises `BackendError` ``quota`` when that could pass the limit.
         """
@@ -89,23 +69,21 @@ class Usage:
                 "quota",
                 f"the cost limit of {self._max_cost:g} could be passed: {self._spent:.6g} spent, "
                 f"{self._reserved:.6g} under way, the next request costs up to {highest:.6g}",
-                hint="Raise max_cost to go on",
+                hint="Raise max_cost to continue",
             )
         self.requests += 1
         self._reserved += highest
         return highest
 
-    def settle(self, reserved: float, answer: Mapping[str, Any] | None, *, charged: bool = True) -> int | None:
-        """Count an answer's tokens and return those of the prompt, None where it tells none."""
+    def settle(self, reserved: float, response: Mapping[str, Any] | None, *, charged: bool = True) -> int | None:
+        """Count a response's tokens and return those of the prompt, None where it does not report them."""
         self._reserved -= reserved
-        usage = (answer or {}).get("usage")
-        prompt = _count(usage, "prompt_tokens")
-        completion = _count(usage, "completion_tokens")
+        usage = (response or {}).get("usage")
+        prompt, completion = reported_tokens(usage, "prompt_tokens"), reported_tokens(usage, "completion_tokens")
         if prompt is None or completion is None:
-            self.uncounted += 1
             self._spent += reserved if charged else 0.0
             return prompt
-        cached = min(_count((usage or {}).get("prompt_tokens_details"), "cached_tokens") or 0, prompt)
+        cached = min(reported_tokens((usage or {}).get("prompt_tokens_details"), "cached_tokens") or 0, prompt)
         self.prompt_tokens += prompt
         self.completion_tokens += completion
         self.cached_tokens += cached
@@ -120,21 +98,22 @@ class Usage:
         prompt = payload.get("prompt")
         prompts = 1
         if isinstance(prompt, str):
-            tokens = _most_tokens(prompt)
+            tokens = _max_tokens(prompt)
         elif prompt is None:
-            tokens = sum(len(str(m["content"]).encode()) + 16 for m in payload["messages"]) + 64
+            tokens = sum(len(str(turn["content"]).encode()) + 16 for turn in payload["messages"]) + 64
         elif isinstance(prompt[0], str):
-            tokens, prompts = sum(map(_most_tokens, prompt)), len(prompt)
+            tokens, prompts = sum(map(_max_tokens, prompt)), len(prompt)
         else:
             tokens = len(prompt)
-        answer = int(payload.get("max_tokens", payload.get("max_completion_tokens", 1)))
-        return self._prices.cost(tokens, answer * prompts * int(payload.get("n", 1)))
+        drawn = int(payload.get("max_tokens", payload.get("max_completion_tokens", 1)))
+        return self._prices.cost(tokens, drawn * prompts * int(payload.get("n", 1)))
 
 
-def _most_tokens(text: str) -> int:
-    return len(text.encode()) + 2
-
-
-def _count(usage: Any, name: str) -> int | None:
+def reported_tokens(usage: Any, name: str) -> int | None:
+    """A count of a response's ``usage``, None where it is missing or not a count."""
     value = usage.get(name) if isinstance(usage, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _max_tokens(text: str) -> int:
+    return len(text.encode()) + 2

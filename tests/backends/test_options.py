@@ -60,6 +60,13 @@ def test_valid_options_arrive_with_defaults():
             "Did you mean 'pair'? Known fields: model, n, copy, pair",
         ),
         ({"model": "m", "pair": {"left": 1, "right": 3}}, "pair.right", 3, "odd", "Give an even one"),
+        (
+            {"model": "m", "pair": {"left": 1, "rigth": 3}},
+            "pair.rigth",
+            3,
+            "unknown field",
+            "Did you mean 'right'? Known fields: left, right",
+        ),
     ],
 )
 def test_a_refused_option_names_field_value_and_hint(options, field, value, problem, hint):

@@ -8,42 +8,43 @@ from collections.abc import Sequence
 
 from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
-from backends.openai.probe.capabilities import CanaryValue, ServerCapabilities
-from backends.openai.probe.session import FAR_DOWN, LARGEST_SPREAD
+from backends.openai.capabilities import ServerCapabilities
+from backends.openai.probe.report import CanaryValue
+from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE
 from backends.openai.scoring.routes import Routes
 
 Canary = tuple[CanaryValue, ...]
 
 _TEXTS = (
-    ("Monday, Tuesday,", (" Wednesday", " Thursday")),
-    ("Her brother is a", (" doctor", " nurse")),
+    ScoreRequest("Monday, Tuesday,", (" Wednesday", " Thursday")),
+    ScoreRequest("Her brother is a", (" doctor", " nurse")),
 )
-#: Every model is sure of the day. Which digit it takes is its own, and all of a short list are digits.
-OPEN_CHAT = (Message("user", "Pick a digit from 0 to 9 at random. Answer with the digit alone."),)
+#: Every model is sure of the day. The choice of a digit is the model's own, and a short list holds all digits.
+DIGIT_CHAT = (Message("user", "Pick a digit from 0 to 9 at random. Answer with the digit alone."),)
 _CHATS = (
-    ((Message("user", "Which day comes after Tuesday? Answer with one word."),), ("Wednesday", "Tuesday")),
-    (OPEN_CHAT, tuple("0123456789")),
+    ScoreRequest((Message("user", "Which day comes after Tuesday? Answer with one word."),), ("Wednesday", "Tuesday")),
+    ScoreRequest(DIGIT_CHAT, tuple("0123456789")),
 )
-_TEXT_VALUES = sum(len(answers) for _, answers in _TEXTS)
-#: Nats by which a canary may move although the server's own spread is smaller, and never more than which.
-_LEAST_TOLERANCE, _LARGEST_TOLERANCE = 0.02, 2 * LARGEST_SPREAD
-#: A grid this wide is hardly ever crossed by noise.
+_N_TEXT_VALUES = sum(len(request.continuations) for request in _TEXTS)
+#: Nats by which a canary may move although the server's own noise is smaller, and by which it may move at most.
+_MIN_TOLERANCE, _MAX_TOLERANCE = 0.02, 2 * MAX_NOISE
+#: Steps of a grid, in nats, wide enough that noise hardly ever crosses a line of it.
 _FINE_GRID, _COARSE_GRID = 0.25, 2.0
 _QUIET = 0.01
 
 
-async def ask_canary(routes: Routes, found: ServerCapabilities) -> Canary:
+async def ask_canary(routes: Routes, capabilities: ServerCapabilities) -> Canary:
     """The canary's log-probabilities by the route that the audit uses."""
-    if found.text_route not in (None, "sampled"):
-        requests = [ScoreRequest(prompt, answers) for prompt, answers in _TEXTS]
-    elif found.chat_route not in (None, "sampled"):
-        requests = [ScoreRequest(turns, answers) for turns, answers in _CHATS]
+    if capabilities.text_route not in (None, "sampled"):
+        requests = _TEXTS
+    elif capabilities.chat_route not in (None, "sampled"):
+        requests = _CHATS
     else:
-        return ()  # a drawn text proves nothing; the model's name is watched in every answer
+        return ()  # a drawn text proves nothing; the model's name is watched in every response
     values: list[CanaryValue] = []
     for request in requests:
         try:
-            values += [_known(score) for score in (await routes.score(request)).scores]
+            values += [canary_value(score) for score in (await routes.score(request)).scores]
         except BackendError as error:
             if error.kind != "unsupported":
                 raise
@@ -51,19 +52,19 @@ async def ask_canary(routes: Routes, found: ServerCapabilities) -> Canary:
     return tuple(values)
 
 
-def _known(score: ContinuationScore) -> CanaryValue:
-    """A value; of what lies far down, where noise is large, only that it does."""
-    if score.logprob is not None and score.logprob <= FAR_DOWN:
-        return CanaryValue(None, FAR_DOWN)
+def canary_value(score: ContinuationScore) -> CanaryValue:
+    """A score as a value; below `NEGLIGIBLE`, where noise is large, only as that bound."""
+    if score.logprob is not None and score.logprob <= NEGLIGIBLE:
+        return CanaryValue(None, NEGLIGIBLE)
     return CanaryValue(score.logprob, score.high)
 
 
-def farthest(then: Sequence[CanaryValue], now: Sequence[CanaryValue]) -> float:
-    """The largest sure move of a canary, in nats: of a value, or from a value to below it by a bound."""
-    return max((_moved(a, b) for a, b in zip(then, now, strict=True)), default=0.0)
+def largest_move(then: Sequence[CanaryValue], now: Sequence[CanaryValue]) -> float:
+    """The largest certain move of a canary, in nats: of a value, or from a value to below it by a bound."""
+    return max((_move(a, b) for a, b in zip(then, now, strict=True)), default=0.0)
 
 
-def _moved(a: CanaryValue, b: CanaryValue) -> float:
+def _move(a: CanaryValue, b: CanaryValue) -> float:
     if a.value is not None and b.value is not None:
         return abs(a.value - b.value)
     if a.value is None and b.value is None:
@@ -73,21 +74,21 @@ def _moved(a: CanaryValue, b: CanaryValue) -> float:
     return max(0.0, value - high)
 
 
-def tolerance(spread: float) -> float:
+def tolerance(repeat_noise: float) -> float:
     """How far a canary of the same model may move, in nats."""
-    return min(max(_LEAST_TOLERANCE, 4 * spread), _LARGEST_TOLERANCE)
+    return min(max(_MIN_TOLERANCE, 4 * repeat_noise), _MAX_TOLERANCE)
 
 
-def coarse_identity(canary: Canary, spread: float) -> str:
+def coarse_identity(canary: Canary, repeat_noise: float) -> str:
     """The canary's first values on a grid so wide that the server's noise does not change them.
 
-    Of a chat these are the sure ones: ten more roundings would be ten more chances to fall on the other side.
+    Of a chat only the values that every model is sure of: ten more would be ten more chances to cross a grid line.
     """
-    grid = _FINE_GRID if spread < _QUIET else _COARSE_GRID
-    named = canary[: len(_CHATS[0][1])] if len(canary) > _TEXT_VALUES else canary
-    return " ".join("-" if c.value is None else str(round(c.value / grid)) for c in named)
+    grid = _FINE_GRID if repeat_noise < _QUIET else _COARSE_GRID
+    stable = canary[: len(_CHATS[0].continuations)] if len(canary) > _N_TEXT_VALUES else canary
+    return " ".join("-" if c.value is None else str(round(c.value / grid)) for c in stable)
 
 
 def exact_identity(canary: Canary) -> str:
-    """Tells this very measurement apart: for a model that came after another under one name."""
+    """Identifies this very measurement: for a model that came after another under one name."""
     return hashlib.sha256(json.dumps(canary).encode()).hexdigest()[:8]

@@ -1,56 +1,61 @@
-"""Finding out by experiment what a server can do, and whether its numbers are true.
+"""Tests empirically what a server can do, and whether its numbers are true.
 
 Each number is asked for by two independent routes where there are two. What fails its experiment
-is not used; what cannot be tried is reported as not tried.
+is not used; what cannot be tested is reported as not tried.
 """
 
 from __future__ import annotations
 
 from backends.openai.api import ServerApi
-from backends.openai.probe import chats as probe_chats
-from backends.openai.probe import lists as probe_lists
-from backends.openai.probe import options as probe_options
-from backends.openai.probe import sequences as probe_sequences
-from backends.openai.probe.capabilities import Check, ServerCapabilities
+from backends.openai.probe import chats, features, lists, sequences
 from backends.openai.probe.session import ProbeSession
-from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.scoring.top_logprobs import TopLogprobs
+
+_OF_LISTS = (
+    lists.longest_list,
+    lists.repeat_noise,
+    lists.temperature,
+    lists.token_ids,
+    lists.without_bos,
+    features.logit_bias,
+    features.chosen_tokens,
+    features.several_prompts,
+    sequences.text_route,
+)
 
 
-async def probe(
-    api: ServerApi, *, samples: int | None
-) -> tuple[ServerCapabilities, tuple[Check, ...], RemoteTokenizer | None]:
-    """Make all experiments on one server; ``samples`` allows counted answers where nothing else is left.
+async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
+    """Make all experiments on one server; ``samples`` allows counted answers where no other route is proven.
 
-    Leaves ``api`` asking as the findings say. Raises `BackendError` when the server cannot be
+    Leaves ``api`` asking as the capabilities say. Raises `BackendError` when the server cannot be
     reached or refuses the key.
     """
-    book = ProbeSession(api)
-    first = await probe_lists.completions(book)
-    if book.found.completions:
-        await probe_options.tokenizer(book)
-    if isinstance(first, TopLogprobs):
-        await probe_lists.longest_list(book)
-        await probe_lists.own_spread(book)
-        await probe_lists.temperature(book, first)
-        await probe_lists.token_ids(book)
-        await probe_options.logit_bias(book)
-        await probe_options.chosen_tokens(book)
-        await probe_options.several_prompts(book)
-        await probe_sequences.text_route(book)
-    in_chat = await probe_chats.chat_lists(book)
-    if book.found.chat:
-        await probe_chats.chat_route(book, in_chat)
-    if book.found.completions or book.found.chat:
-        await probe_options.model_name(book)
-        await probe_options.seed(book)
-        await probe_options.several_choices(book)
-    await probe_options.key(book)
-    book.note_values()
-    numbered = api.seen.distinct >= 4 and api.seen.distinct >= api.usage.requests // 2
-    book.learn(answers_numbered=numbered, answered_model=api.seen.model)
-    if samples and book.found.completions and book.found.text_route is None:
-        book.learn(text_route="sampled")
-    if samples and book.found.chat and book.found.chat_route is None:
-        book.learn(chat_route="sampled")
-    return book.found, tuple(book.checks), book.tokenizer
+    session = ProbeSession(api)
+    await lists.next_token_lists(session)
+    if session.capabilities.completions:
+        await features.tokenizer(session)
+    if session.tokenizer is not None:
+        await features.token_counts(session)
+    if session.text_list is not None:
+        for experiment in _OF_LISTS:
+            await experiment(session)
+    await chats.chat_lists(session)
+    if session.chat_list is not None:
+        await chats.chat_noise(session)
+    if session.capabilities.chat:
+        await chats.chat_route(session)
+    if session.capabilities.completions or session.capabilities.chat:
+        await features.model_name(session)
+        await features.seed(session)
+        await features.several_choices(session)
+    await features.check_key(session)
+    session.record_values()
+    distinct = api.response_ids.distinct
+    unique = distinct >= 4 and distinct >= api.usage.requests // 2
+    session.update(unique_response_ids=unique, answered_model=api.response_ids.model)
+    found = session.capabilities
+    if samples and found.completions and found.text_route is None:
+        session.update(text_route="sampled")
+    if samples and found.chat and found.chat_route is None:
+        session.update(chat_route="sampled")
+    api.configure(session.capabilities)
+    return session

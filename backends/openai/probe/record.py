@@ -9,11 +9,11 @@ from pathlib import Path
 
 import platformdirs
 
-from backends.openai.probe.capabilities import ProbeReport
+from backends.openai.probe.report import ProbeReport
 
 
 class ProbeRecord:
-    """One file a server and model. A file that cannot be read counts as none.
+    """One file per server and model. A file that cannot be read counts as none.
 
     Parameters
     ----------
@@ -29,13 +29,12 @@ class ProbeRecord:
     def read(self) -> ProbeReport | None:
         """The report of the last probe."""
         try:
-            report = ProbeReport.from_json(json.loads(self._file.read_text("utf-8")))
-        except (OSError, ValueError, KeyError, TypeError):
+            return ProbeReport.from_json(json.loads(self._file.read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return report if report.version == ProbeReport.VERSION else None
 
     def write(self, report: ProbeReport) -> None:
-        """Keep a report. A folder that cannot be written to only costs a new probe next time."""
+        """Keep a report. If the folder cannot be written to, the next run probes again."""
         partial = self._file.with_suffix(f".{os.getpid()}.part")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)

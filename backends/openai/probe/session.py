@@ -1,8 +1,9 @@
-"""What the experiments of a probe share: how they ask, and where they write down what they found."""
+"""What the experiments of a probe share: their form, how they ask, and what they have shown so far."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -10,8 +11,10 @@ from typing import Any, ParamSpec, TypeVar
 from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
-from backends.openai.patience import is_down, patiently
-from backends.openai.probe.capabilities import Check, ServerCapabilities
+from backends.openai.capabilities import ServerCapabilities
+from backends.openai.probe.report import Check
+from backends.openai.retries import is_down, with_retries
+from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
@@ -21,13 +24,24 @@ T = TypeVar("T")
 #: Short, since some servers need seconds for a prompt's log-probabilities.
 PROMPT = "Q: Who found the nurse's letter? Answer with one word.\nA:"
 OTHER = "It was a bright cold day in April, and the"
-#: Two independent routes to one number agree to this in full precision.
+#: Nats within which two independent routes to one number agree in full precision.
 FULL_PRECISION = 1e-3
-#: A server whose own numbers move by more is not asked for scores.
-LARGEST_SPREAD = 1.0
-#: Noise of what hardly ever comes says little.
-FAR_DOWN = -8.0
+#: Nats. A server whose own numbers move by more is not asked for scores.
+MAX_NOISE = 1.0
+#: Nats. The noise of log-probabilities below this one does not count.
+NEGLIGIBLE = -8.0
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
+
+
+class Outcome:
+    """What an experiment showed: ``passed`` and ``message`` as in `Check`, and fields of the capabilities."""
+
+    def __init__(self, passed: bool | None, message: str, **updates: Any) -> None:
+        self.passed, self.message, self.updates = passed, message, updates
+
+
+class NotTestedError(Exception):
+    """An experiment could not be made; the message says why."""
 
 
 class ProbeSession:
@@ -35,48 +49,74 @@ class ProbeSession:
 
     Attributes
     ----------
-    found : ServerCapabilities
-        What is known so far; `learn` adds to it.
+    capabilities : ServerCapabilities
+        What has been shown so far; `update` adds to it.
     checks : list of Check
-        The report's lines; `note` adds one.
+        The report's lines; `record` adds one.
     tokenizer : RemoteTokenizer or None
+    text_list, chat_list : TopLogprobs or None
+        The first list of next tokens after a text, and after a chat.
+    lists_after_prefill : bool
+        Whether the start of an answer is continued in lists too.
     refused : BackendError or None
-        The first answer that the key is wrong. Gateways say so too of paths and models that they do not know.
+        The first response that the key is wrong. Gateways say so too of paths and models that they do not know.
     """
 
     def __init__(self, api: ServerApi) -> None:
         self.api = api
-        self.found = ServerCapabilities()
+        self.capabilities = ServerCapabilities()
         self.checks: list[Check] = []
         self.tokenizer: RemoteTokenizer | None = None
+        self.text_list: TopLogprobs | None = None
+        self.chat_list: TopLogprobs | None = None
+        self.lists_after_prefill = False
         self.refused: BackendError | None = None
-        self._lists, self._heaviest = 0, 0.0
+        self._n_lists, self._largest_mass = 0, 0.0
         self._impossible: BackendError | None = None
 
-    def learn(self, **found: Any) -> None:
-        """Set fields of `found`."""
-        self.found = dataclasses.replace(self.found, **found)
+    def update(self, **capabilities: Any) -> None:
+        """Set fields of `capabilities`."""
+        self.capabilities = dataclasses.replace(self.capabilities, **capabilities)
 
-    def note(self, name: str, passed: bool | None, detail: str) -> None:
-        """Write one line of the report."""
-        self.checks.append(Check(name, passed, detail))
+    def record(self, name: str, outcome: Outcome) -> None:
+        """Add one line to the report, and what it showed to `capabilities`."""
+        self.checks.append(Check(name, outcome.passed, outcome.message))
+        self.update(**outcome.updates)
+
+    def record_values(self) -> None:
+        """Whether all lists so far could be true."""
+        if self._impossible is not None:
+            self.record("possible values", Outcome(False, str(self._impossible)))
+        elif self._n_lists:
+            message = f"{self._n_lists} lists: finite, at most 0, adding up to at most {self._largest_mass:.6g}"
+            self.record("possible values", Outcome(True, message))
+
+    def tolerance(self) -> float:
+        """How far two routes to one number may be apart, in nats."""
+        return max(FULL_PRECISION, 2 * self.capabilities.repeat_noise)
+
+    def needed_tokenizer(self) -> RemoteTokenizer:
+        """The server's tokenizer; raises `NotTestedError` where it has none."""
+        if self.tokenizer is None:
+            raise NotTestedError("not tried: no tokenise endpoint")
+        return self.tokenizer
 
     async def ask(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
-        """The answer, or why there is none. Passing troubles are waited for.
+        """The answer, or why there is none. Transient failures are retried.
 
-        Raises `BackendError` when the server cannot be reached: what it can do is not to be told while it is down,
-        and what was found would name the model from then on. A gateway may say so of one question only, which the
-        server's answer to a plain one shows.
+        Raises `BackendError` when the server cannot be reached: what it can do cannot be tested while it is down,
+        and the outcome would identify the model from then on. A gateway may report one question only as down,
+        which the server's answer to a plain one shows.
         """
         try:
-            return await patiently(ask, *args, **options)
+            return await with_retries(ask, *args, **options)
         except BackendError as error:
             if error.kind in _FATAL:
                 raise
-            if is_down(error) and (self.found.completions or self.found.chat):
-                await patiently(self.plain, PROMPT, max_tokens=1, temperature=0.0)
+            if is_down(error) and (self.capabilities.completions or self.capabilities.chat):
+                await with_retries(self.plain, PROMPT, max_tokens=1, temperature=0.0)
                 try:
-                    return await patiently(ask, *args, **options)
+                    return await with_retries(ask, *args, **options)
                 except BackendError as again:
                     error = again
             if error.kind == "auth":
@@ -84,55 +124,79 @@ class ProbeSession:
             return error
 
     async def plain(self, text: str, **options: Any) -> dict[str, Any]:
-        """The answer to a text, by whichever way the server answers."""
-        if self.found.completions:
+        """The response to a text, by whichever endpoint answers."""
+        if self.capabilities.completions:
             return await self.api.completion(text, **options)
         return await self.api.chat((Message("user", text),), **options)
 
-    async def listed(self, prompt: str | Sequence[int], k: int) -> TopLogprobs | BackendError:
+    async def experiment(self, text: str, **options: Any) -> dict[str, Any] | BackendError:
+        """The unchecked response to a text, by whichever endpoint answers."""
+        if self.capabilities.completions:
+            return await self.ask(self.api.experiment, "completions", {"prompt": text, **options})
+        turns = [{"role": "user", "content": text}]
+        return await self.ask(self.api.experiment, "chat/completions", {"messages": turns, **options})
+
+    async def next_tokens(self, prompt: str | Sequence[int], k: int) -> TopLogprobs | BackendError:
         """The k likeliest tokens after a text or token ids."""
-        return self._weighed(await self.ask(self.api.next_tokens, prompt, k))
+        return self._counted(await self.ask(next_tokens, self.api, prompt, k))
 
-    async def listed_in_chat(self, messages: Sequence[Message], k: int, **extra: Any) -> TopLogprobs | BackendError:
-        """The k likeliest tokens that go on with a chat."""
-        return self._weighed(await self.ask(self.api.next_chat_tokens, messages, k, **extra))
+    async def next_chat_tokens(self, messages: Sequence[Message], k: int, **flags: Any) -> TopLogprobs | BackendError:
+        """The k likeliest tokens that continue a chat."""
+        return self._counted(await self.ask(next_chat_tokens, self.api, messages, k, **flags))
 
-    def note_values(self) -> None:
-        """Whether all lists so far could be true."""
-        if self._impossible is not None:
-            self.note("possible values", False, str(self._impossible))
-        elif self._lists:
-            detail = f"{self._lists} lists: finite, at most 0, adding up to at most {self._heaviest:.6g}"
-            self.note("possible values", True, detail)
-
-    def tolerance(self) -> float:
-        """How far two routes to one number may be apart, in nats."""
-        return max(FULL_PRECISION, 2 * self.found.spread)
-
-    def _weighed(self, listing: TopLogprobs | BackendError) -> TopLogprobs | BackendError:
-        if isinstance(listing, TopLogprobs):
-            self._lists += 1
-            self._heaviest = max(self._heaviest, listing.mass)
-        elif listing.kind == "inconsistent":
-            self._impossible = self._impossible or listing
-        return listing
+    def _counted(self, top: TopLogprobs | BackendError) -> TopLogprobs | BackendError:
+        if isinstance(top, TopLogprobs):
+            self._n_lists += 1
+            self._largest_mass = max(self._largest_mass, top.mass)
+        elif top.kind == "inconsistent":
+            self._impossible = self._impossible or top
+        return top
 
 
-def distance(a: TopLogprobs, b: TopLogprobs) -> float:
-    """How far two lists of one question are apart, in nats, over tokens that both name once."""
-    mine, theirs = Counter(map(_name, a.tokens)), Counter(map(_name, b.tokens))
-    there = {_name(t): t for t in b.tokens if theirs[_name(t)] == 1}
+Experiment = Callable[[ProbeSession], Awaitable[None]]
+
+
+def experiment(name: str) -> Callable[[Callable[[ProbeSession], Awaitable[Outcome]]], Experiment]:
+    """An experiment: a function that asks the server, and whose outcome is recorded under ``name``."""
+
+    def decorate(test: Callable[[ProbeSession], Awaitable[Outcome]]) -> Experiment:
+        @functools.wraps(test)
+        async def run(session: ProbeSession) -> None:
+            try:
+                outcome = await test(session)
+            except NotTestedError as reason:
+                outcome = Outcome(None, str(reason))
+            session.record(name, outcome)
+
+        return run
+
+    return decorate
+
+
+def accepted(answer: T | BackendError) -> T:
+    """The answer; raises `NotTestedError` where the server refused to give one."""
+    if isinstance(answer, BackendError):
+        raise NotTestedError(f"refused: {str(answer)[:80]}")
+    return answer
+
+
+def max_abs_diff(a: TopLogprobs | BackendError | None, b: TopLogprobs | BackendError | None) -> float:
+    """How far two lists of one question are apart, in nats, over tokens that both identify; infinite without one."""
+    if not isinstance(a, TopLogprobs) or not isinstance(b, TopLogprobs):
+        return float("inf")
+    counts_a, counts_b = Counter(map(_key, a.tokens)), Counter(map(_key, b.tokens))
+    in_b = {_key(t): t for t in b.tokens if counts_b[_key(t)] == 1}
     gaps = [
         abs(t.logprob - other.logprob)
         for t in a.tokens
-        if mine[_name(t)] == 1
-        and (other := there.get(_name(t))) is not None
-        and max(t.logprob, other.logprob) > FAR_DOWN
-        and a.names(t)
-        and b.names(other)
+        if counts_a[_key(t)] == 1
+        and (other := in_b.get(_key(t))) is not None
+        and max(t.logprob, other.logprob) > NEGLIGIBLE
+        and a.identifies(t)
+        and b.identifies(other)
     ]
     return max(gaps, default=float("inf"))
 
 
-def _name(token: ListedToken) -> object:
+def _key(token: ListedToken) -> object:
     return token.token_id if token.token_id is not None else (token.data or token.text)

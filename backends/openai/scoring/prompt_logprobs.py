@@ -1,4 +1,4 @@
-"""Scores from the log-probabilities of a whole prompt: one request a continuation.
+"""Scores from the log-probabilities of a whole prompt: one request per continuation.
 
 ``prompt_logprobs`` (vLLM) names each token by its id; ``echo`` (the completions endpoint of old)
 gives strings and offsets. Both are read strictly: what does not add up is refused.
@@ -14,10 +14,11 @@ from typing import Any
 
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
-from backends.openai.api import ServerApi
+from backends.openai.api import ServerApi, single_choice
+from backends.openai.errors import inconsistent
 from backends.openai.scoring.censoring import bounded
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob, inconsistent, single_choice
+from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,10 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
 
     One token more is generated and dropped: with ``max_tokens`` 0 llama-cpp-python goes on to the end of its context.
     """
-    answer = await api.completion(text, max_tokens=1, temperature=0.0, echo=True, logprobs=1)
-    choice = single_choice(answer)
-    said = choice.get("text")
-    if not isinstance(said, str) or not said.startswith(text):
+    response = await api.completion(text, max_tokens=1, temperature=0.0, echo=True, logprobs=1)
+    choice = single_choice(response)
+    echo = choice.get("text")
+    if not isinstance(echo, str) or not echo.startswith(text):
         raise inconsistent("echo is ignored: the answer does not begin with the prompt")
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, Mapping):
@@ -56,26 +57,26 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
 
 def _check_tops(tops: Any, values: Sequence[Any]) -> None:
     """At no position do the listed tokens weigh more than 1, or is the text's token above the likeliest."""
-    known = [checked_logprob(v) for v in values[1:]]
-    if known and not any(known):
-        raise inconsistent("every token of the prompt is said to be certain")
+    logprobs = [checked_logprob(v) for v in values[1:]]
+    if logprobs and not any(logprobs):
+        raise inconsistent("every token of the prompt is given as certain")
     if not isinstance(tops, Sequence):
         return
     if len(tops) != len(values):
         raise inconsistent(f"{len(tops)} lists for {len(values)} echoed tokens")
-    for value, listed in zip(known, tops[1:], strict=True):
+    for value, listed in zip(logprobs, tops[1:], strict=True):
         if isinstance(listed, Mapping) and listed:
             listed_values = [checked_logprob(v) for v in listed.values()]
             if math.fsum(map(math.exp, listed_values)) > 1 + MASS_SLACK:
                 raise inconsistent("the tokens listed at one position weigh more than 1")
             if value > max(listed_values) + MASS_SLACK:
-                raise inconsistent("a token is said to be likelier than the likeliest")
+                raise inconsistent("a token is given as likelier than the likeliest")
 
 
 def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[EchoedToken, ...]:
     """The echoed tokens laid over the text. A BOS token before it stands for nothing."""
     skip = 0 if text.startswith(tokens[0]) and tokens[0] else 1
-    read: list[EchoedToken] = []
+    aligned: list[EchoedToken] = []
     position = 0
     for at in range(skip, len(tokens)):
         if position == len(text):
@@ -84,23 +85,23 @@ def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[E
             raise inconsistent(f"the echoed tokens do not give the prompt back at character {position}")
         end = position + len(tokens[at])
         value = None if at == 0 and values[0] is None else checked_logprob(values[at])
-        read.append(EchoedToken(tokens[at], position, end, value))
+        aligned.append(EchoedToken(tokens[at], position, end, value))
         position = end
     if position != len(text):
         raise inconsistent("the echoed tokens end before the prompt does")
-    return tuple(read)
+    return tuple(aligned)
 
 
 async def score_by_echo(
     api: ServerApi, prompt: str, continuations: Sequence[str], tokenizer: RemoteTokenizer | None
 ) -> tuple[ContinuationScore, ...]:
-    """One request a continuation, the prompt's part left out by its characters."""
+    """One request per continuation, the prompt's part left out by its characters."""
     scores: list[ContinuationScore] = []
-    alone: tuple[str, ...] = ()
+    prompt_alone: tuple[str, ...] = ()
     if prompt and tokenizer is not None:
-        alone = tuple(p.data.decode("utf-8", "replace") for p in await tokenizer.pieces(prompt) if p.data)
+        prompt_alone = tuple(p.data.decode("utf-8", "replace") for p in await tokenizer.pieces(prompt) if p.data)
     elif prompt:
-        alone = tuple(t.text for t in await echoed(api, prompt))
+        prompt_alone = tuple(t.text for t in await echoed(api, prompt))
     for continuation in continuations:
         tokens = await echoed(api, prompt + continuation)
         own = [
@@ -112,7 +113,9 @@ async def score_by_echo(
             scores.append(_straddled(own, "echo"))
             continue
         before = tuple(t.text for t in tokens[: len(tokens) - len(own)])
-        scores.append(ContinuationScore.exact(own, boundary="clean" if before == alone else "merged", route="echo"))
+        scores.append(
+            ContinuationScore.exact(own, boundary="clean" if before == prompt_alone else "merged", route="echo")
+        )
     return tuple(scores)
 
 
@@ -123,16 +126,16 @@ def _scored(value: float | None) -> float:
 
 
 def _straddled(tokens: Sequence[TokenLogprob], route: str) -> ContinuationScore:
-    """The first token covers the prompt's end too: how likely it is given that end is not told."""
+    """The first token covers the prompt's end too: how likely it is given that end is unknown."""
     later = tuple(tokens[1:])
     high = math.fsum(t.logprob for t in later)
-    return bounded(later, high, spread=0.0, boundary="straddled", route=route)
+    return bounded(later, high, repeat_noise=0.0, boundary="straddled", route=route)
 
 
 async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | None, ...]:
     """log P of each token given the ones before it, by its id; None for the first (vLLM)."""
-    answer = await api.completion(ids, max_tokens=1, temperature=0.0, prompt_logprobs=0)
-    rows = single_choice(answer).get("prompt_logprobs")
+    response = await api.completion(ids, max_tokens=1, temperature=0.0, prompt_logprobs=0)
+    rows = single_choice(response).get("prompt_logprobs")
     if not isinstance(rows, Sequence):
         raise BackendError("unsupported", "the server gives no prompt_logprobs")
     if len(rows) != len(ids):
@@ -152,19 +155,17 @@ async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | N
 async def score_by_prompt_logprobs(
     api: ServerApi, prompt: str, continuations: Sequence[str], tokenizer: RemoteTokenizer
 ) -> tuple[ContinuationScore, ...]:
-    """One request a continuation, by token ids."""
+    """One request per continuation, by token ids."""
     scores: list[ContinuationScore] = []
     for continuation in continuations:
-        path = await tokenizer.joined(prompt, continuation)
-        values = await prompt_logprobs(api, path.ids)
-        tokens: list[TokenLogprob] = []
-        position = -len(path.pieces[path.first].data[: path.straddle].decode("utf-8", "replace"))
-        for piece, value in zip(path.pieces[path.first :], values[path.first :], strict=True):
-            text = piece.data.decode("utf-8", "replace")
-            tokens.append(TokenLogprob(text, position, position + len(text), _scored(value), piece.token_id))
-            position += len(text)
-        if path.boundary == "straddled":
+        joined = await tokenizer.joined(prompt, continuation)
+        values = await prompt_logprobs(api, joined.ids)
+        tokens = [
+            TokenLogprob(text, start, end, _scored(value), piece.token_id)
+            for (piece, text, start, end), value in zip(joined.spans(), values[joined.first :], strict=True)
+        ]
+        if joined.boundary == "straddled":
             scores.append(_straddled(tokens, "prompt_logprobs"))
         else:
-            scores.append(ContinuationScore.exact(tokens, boundary=path.boundary, route="prompt_logprobs"))
+            scores.append(ContinuationScore.exact(tokens, boundary=joined.boundary, route="prompt_logprobs"))
     return tuple(scores)

@@ -17,7 +17,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     Parameters
     ----------
     draw : callable
-        ``(number of the draw, tokens) → text``, at temperature 1.
+        ``(index of the draw, tokens) → text``, at temperature 1.
     samples : int
         Number of draws; one set of draws serves all continuations.
 
@@ -25,20 +25,20 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     -------
     tuple of ContinuationScore
         ``sampled``; ``low`` and ``high`` are Wilson's 95 % interval (Wilson 1927), in nats.
-        What is never drawn has no value: ``logprob`` and ``low`` are None.
+        A continuation that is never drawn has no value: ``logprob`` and ``low`` are None.
     """
     from scipy.stats import binomtest
 
     tokens = tokens_drawn(continuations)
-    texts = [await draw(number, tokens) for number in range(samples)]
+    texts = [await draw(index, tokens) for index in range(samples)]
     scores = []
     for continuation in continuations:
-        seen = sum(_begins(text, continuation) for text in texts)
-        interval = binomtest(seen, samples).proportion_ci(_CONFIDENCE, method="wilson")
+        count = sum(_begins(text, continuation) for text in texts)
+        interval = binomtest(count, samples).proportion_ci(_CONFIDENCE, method="wilson")
         scores.append(
             ContinuationScore(
-                math.log(seen / samples) if seen else None,
-                math.log(interval.low) if seen else None,
+                math.log(count / samples) if count else None,
+                math.log(interval.low) if count else None,
                 min(math.log(interval.high), 0.0),
                 "sampled",
                 "clean",
@@ -51,12 +51,12 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
 
 
 def tokens_drawn(continuations: Sequence[str]) -> int:
-    """Tokens of each drawn answer: enough to tell whether it begins with one of these."""
+    """Tokens of each drawn answer: enough to see whether it begins with one of these."""
     return min(32, max(len(c.encode("utf-8", "surrogatepass")) for c in continuations) + 1)
 
 
 def _begins(text: str, continuation: str) -> bool:
-    """Whether the text begins with the continuation and no longer word: " Male", not " Males"."""
+    """Whether the text begins with the continuation as a whole word: " Male", not " Males"."""
     return text.startswith(continuation) and not (
         text[len(continuation) :][:1].isalnum() and continuation[-1].isalnum()
     )

@@ -1,17 +1,17 @@
-"""The server's own tokenizer, where it lends it, and where a continuation starts in its tokens."""
+"""The server's own tokenizer, where it offers one, and where a continuation starts in its tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, get_args
 
 from backends.base import Boundary
 from backends.errors import BackendError
+from backends.openai.capabilities import Dialect
 from backends.openai.client import HttpClient
 
-Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm"]
-_REMEMBERED_TEXTS = 4096
+_CACHED_TEXTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,17 @@ class Joined:
         """Token ids of prompt and continuation."""
         return tuple(p.token_id for p in self.pieces)
 
+    def spans(self) -> Iterator[tuple[Piece, str, int, int]]:
+        """The continuation's tokens: piece, text, and the characters where it starts and ends, 0 = its first."""
+        position = -len(self.pieces[self.first].data[: self.straddle].decode("utf-8", "replace"))
+        for piece in self.pieces[self.first :]:
+            text = piece.data.decode("utf-8", "replace")
+            yield piece, text, position, position + len(text)
+            position += len(text)
+
 
 class RemoteTokenizer:
-    """Tokenises as the server does with a prompt, BOS included."""
+    """Tokenises a prompt as the server does, BOS included."""
 
     def __init__(self, client: HttpClient, model: str, dialect: Dialect) -> None:
         self._client, self._model, self.dialect = client, model, dialect
@@ -51,9 +59,9 @@ class RemoteTokenizer:
         self._data: dict[int, bytes] = {}
 
     async def pieces(self, text: str) -> tuple[Piece, ...]:
-        """The tokens of ``text``; their bytes joined are the text's. Raises ``unsupported`` else."""
+        """The tokens of ``text``; their bytes joined are the text's, else ``unsupported`` is raised."""
         if text not in self._texts:
-            if len(self._texts) >= _REMEMBERED_TEXTS:
+            if len(self._texts) >= _CACHED_TEXTS:
                 self._texts.pop(next(iter(self._texts)))
             self._texts[text] = _without_specials(await self._ask(text), text.encode())
         return self._texts[text]
@@ -102,14 +110,13 @@ class RemoteTokenizer:
 
 
 async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | None:
-    """A tokenizer that gives back a text it was given, in any dialect; None where there is none.
+    """A tokenizer whose tokens give the text back, in any dialect; None where there is none.
 
-    Raises `BackendError` for a trouble that may have hidden one.
+    Raises `BackendError` for a failure that may have hidden one.
     """
     text = "A nurse says: we are 25, naïve and “glad”.\n"
-    dialects: tuple[Dialect, ...] = ("llama.cpp", "llama-cpp-python", "vllm")
-    trouble: BackendError | None = None
-    for dialect in dialects:
+    failure: BackendError | None = None
+    for dialect in get_args(Dialect):
         tokenizer = RemoteTokenizer(client, model, dialect)
         try:
             if await tokenizer.pieces(text if dialect == "llama.cpp" else "A nurse says: we are 25.\n"):
@@ -118,9 +125,9 @@ async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | No
             if error.kind in ("connection", "timeout", "rate_limited"):
                 raise
             if error.retryable:
-                trouble = error
-    if trouble is not None:
-        raise trouble
+                failure = error
+    if failure is not None:
+        raise failure
     return None
 
 

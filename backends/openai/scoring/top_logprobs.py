@@ -1,4 +1,4 @@
-"""What a server lists as the next token: read, and checked for what cannot be true.
+"""A server's list of next tokens: read, and checked for what cannot be true.
 
 Two shapes are in use. ``/completions`` of OpenAI, vLLM and llama-cpp-python gives
 ``top_logprobs: [{text: logprob}]``; chat, and llama.cpp everywhere, gives
@@ -15,23 +15,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from backends.errors import BackendError
+from backends.openai.api import single_choice
+from backends.openai.errors import inconsistent
 
 #: How far a server's probabilities may add up to more than 1. llama.cpp divides by a running sum in float32, where
 #: each token may cost 2⁻²⁴: on Gemma's 2¹⁸ tokens that makes a list add up to as much as 1.002.
 MASS_SLACK = 2.0**-6
-#: Servers print about this in place of a log-probability that they do not know.
+#: Servers give about this in place of an unknown log-probability.
 _PLACEHOLDER = -9000.0
 
 Identity = Literal["ids", "bytes", "text"]
 
 
-def inconsistent(message: str, *, retryable: bool = False) -> BackendError:
-    """An answer that can be read and cannot be true."""
-    return BackendError("inconsistent", message, retryable=retryable)
-
-
 class NothingDrawnError(BackendError):
-    """The model ended the text at once, and the server lists nothing beside that."""
+    """The model ended the text at once, and the server then gives no list."""
 
     def __init__(self) -> None:
         super().__init__("unsupported", "the model ends the text here, and the server then lists no tokens")
@@ -54,16 +51,15 @@ class TopLogprobs:
     Attributes
     ----------
     tokens : tuple of ListedToken
-    asked : int
-        The k that was asked for.
+    requested_k : int
     sampled : str
         Text of the token that the server drew; it may be listed although it is not among the k.
     identity : {"ids", "bytes", "text"}
-        What tells tokens apart.
+        What identifies a token.
     """
 
     tokens: tuple[ListedToken, ...]
-    asked: int
+    requested_k: int
     sampled: str
     identity: Identity
 
@@ -74,9 +70,9 @@ class TopLogprobs:
 
     @property
     def is_whole(self) -> bool:
-        """Whether what is not listed has no weight left: the list is the vocabulary."""
+        """Whether the list is the vocabulary: no probability is left for other tokens."""
         missing = max(1e-3, len(self.tokens) * 2.0**-24)
-        return len(self.tokens) < self.asked and self.mass > 1 - missing and len(self.tokens) > 1000
+        return len(self.tokens) < self.requested_k and self.mass > 1 - missing and len(self.tokens) > 1000
 
     def by_id(self, token_id: int) -> ListedToken | None:
         """The entry of this token, or None."""
@@ -94,23 +90,23 @@ class TopLogprobs:
         return tuple(t for t in self.tokens if t.data == data)
 
     def prefixes_of(self, data: bytes) -> tuple[ListedToken, ...]:
-        """The entries whose bytes are a real, non-empty part of the start of ``data``."""
+        """The entries whose bytes are a proper, non-empty prefix of ``data``."""
         return tuple(t for t in self.tokens if self._may_start(t, data))
 
     def _may_start(self, token: ListedToken, data: bytes) -> bool:
         start = token.data if token.data is not None else token.text.encode()
         if token.data is None and not data.isascii() and (not start or "�" in token.text):
-            # A part of a character: its text does not tell which bytes it has.
+            # A part of a character: its text does not show which bytes it has.
             return data.startswith(token.text.partition("�")[0].encode())
         return 0 < len(start) < len(data) and data.startswith(start)
 
-    def names(self, token: ListedToken) -> bool:
-        """Whether the entry's string surely stands for one token.
+    def identifies(self, token: ListedToken) -> bool:
+        """Whether the entry certainly stands for one token.
 
         Where a list is keyed by strings, tokens that decode to one string collapse into one
         entry: it stands at the first one's rank with the last one's value. It then breaks the
         list's order. Tokens that are no whole characters decode to blanks, to nothing or to the
-        replacement character (SmolLM2: 38 to one space, 338 to nothing), so that these name none.
+        replacement character (SmolLM2: 38 to one space, 338 to nothing): such strings identify none.
         """
         if self.identity != "text":
             return True
@@ -120,41 +116,26 @@ class TopLogprobs:
         return at + 1 == len(self.tokens) or self.tokens[at + 1].logprob <= token.logprob
 
 
-def read_listing(answer: Mapping[str, Any], asked: int) -> TopLogprobs:
+def read_top_logprobs(response: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     """The list of the first generated token, from either endpoint.
 
     Raises `BackendError` ``unsupported`` when there is none, ``malformed`` when it cannot be
     read, ``inconsistent`` when it cannot be true.
     """
-    choice = single_choice(answer)
-    listing = _checked(_first_position(choice, asked))
+    choice = single_choice(response)
+    top = _checked(_first_position(choice, requested_k))
     text = choice.get("text")
-    if isinstance(text, str) and _lost_blanks(listing.sampled, text):
+    if isinstance(text, str) and _lost_blanks(top.sampled, text):
         raise inconsistent("the lists leave out a token's leading space: two tokens may have one string")
-    return listing
+    return top
 
 
 def _lost_blanks(listed: str, text: str) -> bool:
     """Whether the drawn token's string is its text without blanks around it (vLLM with SentencePiece, until 2026).
 
-    The other way round the text was trimmed, not the list. A chat's answer is trimmed too, and is not looked at.
+    The other way round the text was trimmed, not the list. A chat's answer is trimmed too, and is not compared.
     """
     return bool(listed.strip()) and listed != text and listed in text and listed.strip() == text.strip()
-
-
-def single_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The one choice that was asked for."""
-    choices = answer.get("choices")
-    if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
-        raise BackendError("malformed", "an answer without choices", retryable=True)
-    if len(choices) != 1:
-        raise inconsistent(f"{len(choices)} choices where one was asked for", retryable=True)
-    choice = choices[0]
-    if not isinstance(choice, Mapping):
-        raise BackendError("malformed", "a choice that is no object", retryable=True)
-    if choice.get("index", 0) != 0:
-        raise inconsistent(f"the choice has index {choice.get('index')!r}, asked for was 0", retryable=True)
-    return choice
 
 
 def checked_logprob(value: Any) -> float:
@@ -170,7 +151,7 @@ def checked_logprob(value: Any) -> float:
     return min(float(value), 0.0)
 
 
-def _first_position(choice: Mapping[str, Any], asked: int) -> TopLogprobs:
+def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     logprobs = choice.get("logprobs")
     if choice.get("finish_reason") == "stop" and isinstance(logprobs, Mapping) and not any(logprobs.values()):
         raise NothingDrawnError
@@ -183,31 +164,32 @@ def _first_position(choice: Mapping[str, Any], asked: int) -> TopLogprobs:
         tokens = tuple(_entries(first["top_logprobs"]))
         sampled = str(first.get("token", ""))
         if all(t.token_id is not None for t in tokens):
-            return TopLogprobs(tokens, asked, sampled, "ids")
-        known = all(t.data is not None or _is_lossy(t.text) for t in tokens)
-        return TopLogprobs(tokens, asked, sampled, "bytes" if known else "text")
+            return TopLogprobs(tokens, requested_k, sampled, "ids")
+        by_bytes = all(t.data is not None or _is_lossy(t.text) for t in tokens)
+        return TopLogprobs(tokens, requested_k, sampled, "bytes" if by_bytes else "text")
     top = logprobs.get("top_logprobs")
     if not isinstance(top, Sequence) or not top or not isinstance(top[0], Mapping):
         raise BackendError("unsupported", "the answer lists no likeliest tokens")
     drawn = logprobs.get("tokens")
     sampled = _readable(str(drawn[0])) if isinstance(drawn, Sequence) and drawn else ""
     listed = tuple(ListedToken(_readable(str(text)), checked_logprob(value)) for text, value in top[0].items())
-    return TopLogprobs(_sampled_last(listed, sampled), asked, sampled, "text")
+    return TopLogprobs(_sampled_last(listed, sampled), requested_k, sampled, "text")
 
 
 def _entries(entries: Sequence[Any]) -> Iterator[ListedToken]:
     for entry in entries:
         if not isinstance(entry, Mapping) or not isinstance(entry.get("token"), str):
-            raise BackendError("malformed", "a listed token that is no object", retryable=True)
-        data, token_id = entry.get("bytes"), entry.get("id")
+            raise BackendError("malformed", "a listed token that is not an object", retryable=True)
+        values, token_id = entry.get("bytes"), entry.get("id")
         try:
-            known = None if data is None else bytes(data)
+            data = None if values is None else bytes(values)
         except (TypeError, ValueError):
-            raise BackendError("malformed", "bytes of a token that are none", retryable=True) from None
-        if known is not None and _is_lossy(entry["token"]) and known == entry["token"].encode():
-            known = None  # vLLM gives the bytes of the text, not of the token
-        number = token_id if isinstance(token_id, int) and not isinstance(token_id, bool) else None
-        yield ListedToken(entry["token"], checked_logprob(entry.get("logprob")), number, known)
+            raise BackendError("malformed", "bytes of a token that are not bytes", retryable=True) from None
+        if data is not None and _is_lossy(entry["token"]) and data == entry["token"].encode():
+            data = None  # vLLM gives the bytes of the text, not of the token
+        if not isinstance(token_id, int) or isinstance(token_id, bool):
+            token_id = None
+        yield ListedToken(entry["token"], checked_logprob(entry.get("logprob")), token_id, data)
 
 
 def _is_lossy(text: str) -> bool:
@@ -229,11 +211,11 @@ def _sampled_last(listed: tuple[ListedToken, ...], sampled: str) -> tuple[Listed
     return listed
 
 
-def _checked(listing: TopLogprobs) -> TopLogprobs:
-    if not listing.tokens:
+def _checked(top: TopLogprobs) -> TopLogprobs:
+    if not top.tokens:
         raise BackendError("unsupported", "the list of likeliest tokens is empty")
-    if listing.mass > 1 + MASS_SLACK:
-        raise inconsistent(f"the listed tokens' probabilities add up to {listing.mass:.4g}")
-    if listing.identity == "ids" and len(listing._ids) != len(listing.tokens):
+    if top.mass > 1 + MASS_SLACK:
+        raise inconsistent(f"the listed tokens' probabilities add up to {top.mass:.4g}")
+    if top.identity == "ids" and len(top._ids) != len(top.tokens):
         raise inconsistent("one token is listed twice", retryable=True)
-    return listing
+    return top

@@ -8,7 +8,8 @@ import pytest
 
 from backends.base import Message, Prompt, ScoreRequest
 from backends.openai import OpenAIBackend
-from backends.openai.probe.capabilities import ProbeReport, ServerCapabilities
+from backends.openai.capabilities import ServerCapabilities
+from backends.openai.probe.report import ProbeReport
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.auth import ApiKey
 from backends.openai.client import HttpClient
-from backends.openai.errors import MAPPED, from_exception, from_status, message_of
-from backends.openai.retry_after import seconds_to_wait
+from backends.openai.errors import ERROR_OF_EXCEPTION, from_exception, from_status, message_of
+from backends.openai.retries import seconds_to_wait
 
 KEY = "sk-canary-7f3a91d2c4"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -88,7 +88,7 @@ def test_every_exception_of_httpx_is_mapped() -> None:
     ]
     assert len(found) >= 20
     for error in found:
-        assert any(ancestor in MAPPED for ancestor in error.__mro__), f"{error.__name__} is not mapped"
+        assert any(ancestor in ERROR_OF_EXCEPTION for ancestor in error.__mro__), f"{error.__name__} is not mapped"
 
 
 def test_an_exception_that_is_not_mapped_is_internal() -> None:

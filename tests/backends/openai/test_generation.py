@@ -8,8 +8,8 @@ import pytest
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import generate, sampling_options, seed_of
-from backends.openai.probe.capabilities import ServerCapabilities
 
 
 def test_each_server_is_told_to_switch_its_own_filters_off() -> None:

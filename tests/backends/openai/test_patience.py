@@ -9,7 +9,7 @@ import pytest
 
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError, ErrorKind
 from backends.openai import OpenAIBackend
-from backends.openai.patience import patiently
+from backends.openai.retries import with_retries
 from tests.backends.openai.probe.liar import MODEL, IdLiar, Liar
 from tests.backends.openai.raw_server import Reply
 
@@ -26,7 +26,7 @@ async def failing(kind: ErrorKind, retry_after: float | None) -> int:
         raise BackendError(kind, "not now", retryable=True, retry_after=retry_after)
 
     with pytest.raises(BackendError, match="not now"):
-        await patiently(ask)
+        await with_retries(ask)
     return asked
 
 

@@ -19,8 +19,8 @@ from backends.llamacpp.backend import LlamaCppBackend
 from backends.openai import OpenAIBackend
 from backends.openai.api import ServerApi
 from backends.openai.auth import ApiKey
+from backends.openai.capabilities import ServerCapabilities, TextRoute
 from backends.openai.client import HttpClient
-from backends.openai.probe.capabilities import ServerCapabilities, TextRoute
 from backends.openai.probe.session import FULL_PRECISION
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
@@ -97,9 +97,9 @@ async def by_route(
     client = HttpClient(server.base_url, ApiKey(None, None), timeout=120, max_connections=1)
     tokenizer = RemoteTokenizer(client, server.model, found.family) if found.family else None
     api = ServerApi(client, server.model, Usage())
-    api.temperature, api.always = found.temperature, found.always_sent
+    api.configure(found)
     try:
-        return (await Routes(api, found, tokenizer, samples=None).score(request)).scores
+        return (await Routes(api, found, tokenizer, None).score(request)).scores
     finally:
         await client.close()
 
@@ -120,10 +120,10 @@ async def test_llama_cpp_is_scored_by_token_ids_and_its_ignored_echo_is_refused(
     backend = hosted(xllamacpp, tmp_path)
     report = await backend.probe()
     checks = {c.name: c for c in report.checks}
-    assert (report.findings.text_route, report.findings.chat_route) == ("top_k_ids", "rendered")
+    assert (report.capabilities.text_route, report.capabilities.chat_route) == ("top_k_ids", "rendered")
     assert checks["echo"].passed is False
-    assert "echo is ignored" in checks["echo"].detail
-    assert report.findings.largest_k > 49_000
+    assert "echo is ignored" in checks["echo"].message
+    assert report.capabilities.largest_k > 49_000
     request = ScoreRequest(question("nurse"), EXPRESSIONS)
     (there,), (here,) = await backend.run([request]), await in_process.run([request])
     for a, b in zip(scores_of(there), scores_of(here), strict=True):
@@ -165,9 +165,9 @@ async def test_in_float32_each_route_gives_the_relative_probabilities_of_the_eng
         backend = hosted(server, tmp_path)
         report = await backend.probe()
         await backend.close()
-        found = report.findings
+        found = report.capabilities
         assert found.text_route == routes[0], report.render_text()
-        allowed = max(found.spread, FULL_PRECISION)
+        allowed = max(found.repeat_noise, FULL_PRECISION)
         for route in routes:
             named = dataclasses.replace(found, text_route=route, takes_ids=route == "top_k_ids")
             for occupation, true in true_relative.items():
@@ -182,11 +182,11 @@ async def test_a_chat_is_scored_the_same_by_its_text_by_the_answers_start_and_by
     backend = hosted(xllamacpp, tmp_path)
     report = await backend.probe()
     await backend.close()
-    found = report.findings
+    found = report.capabilities
     assert (found.chat_route, found.prefill) == ("rendered", "repeated"), report.render_text()
     asked = (Message("user", "Picture a nurse. What is the nurse's gender? Answer with one word."),)
     begun = (*asked, Message("assistant", "The gender is"))
-    allowed = max(found.spread, FULL_PRECISION)
+    allowed = max(found.repeat_noise, FULL_PRECISION)
     for request in (ScoreRequest(asked, ("The", "A", "She")), ScoreRequest(begun, (" male", " female", " unknown"))):
         by_text = await by_route(xllamacpp, found, request)
         by_start = await by_route(xllamacpp, dataclasses.replace(found, chat_route="chat_prefill"), request)
@@ -201,7 +201,7 @@ async def test_a_chat_is_scored_the_same_by_its_text_by_the_answers_start_and_by
         await by_route(xllamacpp, found, ScoreRequest(asked, ("The", "A nurse", "She"))),
         allowed,
     )
-    with pytest.raises(BackendError, match="does not go on with the start"):
+    with pytest.raises(BackendError, match="does not continue a given start"):
         await by_route(xllamacpp, first, ScoreRequest(begun, (" male",)))
 
 
@@ -209,7 +209,7 @@ async def test_two_routes_of_one_server_agree_within_the_spread_that_it_reported
     xllamacpp: RunningServer, tmp_path: Path
 ) -> None:
     backend = hosted(xllamacpp, tmp_path)
-    found = (await backend.probe()).findings
+    found = (await backend.probe()).capabilities
     prompt = question("carpenter")
     (by_ids,) = await backend.run([ScoreRequest(prompt, EXPRESSIONS)])
     await backend.close()
@@ -217,11 +217,11 @@ async def test_two_routes_of_one_server_agree_within_the_spread_that_it_reported
     api = ServerApi(client, xllamacpp.model, Usage())
     tokenizer = RemoteTokenizer(client, xllamacpp.model, "llama.cpp")
     as_text = dataclasses.replace(found, text_route="top_k", takes_ids=False)
-    by_text = (await Routes(api, as_text, tokenizer, samples=None).score(ScoreRequest(prompt, EXPRESSIONS))).scores
+    by_text = (await Routes(api, as_text, tokenizer, None).score(ScoreRequest(prompt, EXPRESSIONS))).scores
     blind = dataclasses.replace(as_text, family=None, largest_k=2000)
-    by_bytes = (await Routes(api, blind, None, samples=None).score(ScoreRequest(prompt, EXPRESSIONS))).scores
+    by_bytes = (await Routes(api, blind, None, None).score(ScoreRequest(prompt, EXPRESSIONS))).scores
     await client.close()
-    spread = max(found.spread, 1e-3)
+    spread = max(found.repeat_noise, 1e-3)
     for ids, text, data in zip(scores_of(by_ids), by_text, by_bytes, strict=True):
         assert text.logprob == pytest.approx(ids.logprob, abs=spread)
         if data.exactness == "exact":
@@ -239,12 +239,12 @@ async def test_the_shifted_echo_of_a_model_without_bos_is_caught_and_another_rou
     report = await backend.probe()
     echo = next(c for c in report.checks if c.name == "echo")
     assert echo.passed is False
-    assert "nats from asking token by token" in echo.detail
-    assert report.findings.text_route == "top_k"
+    assert "nats from asking token by token" in echo.message
+    assert report.capabilities.text_route == "top_k"
     request = ScoreRequest(question("nurse"), EXPRESSIONS)
     (there,), (here,) = await backend.run([request]), await in_process.run([request])
     true = as_scores(plain.scores(question("nurse"), EXPRESSIONS))
-    spread = max(report.findings.spread, 1e-3)
+    spread = max(report.capabilities.repeat_noise, 1e-3)
     assert relative(scores_of(there)) == pytest.approx(relative(true), abs=spread)
     for a, b in zip(scores_of(there), true, strict=True):
         assert a.exactness == "exact"
@@ -258,11 +258,11 @@ async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
     llama_cpp_python: RunningServer, plain: PlainLlama, tmp_path: Path
 ) -> None:
     backend = hosted(llama_cpp_python, tmp_path)
-    found = dataclasses.replace((await backend.probe()).findings, largest_k=5)
+    found = dataclasses.replace((await backend.probe()).capabilities, largest_k=5)
     await backend.close()
     client = HttpClient(llama_cpp_python.base_url, ApiKey(None, None), timeout=60, max_connections=1)
     tokenizer = RemoteTokenizer(client, llama_cpp_python.model, "llama-cpp-python")
-    routes = Routes(ServerApi(client, llama_cpp_python.model, Usage()), found, tokenizer, samples=None)
+    routes = Routes(ServerApi(client, llama_cpp_python.model, Usage()), found, tokenizer, None)
     # Some are listed (" she"), most are not, two have several tokens.
     continuations = (*(e for e in EXPRESSIONS if "-" not in e), " the", " it")
     cases = bounds = 0
@@ -293,9 +293,7 @@ async def test_the_echo_of_a_model_with_bos_is_right_and_agrees_with_asking_toke
         tokenizer = RemoteTokenizer(client, server.model, "llama-cpp-python")
         by_echo, step_by_step = [
             (
-                await Routes(api, ServerCapabilities(text_route=route, largest_k=2000), tokenizer, samples=None).score(
-                    request
-                )
+                await Routes(api, ServerCapabilities(text_route=route, largest_k=2000), tokenizer, None).score(request)
             ).scores
             for route in ("echo", "top_k")
         ]
@@ -344,11 +342,11 @@ async def test_a_model_swapped_under_the_same_name_is_noticed_and_the_run_stops(
     assert after != before
     # A probe of 262,144 tokens; with llama.cpp's cache the numbers of Gemma depend on what was asked before.
     assert seconds < 60
-    assert report.findings.bos
+    assert report.capabilities.bos
     without_bos = next(c for c in report.checks if c.name == "prompt without BOS")
-    assert "is another prompt" in without_bos.detail, report.render_text()
-    assert report.findings.uncached
-    assert report.findings.spread <= FULL_PRECISION, report.render_text()
+    assert "is another prompt" in without_bos.message, report.render_text()
+    assert report.capabilities.uncached
+    assert report.capabilities.repeat_noise <= FULL_PRECISION, report.render_text()
 
 
 async def test_texts_are_generated_with_their_sampling_seed_and_prefill(
@@ -374,14 +372,14 @@ async def test_texts_are_generated_with_their_sampling_seed_and_prefill(
 
 async def test_counted_answers_agree_with_the_known_probability(xllamacpp: RunningServer, tmp_path: Path) -> None:
     backend = hosted(xllamacpp, tmp_path)
-    found = (await backend.probe()).findings
+    found = (await backend.probe()).capabilities
     prompt, continuations = "The nurse said that", (" she", " he", " owl")
     (exact,) = await backend.run([ScoreRequest(prompt, continuations)])
     await backend.close()
     client = HttpClient(xllamacpp.base_url, ApiKey(None, None), timeout=60, max_connections=1)
     api = ServerApi(client, xllamacpp.model, Usage())
     by_count = dataclasses.replace(found, text_route="sampled")
-    counted = (await Routes(api, by_count, None, samples=48).score(ScoreRequest(prompt, continuations))).scores
+    counted = (await Routes(api, by_count, None, 48).score(ScoreRequest(prompt, continuations))).scores
     await client.close()
     first, _, never = counted
     assert first.exactness == "sampled"
@@ -406,7 +404,7 @@ async def test_vllm_is_scored_by_each_of_its_routes_as_in_process(tmp_path: Path
         report = await backend.probe()
         print(report.render_text())
         await backend.close()
-        found = report.findings
+        found = report.capabilities
         assert (found.text_route, found.chat_route) == ("prompt_logprobs", "chat_prefill"), report.render_text()
         there = {}
         for route in ("prompt_logprobs", "echo", "top_k_ids", "top_k"):
@@ -419,7 +417,7 @@ async def test_vllm_is_scored_by_each_of_its_routes_as_in_process(tmp_path: Path
     in_process = HFBackend(str(model), dtype="float32")
     here, here_in_chat, here_first = await in_process.run([text, chat, ScoreRequest(asked, ("The",))])
     await in_process.close()
-    allowed = max(1e-3, found.spread)
+    allowed = max(1e-3, found.repeat_noise)
     for scores in there.values():
         assert_true(scores, scores_of(here), allowed)
     for route in ("prompt_logprobs", "echo"):

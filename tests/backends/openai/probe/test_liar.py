@@ -13,8 +13,8 @@ import pytest
 from backends.base import ContinuationScore, Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from backends.openai.probe.canary import _known, farthest, tolerance
-from backends.openai.probe.capabilities import CanaryValue
+from backends.openai.probe.canary import canary_value, largest_move, tolerance
+from backends.openai.probe.report import CanaryValue
 from tests.backends.openai.probe.liar import MODEL, ChatLiar, IdLiar, Liar, Lie, distribution
 from tests.backends.openai.raw_server import Reply
 
@@ -156,7 +156,7 @@ def truth(continuation: str) -> float:
 @pytest.mark.usefixtures("no_blocking")
 async def test_an_honest_server_is_believed_and_its_echo_used(liar: Liar, tmp_path: Path) -> None:
     backend = backend_of(liar, tmp_path)
-    assert (await backend.probe()).findings.text_route == "echo"
+    assert (await backend.probe()).capabilities.text_route == "echo"
     (answer,) = await backend.run([REQUEST])
     await backend.close()
     assert isinstance(answer, ScoreResponse)
@@ -255,7 +255,7 @@ async def test_values_that_depend_on_what_was_read_before_are_not_used(kind: typ
         report = await backend.probe()
         answers = [(await backend.run([REQUEST]))[0] for _ in range(2)]
         await backend.close()
-    assert report.findings.text_route in ("top_k", "top_k_ids"), report.render_text()
+    assert report.capabilities.text_route in ("top_k", "top_k_ids"), report.render_text()
     name = "echo" if kind is Liar else "prompt_logprobs"
     assert next(c.passed for c in report.checks if c.name == name) is False
     for answer in answers:
@@ -269,7 +269,7 @@ async def test_an_honest_servers_prompt_log_probabilities_are_used(tmp_path: Pat
         report = await backend.probe()
         (answer,) = await backend.run([REQUEST])
         await backend.close()
-    assert report.findings.text_route == "prompt_logprobs", report.render_text()
+    assert report.capabilities.text_route == "prompt_logprobs", report.render_text()
     assert isinstance(answer, ScoreResponse)
     assert [s.logprob for s in answer.scores] == pytest.approx([truth(c) for c in REQUEST.continuations])
 
@@ -277,7 +277,7 @@ async def test_an_honest_servers_prompt_log_probabilities_are_used(tmp_path: Pat
 async def test_another_model_behind_the_name_of_a_server_of_chats_is_noticed(tmp_path: Path) -> None:
     async with ChatLiar().running() as server:
         backend = backend_of(server, tmp_path)
-        assert (await backend.probe()).findings.chat_route == "chat_first"
+        assert (await backend.probe()).capabilities.chat_route == "chat_first"
         asked = [ScoreRequest((Message("user", f"{n}. Picture a nurse"),), ("Male", "Female")) for n in range(2)]
         assert isinstance((await backend.run(asked[:1]))[0], ScoreResponse)
         await backend.verify_identity()
@@ -301,14 +301,14 @@ async def test_another_model_behind_the_name_of_a_server_of_chats_is_noticed(tmp
     ],
 )
 def test_how_far_a_canary_surely_moved(then: Any, now: Any, moved: float) -> None:
-    assert farthest([CanaryValue(*then)], [CanaryValue(*now)]) == pytest.approx(moved)
+    assert largest_move([CanaryValue(*then)], [CanaryValue(*now)]) == pytest.approx(moved)
 
 
 def test_a_canary_counts_no_noise_far_down() -> None:
-    then, now = (_known(ContinuationScore(v, v, v)) for v in (-11.0, -11.3))
-    assert farthest([then], [now]) == 0.0
-    risen = _known(ContinuationScore(-1.0, -1.0, -1.0))
-    assert farthest([then], [risen]) == pytest.approx(7.0), "from far down to likely is another model all the same"
+    then, now = (canary_value(ContinuationScore(v, v, v)) for v in (-11.0, -11.3))
+    assert largest_move([then], [now]) == 0.0
+    risen = canary_value(ContinuationScore(-1.0, -1.0, -1.0))
+    assert largest_move([then], [risen]) == pytest.approx(7.0), "from far down to likely is another model all the same"
 
 
 def test_no_spread_lets_a_canary_move_without_limit() -> None:
@@ -322,7 +322,7 @@ async def test_a_number_that_comes_again_under_another_answer_is_no_copy(liar: L
         reply.body["id"] = f"chatcmpl-{liar.requests * 7 % 23}"
 
     backend = backend_of(liar, tmp_path)
-    assert (await backend.probe()).findings.answers_numbered
+    assert (await backend.probe()).capabilities.unique_response_ids
     liar.lie = ollama
     answers = await backend.run([ScoreRequest(f"{n}. Who is it?\nA:", (" Male", " Female")) for n in range(30)])
     await backend.close()
@@ -371,7 +371,7 @@ async def test_what_a_gateway_does_not_know_is_no_wrong_key(refusal: str, tmp_pa
         backend = backend_of(server, tmp_path)
         report = await backend.probe()
         await backend.close()
-    assert report.findings.text_route == "echo", report.render_text()
+    assert report.capabilities.text_route == "echo", report.render_text()
 
 
 @pytest.mark.parametrize("answered", [0, 1, 5, 30])

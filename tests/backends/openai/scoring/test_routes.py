@@ -15,8 +15,8 @@ from backends.llamacpp.backend import LlamaCppBackend
 from backends.openai import OpenAIBackend
 from backends.openai.api import ServerApi
 from backends.openai.auth import ApiKey
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient
-from backends.openai.probe.capabilities import ServerCapabilities
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import Usage
@@ -63,7 +63,7 @@ async def scored(
     client = HttpClient(server.base_url, ApiKey(None, None), timeout=60, max_connections=2)
     tokenizer = RemoteTokenizer(client, MODEL, found.family) if found.family else None
     try:
-        return (await Routes(ServerApi(client, MODEL, Usage()), found, tokenizer, samples=None).score(request)).scores
+        return (await Routes(ServerApi(client, MODEL, Usage()), found, tokenizer, None).score(request)).scores
     finally:
         await client.close()
 
@@ -89,7 +89,7 @@ async def test_prompt_log_probabilities_by_token_id_are_found_and_are_the_models
 ) -> None:
     backend = hosted(vllm_style, tmp_path)
     report = await backend.probe()
-    found = report.findings
+    found = report.capabilities
     assert (found.text_route, found.chat_route, found.prefill) == ("prompt_logprobs", "chat_prefill", "flags")
     assert (found.largest_k, found.largest_chat_k, found.takes_ids, found.bos) == (20, 20, True, False)
     passed = {c.name: c.passed for c in report.checks}
@@ -176,7 +176,7 @@ async def test_a_server_of_chats_only_is_scored_by_first_tokens_and_bounds(
 ) -> None:
     backend = hosted(openai_style, tmp_path)
     report = await backend.probe()
-    found = report.findings
+    found = report.capabilities
     assert (found.text_route, found.chat_route, found.prefill) == (None, "chat_first", None)
     assert (found.completions, found.chat, found.largest_chat_k, found.identity) == (False, True, 5, "bytes")
     passed = {c.name: c.passed for c in report.checks}
@@ -209,9 +209,9 @@ async def test_lists_that_repeat_the_start_of_an_answer_are_not_used_for_scores(
         backend = hosted(server, tmp_path)
         report = await backend.probe()
         await backend.close()
-    assert (report.findings.prefill, report.findings.chat_route) == ("flags", "chat_first")
+    assert (report.capabilities.prefill, report.capabilities.chat_route) == ("flags", "chat_first")
     prefill = next(c for c in report.checks if c.name == "assistant prefill")
-    assert "not used for scores" in prefill.detail
+    assert "not used for scores" in prefill.message
 
 
 async def test_what_the_probe_found_is_in_the_fingerprint_and_the_report(
@@ -224,7 +224,7 @@ async def test_what_the_probe_found_is_in_the_fingerprint_and_the_report(
     counts = await asyncio.to_thread(backend.count_tokens, ["Monday", question("nurse")])
     in_chat = backend.count_tokens([ASKED])
     await backend.close()
-    for name, value in dataclasses.asdict(report.findings).items():
+    for name, value in dataclasses.asdict(report.capabilities).items():
         if name != "spread":
             assert fingerprint[name] == value
     shown = report.render_text()

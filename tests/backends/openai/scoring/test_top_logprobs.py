@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.openai.probe.capabilities import CanaryValue, Check, ProbeReport, ServerCapabilities
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.record import ProbeRecord
-from backends.openai.probe.session import distance
+from backends.openai.probe.report import CanaryValue, Check, ProbeReport
+from backends.openai.probe.session import max_abs_diff
 from backends.openai.scoring.censoring import upper_bound
 from backends.openai.scoring.teacher_forcing import starts_a_token
-from backends.openai.scoring.top_logprobs import MASS_SLACK, ListedToken, TopLogprobs, read_listing
+from backends.openai.scoring.top_logprobs import MASS_SLACK, ListedToken, TopLogprobs, read_top_logprobs
 
 
 def legacy(entries: dict[str, float], drawn: str) -> dict[str, object]:
@@ -58,23 +59,23 @@ def test_a_whole_vocabulary_may_add_up_to_a_little_more_or_less_than_1_and_nothi
         content = [{"token": "x", "logprob": entries[0]["logprob"], "top_logprobs": entries}]
         return {"choices": [{"index": 0, "text": "x", "logprobs": {"content": content}}]}
 
-    assert all(read_listing(answer(total), 10**6).is_whole for total in (0.995, 1.0, 1.002, 1.01))
+    assert all(read_top_logprobs(answer(total), 10**6).is_whole for total in (0.995, 1.0, 1.002, 1.01))
     with pytest.raises(BackendError, match=r"add up to 1\.02"):
-        read_listing(answer(1.02), 10**6)
-    assert not read_listing(answer(0.97), 10**6).is_whole
+        read_top_logprobs(answer(1.02), 10**6)
+    assert not read_top_logprobs(answer(0.97), 10**6).is_whole
 
 
 def test_a_string_that_breaks_the_order_of_a_list_names_no_token() -> None:
     # " M" was listed first with -1 and, as another token of the same string, last with -9.
-    listing = read_listing(legacy({" F": -0.9, " M": -9.0, " x": -2.0}, " F"), 3)
-    names = {t.text: listing.names(t) for t in listing.tokens}
+    listing = read_top_logprobs(legacy({" F": -0.9, " M": -9.0, " x": -2.0}, " F"), 3)
+    names = {t.text: listing.identifies(t) for t in listing.tokens}
     assert names == {" F": True, " M": False, " x": True}
 
 
 @pytest.mark.parametrize("text", [" ", "", "\n", " �"])
 def test_blanks_and_broken_characters_name_no_token(text: str) -> None:
-    listing = read_listing(legacy({" F": -0.9, text: -2.0}, " F"), 2)
-    assert not listing.names(listing.tokens[1])
+    listing = read_top_logprobs(legacy({" F": -0.9, text: -2.0}, " F"), 2)
+    assert not listing.identifies(listing.tokens[1])
 
 
 def test_bytes_that_are_only_the_text_of_a_broken_character_name_no_token() -> None:
@@ -85,17 +86,17 @@ def test_bytes_that_are_only_the_text_of_a_broken_character_name_no_token() -> N
     lossy = "�".encode()
     tops = [entry(" F", b" F", -0.9), entry("�", lossy, -1.5), entry("�", lossy, -2.5), entry("é", "é".encode(), -3.0)]
     content = [{**tops[0], "top_logprobs": tops}]
-    listing = read_listing({"choices": [{"index": 0, "logprobs": {"content": content}}]}, 4)
+    listing = read_top_logprobs({"choices": [{"index": 0, "logprobs": {"content": content}}]}, 4)
     assert listing.identity == "bytes"
     assert [t.data for t in listing.tokens] == [b" F", None, None, "é".encode()]
     # Either may be the start of "è", which its own bytes would not show.
     assert len(listing.prefixes_of("è".encode())) == 2
     moved = TopLogprobs((listing.tokens[0], listing.tokens[2], listing.tokens[1], listing.tokens[3]), 4, " F", "bytes")
-    assert distance(listing, moved) == 0
+    assert max_abs_diff(listing, moved) == 0
 
 
 def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
-    listing = read_listing(legacy({" far": -8.0, " a": -0.5, " b": -3.0}, " far"), 2)
+    listing = read_top_logprobs(legacy({" far": -8.0, " a": -0.5, " b": -3.0}, " far"), 2)
     assert [t.text for t in listing.tokens] == [" a", " b", " far"]
     assert upper_bound(listing) == pytest.approx(-3.0)
 
@@ -117,10 +118,10 @@ def test_a_list_that_leaves_out_what_the_text_begins_with_is_refused(text: str, 
     answer = legacy({listed: -0.9, "x": -2.0}, listed)
     answer["choices"][0]["text"] = text  # type: ignore[index]
     if honest:
-        read_listing(answer, 2)
+        read_top_logprobs(answer, 2)
         return
     with pytest.raises(BackendError, match="leading space") as caught:
-        read_listing(answer, 2)
+        read_top_logprobs(answer, 2)
     assert caught.value.kind == "inconsistent"
 
 
@@ -128,7 +129,7 @@ def test_the_space_that_a_chat_drops_from_its_answer_says_nothing_of_its_list() 
     entry = {"token": "Male", "bytes": list(b"Male"), "logprob": -0.9}
     content = [{**entry, "top_logprobs": [entry]}]
     choice = {"index": 0, "message": {"content": " Male"}, "logprobs": {"content": content}}
-    assert read_listing({"choices": [choice]}, 1).tokens[0].text == "Male"
+    assert read_top_logprobs({"choices": [choice]}, 1).tokens[0].text == "Male"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_the_space_that_a_chat_drops_from_its_answer_says_nothing_of_its_list() 
 )
 def test_a_value_that_is_no_log_probability_is_refused(value: object, says: str) -> None:
     with pytest.raises(BackendError, match=says) as caught:
-        read_listing(legacy({" a": value}, " a"), 1)  # type: ignore[dict-item]
+        read_top_logprobs(legacy({" a": value}, " a"), 1)  # type: ignore[dict-item]
     assert caught.value.kind == "inconsistent"
 
 

@@ -1,0 +1,89 @@
+"""What a server has been proven to do: how it is asked, and which part of that may change an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm"]
+TextRoute = Literal["prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
+ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
+Prefill = Literal["repeated", "continued", "flags"]
+
+#: The fields that may change an answer by any route, and those that matter to routes over lists only.
+_ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "uncached", "prefill", "seed_works")
+_LIST_FIELDS = ("identity", "temperature")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCapabilities:
+    """What the routes need to know.
+
+    Attributes
+    ----------
+    text_route, chat_route
+        The best route that was proven, None where there is none.
+    completions, chat : bool
+        Which endpoints answer.
+    family : str or None
+        Which dialect of extra endpoints and options the server understands.
+    largest_k, largest_chat_k : int
+        The longest list of next tokens that it gives; above the vocabulary's size when it gives all.
+    identity : str or None
+        What identifies listed tokens: ids, bytes or text.
+    takes_ids : bool
+        Whether a prompt may be given as token ids.
+    bos : bool or None
+        Whether a text's tokens begin with a BOS token; None where that is not known.
+    repeat_noise : float
+        How far the server's own numbers move when a question is repeated, in nats.
+    uncached : bool
+        Whether it is asked to bypass its cache of earlier prompts, because that moves its numbers.
+    prefill
+        How it continues a last assistant turn.
+    temperature : float
+        At which its lists are the model's own.
+    seed_works : bool
+        Whether a seed determines what is drawn.
+    unique_response_ids : bool
+        Whether its responses carry ids of their own.
+    answered_model : str or None
+        The model's name in its responses.
+    """
+
+    text_route: TextRoute | None = None
+    chat_route: ChatRoute | None = None
+    completions: bool = False
+    chat: bool = False
+    family: Dialect | None = None
+    largest_k: int = 0
+    largest_chat_k: int = 0
+    identity: str | None = None
+    takes_ids: bool = False
+    bos: bool | None = None
+    repeat_noise: float = 0.0
+    uncached: bool = False
+    prefill: Prefill | None = None
+    temperature: float = 0.0
+    seed_works: bool = False
+    unique_response_ids: bool = False
+    answered_model: str | None = None
+
+    @property
+    def always_sent(self) -> dict[str, Any]:
+        """What goes with every question."""
+        return {"cache_prompt": False} if self.uncached else {}
+
+    @property
+    def routes(self) -> tuple[TextRoute | ChatRoute | None, ...]:
+        """The route for texts and the one for chats."""
+        return self.text_route, self.chat_route
+
+    def fingerprint(self) -> dict[str, str | int | float | bool | None]:
+        """The fields that may change an answer, given these routes."""
+        names = [*_ANSWER_FIELDS, "answered_model"]
+        text_lists = self.text_route in ("top_k_ids", "top_k")
+        chat_lists = self.chat_route in ("chat_prefill", "chat_first")
+        names += ["largest_k"] * text_lists + ["largest_chat_k"] * chat_lists
+        names += _LIST_FIELDS if text_lists or chat_lists else ()
+        return {name: getattr(self, name) for name in names}

@@ -1,0 +1,101 @@
+"""The result of a probe: readable, JSON-ready, and a part of the model's fingerprint."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from pydantic import TypeAdapter
+
+from backends.openai.capabilities import ServerCapabilities
+
+#: Fields of the fingerprint that earlier versions wrote, and that change no answer of some server, or of any.
+_RETIRED = frozenset(
+    ("checks", "chat", "takes_ids", "answers_numbered", "identity", "temperature", "largest_k", "largest_chat_k")
+)
+#: Names of fields in reports of version 3 → their names now.
+_CAPABILITIES_OF_3 = {"spread": "repeat_noise", "answers_numbered": "unique_response_ids"}
+
+
+class CanaryValue(NamedTuple):
+    """A log-probability that the same model must give again: None where only ``high``, its upper bound, is known."""
+
+    value: float | None
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The outcome of one experiment. ``passed`` None: it could not be made, or is informative only."""
+
+    name: str
+    passed: bool | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """What a probe showed of one server and model. ``version`` is that of the report's meaning."""
+
+    base_url: str
+    model: str
+    capabilities: ServerCapabilities
+    checks: tuple[Check, ...]
+    canary: tuple[CanaryValue, ...] = ()
+    canary_id: str = ""
+    requests: int = 0
+    version: int = 4
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready form; `from_json` reads it back."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read back what `to_json` wrote, in this version or the one before. Raises ValueError for anything else."""
+        if data.get("version") == 3:
+            data = _from_version_3(data)
+        if data.get("version") != 4:
+            raise ValueError(f"a probe report of version {data.get('version')!r}")
+        return TypeAdapter(cls).validate_python(data)
+
+    def fingerprint(self, samples: int | None) -> dict[str, str | int | float | bool | None]:
+        """All that may change an answer of this model; ``samples`` is how many are drawn by the route ``sampled``."""
+        return {
+            "backend": "openai",
+            "base_url": self.base_url,
+            "model": self.model,
+            **self.capabilities.fingerprint(),
+            "canary": self.canary_id,
+            "samples": samples if "sampled" in self.capabilities.routes else None,
+        }
+
+    def retired_fields(self) -> frozenset[str]:
+        """Fields that earlier versions wrote into the fingerprint of such a server although they change no answer."""
+        return _RETIRED - self.capabilities.fingerprint().keys()
+
+    def render_text(self) -> str:
+        """The report for a terminal."""
+        found = self.capabilities
+        lines = [
+            f"{self.model} at {self.base_url}",
+            f"  scores of texts by    {found.text_route or 'none: not possible'}",
+            f"  scores of chats by    {found.chat_route or 'none: not possible'}",
+            f"  noise on repetition   {found.repeat_noise:.2g} nats",
+            f"  list of next tokens   {found.largest_k} (chat {found.largest_chat_k}), identified by {found.identity}",
+            f"  requests spent        {self.requests}",
+            "",
+        ]
+        signs = {True: "ok  ", False: "FAIL", None: "-   "}
+        width = max((len(c.name) for c in self.checks), default=0)
+        lines += [f"  {signs[c.passed]} {c.name:<{width}}  {c.message}" for c in self.checks]
+        return "\n".join(lines)
+
+
+def _from_version_3(data: Mapping[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in data.items() if name != "findings"}
+    capabilities = {_CAPABILITIES_OF_3.get(name, name): value for name, value in data["findings"].items()}
+    checks = [{"name": c["name"], "passed": c["passed"], "message": c["detail"]} for c in data["checks"]]
+    return {**rest, "capabilities": capabilities, "checks": checks, "version": 4}

@@ -1,0 +1,83 @@
+"""What responses say of themselves, tracked to notice another model and a repeated response."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from backends.base import Request
+from backends.errors import BackendError
+from backends.openai.errors import inconsistent
+
+_TRACKED_RESPONSES = 20_000
+_KEPT_ENDS = 8
+
+
+class ModelChangedError(BackendError):
+    """Another model answers under the same name: its responses are not the audited model's."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("inconsistent", message, hint="Audit the model that is there now as a new one")
+
+
+class ResponseIdTracker:
+    """The model's name and the ids of one server's responses.
+
+    Attributes
+    ----------
+    model : str or None
+        The model's name in the responses. Once set, another name is refused.
+    unique : bool
+        Whether the server gives each response its own id: the same id with the same content is then a repetition.
+    ambiguous : list of Request
+        Requests that took a response whose id came again for a question that was already under way
+        then: to which of the two the response belongs is unknown.
+    """
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self.unique = False
+        self.ambiguous: list[Request] = []
+        # Id and content, since Ollama draws its ids from 999 → who took the response, and when.
+        self._taken: dict[tuple[str, int], tuple[Request | None, float]] = {}
+
+    @property
+    def distinct(self) -> int:
+        """How many different ids were seen."""
+        return len({response_id for response_id, _ in self._taken})
+
+    def check(self, response: Mapping[str, Any], *, request: Request | None = None, sent: float = math.inf) -> None:
+        """Raise ``inconsistent`` for another model's response, and for one given before.
+
+        ``request`` is what it answers, ``sent`` when that was asked (monotonic seconds).
+        """
+        model, response_id = response.get("model"), response.get("id")
+        if isinstance(model, str) and self.model is None:
+            self.model = model
+        elif isinstance(model, str) and model != self.model:
+            raise ModelChangedError(
+                f"the answer is of model {model[:80]!r}, the one audited is {str(self.model)[:80]!r}"
+            )
+        if not isinstance(response_id, str) or not response_id:
+            return
+        key = response_id, hash(str(_abridged([response.get("created"), response.get("choices")])))
+        if self.unique and key in self._taken:
+            first, taken = self._taken[key]
+            if first is not None and first is not request and sent < taken:
+                self.ambiguous.append(first)
+            raise inconsistent("an answer that was given before, under the same id", retryable=True)
+        self._taken[key] = request, time.monotonic()
+        if len(self._taken) > _TRACKED_RESPONSES:
+            self._taken.pop(next(iter(self._taken)))
+
+
+def _abridged(value: Any) -> Any:
+    """A response without the megabytes in the middle of its lists: enough to distinguish it from others."""
+    if isinstance(value, Mapping):
+        value = [*value.items()]
+    if isinstance(value, list | tuple):
+        parts = value if len(value) <= 2 * _KEPT_ENDS else [*value[:_KEPT_ENDS], *value[-_KEPT_ENDS:]]
+        return [_abridged(part) for part in parts]
+    return value
