@@ -1,17 +1,56 @@
-"""Published data files that are not shipped: fetched once, or read from a folder, and always checked.
+"""Data files: the benchmarks' own material, which ships here, and published files that are fetched once.
 
-A file is used only when its sha256 is the pinned one, so that a figure never rests on data that
+A published file is used only when its sha256 is the pinned one, so that a figure never rests on data that
 changed under the same name.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
 from backends.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file as it was read.
+
+    Attributes
+    ----------
+    content : dict
+        The JSON object. Shared by all readers: do not change it.
+    sha256 : str
+        Hash of the file's bytes, for signatures.
+    """
+
+    content: dict[str, Any]
+    sha256: str
+
+    @property
+    def source(self) -> str:
+        """The paper it was transcribed from."""
+        return str(self.content["source"])
+
+
+@cache
+def load(name: str) -> DataFile:
+    """Read ``suites/data/{name}.json``.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such data file.
+    """
+    raw = resources.files("suites").joinpath("data", f"{name}.json").read_bytes()
+    return DataFile(json.loads(raw), hashlib.sha256(raw).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +66,12 @@ class PinnedFile:
         return self.url.rsplit("/", 1)[-1]
 
     def path(self, folder: str | Path | None, *, field: str) -> Path:
-        """Where the checked file lies.
+        """Where the checked file is.
 
         Parameters
         ----------
         folder : path or None
-            A folder of the user's that holds the file; None: the cache, filled over the network
-            the first time.
+            A folder that holds the file; None: the cache, filled over the network the first time.
         field : str
             The option that named the folder, for messages.
 

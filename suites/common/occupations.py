@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from backends.options import AS_TUPLE, OnError, Options, refused_at
-from suites.common.reference import load
+from suites.common.data_files import load
 from suites.options import Text, each_once
 
 Dominated = Literal["female", "male", "neutral"]

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from backends.base import Message, Prompt, prompt_to_json
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, Table, refused_at
-from suites.common.reference import load
+from suites.common.data_files import load
 from suites.common.task_prompt import PromptFormat, TaskPrompt, joined
 from suites.options import Text, each_once
 

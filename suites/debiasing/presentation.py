@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from suites.base import Factor
+from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
-from suites.common.reference import load
 from suites.debiasing.measures import Measures
 from suites.occugender.material import BIASES
 from suites.presentation import Chart, PublishedFigure, TableLayout

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 from backends.base import Capability, Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.common.data_files import load
 from suites.common.expressions import continuations
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
-from suites.common.reference import load
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
 from suites.debiasing import presentation
 from suites.debiasing.effects import derived_rows

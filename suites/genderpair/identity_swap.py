@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from suites.common.reference import load
+from suites.common.data_files import load
 from suites.genderpair.identity_pronouns import FORMS, NEOPRONOUNS, like, swap_pronouns
 from suites.genderpair.pairs import GROUPS
 

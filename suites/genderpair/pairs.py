@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError
-from suites.common.data_files import PinnedFile
-from suites.common.reference import load
+from suites.common.data_files import PinnedFile, load
 from suites.genderpair.selection import SPELLINGS
 
 GROUPS = ("male", "female", "neither")

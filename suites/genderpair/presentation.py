@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from suites.common.reference import load
+from suites.common.data_files import load
 from suites.genderpair.design import Design, deviation_kind
 from suites.genderpair.pairs import GROUPS
 from suites.genderpair.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER

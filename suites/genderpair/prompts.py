@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from suites.common.reference import load
+from suites.common.data_files import load
 from suites.genderpair.pairs import Pair
 
 STRUCTURES = ("paper", "reworded", "brackets")

@@ -68,8 +68,7 @@ from backends.base import (
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
-from suites.common.reference import load
-from suites.common.sampling_option import sampling_option
+from suites.common.data_files import load
 from suites.genderpair import presentation
 from suites.genderpair.design import Design, Fallback
 from suites.genderpair.measures import measure_specs
@@ -78,6 +77,7 @@ from suites.genderpair.prompts import FORMS, STRUCTURES, marks_of, prompt_text
 from suites.genderpair.reading import needs_preference, pair_of, read_preference, read_text, swapped_versions
 from suites.genderpair.rows import derived_rows
 from suites.genderpair.text_scorer import TextScorer, text_scorer
+from suites.options import sampling_option
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 #: Greedy, and long enough for a short text.
@@ -87,9 +87,6 @@ _PairsOption = Annotated[
     str | Path | PairSet, OnError("not a set of pairs", 'Give "built-in", "published" or a folder')
 ]
 _ScorerOption = Annotated[str | Path | TextScorer | None, SkipValidation]  # `text_scorer` checks it
-_SamplingOption = Annotated[
-    Sampling | Mapping[str, Any], OnError("not a table", "Give e.g. {temperature = 0.7, max_tokens = 256}")
-]
 
 
 class GenderPair(Suite):
@@ -136,14 +133,14 @@ class GenderPair(Suite):
         structures: Annotated[Sequence[str], some_of(STRUCTURES)] = ("paper",),
         prompt_format: Literal["raw", "chat"] = "raw",
         repeats: Annotated[int, Field(ge=1)] = 1,
-        sampling: _SamplingOption = DEFAULT_SAMPLING,
+        sampling: Annotated[Sampling, sampling_option(DEFAULT_SAMPLING)] = DEFAULT_SAMPLING,
         seed: int = 0,
         fallback: Fallback = "probability",
         toxicity: _ScorerOption = "profanity",
         regard: _ScorerOption = "vader",
         audit_scorers: bool = True,
     ) -> None:
-        self.sampling = sampling_option(sampling, DEFAULT_SAMPLING)
+        self.sampling = sampling
         if repeats > 1 and self.sampling.temperature == 0:
             problem, hint = "greedy texts do not differ between repeats", "Give 1, or a temperature above 0"
             raise ConfigError("repeats", repeats, problem, hint)

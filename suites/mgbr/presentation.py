@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from suites.common.reference import load
+from suites.common.data_files import load
 from suites.mgbr.design import TEST_SETS, Design
 from suites.mgbr.measures import CLASSIFICATION, LISTS_BEHIND_P
 from suites.presentation import Chart, Factor, PublishedFigure, TableColumn, TableLayout

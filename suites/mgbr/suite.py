@@ -65,7 +65,6 @@ from backends.base import (
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
-from suites.common.sampling_option import sampling_option
 from suites.mgbr import presentation
 from suites.mgbr.construction import Instance
 from suites.mgbr.design import TEST_SETS, Design
@@ -73,6 +72,7 @@ from suites.mgbr.measures import measure_specs
 from suites.mgbr.rows import derived_rows, read_scores, read_text
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import CONDITIONS, GENDERS, Gender, Wording
+from suites.options import sampling_option
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 #: How a text is drawn unless the config says otherwise: long enough for a step a word.
@@ -86,9 +86,6 @@ _WordsOption = Annotated[
 ]
 _WordingOption = Annotated[
     Wording | Mapping[str, Any] | None, OnError("not a table of texts", "Give the texts that replace English ones")
-]
-_SamplingOption = Annotated[
-    Sampling | Mapping[str, Any] | None, OnError("not a table", "Give e.g. {temperature = 0.7, max_tokens = 256}")
 ]
 
 
@@ -142,7 +139,7 @@ class MGBR(Suite):
         genders: Annotated[Sequence[Gender], some_of(GENDERS)] = GENDERS,
         mode: Literal["likelihood", "generation"] = "likelihood",
         prompt_format: Literal["raw", "chat"] = "raw",
-        sampling: _SamplingOption = None,
+        sampling: Annotated[Sampling, sampling_option(DEFAULT_SAMPLING)] | None = None,
         repeats: Annotated[int, Field(ge=1)] = 1,
         seed: Annotated[int, Field(ge=0)] = 0,
     ) -> None:
@@ -157,7 +154,7 @@ class MGBR(Suite):
             written=mode == "generation",
             prompt_format=prompt_format,
         )
-        self.sampling = sampling_option(sampling, DEFAULT_SAMPLING)
+        self.sampling = DEFAULT_SAMPLING if sampling is None else sampling
         if mode == "likelihood" and (sampling is not None or repeats != 1):
             given = repeats if sampling is None else sampling
             hint = "Leave sampling and repeats out"

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from backends.errors import ConfigError
 from backends.options import OnError, Options, refused, refused_at
-from suites.common.reference import load
+from suites.common.data_files import load
 from suites.mgbr.bolukbasi import FILES, choose_occupations, read_lists
 
 

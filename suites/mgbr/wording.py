@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from backends.base import Message, Prompt
 from backends.options import AS_TUPLE, Options, refused, refused_at
-from suites.common.reference import load
+from suites.common.data_files import load
 
 Gender = Literal["female", "male"]
 GENDERS: tuple[Gender, ...] = get_args(Gender)

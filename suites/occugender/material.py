@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, refused, some_of
+from suites.common.data_files import load
 from suites.common.expressions import Expressions, spellings
-from suites.common.reference import load
 from suites.common.task_prompt import TaskPrompt, parse_template
 from suites.options import each_once
 

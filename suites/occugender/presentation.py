@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from suites.base import Factor
+from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
-from suites.common.reference import load
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 _TABLES = {"explicit": "3", "implicit": "4"}

@@ -16,11 +16,11 @@ from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row
+from suites.common.data_files import load
 from suites.common.expressions import Expressions, GroupWords, continuations
 from suites.common.gender_figures import CLUSTERS, coverage_spec, effect_spec, gap_spec, probability_specs
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
-from suites.common.reference import load
 from suites.common.task_prompt import Article, PromptFormat, filled
 from suites.occugender import presentation
 from suites.occugender.material import (

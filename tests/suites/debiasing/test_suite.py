@@ -13,8 +13,8 @@ from backends.errors import ConfigError
 from backends.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions
 from suites.base import IdentifiedInterval, MeasureSpec, Row
+from suites.common.data_files import load
 from suites.common.expressions import GROUPS
-from suites.common.reference import load
 from suites.common.task_prompt import TaskPrompt, joined
 from suites.debiasing.material import DebiasingPrompt
 from suites.debiasing.positions import Dialogue, Position

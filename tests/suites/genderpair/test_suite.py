@@ -23,7 +23,7 @@ from backends.base import (
 )
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
-from suites.common.reference import load
+from suites.common.data_files import load
 from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Group, Pair, PairSet
 from suites.genderpair.prompts import prompt_text

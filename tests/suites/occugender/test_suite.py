@@ -9,8 +9,8 @@ from backends.errors import ConfigError
 from backends.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 from suites.base import Row
+from suites.common.data_files import load
 from suites.common.expressions import GROUPS
-from suites.common.reference import load
 
 
 def by_id(suite):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from suites.common.reference import load
+from suites.common.data_files import load
 
 DATA = Path(__file__).parents[3] / "suites" / "data"
 MINE = ("occugender", "debiasing_positions", "published_results")
