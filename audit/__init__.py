@@ -1,7 +1,76 @@
-"""Audit language models for gender bias: ask, keep, compare, judge."""
+"""Audit language models for gender bias: ask models, store answers, compare figures, report.
+
+`Audit` takes models and suites and gives an `audit.results.AuditResult`; `load_audit` reads one from a config file.
+"""
 
 from __future__ import annotations
 
-from audit.config import Audit, load_audit
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from audit import config
+
+if TYPE_CHECKING:
+    from audit.results import AuditResult
 
 __all__ = ["Audit", "load_audit"]
+
+
+class Audit(config.AuditConfig):
+    """An audit: which suites are asked of which models, and how the answers are compared.
+
+    Parameters
+    ----------
+    models : mapping of str to Backend
+        The models by the names that the report shows.
+    suites : sequence or mapping of str to Suite
+        The suites. Two of one kind (say raw and chat) need names of their own: give a mapping.
+    title : str
+        Heading of the report.
+    db : path
+        The store of answers. Answers found there are not asked again.
+    out : path
+        Folder for the report.
+    seed : int
+        Seed of samples and resampling.
+    limit : int, optional
+        Ask only about so many items of each suite: a balanced sample, the same for every model.
+    confidence : float
+        Level of all intervals, in (0, 1).
+    margins : float or mapping of measure name to float
+        Differences smaller than this do not matter: two models within it are "equivalent". A figure
+        without a better side (``p_female``, the ``effect`` of a text) is gated only if named here.
+    limits : mapping, optional
+        Absolute limits that a gate enforces, e.g. ``{"stereotype_gap": (None, 0.3)}`` as (at
+        least, at most), decided on the interval.
+    same_weights : sequence of groups of model names
+        Models with the same weights on different engines, where the weights' hashes do not show
+        it (a server's do not). What differs within a group is reported as engine noise.
+
+    Raises
+    ------
+    ConfigError
+        Naming the field, the value and a hint.
+    """
+
+    async def run(self, **options: Any) -> AuditResult:
+        """Ask what is not answered yet, evaluate, and return the result. See `audit.run.run_audit`."""
+        from audit.run import run_audit  # loads the numerics: only once something is run
+
+        return await run_audit(self, **options)
+
+    def run_sync(self, **options: Any) -> AuditResult:
+        """`run`, for callers without an event loop."""
+        return asyncio.run(self.run(**options))
+
+
+def load_audit(path: str | Path) -> Audit:
+    """Read an audit from a Python file (a global of type `Audit`) or a TOML file.
+
+    Raises
+    ------
+    ConfigError
+        When the file is not there, cannot be run, or holds no audit.
+    """
+    return config.load_audit(path, Audit)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from audit.collect.plan import Estimate, Plan, estimate
-from audit.config import Audit
+from audit.config import AuditConfig
 from audit.run import prepare
 from audit.store import Store
 from backends.base import Backend, SupportsPrices
@@ -57,7 +57,7 @@ class RunEstimate(BaseModel):
         return "\n".join(lines)
 
 
-async def dry_run_audit(audit: Audit) -> RunEstimate:
+async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
     """Check the audit and count what it would ask. Loads no weights; a server is probed.
 
     Questions that depend on answers (follow-ups) cannot be counted before those are there.

@@ -29,7 +29,7 @@ from audit.collect.plan import ItemsFactory, Plan, limit_items
 from audit.collect.scheduler import Job, OnEvent, Outcome, run_jobs
 from audit.collect.shutdown import ShutdownRequest, stop_on_signals
 from audit.collect.work import estimate_work
-from audit.config import Audit
+from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.results import AuditResult, ModelInfo, SuiteInfo
 from audit.store import Store, StoreError
@@ -69,7 +69,7 @@ class ResolvedAudit:
         return of
 
 
-async def prepare(audit: Audit, store: Store) -> ResolvedAudit:
+async def prepare(audit: AuditConfig, store: Store) -> ResolvedAudit:
     """Check everything, describe the models and find the ids of their answers, without loading weights.
 
     Raises
@@ -128,7 +128,7 @@ def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]
 
 
 async def run_audit(
-    audit: Audit, *, on_event: OnEvent = _silent, verbose: bool = False, stop: ShutdownRequest | None = None
+    audit: AuditConfig, *, on_event: OnEvent = _silent, verbose: bool = False, stop: ShutdownRequest | None = None
 ) -> AuditResult:
     """Run an audit: ask what the store does not hold yet, then judge what it holds.
 
@@ -184,7 +184,7 @@ Readings = dict[tuple[str, str], ParsedResponses]
 
 
 async def _ask(
-    audit: Audit, prepared: ResolvedAudit, store: Store, stop: ShutdownRequest, on_event: OnEvent
+    audit: AuditConfig, prepared: ResolvedAudit, store: Store, stop: ShutdownRequest, on_event: OnEvent
 ) -> tuple[dict[str, list[Outcome]], Readings]:
     """Ask in waves until no answer gives rise to a further question; what the last look at the store read."""
     outcomes: dict[str, list[Outcome]] = {}
@@ -203,7 +203,9 @@ async def _ask(
     return outcomes, {}
 
 
-def _jobs(audit: Audit, prepared: ResolvedAudit, store: Store, wave: int, tried: set[str], read: Readings) -> list[Job]:
+def _jobs(
+    audit: AuditConfig, prepared: ResolvedAudit, store: Store, wave: int, tried: set[str], read: Readings
+) -> list[Job]:
     return [
         Job(asked.name, asked.backend, _plan(asked, items))
         for asked, items in _wave(audit, prepared, store, wave, tried, read)
@@ -218,7 +220,7 @@ def _plan(asked: DescribedBackend, items: ItemsFactory) -> Plan:
 
 
 def _wave(
-    audit: Audit, prepared: ResolvedAudit, store: Store, wave: int, tried: set[str], read: Readings
+    audit: AuditConfig, prepared: ResolvedAudit, store: Store, wave: int, tried: set[str], read: Readings
 ) -> Iterator[tuple[DescribedBackend, ItemsFactory]]:
     """Who is asked what in a wave: the suites' own items first, then what follows from answers."""
     if wave == 0:
@@ -272,7 +274,7 @@ async def _quarantine_unverified(prepared: ResolvedAudit, store: Store) -> list[
 
 
 def _judged(
-    audit: Audit,
+    audit: AuditConfig,
     prepared: ResolvedAudit,
     store: Store,
     run_id: str,
@@ -333,7 +335,7 @@ def _judged(
     )
 
 
-def _signature(audit: Audit, suite: Suite) -> dict[str, Any]:
+def _signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
     return {
         "suite": suite.name,
         "version": suite.version,
@@ -343,7 +345,7 @@ def _signature(audit: Audit, suite: Suite) -> dict[str, Any]:
     }
 
 
-def _config_json(audit: Audit) -> dict[str, Any]:
+def _config_json(audit: AuditConfig) -> dict[str, Any]:
     return {
         "models": {name: type(backend).__name__ for name, backend in audit.models.items()},
         "suites": {name: dict(_signature(audit, suite)) for name, suite in audit.suites.items()},
@@ -373,7 +375,7 @@ def _model_info(asked: DescribedBackend, outcomes: list[Outcome]) -> ModelInfo:
     )
 
 
-def _suite_info(name: str, suite: Suite, audit: Audit, prepared: ResolvedAudit) -> SuiteInfo:
+def _suite_info(name: str, suite: Suite, audit: AuditConfig, prepared: ResolvedAudit) -> SuiteInfo:
     texts = suite.texts()
     lengths: dict[str, dict[str, int]] = {text: {} for text in texts}
     for model, asked in prepared.models.items():

@@ -33,6 +33,7 @@ from backends.base import (
     prompt_to_json,
 )
 from backends.errors import BackendError, ConfigError, ErrorKind
+from backends.options import checked_options
 
 Words = Mapping[str, Sequence[str]]
 
@@ -138,6 +139,7 @@ class FakeBackend(Backend):
         As in `Backend`: set ``device`` to take turns like a local model.
     """
 
+    @checked_options
     def __init__(
         self,
         name: str = "fake",

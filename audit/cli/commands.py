@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from audit.config import load_audit
+from audit import load_audit
 from backends.base import SupportsPrices
 from backends.errors import AuditError, ConfigError
 
 if TYPE_CHECKING:
-    from audit.config import Audit
     from audit.results import AuditResult
     from audit.store import Store
 
@@ -99,7 +98,10 @@ def run(
     from audit.estimate import dry_run_audit
     from audit.run import run_audit
 
-    audit = _narrowed(load_audit(config), models, suites, db=db, out=out, seed=seed, limit=limit)
+    changes = {"db": db, "out": out, "seed": seed, "limit": limit}
+    audit = load_audit(config).only(
+        models or (), suites or (), **{name: value for name, value in changes.items() if value is not None}
+    )
     if not resume and audit.db.exists():
         raise ConfigError(
             "--fresh", str(audit.db), "this store holds answers", "Give --db a new path; none is deleted for you"
@@ -461,14 +463,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _fail(message: str, code: int) -> NoReturn:
     print(message, file=sys.stderr)
     sys.exit(code)
-
-
-def _narrowed(audit: Audit, models: Sequence[str] | None, suites: Sequence[str] | None, **changes: Any) -> Audit:
-    narrowed = audit.only(models or (), suites or ())
-    for name, value in changes.items():
-        if value is not None:
-            setattr(narrowed, name, value.expanduser() if isinstance(value, Path) else value)
-    return narrowed
 
 
 def _store(db: Path, *, read_only: bool = True) -> Store:

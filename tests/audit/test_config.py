@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.config import Audit, load_audit
+from audit import Audit, load_audit
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
@@ -56,12 +56,12 @@ def test_a_right_config_passes_its_check():
         ({"models": {"m": FakeBackend(latency=-1)}}, "models.m.latency"),
         ({"suites": []}, "suites"),
         ({"suites": [TwoQuestions(), TwoQuestions()]}, "suites"),
-        ({"suites": ["OccuGender"]}, "suites."),
+        ({"suites": ["OccuGender"]}, "suites[0]"),
         ({"suites": {"../x": TwoQuestions()}}, "suites"),
         ({"suites": {"empty": TwoQuestions(n=0)}}, "suites.empty"),
         ({"limit": 0}, "limit"),
         ({"confidence": 95}, "confidence"),
-        ({"margins": -0.1}, "margins.default"),
+        ({"margins": -0.1}, "margins"),
         ({"margins": {"p_female": float("nan")}}, "margins.p_female"),
         ({"margins": {"p_female": "0.1"}}, "margins.p_female"),
         ({"limit": "40"}, "limit"),

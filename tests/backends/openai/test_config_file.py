@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.config import load_audit
+from audit import load_audit
 from backends.errors import ConfigError
 from backends.openai import OpenAIBackend
 from tests.backends.openai.probe.liar import MODEL, Liar, tokens_of
