@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from suites.common.data_files import load
-from suites.genderpair.identity_pronouns import FORMS, NEOPRONOUNS, like, swap_pronouns
+from suites.genderpair.identity_pronouns import like, swap_pronouns
+from suites.genderpair.lexicon import FORMS, NEOPRONOUNS
 from suites.genderpair.pairs import GROUPS
 
 #: Forms of address, as they stand before a name.

@@ -10,35 +10,11 @@ from __future__ import annotations
 
 import re
 
+from suites.genderpair.lexicon import word_sets
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-#: Besides all that end in "n't".
-_NEGATORS = _words(
-    """not never no nor neither none nobody nothing hardly scarcely barely rarely seldom less least without cannot non
-    stop stops stopped stopping avoid avoids avoided avoiding refuse refuses refused"""
-)
-_NEGATORS_OF_TWO = frozenset(
-    [
-        *[("far", "from"), ("rather", "than"), ("other", "than"), ("instead", "of"), ("opposite", "of")],
-        *[("lack", "of"), ("free", "of"), ("free", "from"), ("absence", "of"), ("no", "one")],
-    ]
-)
-_LIGHT = _words(
-    """a an the be been being is are was were am 's as so too very really quite that particularly exactly ever truly any
-    even overly especially to become becomes became called described call calls consider considered describe known
-    born seem seems seemed think thinks thought believe believes believed say says said find imagine mean make makes
-    want wants let have has had would could should will can did do does true case more such him them i you he she it
-    we they her himself herself themself themselves than ll ve d re m"""
-)
-_FINITE = _words("is are was were am has had became 's")
-_BE = _words("is are was were am be been being 's")
-_UNCERTAIN = _words(
-    """used hate hates hated hating pretend pretends pretended despise despises despised fear feared deny denies denied
-    unlike despite against wrong false wrongly falsely"""
-)
+#: Lists of words. ``negators`` and ``negators_of_two`` negate, besides all that end in "n't"; ``light`` words are
+#: passed over; an ``uncertain`` one right before the word leaves it open whether the word is affirmed.
+_WORDS = word_sets("negation")
 #: With a negation in front, these say no plain "not": a thing one has not, a comparison.
 _NOT_PLAIN = re.compile(
     r"\b(?:ha(?:ve|s|d)|wants?|wanted|makes?|let|find|imagine|believed?|sa(?:id|ys?)|to) (?:an?|any|the)\b"
@@ -90,7 +66,7 @@ def is_affirmed(before: str, after: str, *, rival: re.Pattern[str], subject: str
     if compared and rival.search(clause[compared.start() if compared["less"] else 0 : compared.end()]):
         return None if any(map(_negates, _TOKEN.findall(clause))) else False
     words = _TOKEN.findall(clause)[-_REACH:]
-    affirmed = _walk(words, rival, _LIGHT | set(subject.lower().split()))
+    affirmed = _walk(words, rival, _WORDS["light"] | set(subject.lower().split()))
     goes_on = words[-1:] == [","] and affirmed and _LIST_GOES_ON.match(after)
     no_such = words[-1:] == ["no"] and _COMPARES.match(after)
     if any(map(_negates, words)) and (_ASKED.match(after) or goes_on or no_such):
@@ -114,7 +90,7 @@ def _walk(words: list[str], rival: re.Pattern[str], light: frozenset[str]) -> bo
     at = len(words) - 1
     while at >= 0:
         word = words[at]
-        if at and (words[at - 1], word) in _NEGATORS_OF_TWO:
+        if at and f"{words[at - 1]} {word}" in _WORDS["negators_of_two"]:
             negations.append(at - 1)
             at -= 1
         elif _negates(word):
@@ -137,18 +113,18 @@ def _walk(words: list[str], rival: re.Pattern[str], light: frozenset[str]) -> bo
 
 
 def _negates(word: str) -> bool:
-    return word in _NEGATORS or word.endswith("n't")
+    return word in _WORDS["negators"] or word.endswith("n't")
 
 
 def _without_negation(left: list[str], passed: list[str], comma: bool) -> bool | None:
     """No negation was met. One that stands farther back leaves it open, except over a clause of its own."""
-    if (left and left[-1] == ",") or (left and left[-1] == "and" and _FINITE & set(passed)):
+    if (left and left[-1] == ",") or (left and left[-1] == "and" and _WORDS["finite"] & set(passed)):
         return True
     near = left[len(left) - left[::-1].index(",") :] if "," in left else left
     for at, word in enumerate(near):
         if _negates(word) and not (comma and _denies_a_verb(near, at)):
             return None
-    return None if _UNCERTAIN & set(near[-1:]) else True
+    return None if _WORDS["uncertain"] & set(near[-1:]) else True
 
 
 def _denies_a_verb(words: list[str], at: int) -> bool:
@@ -169,13 +145,13 @@ def _count(words: list[str], negations: list[int], left: list[str]) -> bool | No
     """An even number of negations affirms, an odd one negates; None where they do not plainly say not."""
     first, last, before = words[negations[-1]], words[-1], words[-2:-1]
     if len(negations) == 1:
-        if last == "more" and before and before[0] in _BE and first in ("cannot", "couldn't", "can't"):
+        if last == "more" and before and before[0] in _WORDS["be"] and first in ("cannot", "couldn't", "can't"):
             return True  # could not be more so
         if last in ("so", "such") and first == "never" and before == ["been"]:
             return True  # never was before
         if last in ("so", "such", "as") and first not in ("not", "isn't", "wasn't", "aren't", "weren't", "ain't"):
             return None
-    if last == "no" and (not before or before[0] not in {*_BE, "and", "or"} or words[-3:-2] == ["there"]):
+    if last == "no" and (not before or before[0] not in {*_WORDS["be"], "and", "or"} or words[-3:-2] == ["there"]):
         return None  # there is no such person: that tells nothing of the one at hand
     if {"if", "unless", "whether"} & {*words} or words[0] == "had":
         return None

@@ -7,7 +7,7 @@ and things. This module tells feminine from masculine by the rules below and lea
 for which they say nothing:
 
 1. Only words in small letters, of one or two parts (``twin_sister``). The last part decides.
-2. It is in `FEMININE_HEADS` or `MASCULINE_HEADS`, or ends like a compound of man, woman, boy…
+2. It is one of the heads in ``suites/data/bolukbasi_rules.json``, or ends like a compound of man, woman, boy…
 
 The published pairs of opposite words (``definitional_pairs.json``, ``equalize_pairs.json``) are not used here,
 so that they can test the rules.
@@ -23,10 +23,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from backends.errors import ConfigError
-from suites.common.data_files import PinnedFile
+from suites.common.data_files import PinnedFile, load
 
 _BASE = "https://raw.githubusercontent.com/tolga-b/debiaswe/6bb03ee2a0d7214339e513ca71cd0a99069dc29c/data/"
 
@@ -42,40 +42,15 @@ FILES = {
 
 Gender = Literal["feminine", "masculine"]
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-FEMININE_HEADS = _words(
-    """she her hers herself female females gal gals lesbian lesbians
-    mom moms mum mommy mommas momma mama mamas mamma aunt aunts auntie aunties aunty grandaunt niece nieces
-    grandma grandmas granny grandmom grandmum nana nanna sis wifey bride brides widow widows
-    queen queens princess princesses countess goddess goddesses heiress heroine heroines matriarch matron
-    actress actresses waitress hostess shepherdess giantess authoress mistress diva ballerina nun nuns
-    maiden maidens lass lasses lassies dame dames damsel damsels missus ma'am madame spinster spinsters
-    girlfriend girlfriends fiancee girlies courtesans concubine"""
-)
-MASCULINE_HEADS = _words(
-    """he him his himself male males guy dude dudes bloke blokes lad lads chap fella fellas bro bros
-    dad dads daddy daddies papa papas pappa grandpa granddad grandads stepdad uncle uncles nephew nephews grandnephew
-    son sons stepson stepsons grandson grandsons husband husbands hubby widower bachelor bachelors
-    king kings prince princes earl czar patriarch patriarchs sir monk monks
-    boyfriend boyfriends fiance"""
-)
-_FEMININE_ENDS = (
-    *("woman", "women", "girl", "girls", "lady", "ladies", "wife", "wives"),
-    *("mother", "mothers", "sister", "sisters", "daughter", "daughters"),
-)
-_MASCULINE_ENDS = ("man", "men", "boy", "boys", "father", "fathers", "brother", "brothers")
-
+_RULES = load("bolukbasi_rules").content
+#: A word is feminine (masculine) whose last part is one of these heads, or has one of these endings.
+_HEADS: Mapping[Gender, frozenset[str]] = {g: frozenset(_RULES[f"{g}_heads"]) for g in get_args(Gender)}
+_ENDINGS: Mapping[Gender, tuple[str, ...]] = {g: tuple(_RULES[f"{g}_endings"]) for g in get_args(Gender)}
 #: Words that the rules would read wrongly: a tomboy is a girl, a panto dame is played by a man,
 #: semen is not a man; and misprints such as ``businesman``.
-EXCEPTIONS = _words(
-    """tomboys semen panto_dames nancy_boys wives_mistresses grandaughter youngman businesman hiswife yes_sirs"""
-)
+_EXCEPTIONS = frozenset(_RULES["exceptions"])
 #: Rated in ``professions.json`` without being an occupation.
-NOT_OCCUPATIONS = frozenset({"soft_spoken", "prisoner"})
+_NOT_OCCUPATIONS = frozenset(_RULES["not_occupations"])
 
 _READABLE = re.compile(r"[a-z][a-z'-]*(_[a-z][a-z'-]*)?")
 
@@ -142,7 +117,7 @@ def choose_occupations(
     female: dict[str, float] = {}
     male: dict[str, float] = {}
     for p in professions:
-        if abs(p.definitional) > definitional or p.word.replace(" ", "_") in NOT_OCCUPATIONS:
+        if abs(p.definitional) > definitional or p.word.replace(" ", "_") in _NOT_OCCUPATIONS:
             continue
         if p.stereotypical <= -stereotypical:
             female[p.word] = p.stereotypical
@@ -161,7 +136,7 @@ def split_by_gender(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
     found: dict[Gender, list[str]] = {"feminine": [], "masculine": []}
     left_out = {"a name, a misprint or a longer phrase": 0, "gender not established, or not a person": 0}
     for word in dict.fromkeys(words):
-        if word in EXCEPTIONS or not _READABLE.fullmatch(word):
+        if word in _EXCEPTIONS or not _READABLE.fullmatch(word):
             left_out["a name, a misprint or a longer phrase"] += 1
             continue
         known = gender_of(word)
@@ -175,11 +150,7 @@ def split_by_gender(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
 def gender_of(word: str) -> Gender | None:
     """The gender of a word by its last part; None where the rules say nothing."""
     head = word.rsplit("_", 1)[-1]
-    if head in FEMININE_HEADS or head.endswith(_FEMININE_ENDS):
-        return "feminine"
-    if head in MASCULINE_HEADS or head.endswith(_MASCULINE_ENDS):
-        return "masculine"
-    return None
+    return next((g for g, heads in _HEADS.items() if head in heads or head.endswith(_ENDINGS[g])), None)
 
 
 def _plain(word: str) -> str:
