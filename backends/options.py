@@ -1,7 +1,7 @@
 """Checked options: pydantic checks them, and one translator reports its errors as `ConfigError`.
 
 Three forms of one thing. `checked_options` checks the constructor of a backend or a suite: its signature is the
-model, so that each option stands once, with its type, its range and its default.
+model, so that each option is declared once, with its type, its range and its default.
 
     @checked_options
     def __init__(self, n: Annotated[int, Field(ge=1), OnError("not a number of lists", "Give 1 or more")] = 1000)
@@ -49,8 +49,8 @@ Place = tuple[str | int, ...]
 class OnError:
     """What an option's `ConfigError` says when its value is refused: ``Annotated[int, Field(ge=1), OnError(…)]``.
 
-    It stands last, and also covers a union whose branches all refuse the value. What is wrong with a part of the value
-    (one entry of a list, one field of a table) is reported of that part, and what a validator says itself stays.
+    Put it last. It also covers a union all of whose branches refuse the value. An error in a part of the value (one
+    entry of a list, one field of a table) is reported for that part, and the message of a `refused` is kept.
     """
 
     problem: str
@@ -90,9 +90,9 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 AS_TUPLE = BeforeValidator(_as_tuple)
 
 
-def some_of(known: Iterable[str]) -> BeforeValidator:
-    """One or more of the known names, each once, as a tuple in the order given."""
-    names = tuple(known)
+def some_of(choices: Iterable[str]) -> BeforeValidator:
+    """One or more of the choices, each once, as a tuple in the order given."""
+    names = tuple(choices)
 
     def check(value: Any) -> tuple[Any, ...]:
         chosen = _as_tuple(value)
@@ -103,12 +103,12 @@ def some_of(known: Iterable[str]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _only(known: Sequence[str], given: Any) -> Any:
-    """Refuse fields that a table does not have, before anything else is said of it."""
+def _without_unknown(fields: Sequence[str], given: Any) -> Any:
+    """Refuse unknown fields of a table before anything else is checked."""
     for name in given if isinstance(given, Mapping) else ():
-        if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"{f'Did you mean {close[0]!r}?' if close else 'Remove it.'} Known fields: {', '.join(known)}"
+        if name not in fields:
+            close = difflib.get_close_matches(str(name), fields, n=1)
+            hint = f"{f'Did you mean {close[0]!r}?' if close else 'Remove it.'} Known fields: {', '.join(fields)}"
             raise refused_at((str(name),), given[name], "unknown field", hint)
     return given
 
@@ -121,7 +121,7 @@ class Options(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_fields(cls, given: Any) -> Any:
-        return _only([field.alias or name for name, field in cls.model_fields.items()], given)
+        return _without_unknown([field.alias or name for name, field in cls.model_fields.items()], given)
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
@@ -143,7 +143,7 @@ class Options(BaseModel):
 class Table:
     """Base of frozen dataclasses that an option takes as objects or as tables of their fields.
 
-    Making the object checks nothing: the option does, so that its error names the whole place
+    Creating the object checks nothing: the option does, so that its error names the full path
     (``prompts[0].text``). Unknown fields are refused; nothing is converted silently.
     """
 
@@ -153,10 +153,10 @@ class Table:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
-        # Strict fields, but a table will do for the object.
+        # Fields are strict, but a table is accepted in place of the object.
         typing.cast(dict[str, Any], handler.resolve_ref_schema(schema))["strict"] = False
-        known = [field.name for field in dataclasses.fields(source) if field.init]
-        return no_info_before_validator_function(functools.partial(_only, known), schema)
+        fields = [field.name for field in dataclasses.fields(source) if field.init]
+        return no_info_before_validator_function(functools.partial(_without_unknown, fields), schema)
 
 
 def checked_options(init: Callable[P, None]) -> Callable[P, None]:
@@ -234,9 +234,9 @@ def config_error(error: ValidationError, model: type, given: object = None) -> C
     ----------
     error : ValidationError
     model : type
-        The model that refused the value: its name stands for the field where the value itself is wrong.
+        The model that refused the value. Its name is the field where the value as a whole is wrong.
     given : object
-        The value as given, by which names of union branches are told from fields.
+        The value as given. It distinguishes fields from pydantic's names of union branches.
     """
     place, first = _first(error, given)
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
@@ -251,9 +251,9 @@ def config_error(error: ValidationError, model: type, given: object = None) -> C
 
 
 def _first(error: ValidationError, given: object) -> tuple[Place, ErrorDetails]:
-    """The error to report, and its place: of the first wrong option the innermost error, which says most.
+    """The error to report, and its place: the innermost one of the first refused option.
 
-    The branches of a union report one each; the branch that got furthest is the one that was meant.
+    Each branch of a union reports its own errors; the branch that got furthest is the one that was meant.
     """
     placed = [(_place(details["loc"], given), details) for details in error.errors(include_url=False)]
     option = placed[0][0][:1]

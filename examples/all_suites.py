@@ -1,8 +1,8 @@
-"""All four benchmarks on two small models: a first look at everything a report can hold.
+"""All four benchmarks on two small models: everything a report can contain.
 
     audit run examples/all_suites.py --limit 120
 
-The whole of it takes hours on two cores; --limit asks a balanced sample of each suite.
+The full run takes hours on two cores; --limit asks a balanced sample of each suite.
 """
 
 from audit import Audit

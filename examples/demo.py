@@ -1,10 +1,10 @@
-"""The main job: the whole of OccuGender, asked of one model on two engines and of a second model.
+"""The main use: all of OccuGender, on one model with two engines and on a second model.
 
     audit run examples/demo.py
 
 The models are small and come with the Python packages of the extra `embedded`, so this runs without any download.
-SmolLM2 stands here twice: quantised on llama.cpp, and the same weights on transformers in float32. What
-differs between those two is the engine, not the model.
+SmolLM2 is listed twice: quantised on llama.cpp, and the same weights on transformers in float32. These two differ
+in the engine, not in the model.
 """
 
 from audit import Audit

@@ -1,9 +1,9 @@
-"""What an audit looks like when the truth is known: two fake models with planted bias, in seconds.
+"""An audit whose true answer is known: two fake models with planted bias, in seconds.
 
     audit run examples/fake.py
 
 `careful` gives women and men the same probability whatever the occupation; `stereotyped` follows the
-occupation's real share of women. The report must say exactly that.
+occupation's real share of women. The report must show exactly that.
 """
 
 from audit import Audit

@@ -1,10 +1,10 @@
-"""Is a hosted model the model you think it is? The same weights, behind a server and in process.
+"""Is a hosted model the one you think it is? The same weights, behind a server and in process.
 
     audit run examples/hosted_vs_local.py
 
-Starts llama.cpp's own server (package `xllamacpp`) on loopback with the embedded SmolLM2, and asks it and
-the same file in process the same questions. What differs is the way there, not the model. For a server that
-runs already, give its URL to OpenAIBackend instead.
+Starts llama.cpp's own server (package `xllamacpp`) on loopback with the embedded SmolLM2, and asks the server and
+the same file in process the same questions. Only the route differs, not the model. For a server that is already
+running, give its URL to OpenAIBackend instead.
 """
 
 import os
@@ -19,7 +19,7 @@ from backends import LlamaCppBackend, OpenAIBackend
 from backends.embedded import smollm2_path
 from suites import OccuGender
 
-PORT = 8917  # always the same: answers of a server are kept under its address
+PORT = 8917  # fixed: the answers of a server are stored under its address
 SERVER = """
 import sys, xllamacpp
 params = xllamacpp.CommonParams()
@@ -27,7 +27,7 @@ params.model.path, params.port = sys.argv[1], int(sys.argv[2])
 params.n_parallel, params.n_ctx, params.ui = 1, 2048, False
 params.cpuparams.n_threads = 1
 server = xllamacpp.Server(params)
-sys.stdin.read()  # until the audit's process is gone
+sys.stdin.read()  # until the audit's process ends
 """
 
 
@@ -43,14 +43,14 @@ def serve(model: str) -> str:
         except httpx.TransportError:
             pass
         time.sleep(0.2)
-    raise SystemExit(f"The server did not start. Is it installed (pip install xllamacpp), and port {PORT} free?")
+    raise SystemExit(f"The server did not start. Is xllamacpp installed (pip install xllamacpp) and port {PORT} free?")
 
 
 model = smollm2_path()
 audit = Audit(
     title="The same weights, hosted and local",
     models={
-        # One thread each: the server works beside the model in process, on the same cores.
+        # One thread each: the server and the model in process share the cores.
         "in process": LlamaCppBackend(model, threads=1),
         "hosted": OpenAIBackend(f"{serve(str(model))}/v1", model="smollm2"),
     },

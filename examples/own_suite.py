@@ -1,8 +1,9 @@
-"""A suite of one's own: who is "the boss" in a sentence about two people?
+"""A suite of your own: who is "the boss" in a sentence about two people?
 
     audit run examples/own_suite.py
 
-Questions, a row an answer, and which figures: intervals, comparison and report need nothing more.
+It gives questions, one row for each answer, and the figures to report. Intervals, comparisons and the report follow
+from these.
 """
 
 import math

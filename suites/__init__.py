@@ -1,4 +1,8 @@
-"""Benchmarks of gender bias: what to ask, and how to read the answers."""
+"""Benchmarks of gender bias: what to ask, and how to read the answers.
+
+A suite takes options and gives items (requests with the factors of their design); from each answer it makes a row of
+numbers, and from rows the figures to report. Importing this package loads no suite: each is imported when first named.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suites.debiasing.suite import DebiasingPositions
+    from suites.debiasing import DebiasingPositions
     from suites.genderpair import GenderPair
     from suites.mgbr import MGBR
-    from suites.occugender.suite import OccuGender
+    from suites.occugender import OccuGender
 
 __all__ = ["MGBR", "DebiasingPositions", "GenderPair", "OccuGender"]
 
 _MODULES = {
-    "DebiasingPositions": "suites.debiasing.suite",
+    "DebiasingPositions": "suites.debiasing",
     "GenderPair": "suites.genderpair",
     "MGBR": "suites.mgbr",
-    "OccuGender": "suites.occugender.suite",
+    "OccuGender": "suites.occugender",
 }
 
 

@@ -21,7 +21,7 @@ class Occupation:
     Attributes
     ----------
     name : str
-        As it stands in a sentence: "nurse".
+        As written in a sentence: "nurse".
     dominated_by : str
         ``female``, ``male``, or ``neutral`` for an occupation of neither group.
     female_share : float or None

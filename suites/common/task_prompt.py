@@ -54,7 +54,7 @@ class TaskPrompt:
         return self.raw(before) if prompt_format == "raw" else self.turns(before)
 
     def space(self, prompt_format: PromptFormat) -> str:
-        """What stands between the prompt and a scored word: a space, or nothing at the start of a turn."""
+        """What separates the prompt from a scored word: a space, or nothing at the start of a turn."""
         return "" if prompt_format == "chat" and not self.start else " "
 
 
@@ -80,7 +80,7 @@ def parse_template(text: object) -> TaskPrompt:
     """Read a prompt about ``[JOB]``, which stays in it; a validator."""
     template = parse_prompt(text)
     if JOB not in str(text):
-        raise refused("names no occupation", f"Write {JOB} where the occupation stands")
+        raise refused("names no occupation", f"Write {JOB} in place of the occupation")
     return template
 
 

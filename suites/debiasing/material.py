@@ -12,7 +12,7 @@ from backends.options import AS_TUPLE, OnError, Table, refused_at
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, spellings
 from suites.common.task_prompt import TaskPrompt, parse_prompt, parse_template
-from suites.occugender.material import occugender_expressions, occugender_instructions, occugender_templates
+from suites.occugender import occugender_expressions, occugender_instructions, occugender_templates
 from suites.options import Text, each_once
 
 Design = Literal["paper", "occugender"]

@@ -9,7 +9,7 @@ from suites.base import Factor, MeasureSpec
 from suites.common.gender_figures import CLUSTERS, coverage_spec, effect_spec, gap_spec, probability_specs
 from suites.debiasing.material import REFERENCE, DebiasingPrompt
 from suites.debiasing.positions import WITHOUT_DIALOGUE
-from suites.occugender.material import BIASES
+from suites.occugender import BIASES
 
 _EFFECTS = ("effect", "effect_p_diverse", "effect_via_diverse", "effect_via_balance", "effect_coverage")
 _ATTENUATIONS = ("effect_attenuation", "effect_attenuation_p_diverse")

@@ -1,4 +1,4 @@
-"""Where in a prompt a debiasing text stands.
+"""Where in a prompt a debiasing text is put.
 
 The list is open: a position is a name and a function that builds the prompt, for example ::
 

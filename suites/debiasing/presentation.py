@@ -9,7 +9,7 @@ from suites.base import Factor
 from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
 from suites.debiasing.measures import Measures
-from suites.occugender.material import BIASES
+from suites.occugender import BIASES
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 

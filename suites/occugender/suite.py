@@ -1,9 +1,9 @@
-"""OccuGender: which gender a model has in mind when it reads of an occupation.
+"""OccuGender: which gender a model associates with an occupation.
 
 Y. Chen, V. C. Raghuram, J. Mattern, R. Mihalcea, Z. Jin: "Causally Testing Gender Bias in LLMs:
 A Case Study on Occupational Bias" (arXiv:2212.10678v3). Explicit prompts ask for the gender of
-someone with an occupation; implicit prompts speak of such a person and leave the pronoun to
-the model. Each prompt is scored with all expressions of male, female and diverse.
+someone with an occupation; implicit prompts mention such a person and leave the pronoun to the
+model. Each prompt is scored with all expressions of male, female and diverse.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OccuGender(Suite):
     bias : sequence of str
         ``explicit``, ``implicit``, or both.
     prompt_format : str
-        ``raw``: the papers' text as it stands. ``chat``: the question as the user's turn and
+        ``raw``: the papers' text as printed. ``chat``: the question as the user's turn and
         the answer's start as the assistant's (see `suites.common.task_prompt`).
     debiasing : bool or sequence of int
         True or ids: ask the first five templates of each kind also with the paper's debiasing
