@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from backends.base import (
     Answer,
@@ -44,7 +44,7 @@ from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.sampled import tokens_drawn
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import PriceTable, Usage
-from backends.options import OnError, checked_options, refused, refused_at
+from backends.options import OnError, checked_options, refused_at
 
 _MAX_UNFINISHED_REQUESTS = 256
 _MAX_COUNTING_SECONDS = 10.0
@@ -74,13 +74,7 @@ def _without_secrets(url: str) -> str:
     return (scheme[0] if scheme else "") + "…" if re.search("[@?#]", url) else url
 
 
-def _path(value: Any) -> Any:
-    if value is None or isinstance(value, str | Path):
-        return value
-    raise refused("not a text", "Write it in quotes")
-
-
-OptionalPath = Annotated[str | Path | None, BeforeValidator(_path)]
+OptionalPath = Annotated[str | Path | None, OnError("not a text", "Write it in quotes")]
 Count = Annotated[int, Field(ge=1)]
 
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from backends.errors import BackendError
-from backends.options import OnError, Options
+from backends.options import OnError, Table
 
-_BAD_PRICE = OnError("not a price per million tokens", "Give a number, 0 or more")
-Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Price = Annotated[
+    float, Field(ge=0, allow_inf_nan=False), OnError("not a price per million tokens", "Give a number, 0 or more")
+]
 
 
-class PriceTable(Options):
+@dataclass(frozen=True, slots=True)
+class PriceTable(Table):
     """Prices per million tokens, in any currency.
 
     ``cached`` is the price of prompt tokens that the server took from its cache; None: as ``prompt``.
     """
 
-    prompt: Annotated[Price, _BAD_PRICE]
-    completion: Annotated[Price, _BAD_PRICE]
-    cached: Annotated[Price | None, _BAD_PRICE] = None
+    prompt: Price
+    completion: Price
+    cached: Price | None = None
 
     def cost(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
         """What these tokens cost. ``cached_tokens`` are part of ``prompt_tokens``."""

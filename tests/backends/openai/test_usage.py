@@ -25,12 +25,12 @@ def answer(prompt: int, completion: int, cached: int = 0) -> dict[str, Any]:
 
 def test_a_cost_by_hand() -> None:
     # 600 fresh at 2, 400 cached at 0.5, 100 drawn at 8, all a million: 0.0012 + 0.0002 + 0.0008.
-    assert PriceTable(prompt=2, completion=8, cached=0.5).cost(1000, 100, 400) == pytest.approx(0.0022)
-    assert PriceTable(prompt=2, completion=8).cost(1000, 100, 400) == pytest.approx(0.0028)
+    assert PriceTable(2.0, 8.0, 0.5).cost(1000, 100, 400) == pytest.approx(0.0022)
+    assert PriceTable(2.0, 8.0).cost(1000, 100, 400) == pytest.approx(0.0028)
 
 
 def test_counts_add_up_and_cached_tokens_are_cheaper() -> None:
-    usage = Usage(PriceTable(prompt=2, completion=8, cached=0.5))
+    usage = Usage(PriceTable(2.0, 8.0, 0.5))
     for _ in range(2):
         reserved = usage.reserve({"prompt": "x" * 1000, "max_tokens": 100})
         usage.settle(reserved, answer(1000, 100, 400))
@@ -44,7 +44,7 @@ def test_without_prices_there_is_no_cost() -> None:
 
 @given(st.lists(st.tuples(st.text(min_size=1, max_size=60), st.integers(1, 50)), max_size=30), st.floats(0, 0.01))
 def test_the_limit_is_never_passed(requests: list[tuple[str, int]], limit: float) -> None:
-    usage = Usage(PriceTable(prompt=3, completion=9), limit)
+    usage = Usage(PriceTable(3.0, 9.0), limit)
     reserved = []
     for prompt, max_tokens in requests:
         with contextlib.suppress(BackendError):
@@ -56,7 +56,7 @@ def test_the_limit_is_never_passed(requests: list[tuple[str, int]], limit: float
 
 
 def test_a_request_whose_fate_is_unknown_counts_as_paid() -> None:
-    usage = Usage(PriceTable(prompt=2, completion=8))
+    usage = Usage(PriceTable(2.0, 8.0))
     reserved = usage.reserve({"prompt": "abc", "max_tokens": 5})
     usage.settle(reserved, None)
     assert usage.cost == pytest.approx(reserved)
@@ -65,8 +65,8 @@ def test_a_request_whose_fate_is_unknown_counts_as_paid() -> None:
 
 
 def test_a_price_that_is_no_price_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"prompt = -1\.0: not a price"):
-        PriceTable.checked(prompt=-1.0, completion=1.0)
+    with pytest.raises(ConfigError, match=r"prices\.prompt = -1\.0: not a price"):
+        OpenAIBackend("http://127.0.0.1:1/v1", model="m", prices=PriceTable(-1.0, 1.0))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_requests_stop_before_the_limit_and_tell_so(honest: Liar, tmp_path
         model=MODEL,
         api_key_env=None,
         probe_folder=tmp_path,
-        prices=PriceTable(prompt=10, completion=10),
+        prices=PriceTable(10.0, 10.0),
         max_cost=0.05,
     )
     await backend.probe()
