@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.openai.capabilities import ServerCapabilities
-from backends.openai.probe.record import ProbeRecord
-from backends.openai.probe.report import CanaryValue, Check, ProbeReport
 from backends.openai.probe.session import max_abs_diff
 from backends.openai.scoring.censoring import upper_bound
 from backends.openai.scoring.teacher_forcing import starts_a_token
@@ -155,20 +150,3 @@ def test_a_value_that_is_no_log_probability_is_refused(value: object, says: str)
 )
 def test_where_an_edge_between_tokens_is_sure(before: str, text: str, edge: bool) -> None:
     assert starts_a_token(before, text) is edge
-
-
-def test_a_probe_report_reads_back_and_names_its_failures() -> None:
-    checks = (Check("echo", False, "16 nats"), Check("seeds", True, "work"), Check("logit_bias", None, ""))
-    canary = (CanaryValue(-1.5, -1.5), CanaryValue(None, -4.0))
-    report = ProbeReport("http://h/v1", "m", ServerCapabilities(text_route="top_k"), checks, canary, "x", 3)
-    assert ProbeReport.from_json(json.loads(json.dumps(report.to_json()))) == report
-    assert "FAIL echo" in report.render_text()
-
-
-def test_a_report_of_an_earlier_version_is_not_read_and_no_failure(tmp_path: Path) -> None:
-    record = ProbeRecord(tmp_path, "http://h/v1", "m", "none", None)
-    record.write(ProbeReport("http://h/v1", "m", ServerCapabilities(), (), (CanaryValue(-1.5, -1.5),), "x", 3))
-    assert record.read() is not None
-    (file,) = tmp_path.iterdir()
-    file.write_text(json.dumps({**json.loads(file.read_text()), "canary": [-1.5, None], "version": 2}))
-    assert record.read() is None
