@@ -5,8 +5,7 @@
     VaderClassifier      a sentiment lexicon (package vaderSentiment)
 
 The last two carry what they need inside their package, for machines that reach no hub. They measure what
-their names say, and nothing else: sentiment is not regard, and an offensive word is not
-toxicity towards somebody.
+their names say, and nothing else: sentiment is not regard, and an offensive word is not toxicity against a person.
 """
 
 from __future__ import annotations
@@ -248,7 +247,7 @@ class VaderClassifier(_PackagedClassifier):
     """VADER (Hutto and Gilbert 2014): a sentiment lexicon with rules. Sentiment, not regard.
 
     Labels ``positive``, ``neutral``, ``negative``: the shares of the text's words that fall in
-    each, which sum to 1 (rounded to 0.001 by the package). A text without a word is neutral.
+    each, which sum to 1 (rounded to 0.001 by the package). A text without words is neutral.
     """
 
     _package = "vaderSentiment"

@@ -1,11 +1,11 @@
-"""The errors of the project, and what each one tells its user.
+"""The errors of the project, and what each one says.
 
     AuditError                  anything this project raises on purpose
     ├── ConfigError             bad input; found before any model is loaded (exit code 2)
     │   └── MissingExtra        an optional dependency is not installed
     └── BackendError            a model could not answer; a value that is stored and counted
 
-Every message names what is wrong and what mends it. A `BackendError` is returned, not raised,
+Every message names what is wrong and how to fix it. A `BackendError` is returned, not raised,
 by `Backend.run`, so that one failed request never shifts or hides its neighbours.
 """
 
@@ -42,7 +42,7 @@ class AuditError(Exception):
 
 
 class ConfigError(AuditError):
-    """Bad input. Says which field, which value, and what mends it.
+    """Bad input. Names the field, the value, the problem and a hint.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class ConfigError(AuditError):
         The value as given. Never pass a secret.
     problem : str
         What is wrong with it, in one clause.
-    mend : str
+    hint : str
         What to do about it, in one clause.
     """
 
@@ -89,9 +89,9 @@ class BackendError(AuditError):
     retryable : bool
         Whether asking the same again may succeed.
     retry_after : float, optional
-        Seconds the server asked to wait; wins over any backoff of ours.
+        Seconds the server asked to wait; overrides any backoff.
     hint : str
-        One action that may mend it.
+        One action that may help.
     """
 
     def __init__(

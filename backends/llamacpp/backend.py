@@ -27,7 +27,7 @@ from backends.options import OnError, checked_options
 
 #: Raise it when the way of computing changes so that log-probabilities may.
 SCORING_VERSION = 1
-#: Raise it when the same request may become, or score, other tokens. Files of which that was never true have none.
+#: Raise it when the same request may become, or score, other tokens. Files for which that never happened have none.
 TEXT_VERSION = 2
 
 
@@ -95,7 +95,7 @@ class LlamaCppBackend(CausalBackend):
             "llama_cpp_python": package_version("llama-cpp-python"),
             "scoring_version": SCORING_VERSION,
         }
-        if _reads_otherwise(header):
+        if _has_text_version(header):
             fingerprint["text_version"] = TEXT_VERSION
         notes: dict[str, str] = {
             "model": str(header.get("general.name", self.model.name)),
@@ -105,10 +105,8 @@ class LlamaCppBackend(CausalBackend):
             "route": "tree: sequences that share cells in one batch, each distinct token computed once",
         }
         if (cells := longrope_cells(self.model, header)) is not None:
-            fingerprint["most_cells"] = cells  # answers of a larger context are another model's
-            notes["context"] = (
-                f"{cells} cells: in a larger one this model's LongRoPE changes what it makes of every text"
-            )
+            fingerprint["most_cells"] = cells  # in a larger context it is another model
+            notes["context"] = f"{cells} cells: in a larger one this model's LongRoPE changes the results of every text"
         return self._description(fingerprint, notes, header.get("tokenizer.chat_template"))
 
     def _load_model(self) -> LoadedModel:
@@ -130,7 +128,7 @@ class LlamaCppBackend(CausalBackend):
         return LoadedModel(engine, engine, scorer, TextGenerator(LlamaGeneration(engine)), close=close)
 
 
-def _reads_otherwise(header: dict[str, Value]) -> bool:
+def _has_text_version(header: dict[str, Value]) -> bool:
     """Whether a request may become, or score, other tokens of this file than before there was a `TEXT_VERSION`."""
     # The space that tokenizers, but for byte-level ones, may put behind a special token was not scored before.
     byte_level = header.get("tokenizer.ggml.model") == "gpt2"

@@ -19,7 +19,7 @@ from backends.local.gguf_header import longrope_cells, read_gguf_header
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _silence(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
-    """llama.cpp writes hundreds of lines to stderr; its failures come back as return values."""
+    """Discard log lines: llama.cpp writes hundreds to stderr; its failures come back as return values."""
 
 
 class LlamaEngine:
@@ -74,8 +74,8 @@ class LlamaEngine:
             self.close()
             raise BackendError(
                 "unsupported",
-                f"a {header['general.architecture']} model does not write from left to right, one token after another",
-                hint="ask a causal language model",
+                f"a {header['general.architecture']} model does not generate from left to right, token by token",
+                hint="give a causal language model",
             )
         self.vocab: Any = llama_cpp.llama_model_get_vocab(self.model)
         self.threads = threads
@@ -120,13 +120,13 @@ class LlamaEngine:
 
         llama.cpp's own server, too, puts it before a chat whose template writes none; transformers does not.
         """
-        found = []
+        encoded = []
         for text in texts:
             tokens = self.tokenize(text)
             if self._adds_bos and tokens[:1] != [self._bos]:
                 tokens.insert(0, self._bos)
-            found.append(tokens)
-        return found
+            encoded.append(tokens)
+        return encoded
 
     def added(self, tokens: Sequence[int], text: str) -> int:
         """1 when `encode` put BOS in front, else 0."""

@@ -22,8 +22,8 @@ from backends.llamacpp.engine import LlamaEngine
 from backends.local.trie import Pack, Path, Trie
 
 PACK_TOKENS = 512
-# Matrix kernels take tokens, and rows of logits, in groups; what is left over goes through other kernels,
-# which round otherwise. Whole groups keep a result from depending on how many others are in the batch.
+# Matrix kernels take tokens, and rows of logits, in groups; the rest goes through other kernels,
+# which round differently. Whole groups keep a result from depending on how many others are in the batch.
 GROUP = 16
 LOGIT_BYTES = 256 << 20  # most memory of one pack's logits
 _F16, _BF16 = 1, 30  # GGML_TYPE_F16, GGML_TYPE_BF16
@@ -41,7 +41,7 @@ class SequenceScorer:
     neighbour_proof : bool
         Make a result independent of what else is in the batch; for the processor only. Attention in
         tiles sums in an order that depends on where a cell lies; quantised weights round
-        activations to 8 bits, which blows the last digit up to tenths of a nat. Keys in float16
+        activations to 8 bits, which amplifies the last digit to tenths of a nat. Keys in float16
         with values in bfloat16 are attended to one cell after the other, masked ones skipped.
 
     Attributes
@@ -94,7 +94,7 @@ class SequenceScorer:
         answers = np.full(len(trie.ask_nodes), np.nan)
         memory = llama_cpp.llama_get_memory(self._context)
         start = trie.reusable(self._kept)
-        self._kept = ()  # of use again only when this call has ended well
+        self._kept = ()  # reusable only if this call succeeds
         chain = start if start == len(trie) else int(trie.depths[start])
         _keep_start(memory, 0, chain)
         while start < len(trie):
@@ -233,7 +233,7 @@ class SequenceScorer:
                     value = float(logits[target] - peak)
                 else:
                     members = logits[self._beginning_with(trie.sets[-1 - target])] - peak
-                    # No token at all may begin so: the set then has no probability, and adds none.
+                    # The set may be empty: it then has no probability, and adds none.
                     value = float(np.logaddexp.reduce(members, dtype=np.float64)) if len(members) else -np.inf
                 answers[ask] = value - total
                 ask += 1

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for the rest of a batch any more."""
+    """The caller no longer waits for the rest of a batch."""
 
 
 def discard_response(place: int, answer: Answer) -> None:

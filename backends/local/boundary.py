@@ -11,11 +11,11 @@ prompt and r the prompt's text after e,
 
     log P(continuation | prompt text) = log P(tokens after e) - log P(the text after e begins with r)
 
-where the last term sums over every token that begins with r and, where r can be spelt by shorter tokens
-first, over all their minimal covers of r.
+where the last term sums over every token that begins with r and, where shorter tokens can spell a start of r,
+over all minimal tokenizations of r.
 
-A space that the tokenizer puts behind a special token (`<|a|>` and `She` become `<|a|>|▁|S|he`) stands there for the
-continuation's sake alone: its token is the continuation's first.
+A space that the tokenizer puts behind a special token (`<|a|>` and `She` become `<|a|>|▁|S|he`) is there only because
+of the continuation: its token is the continuation's first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy.typing as npt
 from backends.base import Boundary
 from backends.errors import BackendError
 
-MOST_COVERS = 4096  # token spellings of a prompt's remainder that are summed; beyond it a request is refused
+MOST_TOKENIZATIONS = 4096  # of a prompt's remainder, that are summed; beyond it a request is refused
 
 
 class Vocabulary:
@@ -67,36 +67,36 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
-    """A start of a minimal cover: these tokens spell the remainder up to ``rest``."""
+class PrefixTokenization:
+    """A start of a minimal tokenization: these tokens spell the remainder up to ``rest``."""
 
     tokens: tuple[int, ...]
     rest: bytes
 
 
-def covers(vocabulary: Vocabulary, remainder: bytes) -> list[Cover]:
+def prefix_tokenizations(vocabulary: Vocabulary, remainder: bytes) -> list[PrefixTokenization]:
     """All ways to spell a start of ``remainder`` by whole tokens, the empty one included.
 
-    Each, followed by any token that begins with its ``rest``, is a minimal cover of the
+    Each, followed by any token that begins with its ``rest``, is a minimal tokenization of the
     remainder; these events exclude each other, and together they are "the text begins with it".
 
     Raises
     ------
     BackendError
-        ``unsupported``, when there are more than `MOST_COVERS`.
+        ``unsupported``, when there are more than `MOST_TOKENIZATIONS`.
     """
-    found = [Cover((), remainder)]
-    for cover in found:
-        for token, length in vocabulary.proper_starts(cover.rest):
-            if len(found) == MOST_COVERS:
+    starts = [PrefixTokenization((), remainder)]
+    for start in starts:  # which grows on the way
+        for token, length in vocabulary.proper_starts(start.rest):
+            if len(starts) == MOST_TOKENIZATIONS:
                 raise BackendError(
                     "unsupported",
                     f"a token straddles the boundary, and the prompt's part of it, {remainder!r}, "
-                    f"has more than {MOST_COVERS} spellings",
+                    f"has more than {MOST_TOKENIZATIONS} tokenizations",
                     hint="end the prompt, or start the continuation, at a space",
                 )
-            found.append(Cover((*cover.tokens, token), cover.rest[length:]))
-    return found
+            starts.append(PrefixTokenization((*start.tokens, token), start.rest[length:]))
+    return starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def place(
     tail = b"".join(pieces[first:])
     text = (prompt + continuation).encode("utf-8", "surrogatepass")
     kept = tuple(tokens[: len(prompt_tokens)]) == tuple(prompt_tokens)
-    spaced = kept and _begins_with_a_space_of_nobody(prompt, wanted, pieces, len(prompt_tokens), added)
+    spaced = kept and _begins_with_added_space(prompt, wanted, pieces, len(prompt_tokens), added)
     if spaced:
         first, length = len(prompt_tokens), len(wanted) + 1
         tail = b" " + wanted
@@ -194,13 +194,11 @@ def place(
     return Placed(tuple(tokens), first, boundary, remainder, _spans(wanted, pieces[first:], length - len(wanted)))
 
 
-def _begins_with_a_space_of_nobody(
-    prompt: str, continuation: bytes, pieces: Sequence[bytes], start: int, added: int
-) -> bool:
+def _begins_with_added_space(prompt: str, continuation: bytes, pieces: Sequence[bytes], start: int, added: int) -> bool:
     """Whether the pieces behind the prompt's own, from ``start`` on, spell the continuation with a space in front.
 
-    The prompt's last piece must be its very end: where a tokenizer drops a text's last space, the prompt's own tokens
-    do not hold a space that is the prompt's all the same.
+    The prompt's last piece must be its very end: where a tokenizer drops a text's last space, that space is
+    the prompt's although its tokens do not hold it.
     """
     if b"".join(pieces[start:]) != b" " + continuation:
         return False

@@ -46,11 +46,11 @@ def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Ma
     continues = bool(turns) and turns[-1]["role"] == "assistant"
     if continues:
         turns[-1]["content"] += _END_OF_PREFILL
-    # As transformers has it: a template that asks whether they are none must find them defined.
+    # As in transformers: a template that tests whether they are none needs them defined.
     names = {"tools": None, "documents": None, "add_generation_prompt": not continues, **special_tokens}
     try:
         text = _environment().from_string(template).render(messages=turns, **names)
-    except Exception as error:  # a template is a program of others: it may fail in any way
+    except Exception as error:  # a template is foreign code: it may fail in any way
         raise BackendError(
             "unsupported", f"the model's chat template refuses these messages: {error}", hint="change the messages"
         ) from error
@@ -65,9 +65,9 @@ def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Ma
 
 
 class _AnswerBlocks(jinja2.ext.Extension):
-    """``{% generation %}``: marks answers for a mask of training; to the text, it is what stands in it.
+    """``{% generation %}``: marks answers for a training mask; in the text, it is just its body.
 
-    As in transformers its body is a caller's, so that a name set within is not seen after it.
+    As in transformers its body is a macro's, so that a name set within it is unknown after it.
     """
 
     tags = {"generation"}  # noqa: RUF012 - so jinja declares it

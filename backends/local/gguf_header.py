@@ -1,7 +1,8 @@
 """Read the metadata at the head of a GGUF file, without its tensors.
 
-The gguf package's reader keeps every token of a vocabulary as arrays of its own: 15 seconds for
-262,000 tokens. This one steps over arrays. Format: version 2 and 3 of the GGUF specification.
+Not with the gguf package's reader: it makes arrays of every token of a vocabulary, which takes 8 seconds for a file of
+262,144 tokens, and it does not check for truncation. This one skips arrays. Format: version 2 and 3 of the
+GGUF specification.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
     Raises
     ------
     ConfigError
-        When the file is no whole GGUF file of a version known here.
+        When the file is damaged, truncated, or of another version.
     """
     return _read(path, tensors=False)[0]
 
@@ -44,7 +45,7 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
 def check_causal(path: Path, header: dict[str, Value]) -> None:
     """Raise `ConfigError` for a model whose tokens see those after them, as far as the header says."""
     architecture = header.get("general.architecture")
-    # Of this one llama.cpp knows it without being told.
+    # llama.cpp knows this one by its architecture.
     if architecture == "gemma-embedding" or header.get(f"{architecture}.attention.causal") is False:
         raise ConfigError(
             "model",
@@ -84,7 +85,7 @@ def longrope_cells(path: Path, header: dict[str, Value]) -> int | None:
     """The largest context in which llama.cpp gives a LongRoPE model its short angles; None for other models.
 
     It chooses the angles of all sequences by the size of the context. That grows with the longest prompt, so
-    that beyond this size a prompt's numbers would depend on which others are asked.
+    that beyond this size a prompt's numbers would depend on its neighbours.
     """
     first = header.get(f"{header.get('general.architecture')}.rope.scaling.original_context_length")
     if first is None:
@@ -112,7 +113,7 @@ def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], set[str]]:
             return header, {_tensor_name(file) for _ in range(count)} if tensors else set()
     except (ValueError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise ConfigError(
-            "model", str(path), f"not a readable GGUF file ({error})", "Give a whole GGUF file"
+            "model", str(path), f"not a readable GGUF file ({error})", "Give a complete GGUF file"
         ) from error
 
 
@@ -134,7 +135,7 @@ def _string(file: BinaryIO) -> str:
     length = int(_scalar(file, 10))
     data = file.read(length)
     if len(data) < length:
-        raise ValueError("ends within a text")
+        raise ValueError("ends within a string")
     return data.decode("utf-8")
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from backends.base import Answer, ContinuationScore, Prompt, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.errors import BackendError
-from backends.local.boundary import Placed, Vocabulary, covers, place
+from backends.local.boundary import Placed, Vocabulary, place, prefix_tokenizations
 from backends.local.trie import Path
 
 
@@ -48,12 +48,15 @@ Values = Sequence[npt.NDArray[np.float64] | BackendError]
 
 
 @dataclass
-class _Asked:
-    """One continuation: its tokens, and where its paths stand in the list of all."""
+class _PlannedScore:
+    """One continuation: its tokens, and where its paths stand in the list of all.
+
+    ``prompt_paths`` are those of a straddling token's prompt part.
+    """
 
     placed: Placed
     path: int
-    covers: range
+    prompt_paths: range
 
 
 def score_requests(
@@ -76,7 +79,7 @@ def score_requests(
         How ``value_paths`` computes, kept with each score.
     """
     paths: list[Path] = []
-    plans: list[list[_Asked] | BackendError] = []
+    plans: list[list[_PlannedScore] | BackendError] = []
     prompt_lengths: list[int] = []
     for request, tokens in zip(requests, _encode(requests, encoder), strict=True):
         mark = len(paths)
@@ -95,7 +98,7 @@ def score_requests(
 
 def _encode(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> list[tuple[str, list[list[int]]] | BackendError]:
     """Each request's prompt text, and the tokens of the prompt alone and with each continuation."""
-    found: list[tuple[str, list[list[int]]] | BackendError | None] = [None] * len(requests)
+    encoded: list[tuple[str, list[list[int]]] | BackendError | None] = [None] * len(requests)
     for chat in (False, True):
         chosen: list[tuple[int, str]] = []
         for i, request in enumerate(requests):
@@ -104,15 +107,15 @@ def _encode(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> list[tupl
             try:
                 chosen.append((i, encoder.text(request.prompt)))
             except BackendError as error:
-                found[i] = error
+                encoded[i] = error
         texts = [prompt + c for i, prompt in chosen for c in ("", *requests[i].continuations)]
         tokens = encoder.encode(texts, chat=chat) if texts else []
         at = 0
         for i, prompt in chosen:
             n = 1 + len(requests[i].continuations)
-            found[i] = (prompt, tokens[at : at + n])
+            encoded[i] = (prompt, tokens[at : at + n])
             at += n
-    return [f for f in found if f is not None]
+    return [result for result in encoded if result is not None]
 
 
 def _plan(
@@ -122,7 +125,7 @@ def _plan(
     encoder: TextEncoder,
     paths: list[Path],
     context: int | None,
-) -> list[_Asked]:
+) -> list[_PlannedScore]:
     """Append the request's paths to ``paths``."""
     prompt_tokens, plan = tokens[0], []
     for continuation, joint in zip(request.continuations, tokens[1:], strict=True):
@@ -132,18 +135,18 @@ def _plan(
         # The last token is only predicted, never read.
         if context is not None and len(joint) - 1 > context:
             raise _too_long(f"{len(joint)} tokens of prompt and continuation", context)
-        asked = _Asked(placed, len(paths), range(0))
+        planned = _PlannedScore(placed, len(paths), range(0))
         paths.append(Path(placed.tokens, placed.first))
         if placed.remainder:
             head = placed.tokens[: placed.first]
             start = len(paths)
-            for cover in covers(encoder.vocabulary, placed.remainder):
-                read = len(head) + len(cover.tokens)
-                if context is not None and read > context:  # short tokens spell the remainder by more of them
-                    raise _too_long(f"{read} tokens of prompt, spelt as the boundary needs it", context)
-                paths.append(Path(head + cover.tokens, len(head), cover.rest))
-            asked.covers = range(start, len(paths))
-        plan.append(asked)
+            for tokenization in prefix_tokenizations(encoder.vocabulary, placed.remainder):
+                read = len(head) + len(tokenization.tokens)
+                if context is not None and read > context:  # it takes more tokens where they are short
+                    raise _too_long(f"{read} tokens of prompt, as the boundary needs them", context)
+                paths.append(Path(head + tokenization.tokens, len(head), tokenization.rest))
+            planned.prompt_paths = range(start, len(paths))
+        plan.append(planned)
     return plan
 
 
@@ -151,11 +154,11 @@ def _too_long(what: str, context: int) -> BackendError:
     return BackendError("context_length", f"{what}, and the model reads {context}", hint="shorten the prompt")
 
 
-def _answer(plan: list[_Asked] | BackendError, values: Values, prompt_tokens: int, route: str) -> Answer:
+def _answer(plan: list[_PlannedScore] | BackendError, values: Values, prompt_tokens: int, route: str) -> Answer:
     if isinstance(plan, BackendError):
         return plan
     try:
-        return ScoreResponse(tuple(_score(asked, values, route) for asked in plan), prompt_tokens)
+        return ScoreResponse(tuple(_score(planned, values, route) for planned in plan), prompt_tokens)
     except BackendError as error:
         return error
 
@@ -167,12 +170,12 @@ def _value(values: Values, path: int) -> npt.NDArray[np.float64]:
     return value
 
 
-def _score(asked: _Asked, values: Values, route: str) -> ContinuationScore:
-    placed = asked.placed
-    logprobs: list[float] = _value(values, asked.path).tolist()  # a few numbers: lists are faster than arrays
-    if asked.covers:
+def _score(planned: _PlannedScore, values: Values, route: str) -> ContinuationScore:
+    placed = planned.placed
+    logprobs: list[float] = _value(values, planned.path).tolist()  # a few numbers: lists are faster than arrays
+    if planned.prompt_paths:
         # The straddling token is itself one of those the last term sums, so the difference is at most 0.
-        prompt_part = float(np.logaddexp.reduce([_value(values, i).sum() for i in asked.covers]))
+        prompt_part = float(np.logaddexp.reduce([_value(values, i).sum() for i in planned.prompt_paths]))
         logprobs[0] -= prompt_part
     if not all(-math.inf < value <= 1e-3 for value in logprobs):  # NaN is neither
         raise BackendError(

@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One token sequence and what is asked about it.
+    """One token sequence, and which log-probabilities are wanted of it.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Path:
 
     @property
     def computed(self) -> tuple[int, ...]:
-        """The tokens the model has to read: not the last one, if only its own probability is asked."""
+        """The tokens the model has to read: not the last one, if only its own probability is wanted."""
         return self.tokens if self.next_token_set is not None else self.tokens[:-1]
 
 
@@ -76,9 +76,9 @@ class Trie:
     tokens, parents, depths : int64 arrays, one entry a node
         The parent of a first token is -1, its depth 0.
     ask_nodes, ask_targets : int64 arrays, one entry an ask, ``ask_nodes`` rising
-        What is asked after this node: the token with this id or, below 0, the set number -1 - target.
+        What is wanted after this node: the token with this id or, below 0, the set number -1 - target.
     sets : list
-        The names of the sets that are asked for.
+        The names of the sets that are wanted.
     asks_of : list of int64 arrays
         For each path its asks: the scored tokens in order, then the set if there is one.
     """
@@ -147,11 +147,11 @@ class Trie:
     def reusable(self, kept: Sequence[int]) -> int:
         """How many of the first nodes are the start of the kept path and need not be computed again.
 
-        A node after which something is asked is computed again: its state is held, its output is not.
+        A node with asks is computed again: its state is held, its output is not.
         """
-        asked = set(self.ask_nodes[: len(kept)].tolist())
+        with_asks = set(self.ask_nodes[: len(kept)].tolist())
         for node in range(min(len(kept), len(self))):
-            if self.depths[node] != node or self.tokens[node] != kept[node] or node in asked:
+            if self.depths[node] != node or self.tokens[node] != kept[node] or node in with_asks:
                 return node
         return min(len(kept), len(self))
 
@@ -163,15 +163,15 @@ class Trie:
         nodes : int
             Most nodes of the pack.
         rows : int
-            Most nodes after which something is asked: each costs one row of logits.
+            Most nodes with asks: each costs one row of logits.
         leaves : int, optional
             Most nodes without a child in the pack: each is a sequence of its own in llama.cpp.
         """
         stop = min(len(self), start + nodes)
         first = int(np.searchsorted(self.ask_nodes, start))
-        asked = np.unique(self.ask_nodes[first : int(np.searchsorted(self.ask_nodes, stop))])
-        if len(asked) > rows:
-            stop = int(asked[rows])
+        with_asks = np.unique(self.ask_nodes[first : int(np.searchsorted(self.ask_nodes, stop))])
+        if len(with_asks) > rows:
+            stop = int(with_asks[rows])
         if leaves is not None:
             # A node is a leaf when the next one is not its child; the pack's last node always is.
             ends = start + np.flatnonzero(self.depths[start + 1 : stop] <= self.depths[start : stop - 1])

@@ -173,29 +173,29 @@ class HFBackend(CausalBackend):
         )
 
 
-def _choose_device(asked: str) -> str:
-    if asked not in ("auto", "cuda"):
-        return asked
+def _choose_device(option: str) -> str:
+    if option not in ("auto", "cuda"):
+        return option
     import torch
 
-    if asked == "cuda" or torch.cuda.is_available():
+    if option == "cuda" or torch.cuda.is_available():
         return "cuda:0"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _check_device(asked: str) -> None:
+def _check_device(option: str) -> None:
     """Raise `ConfigError` for a device that this machine lacks; imports torch only where that is in doubt."""
-    kind, _, number = asked.partition(":")
+    kind, _, number = option.partition(":")
     if kind not in ("cuda", "mps"):
         return
     import torch
 
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("device", asked, "torch finds no MPS device", 'Give "auto" or "cpu"')
-    if kind == "cuda" and there == 0:
+        raise ConfigError("device", option, "torch finds no MPS device", 'Give "auto" or "cpu"')
+    if kind == "cuda" and count == 0:
         raise ConfigError(
-            "device", asked, "torch finds no CUDA device", 'Give "auto" or "cpu", or install torch for CUDA'
+            "device", option, "torch finds no CUDA device", 'Give "auto" or "cpu", or install torch for CUDA'
         )
-    if kind == "cuda" and int(number or 0) >= there:
-        raise ConfigError("device", asked, f"this machine's last CUDA device is {there - 1}", "Give a smaller number")
+    if kind == "cuda" and int(number or 0) >= count:
+        raise ConfigError("device", option, f"this machine's last CUDA device is {count - 1}", "Give a smaller number")

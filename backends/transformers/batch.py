@@ -41,13 +41,13 @@ class BatchRoute:
                 rows[at : at + 1] = [(line, mine[: self._size.rows]), (line, mine[self._size.rows :])]
                 continue
             stop = at + 1
-            asked = len(mine)
+            count = len(mine)
             while stop < len(rows):
                 if not self.together or (not self.pads and len(rows[stop][0]) != len(line)):
                     break
-                asked += len(rows[stop][1])
+                count += len(rows[stop][1])
                 # The first is the longest.
-                if len(line) * (stop + 1 - at) > self._size.tokens or asked > self._size.rows:
+                if len(line) * (stop + 1 - at) > self._size.tokens or count > self._size.rows:
                     break
                 stop += 1
             try:
@@ -71,11 +71,11 @@ class BatchRoute:
         ids = torch.zeros((len(rows), length), dtype=torch.long)
         mask = torch.zeros((len(rows), length), dtype=torch.long)
         places, nodes = [], []
-        for i, (line, asked) in enumerate(rows):
+        for i, (line, mine) in enumerate(rows):
             ids[i, : len(line)] = torch.from_numpy(trie.tokens[line])
             mask[i, : len(line)] = 1
-            places += [i * length + int(trie.depths[node]) for node in asked]
-            nodes += asked
+            places += [i * length + int(trie.depths[node]) for node in mine]
+            nodes += mine
         logits = self._reader.logits(
             ids.to(self._reader.device),
             None,
@@ -92,14 +92,14 @@ class BatchRoute:
 
 
 def _rows_of_leaves(trie: Trie) -> list[tuple[list[int], list[int]]]:
-    """For each leaf its line of nodes, and the asked nodes on it that no earlier leaf has; longest first."""
-    asked = set(trie.ask_nodes.tolist())
+    """For each leaf its line of nodes, and the nodes with asks on it that no earlier leaf has; longest first."""
+    with_asks = set(trie.ask_nodes.tolist())
     rows = []
     for node in range(len(trie)):
         if node + 1 == len(trie) or trie.depths[node + 1] <= trie.depths[node]:
             line = [*trie.ancestors(node), node]
-            mine = [n for n in line if n in asked]
-            asked.difference_update(mine)
+            mine = [n for n in line if n in with_asks]
+            with_asks.difference_update(mine)
             if mine:
                 rows.append((line, mine))
     return sorted(rows, key=lambda row: -len(row[0]))

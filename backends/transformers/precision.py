@@ -1,4 +1,4 @@
-"""How exactly a transformers model computes, and so what of a difference may be its rounding."""
+"""How precisely a transformers model computes, and so how large its rounding may be."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-#: Nats by which the median token of a right model may move where it does not compute in float32. Wider than what
-#: decides on a route of scoring: a model beyond it is refused.
+#: Nats by which the median token of a sound model may move where it does not compute in float32. Wider than what
+#: chooses the route of scoring: a model beyond it is refused.
 ROUNDING_OF_16_BITS = 0.25
 
 

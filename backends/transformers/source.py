@@ -98,7 +98,7 @@ class ModelSource:
             return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
         commit = getattr(config, "_commit_hash", None)
         if commit is None:
-            raise ConfigError("model", self.model, "its revision cannot be told", "Give a local folder")
+            raise ConfigError("model", self.model, "its revision is unknown", "Give a local folder")
         return {"hub_id": self.model, "revision": str(commit)}, kind
 
     def adapter_identity(self) -> str | None:
@@ -204,13 +204,13 @@ class ModelSource:
         from peft import PeftModel
 
         adapted = PeftModel.from_pretrained(model, self.adapter)
-        # Once more, since only this tells which weights found no place: they would change nothing, without a word.
+        # Loaded again, since only this reports weights that match nothing and would silently have no effect.
         found = adapted.load_adapter(self.adapter, "default")
-        if apart := sorted({*found.missing_keys, *found.unexpected_keys}):
+        if unmatched := sorted({*found.missing_keys, *found.unexpected_keys}):
             raise ConfigError(
                 "adapter",
                 self.adapter,
-                f"its weights are not those that its config asks of this model ({_some(apart)})",
+                f"its weights are not those that its config describes for this model ({_some(unmatched)})",
                 "Give the adapter of this model, with the names that PEFT saves",
             )
         return adapted.merge_and_unload()

@@ -31,14 +31,14 @@ class HFTextEncoder:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._rust = tokenizer.backend_tokenizer
-        # Some files keep these for another use: a padded or cut text is another text, and scores as one.
+        # Some files store these settings: a padded or truncated text is another text.
         self._rust.no_padding()
         self._rust.no_truncation()
         plain = self._rust.encode("a", add_special_tokens=False).ids
         whole = self._rust.encode("a", add_special_tokens=True).ids
-        # What stands in front is kept; what some tokenizers put behind (EOS) would end the text too early.
+        # What stands in front is kept; what some tokenizers append (EOS) would end the text too early.
         before = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-        # A file may name BOS twice there, once for itself and once for a template.
+        # A file may name BOS twice, once for itself and once for a template.
         self._front: list[int] = [token for token, _ in groupby(whole[:before])]
         self._added = {i: token.content for i, token in tokenizer.added_tokens_decoder.items()}
         self._front_text = "".join(self._added.get(i, "") for i in self._front)
@@ -102,13 +102,13 @@ class HFTextEncoder:
 
 
 def fix_gguf_tokenizer(tokenizer: Any, pre: str, model: str) -> None:
-    """Make a tokenizer that transformers converted from a GGUF file split text as the file says.
+    """Make a tokenizer that transformers converted from a GGUF file split text as the file specifies.
 
     Raises
     ------
     BackendError
-        ``unsupported``, for a pre-tokenizer whose conversion is not known to be right: other
-        tokens would give other numbers without a word.
+        ``unsupported``, for a pre-tokenizer whose conversion is not known to be right: wrong
+        tokens would silently give wrong numbers.
     """
     if model != "gpt2":  # SentencePiece models have no pre-tokenizer
         return
@@ -133,7 +133,7 @@ def _is_byte_level(state: dict[str, Any]) -> bool:
     Raises
     ------
     BackendError
-        ``unsupported`` for other decoders: their tokens' texts cannot be told apart exactly.
+        ``unsupported`` for other decoders: the exact text of their tokens is unknown.
     """
     decoder = state.get("decoder") or {}
     steps = decoder.get("decoders", [decoder])

@@ -48,7 +48,7 @@ class TreePass:
     past, present : State
         Of the chain, and of [chain, pack].
     windows : set
-        The sliding windows that the layers asked for.
+        The sliding windows that the layers use.
     """
 
     index: torch.Tensor
@@ -163,14 +163,14 @@ def _attend(
     scores.add_(mask)
     if not exact:
         return functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
-    # Fused kernels add up a row in an order that depends on where its keys stand, so on what else was asked:
-    # their last bits grow to 4e-5 nats. Here masked keys add less than any rounding, and the sum is in float64.
+    # Fused kernels add up a row in an order that depends on where its keys stand, so on what else is in the
+    # batch: their last bits grow to 4e-5 nats. Here masked keys add less than any rounding, and the sum is in float64.
     scores.sub_(scores.amax(-1, keepdim=True)).clamp_(min=LEAST_EXPONENT).exp_()
     return torch.matmul(scores, v).div_(scores.sum(-1, keepdim=True, dtype=torch.float64).float())
 
 
 def sums_exactly(q: torch.Tensor) -> bool:
-    """Whether attention over these queries takes the time to be the same whatever else was asked."""
+    """Whether attention over these queries is made independent of the rest of the batch, which takes longer."""
     return bool(q.dtype == torch.float32 and q.device.type == "cpu")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.local.boundary import Placed, Vocabulary, covers, place
+from backends.local.boundary import Placed, Vocabulary, place, prefix_tokenizations
 
 
 def placed(
@@ -128,13 +128,13 @@ CONTROL = PIECES.index(b"<s>")
 
 
 @given(st.lists(st.sampled_from("ab "), min_size=1, max_size=4).map("".join))
-def test_covers_are_all_minimal_spellings_and_exclude_each_other(text: str) -> None:
+def test_minimal_tokenizations_are_all_and_exclusive(text: str) -> None:
     remainder = text.encode()
     vocabulary = Vocabulary(PIECES, {CONTROL})
     found = set()
-    for cover in covers(vocabulary, remainder):
-        for last in vocabulary.beginning_with(cover.rest):
-            found.add((*cover.tokens, int(last)))
+    for start in prefix_tokenizations(vocabulary, remainder):
+        for last in vocabulary.beginning_with(start.rest):
+            found.add((*start.tokens, int(last)))
     plain = [i for i in range(len(PIECES)) if i != CONTROL]
     expected = set()
     for length in range(1, len(remainder) + 1):
@@ -146,8 +146,8 @@ def test_covers_are_all_minimal_spellings_and_exclude_each_other(text: str) -> N
     assert found == expected
 
 
-def test_too_many_spellings_are_refused_not_cut_short() -> None:
+def test_too_many_tokenizations_are_refused() -> None:
     vocabulary = Vocabulary([b"a", b"aa", b"aaa"], set())
-    with pytest.raises(BackendError, match="spellings") as error:
-        covers(vocabulary, b"a" * 40)
+    with pytest.raises(BackendError, match="tokenizations") as error:
+        prefix_tokenizations(vocabulary, b"a" * 40)
     assert error.value.kind == "unsupported"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backends.base import ContinuationScore
-from backends.local.boundary import Vocabulary, covers
+from backends.local.boundary import Vocabulary, prefix_tokenizations
 from backends.openai.scoring.teacher_forcing import FIRST_K, Reach, TeacherForcing, _can_be_summed
 from backends.openai.scoring.tokenizer import Joined, Piece
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
@@ -31,12 +31,12 @@ def after(ids: tuple[int, ...]) -> np.ndarray:
 def truth(token: int, straddle: int) -> float:
     """log P(token | the text begins with the prompt's part of it), over all ways to spell that part."""
     total = 0.0
-    for cover in covers(VOCABULARY, PIECES[token][:straddle]):
+    for start in prefix_tokenizations(VOCABULARY, PIECES[token][:straddle]):
         ids, value = (0, 1), 0.0
-        for one in cover.tokens:
+        for one in start.tokens:
             value += after(ids)[one]
             ids += (one,)
-        total += float(np.exp(value + after(ids)[VOCABULARY.beginning_with(cover.rest)]).sum())
+        total += float(np.exp(value + after(ids)[VOCABULARY.beginning_with(start.rest)]).sum())
     return float(after((0, 1))[token]) - math.log(total)
 
 
