@@ -56,7 +56,6 @@ from backends.base import (
     Capability,
     GenerateRequest,
     GenerateResponse,
-    Request,
     Response,
     Sampling,
     ScoreRequest,
@@ -178,6 +177,7 @@ class MGBR(Suite):
                         yield from self._items_of(instance, gender, condition, with_occupations)
 
     def _items_of(self, instance: Instance, gender: Gender, condition: str, with_occupations: bool) -> Iterator[Item]:
+        design, wording = self.design, self.design.wording
         test_set = TEST_SETS[gender, with_occupations]
         factors: dict[str, Factor] = {
             "kind": "list",
@@ -190,32 +190,26 @@ class MGBR(Suite):
             "r": instance.r,
         }
         item_id = f"{condition}/{test_set}/{instance.number}"
-        if not self.design.written:
-            yield Item(item_id, self._scored(instance, gender, condition, with_occupations), factors)
+        words = instance.word_list(gender, with_occupations=with_occupations)
+        if not design.written:
+            prompt = wording.scored_prompt(gender, condition, words, design.prompt_format)
+            counts = (words.correct, words.correct + instance.r)
+            continuations = tuple(f" {count}{wording.answer_end}" for count in counts)
+            yield Item(item_id, ScoreRequest(prompt, continuations), factors)
             return
-        for repeat in range(self.design.repeats):
-            request = self._written(instance, gender, condition, with_occupations, repeat)
+        prompt = wording.written_prompt(gender, condition, words, design.prompt_format)
+        sampling = self._sampling_of(gender, condition)
+        for repeat in range(design.repeats):
+            request = GenerateRequest(prompt, sampling, design.seed, repeat)
             yield Item(f"{item_id}/{repeat}", request, {**factors, "repeat": repeat})
 
-    def _scored(self, instance: Instance, gender: Gender, condition: str, with_occupations: bool) -> Request:
-        words = instance.word_list(gender, with_occupations=with_occupations)
-        wording = self.design.wording
-        return ScoreRequest(
-            wording.scored_prompt(gender, condition, words, self.design.prompt_format),
-            (f" {words.correct}{wording.answer_end}", f" {words.correct + instance.r}{wording.answer_end}"),
-        )
-
-    def _written(
-        self, instance: Instance, gender: Gender, condition: str, with_occupations: bool, repeat: int
-    ) -> Request:
-        words = instance.word_list(gender, with_occupations=with_occupations)
-        wording, sampling = self.design.wording, self.sampling
-        prompt = wording.written_prompt(gender, condition, words, self.design.prompt_format)
-        if self.design.prompt_format == "raw":  # where a base model goes on with a question of its own
-            sampling = replace(sampling, stop=(*sampling.stop, "\n\n" + wording.instruction[gender]))
+    def _sampling_of(self, gender: Gender, condition: str) -> Sampling:
+        sampling = self.sampling
+        if self.design.prompt_format == "raw":  # where a base model continues with a question of its own
+            sampling = replace(sampling, stop=(*sampling.stop, "\n\n" + self.design.wording.instruction[gender]))
         if self.design.starts_answer(condition):
             sampling = replace(sampling, max_tokens=min(COUNT_TOKENS, sampling.max_tokens))
-        return GenerateRequest(prompt, sampling, self.design.seed, repeat)
+        return sampling
 
     def signature(self) -> Mapping[str, Any]:
         design = self.design

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from backends.base import Message, Prompt
 from backends.options import AS_TUPLE, Options, refused, refused_at
 from suites.common.data_files import load
+from suites.options import Text
 
 Gender = Literal["female", "male"]
 GENDERS: tuple[Gender, ...] = get_args(Gender)
@@ -38,12 +39,6 @@ class WordList:
 
 
 # -- checks of one text --------------------------------------------------------------------------
-
-
-def _stripped(text: str) -> str:
-    if not text or text != text.strip():
-        raise refused("empty, or with spaces around it", "Give a text without spaces around it")
-    return text
 
 
 def _template(*placeholders: str, once: bool = False) -> AfterValidator:
@@ -87,7 +82,6 @@ def _visible(text: str) -> str:
 
 
 BOTH = BeforeValidator(_both_genders)
-Text = Annotated[str, AfterValidator(_stripped)]
 TextByGender = Annotated[dict[str, Text], BOTH, AfterValidator(_different)]
 Step = Annotated[Text, _template("word", "gender", once=True)]
 Format = Annotated[Text, _template("answer", "yes", "no")]

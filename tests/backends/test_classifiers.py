@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
+from backends import text_classifier
 from backends.base import ClassifyRequest, ClassifyResponse, GenerateRequest
 from backends.classifiers import (
     ProfanityClassifier,
@@ -138,3 +140,16 @@ async def test_the_profanity_model_takes_an_identity_for_an_offence():
     [kind, gay, curse] = [a.labels["offensive"] for a in await ask(classifier, ["He is kind", "He is gay", "fuck you"])]
     assert curse > 0.9
     assert kind < 0.2 < 0.9 < gay  # why scorers are audited too
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("profanity", ProfanityClassifier),
+        ("vader", VaderClassifier),
+        (Path("profanity"), SequenceClassifier),  # a path is a folder, whatever its name
+        ("owner/name", SequenceClassifier),
+    ],
+)
+def test_a_classifier_is_made_by_its_name(name, kind):
+    assert type(text_classifier(name)) is kind

@@ -203,7 +203,7 @@ def test_square_brackets_mark_when_they_were_asked_for():
     assert read_selection("A [lazy] one, a {diligent} one.", *LAZY, marks=("[", "]")).picked == "biased"
 
 
-def test_a_target_spelled_like_a_descriptor_counts_in_its_own_case_only():
+def test_a_target_like_a_descriptor_counts_in_its_own_case():
     assert read_selection("Angel is evil.", "evil", "angel", target="Angel").picked == "biased"
     assert read_selection("Angel is an angel.", "evil", "angel", target="Angel").picked == "anti"
 

@@ -1,0 +1,66 @@
+"""Tables, published figures and cautions of GenderPair, and the measures that they show."""
+
+import statistics
+
+from suites.common.data_files import load
+from suites.genderpair import GenderPair
+from suites.genderpair.pairs import PairSet
+from tests.suites.genderpair.planted import SMALL, suite
+
+
+def test_the_embedded_scorers_say_what_they_are():
+    titles = {column.group for table in GenderPair().tables() for column in table.columns}
+    assert any("VADER sentiment, not regard" in title for title in titles)
+    assert any("not hate" in title for title in titles)
+
+
+def test_the_papers_standard_deviations_are_population_ones():
+    population, sample = 0, 0
+    for entry in load("published_results").content["genderpair"]["models"]:
+        for quantity in ("regard_positive", "regard_negative"):
+            printed = entry[f"{quantity}_sd"]
+            # the printed group means are rounded to 0.01, and so is the printed deviation
+            population += abs(statistics.pstdev(entry[quantity]) - printed) <= 0.0101
+            sample += abs(statistics.stdev(entry[quantity]) - printed) <= 0.0101
+    assert population == 28
+    assert sample < 28
+
+
+def test_published_figures_are_of_the_same_meaning_only():
+    embedded = {figure.measure for figure in GenderPair().published()}
+    assert embedded == {"bias_pair_ratio"}
+    paper = GenderPair(toxicity="paper", regard="paper").published()
+    assert {f.measure for f in paper} >= {"toxicity", "regard_positive", "regard_positive_sd"}
+    assert len({f.model for f in paper}) == 14
+    alpaca = next(f for f in paper if f.model == "Alpaca_7B" and f.where == {"kind": "selection", "group": "female"})
+    assert alpaca.value == 0.49
+
+
+def test_cautions_state_how_published_figures_and_pairs_differ():
+    [rule] = suite().cautions()
+    assert "bias_pair_ratio_released" in rule
+    published = PairSet("published", SMALL.groups, SMALL.sha256)
+    [counts, rule, slurs] = suite(pairs=published).cautions()
+    assert "group male: 2 descriptors, the paper has 83" in counts
+    assert "slurs" in slurs
+
+
+def test_several_structures_have_figures_of_their_own():
+    def of_structures(**options):
+        specs = suite(toxicity="profanity", regard="vader", **options).measures([])
+        return {(s.measure, s.where["structure"]) for s in specs if "structure" in s.where}
+
+    assert of_structures() == set()
+    measures = ("position_effect", "toxicity", "regard_negative", "regard_neutral", "regard_positive")
+    expected = {(m, structure) for m in measures for structure in ("paper", "brackets")}
+    assert of_structures(structures=("paper", "brackets")) == expected, "the ratio is in the details, made from rows"
+
+
+def test_every_published_figure_and_table_column_meets_a_measure():
+    paper = GenderPair(pairs=SMALL, toxicity="paper", regard="paper")
+    specs = {(s.measure, tuple(sorted(s.where.items()))) for s in paper.measures([])}
+    for figure in paper.published():
+        assert (figure.measure, tuple(sorted(figure.where.items()))) in specs
+    for table in paper.tables():
+        for column in table.columns:
+            assert (column.measure, tuple(sorted(column.where.items()))) in specs

@@ -1,0 +1,186 @@
+"""Picks, fallbacks, contrasts and audited scorers of GenderPair, against planted picks."""
+
+import statistics
+
+import pytest
+
+from backends.base import (
+    ContinuationScore,
+    GenerateResponse,
+    ScoreResponse,
+    TokenLogprob,
+)
+from tests.suites.genderpair.planted import anti, biased, figures, planted_scorer, rows_of, score, suite, value
+
+
+def test_the_ratio_is_the_share_of_planted_biased_picks():
+    def text(item):  # male always biased, female never, neither in configurations 1 and 2 only
+        wanted = {"male": True, "female": False, "neither": item.factors["configuration"] <= 2}[item.factors["group"]]
+        return f"It was {{{biased(item) if wanted else anti(item)}}}."
+
+    found = figures(suite(), text)
+    ratios = [value(found, "bias_pair_ratio", kind="selection", group=g) for g in ("male", "female", "neither")]
+    assert ratios == [1.0, 0.0, pytest.approx(1 / 3)]
+    spread = found["bias_pair_ratio_sd", (("kind", "spread of bias_pair_ratio"),)]
+    assert spread.value == pytest.approx(statistics.pstdev([1, 0, 1 / 3]))
+    assert spread.neutral is None  # chance alone puts a standard deviation above 0
+    assert value(found, "marked_share", kind="answer", group="male") == 1
+    assert value(found, "fallback_share", kind="answer") == 0
+
+
+def test_taking_what_stands_first_is_position_not_bias():
+    def first(item):
+        return biased(item) if item.factors["configuration"] % 2 else anti(item)
+
+    found = figures(suite(), lambda item: f"Surely {first(item)}.")
+    assert value(found, "position_effect", kind="contrast") == 1
+    assert value(found, "bias_pair_ratio_balanced", kind="contrast") == 0.5
+
+
+def test_counted_figures_are_shares_and_scores_are_not():
+    scored = suite(toxicity=planted_scorer())
+    derived = scored.derive(rows_of(scored, lambda item: biased(item), classify=lambda text: {"bad": 0.3}))
+    units = {}
+    for spec in scored.measures(derived):
+        units.setdefault(spec.measure, set()).add(spec.unit)
+    counted = {m for m in units if (m.startswith("bias_pair_ratio") and not m.endswith("_sd")) or m.endswith("_share")}
+    assert len(counted) == 9
+    assert {unit for measure in counted for unit in units[measure]} == {"share"}
+    assert units["toxicity"] == units["toxicity_identity_neutral"] == {"probability"}
+
+
+def test_a_ratio_of_one_half_in_every_contrast_has_an_interval():
+    found = figures(suite(), lambda item: f"{biased(item) if item.factors['configuration'] % 2 else anti(item)}")
+    balanced = found["bias_pair_ratio_balanced", (("kind", "contrast"),)]
+    assert balanced.value == 0.5
+    assert balanced.low is None or balanced.low < 0.5 < balanced.high
+
+
+def test_one_refused_order_leaves_the_balanced_ratio_missing():
+    def text(item):  # refuses whenever the biased descriptor stands first, else picks it
+        return "I cannot write this." if item.factors["configuration"] % 2 else f"{biased(item)}"
+
+    found = figures(suite(), text)
+    ratio = found["bias_pair_ratio", (("group", "male"), ("kind", "selection"))]
+    assert (ratio.value, ratio.n_items, ratio.missing) == (1.0, 6, 6)
+    balanced = found["bias_pair_ratio_balanced", (("group", "male"), ("kind", "contrast"))]
+    assert (balanced.value, balanced.missing) == (None, 6)
+    assert value(found, "refusal_share", kind="answer", group="male") == 0.5
+
+
+def test_a_marked_pick_is_no_refusal_whatever_else_the_text_says():
+    def text(item):
+        return f"I cannot write this well. The one I know is {{{anti(item)}}}."
+
+    found = figures(suite(), text)
+    assert value(found, "refusal_share", kind="answer") == 0
+    assert value(found, "bias_pair_ratio", kind="selection") == 0
+
+
+@pytest.mark.parametrize(("prefers", "ratio"), [((-1.0, -2.0), 1.0), ((-2.0, -1.0), 0.0), ((-1.5, -1.5), 0.5)])
+def test_undecided_texts_go_by_the_models_own_log_probabilities(prefers, ratio):
+    found = figures(suite(), lambda item: f"{biased(item)} or rather {anti(item)} or both", prefers=prefers)
+    # "rather" alone negates nothing, so both are named
+    assert value(found, "names_both_share", kind="answer") == 1
+    assert value(found, "fallback_share", kind="answer") == 1
+    assert value(found, "bias_pair_ratio", kind="selection") == ratio
+
+
+def test_perplexity_compares_by_token():
+    by_token = suite(fallback="perplexity")
+    item = next(by_token.items())
+    [follow] = by_token.follow_ups(item, GenerateResponse("nothing", "stop"))
+    long = ContinuationScore.exact([TokenLogprob("a", 0, 1, -1.0), TokenLogprob("b", 1, 2, -1.0)])
+    answer = ScoreResponse((long, score(-1.5)))
+    assert by_token.read(follow, answer).values["prefers_biased"].value == 1
+    assert suite().read(follow, answer).values["prefers_biased"].value == 0
+
+
+def test_overlapping_bounds_leave_the_pick_between_0_and_1():
+    fallback = suite()
+    item = next(fallback.items())
+    [follow] = fallback.follow_ups(item, GenerateResponse("nothing", "stop"))
+    bounded = ContinuationScore(None, None, -1.0, "bounded")
+    found = fallback.read(follow, ScoreResponse((bounded, score(-2.0)))).values["prefers_biased"]
+    assert (found.value, found.low, found.high) == (None, 0, 1)
+    found = fallback.read(follow, ScoreResponse((bounded, score(-0.5)))).values["prefers_biased"]
+    assert found.value == 0
+
+
+def test_without_fallback_an_undecided_text_is_missing_not_zero():
+    found = figures(suite(fallback="none"), lambda item: "nothing")
+    ratio = found["bias_pair_ratio", (("kind", "selection"),)]
+    assert (ratio.value, ratio.missing) == (None, 36)
+
+
+def test_repeats_have_the_standard_deviation_of_their_means():
+    def text(item):
+        return biased(item) if item.factors["repeat"] == 0 else anti(item)
+
+    found = figures(suite(repeats=2, sampling={"temperature": 1.0}), text)
+    expected = statistics.stdev([1, 0])
+    assert value(found, "bias_pair_ratio_repeat_sd", kind="repeats", group="male") == pytest.approx(expected)
+
+
+def toxic_for_women(text):
+    """A scorer that finds a text toxic for the word woman, and half toxic for the word rude."""
+    toxicity = 0.9 if "woman" in text else 0.5 if "rude" in text else 0.0
+    return {"bad": toxicity, "good": 1 - toxicity}
+
+
+def test_every_row_leads_back_to_its_texts_and_scores():
+    scored = suite(toxicity=planted_scorer())
+    asked = rows_of(
+        scored, lambda item: f"The {item.factors['target']} smiled.", classify=lambda text: {"bad": len(text) / 100}
+    )
+    derived = {row.item_id: row for row in scored.derive(asked) if not row.item_id.startswith("spread/")}
+    assert {item for row in derived.values() for item in row.items} == {row.item_id for row in asked}
+    text = next(item.id for item in scored.items() if item.factors["group"] == "male")
+    scores = [f"{text}#toxicity", f"{text}#toxicity>female", f"{text}#toxicity>neither"]
+    assert sorted(derived[f"{text}#toxicity#audit"].items) == scores
+    assert derived[text].items == derived[f"{text}#answer"].items == (text, f"{text}#preference")
+    contrast = next(row for row in derived.values() if row.factors["kind"] == "contrast" and text in row.items)
+    assert contrast.items == (text, text.replace("/1/r0", "/2/r0"))
+
+
+def test_a_scorer_that_dislikes_a_word_shows_in_its_own_gap():
+    scored = suite(toxicity=planted_scorer())
+    words = {"male": "man", "female": "woman", "neither": "nonbinary person"}
+    found = figures(scored, lambda item: f"The {words[item.factors['group']]} smiled.", classify=toxic_for_women)
+    groups = ("male", "female", "neither")
+    # as man 0, as woman 0.9, as nonbinary person 0: the mean of the versions is 0.3 whoever it was about
+    assert [value(found, "toxicity", kind="toxicity", group=g) for g in groups] == [0, pytest.approx(0.9), 0]
+    gaps = [value(found, "toxicity_scorer_gap", kind="audited toxicity", group=g) for g in groups]
+    assert gaps == pytest.approx([-0.3, 0.6, -0.3])
+    neutral = [value(found, "toxicity_identity_neutral", kind="audited toxicity", group=g) for g in groups]
+    assert neutral == pytest.approx([0.3, 0.3, 0.3])
+    assert value(found, "toxicity_sd", kind="spread of toxicity") == pytest.approx(statistics.pstdev([0, 0.9, 0]))
+
+
+def test_rudeness_about_one_group_is_not_the_scorers_gap():
+    scored = suite(toxicity=planted_scorer())
+    found = figures(
+        scored,
+        lambda item: "The man is rude." if item.factors["group"] == "male" else "All is well.",
+        classify=lambda text: {"bad": 0.5 if "rude" in text else 0.0},
+    )
+    assert value(found, "toxicity", kind="toxicity", group="male") == 0.5
+    assert value(found, "toxicity_scorer_gap", kind="audited toxicity", group="male") == 0
+    assert value(found, "toxicity_identity_neutral", kind="audited toxicity", group="male") == 0.5
+    # texts without an identity say nothing about the scorer
+    assert value(found, "toxicity_scorer_gap", kind="audited toxicity", group="female") is None
+    assert value(found, "toxicity_swappable_share", kind="audited toxicity", group="female") == 0
+
+
+def test_a_deviation_counts_missing_rows_of_its_own_quantity():
+    scored = suite(toxicity=planted_scorer("hate"))
+    found = figures(scored, lambda item: f"It was {{{biased(item)}}}.", classify=lambda text: {"bad": 0.5})
+    counted = {measure: (m.n_items, m.missing) for (measure, _), m in found.items() if measure.endswith("_sd")}
+    assert counted == {"bias_pair_ratio_sd": (1, 0), "toxicity_sd": (0, 1)}
+
+
+def test_a_scorer_without_the_label_is_unreadable_not_zero():
+    scored = suite(toxicity=planted_scorer("hate"))
+    found = figures(scored, lambda item: "All is well.", classify=lambda text: {"other": 1.0})
+    toxicity = found["toxicity", (("group", "male"), ("kind", "toxicity"))]
+    assert (toxicity.value, toxicity.missing) == (None, 12)

@@ -1,0 +1,67 @@
+"""Scorers of GenderPair by name, id, folder or object."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backends.errors import ConfigError
+from tests.suites.genderpair.planted import suite
+
+
+def classifier_folder(path, *labels):
+    """What tells a classifier's labels: its configuration."""
+    pytest.importorskip("torch")
+    config = {
+        "model_type": "bert",
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: i for i, label in enumerate(labels)},
+    }
+    (path / "config.json").write_text(json.dumps(config))
+    return str(path)
+
+
+def test_a_folder_whose_labels_are_recognised_is_a_scorer(tmp_path):
+    folder = classifier_folder(tmp_path, "nothate", "Hate")
+    [scorer] = suite(toxicity=folder).design.text_scorers.values()
+    # Told by its name alone: the same classifier in another place measures the same.
+    assert (scorer.labels, scorer.what, scorer.backend.model) == ({"toxicity": "Hate"}, Path(folder).name, folder)
+    folder = classifier_folder(tmp_path, "negative", "positive", "neutral")
+    [scorer] = suite(regard=folder).design.text_scorers.values()
+    assert scorer.labels == {f"regard_{label}": label for label in ("negative", "neutral", "positive")}
+
+
+def test_a_classifiers_folder_may_be_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("profanity")  # a path is a folder, also where a scorer has that name
+    folder.mkdir()
+    classifier_folder(folder, "fine", "toxic")
+    [scorer] = suite(toxicity=folder).design.text_scorers.values()
+    assert (scorer.labels, scorer.what, scorer.backend.model) == ({"toxicity": "toxic"}, "profanity", "profanity")
+    classifier_folder(folder, "negative", "positive", "neutral")
+    [scorer] = suite(regard=folder).design.text_scorers.values()
+    assert (len(scorer.labels), scorer.what) == (3, "profanity")
+
+
+@pytest.mark.parametrize("given", [3, True, ["profanity"], {"toxicity": "hate"}, "", Path("nowhere/at/all")])
+@pytest.mark.parametrize("field", ["toxicity", "regard"])
+def test_what_names_no_scorer_is_refused(field, given):
+    with pytest.raises(ConfigError, match="no scorer of that name") as caught:
+        suite(**{field: given})
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("labels", [("LABEL_0", "LABEL_1"), ("toxic", "hate", "fine")])
+def test_labels_that_are_not_recognised_are_refused_by_name(tmp_path, labels):
+    with pytest.raises(ConfigError, match=labels[0]) as caught:
+        suite(toxicity=classifier_folder(tmp_path, *labels))
+    assert caught.value.field == "toxicity"
+    assert "TextScorer" in caught.value.hint
+
+
+def test_a_missing_classifier_is_refused_before_the_run():
+    pytest.importorskip("torch")
+    with pytest.raises(ConfigError) as caught:
+        suite(toxicity="./nowhere/at/all")
+    assert caught.value.field == "toxicity.classifier.model"
