@@ -5,10 +5,17 @@ Everything here is plain data with a JSON form. Reports and gates read it; none 
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_serializer, model_validator
+
+from audit.signatures import canonical_json, encode_parts, read_signature, write_signature
+from suites.base import MeasureSpec, Row
 
 Scalar = str | int | float | bool | None
 Where = frozenset[tuple[str, tuple[bool, Scalar]]]
@@ -22,6 +29,55 @@ def level_key(level: Scalar) -> tuple[bool, Scalar]:
 def where_key(where: Mapping[str, Scalar]) -> Where:
     """A condition as a key: the order of its factors does not matter."""
     return frozenset((factor, level_key(level)) for factor, level in where.items())
+
+
+FigureKey = tuple[str | None, str, str, Where]
+
+
+@dataclass(frozen=True, slots=True)
+class FigureName:
+    """The name of a figure and where it holds; ``model`` None: the figure of all models."""
+
+    suite: str
+    measure: str
+    where: Mapping[str, Scalar]
+    model: str | None = None
+
+    @property
+    def key(self) -> FigureKey:
+        """The name as a key: equal for equal figures, in whatever order the factors stand."""
+        return self.model, self.suite, self.measure, where_key(self.where)
+
+    @property
+    def id(self) -> str:
+        """Short stable hash of the name: 12 hex digits of the SHA-256 of its canonical JSON."""
+        canonical = canonical_json([self.model, self.suite, self.measure, self.where])
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    @property
+    def title(self) -> str:
+        """``measure (factor level, …)``."""
+        where = ", ".join(f"{factor} {level}" for factor, level in self.where.items())
+        return f"{self.measure} ({where})" if where else self.measure
+
+    def __str__(self) -> str:
+        of_model = "" if self.model is None else f" of {self.model}"
+        return f"{self.title}{of_model} on {self.suite}"
+
+
+class _HasFigure(Protocol):
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
+
+
+class OfFigure:
+    """What is said of one figure, whose name it holds."""
+
+    @property
+    def figure(self: _HasFigure) -> FigureName:
+        """The figure's name."""
+        return FigureName(self.suite, self.measure, self.where, getattr(self, "model", None))
 
 
 #: The keys of report.json that are older than the names in the code. They are a public format and stay.
@@ -47,14 +103,13 @@ class Reported(BaseModel):
     )
 
 
-class Measure(Reported):
+class Measure(OfFigure, Reported):
     """A signed, named figure of one model.
 
     Attributes
     ----------
     id : str
-        Short hash of (model, suite, measure, where): the FIGURE-ID of ``audit show``. The same
-        figure has the same id in every run.
+        `FigureName.id`, the FIGURE-ID of ``audit show``. The same figure has the same id in every run.
     value : float or None
         The estimate. None when it is only bounded, or nothing could be read.
     low, high : float or None
@@ -78,6 +133,8 @@ class Measure(Reported):
         Mean raw probability mass behind a normalised figure (its lower bound where bounded).
     signature : str
         ``key:value|key:value…``: all that reproduces the figure, the model apart.
+    spec : MeasureSpec
+        What the suite asked for. Its JSON leaves out what has the default value.
     """
 
     id: str
@@ -106,6 +163,12 @@ class Measure(Reported):
     family: str = ""
     is_subgroup: bool = False
     contrast: bool = False
+    spec: MeasureSpec
+
+    @field_serializer("spec")
+    def _without_defaults(self, spec: MeasureSpec) -> dict[str, Any]:
+        values = ((field, getattr(spec, field.name)) for field in dataclasses.fields(spec))
+        return {field.name: value for field, value in values if value != field.default}
 
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]
@@ -120,7 +183,7 @@ VERDICT_WORDS: dict[Verdict, str] = {
 }
 
 
-class Comparison(Reported):
+class Comparison(OfFigure, Reported):
     """One measure of two models, paired item by item. ``difference`` is b minus a.
 
     ``p`` is two-sided, ``p_holm`` corrected within ``family``; ``margin`` is the user's
@@ -130,6 +193,7 @@ class Comparison(Reported):
     ``undefined_for`` names the models for which no item that both answered defines the figure; both of
     them where each is defined on other items, and nobody where they answered none in common.
     ``engine_noise`` is the largest difference of this figure between engines with the same weights.
+    ``words`` say all of it in one or two sentences.
     """
 
     suite: str
@@ -152,12 +216,19 @@ class Comparison(Reported):
     verdict: Verdict
     test: str
     family: str
-    words: str
+    words: str = ""
     engine_noise: float | None = None
     is_subgroup: bool = False
     n_unpaired: int = 0
     undefined_for: list[str] = []
     confidence: float = 0.95
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether a difference is known, and is no larger than what the same weights differ by on two engines."""
+        return (
+            self.engine_noise is not None and self.difference is not None and abs(self.difference) <= self.engine_noise
+        )
 
 
 class Rank(Reported):
@@ -169,7 +240,7 @@ class Rank(Reported):
     tied_with: list[str]
 
 
-class Ranking(Reported):
+class Ranking(OfFigure, Reported):
     """Models ordered by one measure, the highest value first. A model with an interval of ranks is a tie."""
 
     suite: str
@@ -322,3 +393,94 @@ class AuditResult(Reported):
     problems: list[str] = []
     rankings: list[Ranking] = []
     drift: list[EngineDrift] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_older(cls, data: Any) -> Any:
+        return upgraded(data) if isinstance(data, dict) else data
+
+
+# ------------------------------------------------------------------- results of older versions
+
+#: Measures that older results name otherwise, by their suite.
+RENAMED_MEASURES: Mapping[str, Mapping[str, str]] = {
+    "DebiasingPositions": {
+        "forgotten": "effect_attenuation",
+        "forgotten_p_diverse": "effect_attenuation_p_diverse",
+        "share_forgotten": "share_attenuated",
+    }
+}
+_RENAMED_ROW = re.compile("/forgotten$")  # the end of an id of their derived rows
+
+
+def upgraded(result: dict[str, Any]) -> dict[str, Any]:
+    """The JSON form of a result that an older version stored, as this one would have stored it.
+
+    Older measures have no ``spec``: it is read from their signature. Renamed measures get their new names, and with
+    them new ids, so that a baseline from before is compared with a run of today.
+    """
+    measures = result.get("measures") or ()
+    if not any(isinstance(measure, dict) and "spec" not in measure for measure in measures):
+        return result
+    try:
+        names = {info["name"]: RENAMED_MEASURES.get(info["signature"].get("suite"), {}) for info in result["suites"]}
+        newer = [_upgraded_measure(measure, names.get(measure["suite"], {})) for measure in measures]
+        ids = {old["id"]: new["id"] for old, new in zip(measures, newer, strict=True)}
+        return {
+            **result,
+            "measures": newer,
+            "suites": [_renamed(info, names[info["name"]]) for info in result["suites"]],
+            "comparisons": [_renamed(c, names.get(c["suite"], {})) for c in result["comparisons"]],
+            "rankings": [_renamed(r, names.get(r["suite"], {})) for r in result.get("rankings", ())],
+            "examples": [
+                {**example, "figures": [ids.get(figure, figure) for figure in example["figures"]]}
+                for example in result.get("examples", ())
+            ],
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return result  # no result of an audit: the fields say what is wrong with it
+
+
+def _upgraded_measure(measure: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    parts = read_signature(measure["signature"])
+    new = _renamed(measure, names)
+    spec = MeasureSpec(
+        measure=new["measure"],
+        quantity=names.get(parts["quantity"], parts["quantity"]),
+        where=new["where"],
+        estimator=parts["estimator"],
+        clusters=tuple(parts["clusters"]),
+        covariate=parts["covariate"],
+        probability_mass=parts["coverage"],
+        is_subgroup=new.get("detail", False),
+        **{name: new[name] for name in ("unit", "neutral", "family", "contrast") if name in new},
+    )
+    if new["measure"] != measure["measure"]:
+        new["id"] = FigureName(new["suite"], new["measure"], new["where"], new["model"]).id
+        new["signature"] = write_signature(encode_parts(parts), spec)
+    return {**new, "spec": spec}
+
+
+def _renamed(value: Any, names: Mapping[str, str], under: str = "") -> Any:
+    """A JSON value with every measure in it under its new name."""
+    match value:
+        case dict():
+            return {key: _renamed(inner, names, key) for key, inner in value.items()}
+        case list():
+            return [_renamed(inner, names, under) for inner in value]
+        case str() if under in ("measure", "measures", "family"):
+            return names.get(value, value)
+    return value
+
+
+def renamed_quantities(result: AuditResult) -> dict[str, Mapping[str, str]]:
+    """By the names of a result's suites: today's names of quantities that its stored rows name otherwise."""
+    return {info.name: RENAMED_MEASURES.get(info.signature.get("suite", ""), {}) for info in result.suites}
+
+
+def renamed_row(row: Row, names: Mapping[str, str]) -> Row:
+    """The row of an older store as it is derived today: its quantities under their new names, and its new id."""
+    if not names:
+        return row
+    values = {names.get(name, name): value for name, value in row.values.items()}
+    return dataclasses.replace(row, item_id=_RENAMED_ROW.sub("/attenuation", row.item_id), values=values)

@@ -31,6 +31,7 @@ from audit.collect.shutdown import ShutdownRequest, stop_on_signals
 from audit.collect.work import estimate_work
 from audit.config import AuditConfig
 from audit.logs import run_log
+from audit.report.phrases import with_words
 from audit.results import AuditResult, ModelInfo, SuiteInfo
 from audit.store import Store, StoreError
 from backends.base import Backend, Description, SupportsIdentityCheck, SupportsPrices, count_tokens
@@ -326,7 +327,7 @@ def _judged(
         models=models,
         suites=[_suite_info(name, suite, audit, prepared) for name, suite in audit.suites.items()],
         measures=measures,
-        comparisons=[c for v in verdicts.values() for c in v.comparisons],
+        comparisons=with_words(c for v in verdicts.values() for c in v.comparisons),
         rankings=[r for v in verdicts.values() for r in v.rankings],
         drift=[d for v in verdicts.values() for d in v.drift],
         data_quality=[entry for v in verdicts.values() for entry in v.data_quality],

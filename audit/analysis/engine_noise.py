@@ -10,15 +10,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from audit.analysis.comparisons import describe
 from audit.analysis.estimators import Floats
 from audit.analysis.table import Levels, RowTable, item_index
-from audit.results import Comparison, EngineDrift, ModelInfo, PromptDrift
+from audit.results import Comparison, EngineDrift, FigureKey, ModelInfo, PromptDrift
 from backends.base import ScoreResponse
 from suites.base import Row
+
+T = TypeVar("T")
 
 #: Prompts kept one by one, to be drawn. All of them are in the other figures.
 DRAWN_PROMPTS = 400
@@ -50,29 +52,23 @@ def same_weights(models: Sequence[ModelInfo], declared: Iterable[Collection[str]
 
 
 def with_engine_noise(comparisons: Sequence[Comparison], pairs: Collection[tuple[str, str]]) -> list[Comparison]:
-    """The comparisons, those between different weights told what engines differ by on their figure.
+    """The comparisons; those between different weights with the engines' noise on their figure.
 
     The noise of a figure is the largest difference between any two engines with the same weights
-    (the larger end, where it is known only by bounds). It is set, and the sentence says what
-    share of the difference it may be, for every other pair of models.
+    (the larger end, where it is known only by bounds). It is set for every other pair of models.
     """
     engines = {frozenset(pair) for pair in pairs}
-    noise: dict[tuple[object, ...], float] = {}
+    noise: dict[FigureKey, float] = {}
     for c in comparisons:
         if frozenset((c.a, c.b)) in engines and c.bound_low is not None and c.bound_high is not None:
-            key = _figure(c)
+            key = c.figure.key
             noise[key] = max(noise.get(key, 0.0), abs(c.bound_low), abs(c.bound_high))
-    told = []
-    for c in comparisons:
-        if frozenset((c.a, c.b)) not in engines and _figure(c) in noise:
-            c = c.model_copy(update={"engine_noise": noise[_figure(c)]})
-            c = c.model_copy(update={"words": describe(c)})
-        told.append(c)
-    return told
-
-
-def _figure(c: Comparison) -> tuple[object, ...]:
-    return (c.suite, c.measure, *sorted((k, repr(v)) for k, v in c.where.items()))
+    return [
+        c
+        if frozenset((c.a, c.b)) in engines or c.figure.key not in noise
+        else c.model_copy(update={"engine_noise": noise[c.figure.key]})
+        for c in comparisons
+    ]
 
 
 def engine_drift(
@@ -144,7 +140,7 @@ def engine_drift(
                     if item in index and np.isfinite(gap[index[item]])
                 },
             )
-            for item in _thinned(list(gaps))
+            for item in evenly_spread(list(gaps), DRAWN_PROMPTS)
         ],
     )
 
@@ -180,8 +176,8 @@ def _summary(gap: Floats) -> dict[str, float]:
     }
 
 
-def _thinned(items: list[str]) -> list[str]:
-    """At most `DRAWN_PROMPTS` of the items, evenly spread over their order."""
-    if len(items) <= DRAWN_PROMPTS:
-        return items
-    return [items[i * len(items) // DRAWN_PROMPTS] for i in range(DRAWN_PROMPTS)]
+def evenly_spread(values: Sequence[T], most: int) -> list[T]:
+    """At most so many of the values, evenly spread over their order."""
+    if len(values) <= most:
+        return list(values)
+    return [values[i * len(values) // most] for i in range(most)]

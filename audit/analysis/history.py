@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import Field
 
-from audit.analysis.measures import EXTENT, read_signature
 from audit.results import AuditResult, Measure, ModelInfo, Reported, Scalar
+from audit.signatures import EXTENT, signature_changes
 from audit.store import Store
 
 
@@ -213,18 +213,15 @@ def _changes(
     changes = []
     # One id, other fields: an earlier version described the same model with more fields.
     if old_model is not None and model is not None and old_model.fingerprint_id != model.fingerprint_id:
-        changes += _differences("model", dict(old_model.fingerprint), dict(model.fingerprint))
-    old, new = read_signature(old_measure.signature), read_signature(measure.signature)
-    comparable = all(old.get(key) == new.get(key) for key in (old.keys() | new.keys()) - EXTENT)
-    return changes + _differences("suite", old, new), comparable
-
-
-def _differences(of: str, before: dict[str, object], now: dict[str, object]) -> list[str]:
-    return [
-        f"{of} {key}: {before.get(key)} → {now.get(key)}"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key)
-    ]
+        then, now = old_model.fingerprint, model.fingerprint
+        changes += [
+            f"model {key}: {then.get(key)} → {now.get(key)}"
+            for key in sorted(then.keys() | now.keys())
+            if then.get(key) != now.get(key)
+        ]
+    of_suite = signature_changes(old_measure.signature, measure.signature)
+    changes += [f"suite {key}: {then} → {now}" for key, (then, now) in of_suite.items()]
+    return changes, of_suite.keys() <= EXTENT
 
 
 def _utc(iso: str) -> str:

@@ -7,15 +7,14 @@ lower end of the one to the upper end of the other. A row without an answer is c
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from audit.analysis.correlations import correlation, correlation_interval, extreme_correlation
+from audit.analysis.design import RANGES, cluster_codes, correlated, is_count, usable
 from audit.analysis.estimators import (
     Codes,
     Estimate,
@@ -23,19 +22,17 @@ from audit.analysis.estimators import (
     allow_for_few_outcomes,
     cluster_means,
     clustered_mean,
-    correlation,
-    correlation_interval,
-    extreme_correlation,
-    holm,
+    finite,
     unknown_where_few_are_alike,
 )
 from audit.analysis.table import Bools, Quantity, RowTable
-from audit.results import Measure, Scalar
+from audit.analysis.tests import holm
+from audit.results import FigureName, Measure
+from audit.signatures import encode_parts, write_signature
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
 STATISTICS_VERSION = 4
-_LONGEST_VALUE = 120  # characters of a value in a signature
 
 
 def measure_rows(
@@ -69,7 +66,7 @@ def measure_rows(
         When an estimator is unknown, or a correlation's covariate is not constant within its
         clusters.
     """
-    shared = _written({**signature, "statistics": STATISTICS_VERSION, "confidence": confidence, "seed": seed})
+    shared = encode_parts({**signature, "statistics": STATISTICS_VERSION, "confidence": confidence, "seed": seed})
     return _corrected([_measure(table, spec, model, suite, shared, confidence) for spec in specs])
 
 
@@ -86,83 +83,6 @@ def _corrected(measures: list[Measure]) -> list[Measure]:
     return measures
 
 
-def figure_id(model: str, suite: str, measure: str, where: Mapping[str, Scalar]) -> str:
-    """Short stable name of a figure: 12 hex digits of the SHA-256 of its canonical JSON."""
-    canonical = json.dumps([model, suite, measure, where], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
-
-
-def write_signature(parts: Mapping[str, Any], spec: MeasureSpec) -> str:
-    """``key:value|key:value…`` of all that reproduces a figure; values are canonical JSON.
-
-    ``%``, ``|`` and a key's ``:`` are percent-encoded, so that `read_signature` gets back the parts.
-    A long value of ``parts``, such as a list of templates, stands as its hash: the suite's
-    signature has it whole. The figure's own fields are never hashed: a gate reads them back.
-    """
-    return _signature(_written(parts), spec)
-
-
-def _written(parts: Mapping[str, Any]) -> dict[str, str]:
-    """The parts that figures share, written once for all of them."""
-    return {key: _short(value) for key, value in parts.items()}
-
-
-def _signature(shared: Mapping[str, str], spec: MeasureSpec) -> str:
-    own = {
-        "measure": spec.measure,
-        "quantity": spec.quantity,
-        "where": dict(spec.where),
-        "estimator": spec.estimator,
-        "clusters": list(spec.clusters),
-        "covariate": spec.covariate,
-        "coverage": spec.probability_mass,
-    }
-    fields = {**shared, **{key: _canonical(value) for key, value in own.items()}}
-    return "|".join(f"{_quoted(key).replace(':', '%3A')}:{_quoted(value)}" for key, value in fields.items())
-
-
-#: Parts of a signature that say how many items are asked and how sure to be, not what is measured.
-EXTENT = frozenset({"limit", "seed", "confidence"})
-
-
-def read_signature(signature: str) -> dict[str, Any]:
-    """The parts of a signature, as `write_signature` was given them."""
-    pairs = (part.partition(":") for part in signature.split("|"))
-    return {_unquoted(key): json.loads(_unquoted(value)) for key, _, value in pairs}
-
-
-def _short(value: Any) -> str:
-    written = _canonical(value)
-    if len(written) <= _LONGEST_VALUE:
-        return written
-    return _canonical(f"sha256:{hashlib.sha256(written.encode()).hexdigest()[:16]}")
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
-def _quoted(text: str) -> str:
-    return text.replace("%", "%25").replace("|", "%7C")
-
-
-def _unquoted(text: str) -> str:
-    return text.replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
-
-
-def usable(table: RowTable, spec: MeasureSpec) -> Bools:
-    """Rows (n,) behind a figure: they match, have the quantity and, for a correlation, the covariate."""
-    used = table.matching(spec.where) & table.has(spec.quantity)
-    if spec.estimator == "correlation":
-        used &= np.isfinite(covariate_values(table, spec))
-    return used
-
-
-def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:
-    """Cluster codes of the used rows. A factor fixed by the figure itself is no sample: left out."""
-    return [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
-
-
 def _measure(
     table: RowTable, spec: MeasureSpec, model: str, suite: str, shared: Mapping[str, str], confidence: float
 ) -> Measure:
@@ -175,10 +95,10 @@ def _measure(
         numbers = _correlation(table, spec, quantity, used, confidence)
     else:
         raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
-    coverage = table.quantity(spec.probability_mass).low[used] if spec.probability_mass else np.empty(0)
-    known = coverage[np.isfinite(coverage)]
+    mass = table.quantity(spec.probability_mass).low[used] if spec.probability_mass else np.empty(0)
+    mass = mass[np.isfinite(mass)]
     return Measure(
-        id=figure_id(model, suite, spec.measure, spec.where),
+        id=FigureName(suite, spec.measure, spec.where, model).id,
         model=model,
         suite=suite,
         measure=spec.measure,
@@ -187,8 +107,9 @@ def _measure(
         n_items=int(used.sum()),
         missing=int((matching & table.missing).sum()),
         censored=int(np.isnan(quantity.value[used]).sum()),
-        probability_mass=float(known.mean()) if known.size else None,
-        signature=_signature(shared, spec),
+        probability_mass=float(mass.mean()) if mass.size else None,
+        signature=write_signature(shared, spec),
+        spec=spec,
         estimator=spec.estimator,
         unit=spec.unit,
         neutral=spec.neutral,
@@ -207,7 +128,7 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
     clusters = cluster_codes(table, spec, used)
     clustered, naive = clustered_mean(columns, clusters), clustered_mean(columns, [])
-    if counted(spec, quantity.low[used], quantity.high[used]):
+    if is_count(spec, quantity.low[used], quantity.high[used]):
         clustered = allow_for_few_outcomes(clustered, columns, clusters, *RANGES[spec.unit])
         naive = allow_for_few_outcomes(naive, columns, [], *RANGES[spec.unit])
     clustered, naive = unknown_where_few_are_alike(clustered), unknown_where_few_are_alike(naive)
@@ -224,37 +145,6 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
         **_outer("naive_", naive, confidence, limits),
         "n_clusters": clustered.n_clusters,
     }
-
-
-#: What a value of a unit can be.
-RANGES = {
-    "probability": (0.0, 1.0),
-    "share": (0.0, 1.0),
-    "difference of probabilities": (-1.0, 1.0),
-    "difference of shares": (-1.0, 1.0),
-    "difference of bias scores": (-2.0, 2.0),
-    "difference of gaps": (-2.0, 2.0),
-    "difference of effects": (-4.0, 4.0),
-}
-#: Units of values that were counted, and of their differences.
-_OF_COUNTS = ("share", "difference of shares", "difference of bias scores")
-
-
-def is_binary(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
-    """Whether the values are outcomes of yes or no, not differences that happen to be 0 everywhere."""
-    return spec.unit in ("probability", "share") and _exactly(low, high, (0.0, 1.0))
-
-
-def counted(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
-    """Whether the values come from counting: outcomes of yes or no, or differences of two of them.
-
-    Where all of a few such values are alike, that is no certainty: the next one may differ by 1.
-    """
-    return is_binary(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
-
-
-def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
-    return np.array_equal(low, high) and bool(np.isin(low, values).all())
 
 
 def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:
@@ -314,36 +204,8 @@ def _correlation(
     }
 
 
-def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:
-    """The covariate (n,) of all rows as numbers, NaN where a row has none."""
-    if spec.covariate is None or not spec.clusters:
-        raise ValueError(f"{spec.measure}: a correlation needs a covariate and a cluster factor")
-    numbers = [_number(level) for level in table.levels.names(spec.covariate)]
-    return np.array([*numbers, math.nan])[table.codes(spec.covariate)]  # -1, no covariate, takes the last
-
-
 def _items_within(items: Floats, means: Floats, x: Floats, codes: Codes) -> Floats:
     """Items (n,) within their bounds (n, 2) whose clusters' means are x (G,), which is within ``means`` (G, 2)."""
     width = means[:, 1] - means[:, 0]
     share = np.divide(x - means[:, 0], width, out=np.zeros_like(width), where=width > 0)
     return items[:, 0] + share[codes] * (items[:, 1] - items[:, 0])
-
-
-def correlated(table: RowTable, spec: MeasureSpec, used: Bools) -> tuple[Floats, list[Codes]]:
-    """Covariates (G,) of the clusters that are correlated, and the used rows' codes: theirs, 0…G-1, first."""
-    covariate = covariate_values(table, spec)[used]
-    levels, own = np.unique(table.codes(spec.clusters[0])[used], return_inverse=True)
-    of_cluster = np.full(len(levels), np.nan)
-    of_cluster[own] = covariate
-    if not np.array_equal(of_cluster[own], covariate):
-        raise ValueError(f"{spec.measure}: {spec.covariate} is not constant within {spec.clusters[0]}")
-    return of_cluster, [own, *cluster_codes(table, replace(spec, clusters=spec.clusters[1:]), used)]
-
-
-def _number(level: Scalar) -> float:
-    return math.nan if level is None else float(level)
-
-
-def finite(number: float) -> float | None:
-    """The number, or None where there is none."""
-    return float(number) if math.isfinite(number) else None

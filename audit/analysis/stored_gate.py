@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from audit.analysis.comparisons import DEFAULT_MARGIN
-from audit.analysis.gate import gate
+from audit.analysis.decisions import DEFAULT_MARGIN
+from audit.analysis.gate import RowsOf, gate
 from audit.analysis.gate_results import GateReport
-from audit.results import AuditResult
+from audit.results import AuditResult, renamed_quantities, renamed_row
 from audit.store import Store
 from backends.errors import ConfigError
 
@@ -18,15 +18,15 @@ from backends.errors import ConfigError
 def gate_run(
     store: Store, run_id: str, baseline: str | None, *, margin: float | None = None, inconclusive_fails: bool = False
 ) -> GateReport:
-    """Judge a stored run against a baseline and its config's limits.
+    """Check a stored run against a baseline and its config's limits.
 
     Parameters
     ----------
     run_id : str
         A finished run of the store.
     baseline : str or None
-        None: judge the limits alone. Else a saved baseline's name, a run of the store, or the path
-        of a report.json. A file has no rows, so its changes are judged from intervals, which is
+        None: check the limits alone. Else a saved baseline's name, a run of the store, or the path
+        of a report.json. A file has no rows, so its changes are taken from intervals, which is
         the more careful.
     margin : float, optional
         Replaces the margins of the run's config. Its limits are always the config's.
@@ -34,22 +34,29 @@ def gate_run(
     Raises
     ------
     ConfigError
-        When run or baseline are not to be had, or there is nothing to judge.
+        When run or baseline cannot be found, or there is nothing to check.
     """
     config = json.loads(next(run.config for run in store.runs.all() if run.id == run_id))
     limits = {name: (least, most) for name, (least, most) in config.get("limits", {}).items()}
     if baseline is None and not limits:
-        raise ConfigError("--baseline", None, "neither a baseline nor limits to judge by", "Give one of them")
+        raise ConfigError("--baseline", None, "neither a baseline nor limits to check against", "Give one of them")
+    current = store.runs.finished_result(run_id)
     before = None if baseline is None else find_baseline(store, baseline)
     return gate(
-        store.runs.finished_result(run_id),
+        current,
         before,
-        rows=store.runs.rows_of(run_id),
-        baseline_rows=store.runs.rows_of(before.run_id if before is not None else run_id),
+        rows=_rows_of(store, current),
+        baseline_rows=_rows_of(store, current if before is None else before),
         margins=config.get("margins", DEFAULT_MARGIN) if margin is None else margin,
         limits=limits,
         inconclusive_fails=inconclusive_fails,
     )
+
+
+def _rows_of(store: Store, result: AuditResult) -> RowsOf:
+    """The rows of a run, their quantities under today's names."""
+    rows, names = store.runs.rows_of(result.run_id), renamed_quantities(result)
+    return lambda model, suite: [renamed_row(row, names.get(suite, {})) for row in rows(model, suite)]
 
 
 def find_baseline(store: Store, name: str) -> AuditResult:

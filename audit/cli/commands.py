@@ -245,14 +245,15 @@ def gate(
     of a debiasing text, is judged only where the config's `margins` name it.
     """
     from audit.analysis.stored_gate import gate_run
+    from audit.report.gate import gate_json, gate_markdown, junit_xml
 
     with _store(db) as store:
         found = gate_run(store, _run_id(store, run_id), baseline, margin=margin, inconclusive_fails=inconclusive_fails)
-    for path, text in ((junit, found.junit_xml), (markdown, found.markdown)):
+    for path, text in ((junit, junit_xml), (markdown, gate_markdown)):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text(), "utf-8")
-    typer.echo(found.to_json() if as_json else found.markdown())
+            path.write_text(text(found), "utf-8")
+    typer.echo(gate_json(found) if as_json else gate_markdown(found))
     raise typer.Exit(found.exit_code)
 
 
@@ -497,8 +498,9 @@ def _print_terminal(result: AuditResult) -> None:
 
 def _swapped(comparison: Any) -> Any:
     from audit.analysis.comparisons import swapped
+    from audit.report.phrases import with_words
 
-    return swapped(comparison)
+    return with_words([swapped(comparison)])[0]
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:

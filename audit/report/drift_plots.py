@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
+from audit.analysis.engine_noise import evenly_spread
 from audit.report import vega_specs as specs
 from audit.report.charts import Panel, Plot, Row, forest_row, short, value_ends
 from audit.report.figures import Figures
 from audit.report.labels import measure_label, where_label
-from audit.report.phrases import within_noise
 from audit.report.safe_text import one_line
 from audit.results import PromptDrift
-
-T = TypeVar("T")
 
 _DRAWN = 120  # prompts of each pair of engines, so that six pairs keep the page small
 _POINTS = 4_000  # differences beside their noise, of all suites together
@@ -24,7 +21,7 @@ def drift_plot(figures: Figures, suite: str) -> Plot | None:
     drifts = [drift for drift in figures.result.drift if drift.suite == suite and drift.prompts]
     if not drifts:
         return None
-    shown = [(drift, _even(drift.prompts, _DRAWN)) for drift in drifts]
+    shown = [(drift, evenly_spread(drift.prompts, _DRAWN)) for drift in drifts]
     items = {one_line(prompt.item): 0 for _, prompts in shown for prompt in prompts}
     number = {item: i for i, item in enumerate(items)}
 
@@ -66,13 +63,13 @@ def noise_plot(figures: Figures, suite: str) -> Plot | None:
     ]
     if not told:
         return None
-    drawn = _even(told, _POINTS // len(figures.result.suites))
+    drawn = evenly_spread(told, _POINTS // len(figures.result.suites))
     names: dict[str, int] = {}
     rows = []
     for c in drawn:
         name = f"{measure_label(c.measure)}: {where_label(c.where)}"
         rows.append({**forest_row(figures, c), "i": names.setdefault(name, len(names))})
-    small = sum(map(within_noise, told))
+    small = sum(c.within_noise for c in told)
     tops = max(row["e"] for row in rows), max(abs(row["v"]) for row in rows)
     across, up = (float(f"{1.08 * top or 1.0:.4g}") for top in tops)
     verb = "difference is" if small == 1 else "differences are"
@@ -88,10 +85,3 @@ def noise_plot(figures: Figures, suite: str) -> Plot | None:
         marks=("verdicts", "equal"),
         names=list(names),
     )
-
-
-def _even(things: Sequence[T], most: int) -> list[T]:
-    """At most so many of the things, evenly spread over their order."""
-    if len(things) <= most:
-        return list(things)
-    return [things[i * len(things) // most] for i in range(most)]

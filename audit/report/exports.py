@@ -56,7 +56,7 @@ def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
 
 
 def _csv_of(things: Sequence[Measure] | Sequence[Comparison], kind: type[Measure] | type[Comparison]) -> str:
-    fields = [name for name in kind.model_fields if name != "where"]
+    fields = [name for name in kind.model_fields if name not in ("where", "spec")]
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
     header = [*fields, *(f"where.{key}" for key in factors)]
     lines = ([getattr(t, name) for name in fields] + [_level(t.where, key) for key in factors] for t in things)

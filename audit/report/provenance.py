@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from audit.analysis.measures import read_signature
-from audit.results import AuditResult, Measure, where_key
+from audit.results import AuditResult, Measure, renamed_quantities, where_key
 from audit.store import Store, answer_from_json
 from backends.base import ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
 from backends.errors import BackendError, ConfigError
@@ -21,12 +20,13 @@ def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> d
         When no figure of the run has this id.
     """
     measure = _figure(result, figure_id)
-    where, quantity = where_key(measure.where), read_signature(measure.signature)["quantity"]
+    where, renamed = where_key(measure.where), renamed_quantities(result).get(measure.suite, {})
+    quantities = {measure.spec.quantity, *(old for old, new in renamed.items() if new == measure.spec.quantity)}
     behind = (
         stored
         for stored in store.runs.read_rows(result.run_id, measure.model, measure.suite)
         if where <= where_key(stored.row.factors)
-        and (quantity in stored.row.values or stored.row.missing)
+        and (stored.row.missing or not quantities.isdisjoint(stored.row.values))
         and stored.keys
     )
     items = [

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from typing import Any
 
+_NOT_WITHIN_WORD = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -57,9 +59,12 @@ def csv_cell(value: Any) -> Any:
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown shows as it stands: no markup, no HTML, no table borders."""
-    escaped = one_line(text).replace("\\", "\\\\")
-    for char in "`*_[]|~#":
+    """Text that Markdown shows as it stands: no markup, no HTML, no table borders.
+
+    An underscore within a word is no markup and stays, so that names can be read on a terminal too.
+    """
+    escaped = _NOT_WITHIN_WORD.sub(r"\_", one_line(text).replace("\\", "\\\\"))
+    for char in "`*[]|~#":
         escaped = escaped.replace(char, "\\" + char)
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

@@ -30,6 +30,7 @@ from apscheduler.triggers.cron import CronTrigger
 from filelock import FileLock, Timeout
 
 from audit.analysis.gate_results import GateReport
+from audit.report.gate import gate_json
 from backends.errors import ConfigError
 
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -243,7 +244,7 @@ class Slots:
     def _notify(self, gate: GateReport) -> list[str]:
         """Call the user's command and webhook. What they answered, or why they could not be told."""
         told = []
-        report = gate.to_json()
+        report = gate_json(gate)
         if self._command is not None:
             try:
                 done = subprocess.run(

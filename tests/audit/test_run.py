@@ -14,7 +14,6 @@ from dataclasses import replace
 import pytest
 
 from audit import Audit
-from audit.analysis.measures import read_signature
 from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.provenance import evidence
@@ -353,7 +352,7 @@ def test_evidence_holds_only_items_with_the_figures_quantity(tmp_path):
     with Store.open(tmp_path / "a.db", read_only=True) as store:
         for figure in result.measures:
             behind = evidence(store, result, figure.id, 999)["items"]
-            quantity = read_signature(figure.signature)["quantity"]
+            quantity = figure.spec.quantity
             assert all(quantity in item["values"] or item["missing"] for item in behind)
             for example in result.examples:
                 if figure.id in example.figures:

@@ -3,6 +3,8 @@
 Takes values of `audit.results` and `audit.analysis`, gives text; computes no figure.
 """
 
-from audit.report.phrases.findings import Sentence, asked, suite_summary, summary, within_noise
+from audit.report.phrases.comparisons import with_words
+from audit.report.phrases.findings import Sentence, asked, suite_summary, summary
+from audit.report.phrases.gate import gate_outcome
 
-__all__ = ["Sentence", "asked", "suite_summary", "summary", "within_noise"]
+__all__ = ["Sentence", "asked", "gate_outcome", "suite_summary", "summary", "with_words"]

@@ -256,7 +256,7 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
     if not apart:
         return counted
     condition, largest = max(apart, key=lambda wc: abs(wc[1].difference or 0.0))
-    noisy = sum(within_noise(c) for _, c in apart)
+    noisy = sum(c.within_noise for _, c in apart)
     tail = (
         f" {_verb(noisy, 'of these differences is', 'of these differences are')} smaller than the engines' noise."
         if noisy
@@ -280,12 +280,7 @@ def _pair(c: Comparison) -> str:
 
 
 def _noise(c: Comparison) -> str:
-    return "; the difference is smaller than the engines' noise" if within_noise(c) else ""
-
-
-def within_noise(c: Comparison) -> bool:
-    """Whether a difference is known, and is no larger than what the same weights differ by on two engines."""
-    return c.engine_noise is not None and c.difference is not None and abs(c.difference) <= c.engine_noise
+    return "; the difference is smaller than the engines' noise" if c.within_noise else ""
 
 
 def _cautions(figures: Figures, suite: str) -> Iterable[Sentence]:

@@ -11,8 +11,9 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
-from audit.analysis.comparisons import compare_models, mcnemar_exact, p_outside, rank_models, swapped
-from audit.analysis.estimators import holm
+from audit.analysis.comparisons import compare_models, rank_models, swapped
+from audit.analysis.tests import holm, mcnemar_exact, p_of_counts_outside
+from audit.report.phrases.comparisons import describe
 from audit.results import Comparison
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
@@ -66,24 +67,24 @@ def test_verdicts_and_their_words() -> None:
     noise = rng.normal(0, 0.005, (20, 7))
     larger = compare(a, a + 0.1 + noise, CLUSTERED)
     assert larger.verdict == "larger"
-    assert larger.words.startswith("b has a higher p_female than a by 0.1")
+    assert describe(larger).startswith("b has a higher p_female than a by 0.1")
     assert compare(a, a - 0.1 + noise, CLUSTERED).verdict == "smaller"
     same = compare(a, a + 0.005 + noise, CLUSTERED)
     assert same.verdict == "equivalent"
-    assert "less than ±0.02 apart" in same.words
-    assert "A difference is there" in same.words
+    assert "less than ±0.02 apart" in describe(same)
+    assert "A difference is there" in describe(same)
     unsure = compare(a, a + rng.normal(0, 0.3, (20, 7)), CLUSTERED)
     assert unsure.verdict == "inconclusive"
-    assert "cannot be told apart" in unsure.words
-    assert f"{unsure.minimum_detectable_effect:.3f}" in unsure.words
+    assert "cannot be told apart" in describe(unsure)
+    assert f"{unsure.minimum_detectable_effect:.3f}" in describe(unsure)
 
 
 def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
     noise = np.random.default_rng(2).normal(0, 0.005, (20, 7))
     found = compare(noise - 0.05, noise - 0.3, dataclasses.replace(CLUSTERED, measure="effect"))
     assert found.verdict == "smaller"
-    assert found.words.startswith("b has a lower effect than a by 0.250")
-    assert swapped(found).words.startswith("a has a higher effect than b by 0.250")
+    assert describe(found).startswith("b has a lower effect than a by 0.250")
+    assert describe(swapped(found)).startswith("a has a higher effect than b by 0.250")
 
 
 def test_identical_answers_are_equivalent_and_nothing_is_divided_by_zero() -> None:
@@ -108,7 +109,7 @@ def test_only_items_that_both_answered_count_and_the_others_are_told() -> None:
     kept = [i for i in range(12) if i not in (2, 5)]
     assert found.difference == pytest.approx((b - a)[kept].mean())
     assert (found.n_items, found.n_unpaired) == (10, 2)
-    assert found.words.endswith("Left out, as only one of them has a value: 2 of 12 items.")
+    assert describe(found).endswith("Left out, as only one of them has a value: 2 of 12 items.")
 
 
 def test_two_models_are_not_called_equivalent_when_many_items_have_one_answer() -> None:
@@ -118,12 +119,12 @@ def test_two_models_are_not_called_equivalent_when_many_items_have_one_answer() 
         (found,) = compare_models({"a": rows, "b": refused}, [CLUSTERED], suite="s")
         assert (found.verdict, found.n_unpaired) == (verdict, lost)
         why = "More than 5% of them may hide a difference, so the two are not called equivalent."
-        assert f"only one of them has a value: {lost} of 140 items." in found.words
-        assert found.words.endswith(why) == (verdict == "inconclusive")
+        assert f"only one of them has a value: {lost} of 140 items." in describe(found)
+        assert describe(found).endswith(why) == (verdict == "inconclusive")
     higher = [Row(r.item_id, r.factors, {"p": IdentifiedInterval.exact(r.values["p"].low + 0.1)}) for r in rows[60:]]
     (found,) = compare_models({"a": rows, "b": higher}, [CLUSTERED], suite="s")
     assert found.verdict == "larger"
-    assert "equivalent" not in found.words
+    assert "equivalent" not in describe(found)
 
 
 def test_missing_items_of_one_pair_do_not_touch_the_other_pairs() -> None:
@@ -144,7 +145,7 @@ def test_nothing_in_common_is_not_comparable() -> None:
     rows = rows_of(np.full(4, 0.5))
     (found,) = compare_models({"a": rows[:2], "b": rows[2:]}, [SPEC], suite="s")
     assert (found.verdict, found.difference, found.p, found.n_items) == ("not comparable", None, None, 0)
-    assert "no item in common" in found.words
+    assert "no item in common" in describe(found)
 
 
 def test_a_figure_that_answers_do_not_define_is_not_said_to_want_answers() -> None:
@@ -164,7 +165,7 @@ def test_a_figure_that_answers_do_not_define_is_not_said_to_want_answers() -> No
         }
         (found,) = compare_models(models, [share], suite="s")
         assert (found.verdict, found.n_items) == ("not comparable", 0)
-        return found.words, swapped(found).words
+        return describe(found), describe(swapped(found))
 
     every, none = range(12), range(0)
     for one in told(every, none):
@@ -177,7 +178,7 @@ def test_a_figure_that_answers_do_not_define_is_not_said_to_want_answers() -> No
 def test_one_cluster_is_inconclusive_without_an_interval() -> None:
     found = compare(np.full((1, 3), 0.2), np.full((1, 3), 0.9), MeasureSpec("p_female", "p", clusters=("occupation",)))
     assert (found.difference, found.low, found.p, found.verdict) == (pytest.approx(0.7), None, None, "inconclusive")
-    assert "Too little" in found.words
+    assert "Too little" in describe(found)
 
 
 def test_an_item_beside_a_cluster_of_a_thousand_gives_no_interval() -> None:
@@ -193,7 +194,7 @@ def test_an_item_beside_a_cluster_of_a_thousand_gives_no_interval() -> None:
     (found,) = compare_models({"a": a, "b": b}, [spec], suite="s")
     assert (found.low, found.high, found.p, found.minimum_detectable_effect) == (None, None, None, None)
     assert found.verdict == "inconclusive"
-    assert "Too little to compare b with a in p_female: 1001 items in 2 clusters" in found.words
+    assert "Too little to compare b with a in p_female: 1001 items in 2 clusters" in describe(found)
 
 
 def test_bounds_widen_the_difference_and_only_a_sure_one_is_called() -> None:
@@ -212,7 +213,7 @@ def test_bounds_widen_the_difference_and_only_a_sure_one_is_called() -> None:
     assert sure.low < sure.bound_low < sure.bound_high < sure.high  # type: ignore[operator]
     wide = bounded(-40.0, 40.0)
     assert (wide.verdict, wide.p) == ("inconclusive", 1.0)
-    assert "leave it between" in wide.words
+    assert "leave it between" in describe(wide)
 
 
 def test_yes_no_outcomes_use_mcnemars_test() -> None:
@@ -296,7 +297,7 @@ def test_the_score_test_takes_the_likeliest_shares_at_the_margin(only_a: int, on
         q = optimize.minimize_scalar(unlikelihood, bounds=(0, (1 - margin) / 2), method="bounded").x
         z = (more - less - n * margin) / np.sqrt(n * (2 * q + margin - margin**2))
         p.append(stats.norm.cdf(z))
-    assert p_outside(only_a, only_b, n, margin) == pytest.approx(max(p), rel=0.01)
+    assert p_of_counts_outside(only_a, only_b, n, margin) == pytest.approx(max(p), rel=0.01)
 
 
 @pytest.mark.parametrize("n", [10, 20, 40, 200])
@@ -317,7 +318,7 @@ def test_small_differences_are_not_printed_as_nothing() -> None:
     rng = np.random.default_rng(16)
     a = rng.uniform(size=200)
     found = compare(a, a + 3e-4 + rng.normal(0, 1e-4, 200), margins=1e-5, confidence=0.999)
-    assert "higher p_female than a by 3e-04 (99.9% interval +3e-04 to +3e-04)" in found.words
+    assert "higher p_female than a by 3e-04 (99.9% interval +3e-04 to +3e-04)" in describe(found)
 
 
 def test_a_model_that_answered_nothing_has_no_rank() -> None:
@@ -442,7 +443,7 @@ def test_the_same_counts_do_not_show_that_two_correlations_are_equivalent() -> N
         assert (found.difference, found.verdict) == (0, verdict)
     (found,) = compare_models({"a": rows(counts), "b": rows(counts)}, [spec], suite="s")
     assert (found.low, found.high, found.p) == (None, None, None)
-    assert "their answers are alike" in found.words
+    assert "their answers are alike" in describe(found)
 
 
 def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:
@@ -456,7 +457,7 @@ def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:
         (back,) = compare_models({"b": there, "a": rows_of(a)}, [CLUSTERED], suite="s")
         left_out = {"words", "where", "undefined_for"}
         assert swapped(forth).model_dump(exclude=left_out) == pytest.approx(back.model_dump(exclude=left_out))
-        assert swapped(forth).words == back.words
+        assert describe(swapped(forth)) == describe(back)
         assert swapped(swapped(forth)) == forth
 
 

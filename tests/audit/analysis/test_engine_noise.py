@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from audit.analysis.comparisons import compare_models, rank_models
 from audit.analysis.engine_noise import DRAWN_PROMPTS, engine_drift, same_weights, total_variation, with_engine_noise
+from audit.report.phrases.comparisons import describe
 from audit.results import ModelInfo
 from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
 from suites.base import IdentifiedInterval, MeasureSpec, Row
@@ -124,9 +125,9 @@ def test_a_difference_smaller_than_the_engines_noise_is_said_to_be_so() -> None:
     noise = (values["gguf"] - values["hf"]).mean()
     assert told["hf", "gguf"].engine_noise is None
     assert told["hf", "near"].engine_noise == pytest.approx(noise)
-    assert "smaller than the engines' noise" in told["hf", "near"].words
+    assert "smaller than the engines' noise" in describe(told["hf", "near"])
     share = noise / (values["far"] - values["hf"]).mean()
-    assert f"up to {share:.0%} of this difference" in told["hf", "far"].words
+    assert f"up to {share:.0%} of this difference" in describe(told["hf", "far"])
 
 
 def test_rankings_have_intervals_and_call_ties_ties() -> None:

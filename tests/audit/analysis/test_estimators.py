@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from audit.analysis.correlations import (
+    correlation,
+    correlation_interval,
+    correlations,
+    extreme_correlation,
+    leave_one_out_correlations,
+)
 from audit.analysis.estimators import (
     Estimate,
     allow_for_few_outcomes,
     clustered_mean,
-    correlation,
-    correlation_interval,
-    correlations,
     crossed_factors,
-    extreme_correlation,
-    leave_one_out_correlations,
 )
 
 

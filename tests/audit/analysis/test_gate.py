@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.analysis.gate import gate, spec_of
+from audit.analysis.differences import End, PairedDifference
+from audit.analysis.gate import _Change, gate
 from audit.analysis.gate_results import GateReport
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
+from audit.report.gate import gate_json, gate_markdown, junit_xml
+from audit.report.phrases.gate import check_words
 from audit.results import AuditResult
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, MeasureSpec, Row
@@ -97,7 +100,7 @@ def test_the_same_counts_do_not_show_that_a_correlation_is_unchanged() -> None:
         (figure,) = judge(Run(values, spec), Run(values, spec)).figures
         assert (figure.change, figure.verdict) == (0, verdict)
     (figure,) = judge(Run(counts, spec), Run(counts, spec)).figures
-    assert "answers that are all alike do not show" in figure.words
+    assert "answers that are all alike do not show" in check_words(figure)
 
 
 def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_unchanged() -> None:
@@ -107,8 +110,8 @@ def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_
         report = judge(Run(BASE, rows=rows), Run(BASE))
         (figure,) = report.figures
         assert (figure.verdict, figure.n_unpaired, figure.n_items) == (verdict, lost, 140 - lost)
-        assert f"only one of the two runs has a value: {lost} of 140 items" in figure.words
-        assert "more items are needed" not in figure.words
+        assert f"only one of the two runs has a value: {lost} of 140 items" in check_words(figure)
+        assert "more items are needed" not in check_words(figure)
     worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 60 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
     assert judge(Run(BASE, rows=worse), Run(BASE)).figures[0].verdict == "regressed"
 
@@ -160,7 +163,7 @@ def test_an_effect_of_a_text_has_no_worse_side_and_is_judged_only_where_a_margin
     for now in (better, dead):
         (figure,) = judge(now, works, margins={"effect": 0.02}).figures
         assert (figure.verdict, figure.harm_low) == ("regressed", pytest.approx(0.3, abs=0.01))
-        assert "moved away from the baseline by more than the margin" in figure.words
+        assert "moved away from the baseline by more than the margin" in check_words(figure)
     (figure,) = judge(works, works, margins={"effect": 0.02}).figures
     assert figure.verdict == "unchanged"
 
@@ -187,15 +190,11 @@ def test_a_baseline_from_before_contrasts_were_told_apart_is_judged_by_the_run()
 def test_the_harm_interval_holds_every_harm_within(
     base: tuple[float, float], change: tuple[float, float], neutral: float, at: tuple[float, float]
 ) -> None:
-    from audit.analysis.comparisons import PairedDifference
-    from audit.analysis.gate import _Judged
-
     (a, b), (low, high) = sorted(base), sorted(change)
     measure = Run(BASE).result.measures[0].model_copy(update={"neutral": neutral})
-    difference = PairedDifference(
-        GAP, 0, 1, "", low=low, high=high, low_se=0, high_se=0, low_df=9, high_df=9, a_low=a, a_high=b
-    )
-    harm = _Judged(measure, measure, difference, 0.02, paired=True).harm(0.95)
+    ends = {"low": End(low, 0, 9), "high": End(high, 0, 9)}
+    difference = PairedDifference(GAP, 0, 1, "", **ends, a_low=a, a_high=b, margin=0.02)
+    harm = _Change(measure, difference, paired=True).harm(0.95)
     before, moved = a + at[0] * (b - a), low + at[1] * (high - low)
     told = abs(before + moved - neutral) - abs(before - neutral)
     assert harm[0] - 1e-9 <= told <= harm[1] + 1e-9
@@ -219,8 +218,8 @@ def test_a_different_signature_is_not_comparable_and_says_in_what() -> None:
     report = judge(Run(BASE, signature={"data": "new", "limit": 5}), Run(BASE, signature={"data": "old", "limit": 9}))
     (figure,) = report.figures
     assert figure.verdict == "not comparable"
-    assert "data (was 'old', is 'new')" in figure.words
-    assert "limit" not in figure.words
+    assert "data (was 'old', is 'new')" in check_words(figure)
+    assert "limit" not in check_words(figure)
     assert report.exit_code == 0
     assert judge(Run(BASE, signature={"data": "new"}), Run(BASE), inconclusive_fails=True).exit_code == 3
 
@@ -274,12 +273,14 @@ def test_misspelt_margins_and_limits_are_refused() -> None:
             judge(run, run, **options)
 
 
-def test_the_specification_is_read_back_from_a_measure() -> None:
+def test_a_specification_is_stored_with_its_measure() -> None:
     spec = MeasureSpec(
         "r", "p", {"template": 1}, "correlation", ("occupation",), "occupation", "correlation", 0.0, "f", True, "mass",
         contrast=True,
     )  # fmt: skip
-    assert spec_of(Run(BASE, spec).result.measures[0]) == spec
+    result = Run(BASE, spec).result
+    assert result.measures[0].spec == spec
+    assert AuditResult.model_validate_json(result.model_dump_json()) == result
 
 
 # ------------------------------------------------------------------------------- limits
@@ -356,26 +357,26 @@ def test_reports_for_ci_systems() -> None:
     specs = (GAP, MeasureSpec("p|\x01female", "p", {"occupation": 1}, clusters=("template",), neutral=0.5))
     after, before = Run(BASE + 0.05 + noise(8), *specs), Run(BASE, *specs)
     report = judge(after, before, limits={"stereotype_gap": (None, 0.4)})
-    told = json.loads(report.to_json())
+    told = json.loads(gate_json(report))
     assert told["exit_code"] == 3
     assert sum(told["counts"].values()) == 3
     assert told["figures"][0]["verdict"] == "regressed"
-    root = ElementTree.fromstring(report.junit_xml())
+    root = ElementTree.fromstring(junit_xml(report))
     (suite,) = root.findall("testsuite")
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     (failure,) = suite.findall("testcase/failure")
     assert failure.get("message", "").startswith("regressed: stereotype_gap of m on s moved away")
-    markdown = report.markdown()
+    markdown = gate_markdown(report)
     assert markdown.startswith("# Gate failed: 1 of 3 checks")
     assert "p\\|" in markdown
-    assert judge(before, before).markdown().startswith("# Gate passed: 2 checks")
+    assert gate_markdown(judge(before, before)).startswith("# Gate passed: 2 checks")
 
 
 def test_a_gate_that_could_judge_nothing_is_not_said_to_have_passed() -> None:
     refused = [Row(r.item_id, r.factors, {}, "refusal") for r in Run(BASE).rows]
     unanswered = judge(Run(BASE, rows=refused), Run(BASE))
     assert [one.verdict for one in unanswered.figures] == ["not comparable"]
-    told = unanswered.markdown()
+    told = gate_markdown(unanswered)
     assert told.startswith("# Gate decided nothing: 1 checks")
     assert "- not comparable: stereotype_gap of m on s: the two runs answered no item in common." in told
     assert unanswered.exit_code == 0
@@ -390,14 +391,14 @@ def test_a_figure_that_the_answers_of_one_run_do_not_define_is_said_to_be_that()
     ):
         (figure,) = judge(now, before).figures
         assert figure.verdict == "not comparable"
-        assert figure.words == f"stereotype_gap of m on s: on the items that both runs answered, it {which}."
+        assert check_words(figure) == f"stereotype_gap of m on s: on the items that both runs answered, it {which}."
 
 
 @pytest.mark.parametrize("bad", ["\x00", "\x1f", "\r", "\ud800", "\ufffe", "\uffff"])
 def test_junit_is_xml_whatever_characters_a_name_has(bad: str) -> None:
     report = judge(Run(BASE), Run(BASE))
     named = report.figures[0].model_copy(update={"measure": f"p{bad}\ud7ff\ue000\ufffd\U0001f600"})
-    written = report.model_copy(update={"figures": [named]}).junit_xml().encode("utf-8")
+    written = junit_xml(report.model_copy(update={"figures": [named]})).encode("utf-8")
     (case,) = ElementTree.fromstring(written).iter("testcase")
     assert case.get("name") == "p\ufffd\ud7ff\ue000\ufffd\U0001f600"
 

@@ -9,7 +9,6 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from audit.analysis.measures import write_signature
 from audit.results import (
     AuditResult,
     Comparison,
@@ -21,6 +20,7 @@ from audit.results import (
     PromptDrift,
     SuiteInfo,
 )
+from audit.signatures import encode_parts, write_signature
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from suites.base import MeasureSpec, Suite
 from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
@@ -62,6 +62,7 @@ def measure(
         "censored": 900 if bounds else 0,
         "probability_mass": 0.42,
         "signature": f"suite:{suite}|v:1",
+        "spec": MeasureSpec(name, name, where),
     }
     return Measure(
         model=model, suite=suite, measure=name, where=where, value=value, low=low, high=high, **(fields | more)
@@ -285,7 +286,7 @@ def measured(suite: Suite, models: Sequence[str], seed: int = 1) -> list[Measure
     specs = list(suite.measures(()))
     reproduced = {"suite": suite.name, "version": suite.version, **suite.signature(), "limit": None}
     return [
-        _made_up(spec, suite.name, model, lean[model], random_, write_signature(reproduced, spec))
+        _made_up(spec, suite.name, model, lean[model], random_, write_signature(encode_parts(reproduced), spec))
         for model in models
         for spec in specs
     ]
@@ -310,7 +311,8 @@ def _made_up(spec: MeasureSpec, suite: str, model: str, lean: float, random_: ra
     return measure(
         model, spec.measure, dict(spec.where), value, 0.1 if spec.is_subgroup else 0.03, suite=suite, unit=spec.unit,
         neutral=spec.neutral, estimator=spec.estimator, family=spec.family, is_subgroup=spec.is_subgroup,
-        n_items=25 if spec.is_subgroup else 1000, signature=signature, p=None if spec.neutral is None else 0.004,
+        n_items=25 if spec.is_subgroup else 1000, signature=signature, spec=spec,
+        p=None if spec.neutral is None else 0.004,
         p_holm=None if spec.neutral is None else 0.047,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from audit.analysis.estimators import correlation_interval
+from audit.analysis.correlations import correlation_interval
 from audit.collect.plan import limit_items
 from backends.base import (
     Sampling,

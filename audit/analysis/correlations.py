@@ -1,0 +1,279 @@
+"""Correlations of clusters with a covariate, their errors and their bounds.
+
+Correlation over clusters. The jackknife leaves out one cluster at a time, on Fisher's z scale, with
+t of clusters - 1 degrees of freedom. In simulations with 20 to 300 clusters, normal and bounded
+values and skewed covariates it covered 94 to 96 %, where the percentile bootstrap covered 88 to
+96 % and Fisher's own standard error 93 to 98 %.
+
+Where the clusters' items are crossed with a further factor, the jackknife leaves out its levels as well, a
+template of all occupations at a time: templates differ in how they follow the covariate. V is the sum
+above, with jackknife variances for V_k, and V_c from what the cells add by the correlation's
+derivative (the infinitesimal jackknife: Efron 1982, The Jackknife, the Bootstrap and Other Resampling
+Plans, ch. 6). In simulations of 40 occupations whose templates' slopes vary by two thirds of their mean or
+more, intervals over occupations alone covered 58 to 92 % with three templates and 86 to 93 % with 25;
+these cover 91 to 98 %, 94 to 97 % where templates do not matter, and with two templates 88 to 97 %. Two models
+that are alike differ at the 5 % level in 2 to 8 % with three templates and 2 to 5 % with 25 (occupations
+alone: up to 88 %). Covered is the correlation with as many items a cluster: means over few noisy
+items correlate less than means over many. With two or more further factors V_c is not taken away:
+up to 99.8 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.analysis.estimators import (
+    ROUNDING,
+    Codes,
+    Estimate,
+    Floats,
+    cluster_means,
+    crossed_factors,
+    is_constant,
+    summed_variance,
+)
+
+
+def correlation(x: Floats, y: Floats) -> float:
+    """Pearson's correlation; NaN where one of the two does not vary."""
+    if is_constant(x, x.mean()) or is_constant(y, y.mean()):
+        return np.nan
+    x, y = x - x.mean(), y - y.mean()
+    return float(_perfect(x @ y / np.sqrt((x @ x) * (y @ y))))
+
+
+def _perfect(r: Floats) -> Floats:
+    """Correlations as they are, and ±1 where rounding alone keeps them from it: artanh would make much of it."""
+    return np.where(np.abs(r) > 1 - ROUNDING, np.sign(r), r)
+
+
+def leave_one_out_correlations(x: Floats, y: Floats) -> Floats:
+    """Correlation of x (G,) and y (G,) without each of the clusters in turn (G,); NaN where the rest does not vary."""
+    n = len(x) - 1
+    of_x, of_y = x - x.mean(), y - y.mean()
+    sum_x, sum_y = -of_x, -of_y
+    cov = (of_x @ of_y - of_x * of_y) - sum_x * sum_y / n
+    var_x = (of_x @ of_x - of_x**2) - sum_x**2 / n
+    var_y = (of_y @ of_y - of_y**2) - sum_y**2 / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = _perfect(cov / np.sqrt(var_x * var_y))
+    # Where one cluster holds nearly all of the variation, the differences above are rounding.
+    for i in np.flatnonzero(_nearly_nothing(var_x, x) | _nearly_nothing(var_y, y)):
+        r[i] = correlation(np.delete(x, i), np.delete(y, i))
+    return r
+
+
+def _nearly_nothing(left: Floats, x: Floats) -> NDArray[np.bool_]:
+    """Whether the variation (G,) left without each of x (G,) is a tiny part of the whole, or may be rounding."""
+    rounding = 1e-13 * max(1.0, float(np.abs(x).max()))
+    return left <= max(1e-6 * len(x) * float(x.var()), len(x) * rounding**2)
+
+
+@dataclass(frozen=True, slots=True)
+class Correlations:
+    """Correlations of several columns with one covariate, and what their error is made from.
+
+    Attributes
+    ----------
+    value : array (k,)
+        Correlation of the clusters' means with the covariate.
+    without : array (G, k)
+        The same without each of the clusters.
+    without_level : tuple of arrays (levels, k)
+        The same without each level of each further factor, the means taken without its items.
+    cells : array (cells, k)
+        What each cell adds to the correlation when the factors' effects are removed, scaled so that the
+        sum of squares is V_c.
+    cells_df : int
+        Degrees of freedom of V_c; 0 where it is not known.
+    nested : bool
+        Whether the clusters only split the levels of a further factor.
+    """
+
+    value: Floats
+    without: Floats
+    without_level: tuple[Floats, ...]
+    cells: Floats
+    cells_df: int
+    nested: bool
+
+    def on_fishers_z(self) -> Estimate:
+        """Each correlation as z = artanh r. The error is NaN where the fit is perfect, also without a level."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._estimate(
+                np.arctanh(self.value),
+                np.arctanh(self.without),
+                [np.arctanh(without) for without in self.without_level],
+                self.cells / (1 - self.value**2),
+            )
+
+    def differences(self, pairs: Sequence[tuple[int, int]]) -> Estimate:
+        """The second correlation of each pair minus its first: what is left out is left out of both."""
+        a, b = np.array(pairs).T
+        return self._estimate(
+            self.value[b] - self.value[a],
+            self.without[:, b] - self.without[:, a],
+            [without[:, b] - without[:, a] for without in self.without_level],
+            self.cells[:, b] - self.cells[:, a],
+        )
+
+    def _estimate(self, value: Floats, without: Floats, without_level: Sequence[Floats], cells: Floats) -> Estimate:
+        n = len(without)
+        if n < 4:
+            unknown = np.full(len(value), np.nan)
+            return Estimate(value, unknown, unknown, n, n)
+        variance, df = _jackknifed(without), np.full(len(value), n - 1.0)
+        if without_level:
+            parts = [*without_level] if self.nested else [without, *without_level]
+            levels = [len(part) for part in parts]
+            variances = np.stack([_jackknifed(part) for part in parts])
+            dfs = np.array(levels, dtype=float)[:, None] - 1
+            both, df = summed_variance(variances, dfs, levels, (cells**2).sum(axis=0), self.cells_df)
+            variance = np.maximum(both, variance)
+        return Estimate(value, np.sqrt(variance), df, n, n)
+
+
+def _jackknifed(without: Floats) -> Floats:
+    """Variance (k,) of estimates that come to ``without`` (levels, k) when each level is left out."""
+    n = len(without)
+    return np.asarray((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+
+
+def correlations(x: Floats, y: Floats, clusters: Sequence[Codes] = ()) -> Correlations:
+    """Correlation of the clusters' means of each column of x (n, k) with the clusters' covariate y (G,).
+
+    ``clusters[0]`` (n,), codes 0…G-1, are the clusters that are correlated. Further factors are left out
+    a level at a time as well; one that does not vary, or only splits the clusters, is ignored.
+    No clusters: each item is its own.
+    """
+    own = clusters[0] if clusters else np.arange(len(y))
+    factors = crossed_factors(clusters) if len(clusters) > 1 else []
+    further = [codes for codes in factors if not np.array_equal(codes, own)]
+    means = cluster_means(x, own)
+    crossed = [_Crossing(own, codes, y) for codes in further]
+    value = np.array([correlation(column, y) for column in means.T])
+    without = np.column_stack([leave_one_out_correlations(column, y) for column in means.T])
+    nested = bool(further) and len(further) == len(factors)
+    # With more factors crossed, what all of them count stays in each: V is then rather too large.
+    one = crossed[0] if len(crossed) == 1 and not nested else None
+    cells = [one.cells(column, r) for column, r in zip(x.T, value, strict=True)] if one else [np.zeros(0)] * len(value)
+    return Correlations(
+        value,
+        without,
+        tuple(np.column_stack([each.without_level(column) for column in x.T]) for each in crossed),
+        np.column_stack(cells),
+        one.df if one else 0,
+        nested,
+    )
+
+
+class _Crossing:
+    """How items fall into clusters (G,) × the levels (T) of a further factor."""
+
+    def __init__(self, own: Codes, codes: Codes, covariate: Floats) -> None:
+        self.covariate = covariate
+        self.shape = len(covariate), int(codes.max()) + 1
+        self.cell = own * self.shape[1] + codes
+        self.count = self._table(None)  # (G, T)
+        self.left = self.count.sum(axis=1, keepdims=True) - self.count
+        occupied = int((self.count > 0).sum())
+        # The factors' effects: a mean for each cluster; for each level a mean, and slopes on covariate and means.
+        self.df = max(0, occupied - self.shape[0] - 3 * (self.shape[1] - 1))
+        self.correction = occupied / self.df if self.df else 0.0
+
+    def _table(self, weights: Floats | None) -> Floats:
+        sums = np.bincount(self.cell, weights, minlength=self.shape[0] * self.shape[1])
+        return sums.reshape(self.shape).astype(np.float64, copy=False)
+
+    def without_level(self, x: Floats) -> Floats:
+        """Correlation of the clusters' means of x (n,) without each level's items (T,), NaN where nothing varies.
+
+        Clusters that have no items but those of the level are left out with it.
+        """
+        sums = self._table(x)
+        there = self.left > 0
+        means = (sums.sum(axis=1, keepdims=True) - sums) / np.maximum(self.left, 1)
+        if not there.all():
+            return np.array(
+                [correlation(mean[some], self.covariate[some]) if some.sum() > 2 else np.nan
+                 for mean, some in zip(means.T, there.T, strict=True)]
+            )  # fmt: skip
+        of_x, of_y = means - means.mean(axis=0), self.covariate - self.covariate.mean()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r = _perfect(of_y @ of_x / np.sqrt((of_x**2).sum(axis=0) * (of_y @ of_y)))
+        return np.where(is_constant(means, means.mean(axis=0)), np.nan, r)
+
+    def cells(self, x: Floats, r: float) -> Floats:
+        """What each cell of x (n,) adds to r, the correlation of the clusters' means, without the factors' effects.
+
+        By the derivative of r after the clusters' means. A level's effect is a mean and two slopes, on
+        the covariate and on the clusters' means: those that would move r are among them.
+        """
+        sums, of_cluster = self._table(x), self.count.sum(axis=1, keepdims=True)
+        means = sums.sum(axis=1, keepdims=True) / of_cluster
+        of_x, of_y = means[:, 0] - means.mean(), self.covariate - self.covariate.mean()
+        square_x, square_y = of_x @ of_x, of_y @ of_y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = of_y / np.sqrt(square_x * square_y) - r * of_x / square_x
+        effects, _ = np.linalg.qr(np.column_stack([np.ones(len(of_x)), of_y, of_x]))
+        apart = np.where(self.count > 0, sums / np.maximum(self.count, 1) - means, 0.0)
+        apart -= effects @ (effects.T @ apart)
+        return np.asarray(np.sqrt(self.correction) * (slope[:, None] * self.count / of_cluster * apart).ravel())
+
+
+def correlation_interval(
+    x: Floats, y: Floats, confidence: float, clusters: Sequence[Codes] = ()
+) -> tuple[float, float]:
+    """Interval of the correlation of the clusters' means of x (n,) with their covariate y (G,): see `correlations`.
+
+    NaN with fewer than four clusters, where one does not vary, or where the fit is perfect.
+    """
+    lows, highs = correlations(x[:, None], y, clusters).on_fishers_z().interval(confidence)
+    return float(np.tanh(lows[0])), float(np.tanh(highs[0]))
+
+
+def extreme_correlation(low: Floats, high: Floats, y: Floats, sign: int) -> tuple[float, Floats]:
+    """The largest (sign +1) or smallest (-1) correlation that x within [low, high] can have with y.
+
+    Returns that bound and the x (G,) at it. Over the x whose covariance has the sign sought, the
+    correlation is a positive linear function over a convex one, so pseudo-concave: the local
+    optimum found is the global one. Where no x has that sign, the correlation is at most
+    largest covariance / largest norm, a valid bound that may not be reached.
+    """
+    from scipy import optimize  # a tenth of a second to import, and only bounded correlations need it
+
+    if is_constant(y, y.mean()):
+        return np.nan, low
+    direction = sign * (y - y.mean())
+    direction /= np.linalg.norm(direction)  # the solver's tolerances are absolute
+    farthest = np.where(direction > 0, high, low)
+    covariance = float(direction @ farthest)
+    if covariance <= 0:
+        middle = (low + high).mean() / 2
+        norm = np.sqrt((np.maximum(np.abs(low - middle), np.abs(high - middle)) ** 2).sum())
+        bound = covariance / norm if norm > 0 else 0.0
+        return float(sign * max(bound, -1.0)), farthest
+
+    def negative(x: Floats) -> tuple[float, Floats]:
+        centred = x - x.mean()
+        norm = np.linalg.norm(centred)
+        if norm < 1e-12:
+            return 0.0, -direction
+        dot = direction @ centred
+        return float(-dot / norm), -direction / norm + dot * centred / norm**3
+
+    scale = float((high - low).max()) or 1.0  # unit boxes: the solver's steps then fit any scale
+    found = optimize.minimize(
+        negative,
+        farthest / scale,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(low / scale, high / scale, strict=True)),
+        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 2000},
+    )
+    x = np.asarray(found.x) * scale
+    return correlation(x, y), x

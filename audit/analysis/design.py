@@ -1,0 +1,79 @@
+"""What a measure's specification means for a table of rows: which rows, in which clusters, with which range."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from audit.analysis.estimators import Codes, Floats
+from audit.analysis.table import Bools, RowTable
+from audit.results import Scalar
+from suites.base import MeasureSpec
+
+#: What a value of a unit can be.
+RANGES = {
+    "probability": (0.0, 1.0),
+    "share": (0.0, 1.0),
+    "difference of probabilities": (-1.0, 1.0),
+    "difference of shares": (-1.0, 1.0),
+    "difference of bias scores": (-2.0, 2.0),
+    "difference of gaps": (-2.0, 2.0),
+    "difference of effects": (-4.0, 4.0),
+}
+#: Units of values that were counted, and of their differences.
+_OF_COUNTS = ("share", "difference of shares", "difference of bias scores")
+
+
+def is_binary(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
+    """Whether the values are outcomes of yes or no, not differences that happen to be 0 everywhere."""
+    return spec.unit in ("probability", "share") and _exactly(low, high, (0.0, 1.0))
+
+
+def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
+    """Whether the values come from counting: outcomes of yes or no, or differences of two of them.
+
+    Where all of a few such values are alike, that is no certainty: the next one may differ by 1.
+    """
+    return is_binary(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
+
+
+def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
+    return np.array_equal(low, high) and bool(np.isin(low, values).all())
+
+
+def usable(table: RowTable, spec: MeasureSpec) -> Bools:
+    """Rows (n,) behind a figure: they match, have the quantity and, for a correlation, the covariate."""
+    used = table.matching(spec.where) & table.has(spec.quantity)
+    if spec.estimator == "correlation":
+        used &= np.isfinite(covariate_values(table, spec))
+    return used
+
+
+def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:
+    """Cluster codes of the used rows. A factor fixed by the figure itself is no sample: left out."""
+    return [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
+
+
+def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:
+    """The covariate (n,) of all rows as numbers, NaN where a row has none."""
+    if spec.covariate is None or not spec.clusters:
+        raise ValueError(f"{spec.measure}: a correlation needs a covariate and a cluster factor")
+    numbers = [_number(level) for level in table.levels.names(spec.covariate)]
+    return np.array([*numbers, math.nan])[table.codes(spec.covariate)]  # -1, no covariate, takes the last
+
+
+def correlated(table: RowTable, spec: MeasureSpec, used: Bools) -> tuple[Floats, list[Codes]]:
+    """Covariates (G,) of the clusters that are correlated, and the used rows' codes: theirs, 0…G-1, first."""
+    covariate = covariate_values(table, spec)[used]
+    levels, own = np.unique(table.codes(spec.clusters[0])[used], return_inverse=True)
+    of_cluster = np.full(len(levels), np.nan)
+    of_cluster[own] = covariate
+    if not np.array_equal(of_cluster[own], covariate):
+        raise ValueError(f"{spec.measure}: {spec.covariate} is not constant within {spec.clusters[0]}")
+    return of_cluster, [own, *cluster_codes(table, replace(spec, clusters=spec.clusters[1:]), used)]
+
+
+def _number(level: Scalar) -> float:
+    return math.nan if level is None else float(level)

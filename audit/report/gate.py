@@ -1,0 +1,94 @@
+"""What a gate found, for people and CI systems: JSON, JUnit XML, Markdown."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from audit.analysis.gate_results import OPEN_VERDICTS, Check, GateReport
+from audit.report.formatting import number
+from audit.report.phrases.gate import check_title, check_words, gate_outcome, interval_phrase, limit_phrase
+from audit.report.safe_text import markdown_text
+
+_NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def gate_json(report: GateReport) -> str:
+    """The whole report with its sentences, the exit code and a count of each verdict."""
+    checks = {"figures": _with_words(report.figures), "limits": _with_words(report.limits)}
+    return json.dumps(
+        {"exit_code": report.exit_code, "counts": report.counts(), **report.model_dump(), **checks}, indent=1
+    )
+
+
+def _with_words(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    return [{**check.model_dump(), "words": check_words(check)} for check in checks]
+
+
+def junit_xml(report: GateReport) -> str:
+    """JUnit's XML: a failed test for each failure, a skipped one for each open question."""
+    failed = {id(check) for check in report.failures}
+    root = ElementTree.Element("testsuites", name="audit gate")
+
+    def group(check: Check) -> tuple[str, str]:
+        return check.model, check.suite
+
+    for (model, suite), checks in itertools.groupby(sorted(report.checks, key=group), key=group):
+        element = ElementTree.SubElement(root, "testsuite", name=_printable(f"{model} / {suite}"))
+        for check in checks:
+            case = ElementTree.SubElement(
+                element, "testcase", classname=_printable(f"{model}.{suite}"), name=_printable(check_title(check))
+            )
+            if id(check) in failed or check.verdict in OPEN_VERDICTS:
+                message = _printable(f"{check.verdict}: {check_words(check)}")
+                ElementTree.SubElement(case, "failure" if id(check) in failed else "skipped", message=message)
+        for count, tag in (("tests", "testcase"), ("failures", "testcase/failure"), ("skipped", "testcase/skipped")):
+            element.set(count, str(len(element.findall(tag))))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def gate_markdown(report: GateReport) -> str:
+    """A summary for a CI system's page: what failed first, then all verdicts, then why some are open."""
+    failed, total = f"{len(report.failures)} of " if report.failures else "", len(report.checks)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts().items())
+    against = "its limits alone" if report.baseline_run_id is None else f"baseline `{report.baseline_run_id}`"
+    lines = [
+        f"# Gate {gate_outcome(bool(report.exit_code), report.counts())}: {failed}{total} checks",
+        "",
+        f"Run `{report.run_id}` against {against}: {counts or 'nothing to check'}.",
+    ]
+    if report.failures:
+        lines += ["", *(f"- **{check.verdict}**: {markdown_text(check_words(check))}" for check in report.failures)]
+    if report.figures:
+        rows = [(f, _shown(f.baseline), _shown(f.current), interval_phrase(f.low, f.high)) for f in report.figures]
+        lines += _table(("baseline", "current", "change"), rows)
+    if report.limits:
+        limits = [(c, limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)) for c in report.limits]
+        lines += _table(("limit", "interval"), limits)
+    if still_open := [c for c in report.checks if c.verdict in OPEN_VERDICTS and not report.inconclusive_fails]:
+        lines += ["", "## Open, and why", ""]
+        lines += [f"- {check.verdict}: {markdown_text(check_words(check))}" for check in still_open]
+    return "\n".join(lines) + "\n"
+
+
+def _table(columns: Sequence[str], rows: Iterable[tuple[Check, *tuple[str, ...]]]) -> list[str]:
+    header = ["model", "suite", "figure", *columns, "verdict"]
+    lines = [header, ["---"] * len(header)]
+    for check, *cells in rows:
+        line = [check.model, check.suite, check_title(check), *cells, check.verdict]
+        lines.append([markdown_text(cell) for cell in line])
+    return ["", *("| " + " | ".join(line) + " |" for line in lines)]
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def _printable(text: str) -> str:
+    """XML 1.0 has no control characters, lone surrogates and non-characters, not even escaped."""
+    return _NOT_IN_XML.sub("\ufffd", text)

@@ -1,0 +1,100 @@
+"""What a gate found, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from audit.analysis.decisions import MOST_UNPAIRED
+from audit.analysis.differences import unpaired_share
+from audit.analysis.gate_results import OPEN_VERDICTS, Check, GatedFigure, LimitCheck
+from audit.report.formatting import number
+from audit.report.phrases.comparisons import nothing_in_common
+
+
+def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
+    """The outcome of a gate. One without a conclusive check has not passed: it decided nothing."""
+    if failed:
+        return "failed"
+    return "decided nothing" if set(verdicts) <= set(OPEN_VERDICTS) else "passed"
+
+
+def check_title(check: Check) -> str:
+    """What is checked: the figure's name and where it holds, or the limit on it."""
+    if isinstance(check, GatedFigure):
+        return check.figure.title
+    limited = "" if check.limit == check.measure else f"{check.limit} of "
+    return f"limit on {limited}{check.figure.title}"
+
+
+def check_words(check: Check) -> str:
+    """The check as one or two plain sentences."""
+    return _figure_words(check) if isinstance(check, GatedFigure) else _limit_words(check)
+
+
+def limit_phrase(least: float | None, most: float | None) -> str:
+    """A limit as a phrase."""
+    parts = [f"at least {least:g}"] if least is not None else []
+    parts += [f"at most {most:g}"] if most is not None else []
+    return " and ".join(parts) or "none"
+
+
+def interval_phrase(low: float | None, high: float | None) -> str:
+    """An interval as a phrase."""
+    return "unknown" if low is None or high is None else f"{number(low)} to {number(high)}"
+
+
+def _figure_words(f: GatedFigure) -> str:
+    if f.obstacle is not None:
+        return f"{f.figure}: {_obstacle(f)}."
+    if f.low is None or f.high is None:
+        return _without_interval(f)
+    goal = "from the baseline" if f.neutral is None else f"from its neutral value {f.neutral:.3g}"
+    statement = {
+        "regressed": f"moved away {goal} by more than the margin",
+        "improved": f"moved towards its neutral value {f.neutral or 0:.3g} by more than the margin",
+        "unchanged": "is within the margin of the baseline",
+    }.get(f.verdict, "may have moved by more than the margin, or not")
+    if f.verdict == "inconclusive" and unpaired_share(f.n_unpaired, f.n_items) <= MOST_UNPAIRED:
+        statement += ": more items are needed"
+    interval = f"change {interval_phrase(f.low, f.high)}, margin {f.margin:g}"
+    return f"{f.figure} {statement} ({interval}).{_left_out(f)}"
+
+
+def _obstacle(f: GatedFigure) -> str:
+    match f.obstacle:
+        case "not in the baseline":
+            return "the baseline has no such figure"
+        case "not in the run":
+            return "the run no longer has this figure"
+        case "measured differently":
+            parts = ", ".join(f"{name} (was {then!r}, is {now!r})" for name, (then, now) in f.differing.items())
+            return f"not measured as in the baseline: {parts}"
+        case _:
+            runs = [{"baseline": "the baseline", "run": "this run"}[run] for run in f.undefined_for]
+            return nothing_in_common(runs, "the two runs", "both runs")
+
+
+def _without_interval(f: GatedFigure) -> str:
+    if not f.is_defined:
+        return f"{f.figure} is not defined for the run's answers.{_left_out(f)}"
+    if f.bound_low == f.bound_high == 0 and f.n_clusters > 1:
+        alike = "answers that are all alike do not show how far others would move it"
+        return f"{f.figure} is that of the baseline: {alike}."
+    return f"{f.figure}: {f.n_items} items are too few for an interval, or nearly all in one cluster."
+
+
+def _left_out(f: GatedFigure) -> str:
+    if not f.n_unpaired:
+        return ""
+    items = f"{f.n_unpaired} of {f.n_unpaired + f.n_items} items"
+    sentence = f" Left out, as only one of the two runs has a value: {items}."
+    if unpaired_share(f.n_unpaired, f.n_items) > MOST_UNPAIRED:
+        sentence += f" More than {MOST_UNPAIRED:.0%} of them may hide a change, so it is not called unchanged."
+    return sentence
+
+
+def _limit_words(c: LimitCheck) -> str:
+    limited = str(c.figure) if c.limit == c.measure else f"{c.limit} of {c.figure}"
+    statement = {"met": "keeps", "broken": "breaks"}.get(c.verdict, "has too few items to show that it keeps or breaks")
+    limit, interval = limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)
+    return f"{limited} {statement} the limit {limit} (interval {interval})."

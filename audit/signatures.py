@@ -1,0 +1,73 @@
+"""A measure's signature: all that reproduces it, the model apart, as one line of text.
+
+``key:value|key:value…``, values as canonical JSON. ``%``, ``|`` and a key's ``:`` are percent-encoded, so that
+`read_signature` gets the parts back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from suites.base import MeasureSpec
+
+_LONGEST_VALUE = 120  # characters of a value
+
+#: Parts that say how many items are asked and how sure to be, not what is measured.
+EXTENT = frozenset({"limit", "seed", "confidence"})
+
+
+def encode_parts(parts: Mapping[str, Any]) -> dict[str, str]:
+    """The parts that many measures share, encoded once. A long value, such as a list of templates, becomes its hash."""
+    return {key: _short(value) for key, value in parts.items()}
+
+
+def write_signature(encoded: Mapping[str, str], spec: MeasureSpec) -> str:
+    """The signature of one measure: shared parts from `encode_parts`, then its own, which are never hashed."""
+    own = {
+        "measure": spec.measure,
+        "quantity": spec.quantity,
+        "where": dict(spec.where),
+        "estimator": spec.estimator,
+        "clusters": list(spec.clusters),
+        "covariate": spec.covariate,
+        "coverage": spec.probability_mass,
+    }
+    fields = {**encoded, **{key: canonical_json(value) for key, value in own.items()}}
+    return "|".join(f"{_quoted(key).replace(':', '%3A')}:{_quoted(value)}" for key, value in fields.items())
+
+
+def read_signature(signature: str) -> dict[str, Any]:
+    """The parts of a signature."""
+    pairs = (part.partition(":") for part in signature.split("|"))
+    return {_unquoted(key): json.loads(_unquoted(value)) for key, _, value in pairs}
+
+
+def signature_changes(before: str, now: str) -> dict[str, tuple[Any, Any]]:
+    """The parts in which two signatures differ, by name: (before, now), None where one has no such part."""
+    old, new = read_signature(before), read_signature(now)
+    return {
+        key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)
+    }
+
+
+def canonical_json(value: Any) -> str:
+    """JSON that is the same for equal values."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _short(value: Any) -> str:
+    written = canonical_json(value)
+    if len(written) <= _LONGEST_VALUE:
+        return written
+    return canonical_json(f"sha256:{hashlib.sha256(written.encode()).hexdigest()[:16]}")
+
+
+def _quoted(text: str) -> str:
+    return text.replace("%", "%25").replace("|", "%7C")
+
+
+def _unquoted(text: str) -> str:
+    return text.replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
