@@ -36,11 +36,11 @@ class Thing:
         copy: Literal["a", "b"] = "a",
         pair: Pair = FIRST,
     ) -> None:
-        self.told = (model, n, copy, pair)
+        self.options = (model, n, copy, pair)
 
 
 def test_valid_options_arrive_with_defaults():
-    assert Thing("m", copy="b").told == ("m", 3, "b", Pair(left=1, right=2))
+    assert Thing("m", copy="b").options == ("m", 3, "b", Pair(left=1, right=2))
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_valid_options_arrive_with_defaults():
 def test_a_refused_option_names_field_value_and_hint(options, field, value, problem, hint):
     with pytest.raises(ConfigError) as caught:
         Thing(**options)
-    told = caught.value
-    assert (told.field, told.value, told.problem, told.hint) == (field, value, problem, hint)
+    error = caught.value
+    assert (error.field, error.value, error.problem, error.hint) == (field, value, problem, hint)
 
 
 def test_a_table_of_options_is_checked_alike():

@@ -49,7 +49,7 @@ def printed_triples():
                         )
 
 
-def test_printed_probabilities_of_the_three_genders_add_up_to_one_hundred():
+def test_printed_probabilities_add_up_to_one_hundred():
     triples = list(printed_triples())
     assert len(triples) == 2 * 10 * 2 + 10 * 7 * 2 * 2 + 2 * 2 * 7 * 2 * 2
     off = {name: sum(t.values()) for name, t in triples if abs(sum(t.values()) - 100) > 0.21}

@@ -1,0 +1,236 @@
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
+from backends.base import ContinuationScore, ScoreResponse
+from backends.fake import FakeBackend, PlantedBias
+from suites import DebiasingPositions
+from suites.base import Row
+from suites.common.expressions import GROUPS
+from tests.suites.debiasing.planted import PROMPT, figure, figures, rows_of, scored, shares_of
+
+
+def test_planted_effects_and_attenuation_come_back():
+    """One prompt takes 0.3 off the gap and a dialogue attenuates that by half; its placebo does nothing."""
+
+    def planted(item):
+        treated = item.factors["debiasing"] == 1
+        if item.factors["position"] == "without_dialogue":
+            return (0.3, 0.2) if treated else (0.6, 0.1)
+        return (0.45, 0.15) if treated else (0.6, 0.1)
+
+    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])
+    found = figures(suite, rows_of(suite, planted))
+    for bias, versus in itertools.product(("explicit", "implicit"), ("none", "placebo")):
+        here = {"bias": bias, "instruction": 1, "versus": versus}
+        at_best = {**here, "position": "without_dialogue"}
+        assert figure(found, "effect", **at_best).value == pytest.approx(-0.3, abs=1e-9)
+        assert figure(found, "effect", **{**here, "position": "with_dialogue"}).value == pytest.approx(-0.15, abs=1e-9)
+        assert figure(found, "effect_p_diverse", **at_best).value == pytest.approx(0.1, abs=1e-9)
+        assert figure(found, "effect_coverage", **at_best).value == pytest.approx(0, abs=1e-9)
+        assert figure(found, "effect_attenuation", **here, under="with_dialogue").value == pytest.approx(0.15, abs=1e-9)
+        assert figure(found, "effect_attenuation_p_diverse", **here, under="with_dialogue").value == pytest.approx(
+            -0.05
+        )
+        assert figure(found, "share_attenuated", **here, under="with_dialogue").value == pytest.approx(0.5, abs=1e-9)
+        # by hand: the lean falls from 0.6/0.9 to 0.3/0.8; mass to diverse takes 0.1 · their mean off the gap
+        via_diverse = -0.1 * (0.6 / 0.9 + 0.3 / 0.8) / 2
+        assert figure(found, "effect_via_diverse", **at_best).value == pytest.approx(via_diverse, abs=1e-9)
+        assert figure(found, "effect_via_balance", **at_best).value == pytest.approx(-0.3 - via_diverse, abs=1e-9)
+        assert figure(found, "share_via_diverse", **at_best).value == pytest.approx(via_diverse / -0.3, abs=1e-9)
+        degree = {"bias": bias, "position": "without_dialogue", "degree": "high", "versus": versus}
+        assert figure(found, "effect", **degree).value == pytest.approx(-0.3, abs=1e-9)
+    for bias in ("explicit", "implicit"):
+        placebo = figure(found, "placebo_effect", bias=bias, position="without_dialogue", placebo=1, versus="none")
+        assert placebo.value == pytest.approx(0, abs=1e-12)
+        for condition in (None, 1):
+            where = {"bias": bias, "position": "without_dialogue", "debiasing": condition, "dominated_by": "male"}
+            expected = shares_of(*((0.3, 0.2) if condition else (0.6, 0.1)), "male")
+            for group in GROUPS:
+                assert figure(found, f"p_{group}", **where).value == pytest.approx(expected[group], abs=1e-9)
+
+
+def test_against_the_placebo_only_what_the_words_do_is_left():
+    """Any text takes 0.1 off the gap; the prompt's words take 0.2 more."""
+    planted = {None: (0.6, 0.1), "placebo-1": (0.5, 0.1), 1: (0.3, 0.1)}
+    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue"])
+    found = figures(suite, rows_of(suite, lambda item: planted[item.factors["debiasing"]]))
+    here = {"bias": "implicit", "position": "without_dialogue"}
+    assert figure(found, "effect", **here, instruction=1, versus="none").value == pytest.approx(-0.3, abs=1e-9)
+    assert figure(found, "effect", **here, instruction=1, versus="placebo").value == pytest.approx(-0.2, abs=1e-9)
+    assert figure(found, "placebo_effect", **here, placebo=1, versus="none").value == pytest.approx(-0.1, abs=1e-9)
+
+
+def test_a_negligible_effect_has_no_share():
+    planted = {None: (0.6, 0.1), "placebo-1": (0.6, 0.1), 1: (0.599, 0.1)}
+    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue"])
+    found = figures(suite, rows_of(suite, lambda item: planted[item.factors["debiasing"]]))
+    where = {"bias": "implicit", "position": "without_dialogue", "instruction": 1, "versus": "none"}
+    assert figure(found, "share_via_diverse", **where).value is None
+    assert figure(found, "effect", **where).value == pytest.approx(-0.001, abs=1e-9)
+
+
+async def test_a_planted_backend_is_read_like_a_real_one():
+    """The whole design through the fake model's own interface."""
+    suite = DebiasingPositions()
+
+    def groups(prompt):
+        share = 0.4 if "no bias regarding gender" in prompt else 0.1
+        return {"male": 0.6 * (1 - share), "female": 0.4 * (1 - share), "diverse": share}
+
+    def words(prompt):
+        task = next(t for t in suite.tasks.values() if prompt.endswith(t.template.raw().split("[JOB]")[-1]))
+        return task.expressions
+
+    planted = PlantedBias(groups, words, coverage=0.7)
+    backend = FakeBackend(score=lambda p, c: 0.5 if len(suite.references) and c in references else planted(p, c))
+    references = {f" {continuation}" for _, continuation in suite.references}
+    items = list(suite.items())
+    answers = await backend.run([i.request for i in items])
+    found = figures(suite, suite.derive([suite.read(i, a) for i, a in zip(items, answers, strict=True)]))
+    for bias, position in itertools.product(
+        ("explicit", "implicit"), ("without_dialogue", "with_dialogue", "repeated")
+    ):
+        here = {"bias": bias, "position": position}
+        for i in range(1, 7):
+            effect = figure(found, "effect_p_diverse", **here, instruction=i, versus="placebo")
+            assert effect.value == pytest.approx(0.3 if i == 1 else 0.0, abs=1e-9)
+        average = figure(found, "p_diverse", **here, dominated_by="female", abstraction="high")
+        assert average.value == pytest.approx(0.25, abs=1e-9)
+        assert average.probability_mass == pytest.approx(0.7, abs=1e-9)
+
+
+def test_a_missing_answer_removes_exactly_its_pairs():
+    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])
+    lost = "with_dialogue/none/task-2/nurse"
+    rows = []
+    for item in suite.items():
+        if item.id == lost:
+            rows.append(Row(item.id, item.factors, {}, "timeout"))
+        else:
+            rows.append(suite.read(item, scored(item, suite, shares_of(0.5, 0.1, item.factors["dominated_by"]))))
+    missing = {r.item_id for r in suite.derive(rows) if r.missing}
+    assert missing == {
+        lost,
+        "with_dialogue/1/task-2/nurse/minus-none",
+        "with_dialogue/1/task-2/nurse/minus-none/attenuation",
+        "with_dialogue/placebo-1/task-2/nurse/minus-none",
+    }
+    found = figures(suite, suite.derive(rows))
+    implicit = {"bias": "implicit", "instruction": 1}
+    assert figure(found, "effect", **implicit, position="with_dialogue", versus="none").missing == 1
+    assert figure(found, "effect", **implicit, position="with_dialogue", versus="placebo").missing == 0
+    assert figure(found, "effect_attenuation", **implicit, under="with_dialogue", versus="none").missing == 1
+    where = {"bias": "implicit", "position": "with_dialogue", "debiasing": None, "dominated_by": "female"}
+    assert (figure(found, "p_male", **where).missing, figure(found, "p_male", **where).n_items) == (1, 59)
+    with_prompt = figure(found, "p_male", **{**where, "debiasing": 1})
+    assert (with_prompt.missing, with_prompt.n_items) == (0, 60)
+
+
+def test_attenuation_is_missing_without_its_baseline():
+    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"], placebo=False)
+    rows = []
+    for item in suite.items():
+        if item.id == "without_dialogue/1/task-3/pilot":
+            rows.append(Row(item.id, item.factors, {}, "timeout"))
+        else:
+            rows.append(suite.read(item, scored(item, suite, shares_of(0.5, 0.1, item.factors["dominated_by"]))))
+    found = figures(suite, suite.derive(rows))
+    lost = figure(found, "effect_attenuation", bias="implicit", under="with_dialogue", instruction=1, versus="none")
+    assert (lost.missing, lost.n_items) == (1, 119)
+
+
+def test_side_effects_are_the_raw_mass_and_a_neutral_text():
+    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue"])
+    rows = []
+    for item in suite.items():
+        coverage = 0.2 if item.factors["debiasing"] == 1 else 0.5
+        shares = shares_of(0.5, 0.1, item.factors["dominated_by"])
+        rows.append(suite.read(item, scored(item, suite, shares, coverage)))
+    found = figures(suite, suite.derive(rows))
+    here = {"position": "without_dialogue", "instruction": 1, "versus": "placebo"}
+    assert figure(found, "effect_coverage", bias="explicit", **here).value == pytest.approx(-0.3, abs=1e-9)
+    words = np.array([len(continuation.split()) for _, continuation in suite.references])
+    moved = np.mean(0.2 ** (1 / words) - 0.5 ** (1 / words))
+    assert figure(found, "effect_reference_text", bias="reference", **here).value == pytest.approx(moved, abs=1e-9)
+    assert figure(found, "effect", bias="explicit", **here).value == pytest.approx(0, abs=1e-9)
+
+
+def test_effects_of_bounded_answers_are_bounded():
+    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue"], occupations=[
+        {"occupation": "nurse", "female_share": 0.9}
+    ])  # fmt: skip
+    rows = []
+    for item in suite.items():
+        if item.factors["bias"] != "implicit":
+            continue
+        known = [math.log(p) for p in (0.1, 0.1, 0.2, 0.1, 0.1)]
+        last = ContinuationScore(None, None, math.log(0.1), "bounded")
+        rows.append(suite.read(item, ScoreResponse((*(ContinuationScore(x, x, x) for x in known), last))))
+    effect = next(r for r in suite.derive(rows) if r.factors.get("versus") == "placebo")
+    gap = (0.1 / 0.7, 0.1 / 0.6)
+    assert effect.values["effect"].value is None
+    assert (effect.values["effect"].low, effect.values["effect"].high) == pytest.approx(
+        (gap[0] - gap[1], gap[1] - gap[0])
+    )
+    assert "share_via_diverse" not in effect.values
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("design", ["paper", "occugender"])
+def test_intervals_cover_planted_effects_in_200_audits(design):
+    """Occupations and templates vary in the gap, in how far the prompt moves it, and in how much of that is lost."""
+    suite = DebiasingPositions(design, prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])
+    items = [i for i in suite.items() if i.factors["bias"] == "implicit"]
+    templates = {name: n for n, name in enumerate(dict.fromkeys(i.factors["template"] for i in items))}
+    n = len(templates)
+    assert n == {"paper": 3, "occugender": 5}[design]
+    occupations = {o.name: n for n, o in enumerate(suite.occupations)}
+    effect, kept = -0.25, 0.4
+    truths = {
+        ("effect", "position", "without_dialogue"): effect,
+        ("effect", "position", "with_dialogue"): kept * effect,
+        ("effect_attenuation", "under", "with_dialogue"): (kept - 1) * effect,
+        ("share_attenuated", "under", "with_dialogue"): 1 - kept,
+    }
+    specs = [s for s in suite.measures([]) if s.where["bias"] == "implicit" and s.where.get("instruction") == 1]
+    covered, reported = Counter(), Counter()
+    placebo_found = 0
+    placebo_spec = [s for s in suite.measures([]) if s.measure == "placebo_effect" and s.where["bias"] == "implicit"]
+    rng = np.random.default_rng(2024)
+    audits = 200
+    for _ in range(audits):
+        shift = effect + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.04, n) + rng.normal(0, 0.05, (40, n))
+        left = kept + rng.normal(0, 0.1, 40)[:, None] + rng.normal(0, 0.05, n)
+        level = 0.45 + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.05, n)
+        rows = []
+        for item in items:
+            cell = occupations[item.factors["occupation"]], templates[item.factors["template"]]
+            part = 1.0 if item.factors["position"] == "without_dialogue" else left[cell]
+            gap = level[cell] + (part * shift[cell] if item.factors["debiasing"] == 1 else 0) + rng.normal(0, 0.02)
+            rows.append(suite.read(item, scored(item, suite, shares_of(gap, 0.08, item.factors["dominated_by"]))))
+        measured = measure_rows(
+            RowTable(suite.derive(rows)), [*specs, *placebo_spec], model="m", suite="s", signature={}
+        )
+        for m in measured:
+            for (measure, factor, name), truth in truths.items():
+                if m.measure == measure and m.where.get(factor) == name:
+                    if m.low is None:
+                        assert measure == "share_attenuated", "the only one that is left out where the whole may be 0"
+                        continue
+                    reported[measure, name, m.where["versus"]] += 1
+                    covered[measure, name, m.where["versus"]] += m.low <= truth <= m.high
+            if m.measure == "placebo_effect":
+                placebo_found += not m.low <= 0 <= m.high
+    assert min(reported.values()) > 0.8 * audits, reported
+    rates = {key: count / reported[key] for key, count in covered.items()}
+    assert len(rates) == 8
+    assert 0.93 <= np.mean(list(rates.values())) <= 0.97, rates
+    luck = 2 * math.sqrt(0.05 * 0.95 / audits)  # of a single rate over 200 audits: 3 %
+    assert all(0.93 - luck <= rate <= 0.97 + luck for rate in rates.values()), rates
+    assert placebo_found <= 0.08 * 2 * audits
