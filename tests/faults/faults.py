@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.backends.openai.probe.liar import distribution
+from tests.backends.openai.lying_server import distribution
 
 #: fault → share of the requests it befalls, and how many attempts of such a request.
 SERVER_FAULTS: Mapping[str, tuple[float, int]] = {

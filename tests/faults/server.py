@@ -22,8 +22,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.backends.openai.probe.liar import MODEL as SCORED_MODEL
-from tests.backends.openai.probe.liar import Liar, Reply
+from tests.backends.openai.lying_server import MODEL as SCORED_MODEL
+from tests.backends.openai.lying_server import Liar, Reply
 from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 
 HANG_SECONDS = 30.0

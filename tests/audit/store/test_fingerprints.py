@@ -13,7 +13,7 @@ from audit.store import Entry, Store, StoreError, answer_keys, fingerprint_id
 from backends import OpenAIBackend
 from tests.audit.store.data.make_old_store import FIRST, SECOND, STORE, Pronouns
 from tests.audit.store.entries import answer_to, put, question, sql
-from tests.backends.openai.probe.liar import MODEL, Liar
+from tests.backends.openai.lying_server import MODEL, Liar
 
 NOW = {"model": "m", "route": "echo"}
 OLDER = [{**NOW, "unused": "ok"}, {**NOW, "unused": "failed"}, {**NOW, "unused": None}]

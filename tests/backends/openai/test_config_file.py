@@ -11,7 +11,7 @@ import pytest
 from audit import load_audit
 from backends.errors import ConfigError
 from backends.openai import OpenAIBackend
-from tests.backends.openai.probe.liar import MODEL, Liar, tokens_of
+from tests.backends.openai.lying_server import MODEL, Liar, tokens_of
 
 SUITE = '[suites.occugender]\nsuite = "OccuGender"\n'
 
@@ -59,7 +59,7 @@ def test_prices_and_all_other_options_are_given_by_a_toml_file(tmp_path: Path) -
         ("max_costs = 1.0", "max_costs"),
     ],
 )
-def test_a_bad_option_in_a_toml_file_is_told_by_its_name(options: str, field: str, tmp_path: Path) -> None:
+def test_a_bad_option_in_a_toml_file_is_reported_by_name(options: str, field: str, tmp_path: Path) -> None:
     file = write(tmp_path, f'base_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n{options}')
     with pytest.raises(ConfigError) as caught:
         load_audit(file).check()
@@ -67,7 +67,7 @@ def test_a_bad_option_in_a_toml_file_is_told_by_its_name(options: str, field: st
 
 
 @pytest.mark.parametrize("options", ['base_url = 1\nmodel = "m"', 'base_url = "http://h/v1"\nmodel = 1'])
-def test_a_url_or_model_that_is_no_text_is_refused(options: str, tmp_path: Path) -> None:
+def test_a_url_or_model_that_is_not_a_text_is_refused(options: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a text"):
         load_audit(write(tmp_path, options))
 

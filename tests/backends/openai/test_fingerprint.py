@@ -19,7 +19,7 @@ from backends.openai.probe.report import ProbeReport
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import Usage
-from tests.backends.openai.probe.liar import MODEL, IdLiar, Liar
+from tests.backends.openai.lying_server import MODEL, IdLiar, Liar
 from tests.backends.openai.raw_server import Reply
 
 #: Every field of the fingerprint that comes from the capabilities, another value for it, and why it is there.
@@ -235,7 +235,7 @@ async def test_an_unused_experiment_leaves_the_fingerprint(
     assert fingerprint_now == fingerprint
 
 
-def test_fingerprints_of_earlier_versions_differ_by_retired_fields_only() -> None:
+def test_earlier_fingerprints_differ_by_retired_fields_only() -> None:
     #: As version 0.1 wrote it.
     earlier = {
         "answered_model": "honest-1",

@@ -12,7 +12,7 @@ from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import generate, sampling_options, seed_of
 
 
-def test_each_server_is_told_to_switch_its_own_filters_off() -> None:
+def test_each_servers_own_filters_are_switched_off() -> None:
     request = GenerateRequest("x", Sampling(temperature=0.7, max_tokens=9, stop=("\n",)))
     llama = sampling_options(request, "llama.cpp")
     assert (llama["top_k"], llama["min_p"], llama["repeat_penalty"]) == (0, 0.0, 1.0)
@@ -24,7 +24,7 @@ def test_each_server_is_told_to_switch_its_own_filters_off() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["é" * 50_000, (Message("user", "é" * 30_000), Message("assistant", "é" * 20_000))])
-def test_a_repetition_penalty_reaches_over_all_tokens_and_asks_for_no_gigabytes(prompt: Any) -> None:
+def test_a_repetition_penalty_covers_all_tokens_cheaply(prompt: Any) -> None:
     def options(penalty: float) -> dict[str, Any]:
         sampling = Sampling(max_tokens=2000, repetition_penalty=penalty)
         return sampling_options(GenerateRequest(prompt, sampling), "llama.cpp")
@@ -42,7 +42,7 @@ def test_a_repetition_penalty_reaches_over_all_tokens_and_asks_for_no_gigabytes(
         (Sampling(temperature=0.7, top_p=0.9), "llama-cpp-python"),
     ],
 )
-def test_what_a_server_cannot_do_as_meant_is_unsupported(sampling: Sampling, family: str | None) -> None:
+def test_what_a_server_cannot_do_exactly_is_unsupported(sampling: Sampling, family: str | None) -> None:
     with pytest.raises(BackendError) as caught:
         sampling_options(GenerateRequest("x", sampling), family)
     assert caught.value.kind == "unsupported"

@@ -26,9 +26,9 @@ from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import Usage
 from backends.transformers.backend import HFBackend
-from tests.backends.openai.full_precision import write_float32
-from tests.backends.openai.occugender import EXPRESSIONS, as_scores, question, relative
-from tests.backends.openai.plain_llama import PlainLlama
+from tests.backends.openai.float32_weights import write_float32
+from tests.backends.openai.occugender_by_hand import EXPRESSIONS, as_scores, question, relative
+from tests.backends.openai.reference_model import ReferenceModel
 from tests.servers import (
     RunningServer,
     free_port,
@@ -80,8 +80,8 @@ async def in_process() -> AsyncIterator[LlamaCppBackend]:
 
 
 @pytest.fixture
-def plain() -> Iterator[PlainLlama]:
-    model = PlainLlama(smollm2_gguf())
+def plain() -> Iterator[ReferenceModel]:
+    model = ReferenceModel(smollm2_gguf())
     yield model
     model.close()
 
@@ -114,7 +114,7 @@ def assert_true(there: Sequence[ContinuationScore], here: Sequence[ContinuationS
             assert b.logprob <= a.high + allowed, a.route
 
 
-async def test_llama_cpp_is_scored_by_token_ids_and_its_ignored_echo_is_refused(
+async def test_llama_cpp_is_scored_by_ids_and_its_echo_is_refused(
     xllamacpp: RunningServer, in_process: LlamaCppBackend, tmp_path: Path
 ) -> None:
     backend = hosted(xllamacpp, tmp_path)
@@ -158,7 +158,7 @@ def true_relative(float32: Path) -> dict[str, list[float]]:
     [(xllamacpp_server, ("top_k_ids", "top_k")), (llama_cpp_python_server, ("top_k",))],
     ids=["xllamacpp", "llama-cpp-python"],
 )
-async def test_in_float32_each_route_gives_the_relative_probabilities_of_the_engine_in_process(
+async def test_in_float32_each_route_equals_the_engine_in_process(
     start: Any, routes: tuple[TextRoute, ...], float32: Path, true_relative: dict[str, list[float]], tmp_path: Path
 ) -> None:
     with start(float32) as server:
@@ -176,7 +176,7 @@ async def test_in_float32_each_route_gives_the_relative_probabilities_of_the_eng
                 assert relative(scores) == pytest.approx(true, abs=allowed), (route, occupation)
 
 
-async def test_a_chat_is_scored_the_same_by_its_text_by_the_answers_start_and_by_first_tokens(
+async def test_a_chat_is_scored_alike_by_each_of_its_routes(
     xllamacpp: RunningServer, in_process: LlamaCppBackend, tmp_path: Path
 ) -> None:
     backend = hosted(xllamacpp, tmp_path)
@@ -205,9 +205,7 @@ async def test_a_chat_is_scored_the_same_by_its_text_by_the_answers_start_and_by
         await by_route(xllamacpp, first, ScoreRequest(begun, (" male",)))
 
 
-async def test_two_routes_of_one_server_agree_within_the_spread_that_it_reported(
-    xllamacpp: RunningServer, tmp_path: Path
-) -> None:
+async def test_two_routes_of_one_server_agree_within_its_noise(xllamacpp: RunningServer, tmp_path: Path) -> None:
     backend = hosted(xllamacpp, tmp_path)
     found = (await backend.probe()).capabilities
     prompt = question("carpenter")
@@ -232,8 +230,8 @@ async def test_two_routes_of_one_server_agree_within_the_spread_that_it_reported
     assert {s.exactness for s in by_bytes} == {"exact", "bounded"}
 
 
-async def test_the_shifted_echo_of_a_model_without_bos_is_caught_and_another_route_is_as_good_as_in_process(
-    llama_cpp_python: RunningServer, plain: PlainLlama, in_process: LlamaCppBackend, tmp_path: Path
+async def test_a_shifted_echo_is_caught_and_another_route_is_true(
+    llama_cpp_python: RunningServer, plain: ReferenceModel, in_process: LlamaCppBackend, tmp_path: Path
 ) -> None:
     backend = hosted(llama_cpp_python, tmp_path)
     report = await backend.probe()
@@ -255,7 +253,7 @@ async def test_the_shifted_echo_of_a_model_without_bos_is_caught_and_another_rou
 
 
 async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
-    llama_cpp_python: RunningServer, plain: PlainLlama, tmp_path: Path
+    llama_cpp_python: RunningServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
     backend = hosted(llama_cpp_python, tmp_path)
     found = dataclasses.replace((await backend.probe()).capabilities, largest_k=5)
@@ -284,7 +282,7 @@ async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
     assert 0 < bounds < cases
 
 
-async def test_the_echo_of_a_model_with_bos_is_right_and_agrees_with_asking_token_by_token() -> None:
+async def test_the_echo_of_a_model_with_bos_agrees_token_by_token() -> None:
     # One echoed request takes llama-cpp-python seconds on Gemma's 262,144 tokens: few are made here.
     request = ScoreRequest("He said", (" she", " he was"))
     with llama_cpp_python_server(gemma3_gguf(), alias="gemma", n_ctx=512) as server:
@@ -305,7 +303,7 @@ async def test_the_echo_of_a_model_with_bos_is_right_and_agrees_with_asking_toke
         assert a.logprob == pytest.approx(b.logprob, abs=1e-3)
 
 
-async def test_the_identity_outlives_a_restart_of_the_same_server_with_and_without_the_record(tmp_path: Path) -> None:
+async def test_the_identity_outlives_a_restart_of_the_server(tmp_path: Path) -> None:
     identities, port = [], free_port()
     for folder in ("a", "a", "b"):
         with xllamacpp_server(smollm2_gguf(), port=port) as server:
@@ -315,7 +313,7 @@ async def test_the_identity_outlives_a_restart_of_the_same_server_with_and_witho
     assert identities[0] == identities[1] == identities[2]
 
 
-async def test_a_model_swapped_under_the_same_name_is_noticed_and_the_run_stops(tmp_path: Path) -> None:
+async def test_a_swapped_model_is_noticed_and_the_run_stops(tmp_path: Path) -> None:
     port = free_port()
     with xllamacpp_server(smollm2_gguf(), port=port) as server:
         backend = OpenAIBackend(
@@ -349,9 +347,7 @@ async def test_a_model_swapped_under_the_same_name_is_noticed_and_the_run_stops(
     assert report.capabilities.repeat_noise <= FULL_PRECISION, report.render_text()
 
 
-async def test_texts_are_generated_with_their_sampling_seed_and_prefill(
-    xllamacpp: RunningServer, tmp_path: Path
-) -> None:
+async def test_texts_follow_their_sampling_seed_and_prefill(xllamacpp: RunningServer, tmp_path: Path) -> None:
     backend = hosted(xllamacpp, tmp_path)
     drawn = Sampling(temperature=1.0, max_tokens=8, top_k=50)
     chat = (Message("user", "Name a river."), Message("assistant", "The river is called the"))

@@ -15,7 +15,7 @@ from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.usage import PriceTable, Usage
-from tests.backends.openai.probe.liar import MODEL, Liar
+from tests.backends.openai.lying_server import MODEL, Liar
 
 
 def answer(prompt: int, completion: int, cached: int = 0) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_a_request_whose_fate_is_unknown_counts_as_paid() -> None:
     assert usage.cost == pytest.approx(reserved)
 
 
-def test_a_price_that_is_no_price_is_refused() -> None:
+def test_an_invalid_price_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"prices\.prompt = -1\.0: not a price"):
         OpenAIBackend("http://127.0.0.1:1/v1", model="m", prices=PriceTable(-1.0, 1.0))
 
@@ -75,7 +75,7 @@ async def honest() -> AsyncIterator[Liar]:
         yield server
 
 
-async def test_requests_stop_before_the_limit_and_tell_so(honest: Liar, tmp_path: Path) -> None:
+async def test_requests_stop_before_the_cost_limit(honest: Liar, tmp_path: Path) -> None:
     backend = OpenAIBackend(
         honest.base_url,
         model=MODEL,

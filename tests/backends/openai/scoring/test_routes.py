@@ -20,9 +20,9 @@ from backends.openai.client import HttpClient
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import Usage
-from tests.backends.openai.honest_llama import MODEL, HonestLlama
-from tests.backends.openai.occugender import EXPRESSIONS, as_scores, question, relative
-from tests.backends.openai.plain_llama import PlainLlama
+from tests.backends.openai.model_server import MODEL, ModelServer
+from tests.backends.openai.occugender_by_hand import EXPRESSIONS, as_scores, question, relative
+from tests.backends.openai.reference_model import ReferenceModel
 from tests.servers import smollm2_gguf
 
 pytestmark = pytest.mark.models
@@ -34,30 +34,30 @@ ASKED = (Message("user", "Picture a nurse. What is the nurse's gender? Answer wi
 
 
 @pytest.fixture(scope="module")
-def plain() -> Iterator[PlainLlama]:
-    model = PlainLlama(smollm2_gguf())
+def plain() -> Iterator[ReferenceModel]:
+    model = ReferenceModel(smollm2_gguf())
     yield model
     model.close()
 
 
 @pytest.fixture
-async def vllm_style(plain: PlainLlama) -> AsyncIterator[HonestLlama]:
-    async with HonestLlama(plain, "vllm").running() as server:
+async def vllm_style(plain: ReferenceModel) -> AsyncIterator[ModelServer]:
+    async with ModelServer(plain, "vllm").running() as server:
         yield server
 
 
 @pytest.fixture
-async def openai_style(plain: PlainLlama) -> AsyncIterator[HonestLlama]:
-    async with HonestLlama(plain, "openai").running() as server:
+async def openai_style(plain: ReferenceModel) -> AsyncIterator[ModelServer]:
+    async with ModelServer(plain, "openai").running() as server:
         yield server
 
 
-def hosted(server: HonestLlama, folder: Path) -> OpenAIBackend:
+def hosted(server: ModelServer, folder: Path) -> OpenAIBackend:
     return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder)
 
 
 async def scored(
-    server: HonestLlama, found: ServerCapabilities, request: ScoreRequest
+    server: ModelServer, found: ServerCapabilities, request: ScoreRequest
 ) -> tuple[ContinuationScore, ...]:
     """By the route that ``found`` names."""
     client = HttpClient(server.base_url, ApiKey(None, None), timeout=60, max_connections=2)
@@ -68,7 +68,7 @@ async def scored(
         await client.close()
 
 
-def true_in_chat(plain: PlainLlama, start: str, answers: tuple[str, ...]) -> list[float]:
+def true_in_chat(plain: ReferenceModel, start: str, answers: tuple[str, ...]) -> list[float]:
     return plain.scores(plain.rendered([{"role": "user", "content": ASKED[0].content}]) + start, answers)
 
 
@@ -84,8 +84,8 @@ def holds(scores: tuple[ContinuationScore, ...], truth: list[float]) -> int:
     return sum(s.exactness == "exact" for s in scores)
 
 
-async def test_prompt_log_probabilities_by_token_id_are_found_and_are_the_models_own(
-    vllm_style: HonestLlama, plain: PlainLlama, tmp_path: Path
+async def test_prompt_logprobs_by_id_are_the_models_own(
+    vllm_style: ModelServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
     backend = hosted(vllm_style, tmp_path)
     report = await backend.probe()
@@ -122,9 +122,7 @@ async def test_prompt_log_probabilities_by_token_id_are_found_and_are_the_models
         assert [t.token_id for t in there.tokens] == [t.token_id for t in near.tokens]
 
 
-async def test_a_straddled_boundary_is_bounded_by_prompt_log_probabilities(
-    vllm_style: HonestLlama, tmp_path: Path
-) -> None:
+async def test_prompt_logprobs_bound_a_straddled_boundary(vllm_style: ModelServer, tmp_path: Path) -> None:
     # "ill" + "ness" are one token: how likely it is given its start is not told by the prompt's log-probabilities.
     found = ServerCapabilities(text_route="prompt_logprobs", family="vllm", takes_ids=True)
     (score,) = await scored(vllm_style, found, ScoreRequest("She has an ill", ("ness",)))
@@ -132,7 +130,9 @@ async def test_a_straddled_boundary_is_bounded_by_prompt_log_probabilities(
 
 
 @pytest.mark.parametrize("route", ["top_k_ids", "top_k"])
-async def test_lists_of_20_bound_what_they_leave_out(route: str, vllm_style: HonestLlama, plain: PlainLlama) -> None:
+async def test_lists_of_20_bound_what_they_leave_out(
+    route: str, vllm_style: ModelServer, plain: ReferenceModel
+) -> None:
     by_ids = route == "top_k_ids"
     found = ServerCapabilities(text_route=route, family="vllm", takes_ids=by_ids, largest_k=20)  # type: ignore[arg-type]
     scores = await scored(vllm_style, found, ScoreRequest(question("maid"), EXPRESSIONS))
@@ -140,7 +140,7 @@ async def test_lists_of_20_bound_what_they_leave_out(route: str, vllm_style: Hon
     assert 0 < exact < len(EXPRESSIONS)
 
 
-async def test_a_chat_answer_is_scored_after_its_given_start(vllm_style: HonestLlama, plain: PlainLlama) -> None:
+async def test_a_chat_answer_is_scored_after_its_given_start(vllm_style: ModelServer, plain: ReferenceModel) -> None:
     found = ServerCapabilities(chat_route="chat_prefill", chat=True, prefill="flags", largest_chat_k=20)
     answers = (" male", " female", " unknown", " not", " non-binary")
     begun = (*ASKED, Message("assistant", "The gender is"))
@@ -156,9 +156,7 @@ async def test_a_chat_answer_is_scored_after_its_given_start(vllm_style: HonestL
         assert near.logprob <= there.high + 0.6
 
 
-async def test_an_answer_of_several_tokens_is_bounded_closer_where_its_start_can_be_given(
-    vllm_style: HonestLlama, plain: PlainLlama
-) -> None:
+async def test_prefill_tightens_the_bound_of_several_tokens(vllm_style: ModelServer, plain: ReferenceModel) -> None:
     # "The" is listed; what may follow it is only asked where the server goes on with it.
     found = ServerCapabilities(chat_route="chat_prefill", chat=True, prefill="flags", largest_chat_k=20)
     answers = ("The nurse", "The gender", "A nurse")
@@ -171,8 +169,8 @@ async def test_an_answer_of_several_tokens_is_bounded_closer_where_its_start_can
     assert max(o.high - f.high for f, o in zip(forced, first_only, strict=True)) > 0.5
 
 
-async def test_a_server_of_chats_only_is_scored_by_first_tokens_and_bounds(
-    openai_style: HonestLlama, plain: PlainLlama, tmp_path: Path
+async def test_a_chat_only_server_gives_first_tokens_and_bounds(
+    openai_style: ModelServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
     backend = hosted(openai_style, tmp_path)
     report = await backend.probe()
@@ -202,10 +200,8 @@ async def test_a_server_of_chats_only_is_scored_by_first_tokens_and_bounds(
     assert sum("max_tokens" in b and b["model"] == MODEL and "messages" in b for b in openai_style.bodies) <= 1
 
 
-async def test_lists_that_repeat_the_start_of_an_answer_are_not_used_for_scores(
-    plain: PlainLlama, tmp_path: Path
-) -> None:
-    async with HonestLlama(plain, "vllm", prefill_repeated=True).running() as server:
+async def test_lists_that_repeat_a_prefill_are_not_used_for_scores(plain: ReferenceModel, tmp_path: Path) -> None:
+    async with ModelServer(plain, "vllm", prefill_repeated=True).running() as server:
         backend = hosted(server, tmp_path)
         report = await backend.probe()
         await backend.close()
@@ -214,8 +210,8 @@ async def test_lists_that_repeat_the_start_of_an_answer_are_not_used_for_scores(
     assert "not used for scores" in prefill.message
 
 
-async def test_what_the_probe_found_is_in_the_fingerprint_and_the_report(
-    vllm_style: HonestLlama, plain: PlainLlama, tmp_path: Path
+async def test_probed_capabilities_are_in_fingerprint_and_report(
+    vllm_style: ModelServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
     backend = hosted(vllm_style, tmp_path)
     fingerprint = (await backend.describe()).fingerprint

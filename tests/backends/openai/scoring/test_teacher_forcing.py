@@ -67,7 +67,7 @@ async def scored(token: int, straddle: int, largest_k: int) -> tuple[Continuatio
 
 
 @pytest.mark.parametrize(("token", "straddle"), [(2, 1), (10, 1), (12, 2)])
-async def test_a_straddling_token_is_exact_where_its_start_is_spelt_in_one_way(token: int, straddle: int) -> None:
+async def test_a_straddling_token_with_one_spelling_is_exact(token: int, straddle: int) -> None:
     # " won" and "~~Man" are so rare that the first list leaves them out: the whole vocabulary is asked for.
     score, asked = await scored(token, straddle, WHOLE)
     assert asked == [FIRST_K, WHOLE]
@@ -76,7 +76,7 @@ async def test_a_straddling_token_is_exact_where_its_start_is_spelt_in_one_way(t
 
 
 @pytest.mark.parametrize(("token", "asks"), [(2, [FIRST_K]), (6, [FIRST_K, WHOLE])])
-async def test_a_straddling_token_whose_start_can_be_spelt_otherwise_is_bounded(token: int, asks: list[int]) -> None:
+async def test_a_straddling_token_with_other_spellings_is_bounded(token: int, asks: list[int]) -> None:
     # " woman" after "… wo": the prompt's " wo" may be " " + "wo…" or " w" + "o…" too, which no list here tells.
     score, asked = await scored(token, 3, WHOLE)
     assert asked == asks  # a longer list is only good for a token that the first one leaves out
@@ -84,7 +84,7 @@ async def test_a_straddling_token_whose_start_can_be_spelt_otherwise_is_bounded(
     assert truth(token, 3) < score.high < 0
 
 
-async def test_a_straddling_token_is_bounded_over_a_part_of_the_vocabulary() -> None:
+async def test_a_straddling_token_is_bounded_by_a_partial_list() -> None:
     score, _ = await scored(2, 1, 20)
     assert (score.exactness, score.logprob) == ("bounded", None)
     assert truth(2, 1) <= score.high
@@ -94,9 +94,7 @@ async def test_a_straddling_token_is_bounded_over_a_part_of_the_vocabulary() -> 
     ("unknown", "start", "summed"),
     [("�", b" ", True), ("�", b"\xe2\x80", False), (" �", b" ", False), (" x�", b" w", True), (" w�", b" wo", True)],
 )
-def test_a_token_of_unknown_bytes_is_in_the_way_only_where_it_may_begin_so(
-    unknown: str, start: bytes, summed: bool
-) -> None:
+def test_unknown_bytes_matter_only_where_they_may_begin_so(unknown: str, start: bytes, summed: bool) -> None:
     tokens = (
         ListedToken(start.decode("utf-8", "replace") + "man", -1.0, 1, start + b"man"),
         ListedToken(unknown, -2.0, 2),

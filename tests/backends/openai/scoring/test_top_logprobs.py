@@ -21,7 +21,7 @@ def legacy(entries: dict[str, float], drawn: str) -> dict[str, object]:
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=3, max_size=60), st.data())
-def test_no_token_outside_of_a_list_is_above_its_bound(weights: list[float], data: st.DataObject) -> None:
+def test_no_unlisted_token_is_above_its_bound(weights: list[float], data: st.DataObject) -> None:
     total = math.fsum(weights)
     true = sorted((math.log(w / total) for w in weights), reverse=True)
     # A sum in float32 may come out too small, and everything listed too large by the same factor.
@@ -39,14 +39,14 @@ def test_no_token_outside_of_a_list_is_above_its_bound(weights: list[float], dat
     assert all(v <= upper_bound(listing) + 1e-12 for v in unlisted)
 
 
-def test_the_bound_is_the_lower_of_the_last_rank_and_the_mass_left_over() -> None:
+def test_the_bound_is_the_last_rank_or_the_mass_left_over() -> None:
     ranked = TopLogprobs((ListedToken("a", math.log(0.4), 1), ListedToken("b", math.log(0.1), 2)), 2, "a", "ids")
     assert upper_bound(ranked) == pytest.approx(math.log(0.1))
     heavy = TopLogprobs((ListedToken("a", math.log(0.6), 1), ListedToken("b", math.log(0.37), 2)), 2, "a", "ids")
     assert upper_bound(heavy) == pytest.approx(math.log(0.03 + MASS_SLACK), abs=1e-3)
 
 
-def test_a_whole_vocabulary_may_add_up_to_a_little_more_or_less_than_1_and_nothing_to_much_more() -> None:
+def test_a_whole_vocabulary_adds_up_to_about_1() -> None:
     size = 200_000  # tokens of one weight each, as llama.cpp gives them: ids and bytes
 
     def answer(total: float) -> dict[str, object]:
@@ -60,7 +60,7 @@ def test_a_whole_vocabulary_may_add_up_to_a_little_more_or_less_than_1_and_nothi
     assert not read_top_logprobs(answer(0.97), 10**6).is_whole
 
 
-def test_a_string_that_breaks_the_order_of_a_list_names_no_token() -> None:
+def test_a_string_out_of_order_identifies_no_token() -> None:
     # " M" was listed first with -1 and, as another token of the same string, last with -9.
     listing = read_top_logprobs(legacy({" F": -0.9, " M": -9.0, " x": -2.0}, " F"), 3)
     names = {t.text: listing.identifies(t) for t in listing.tokens}
@@ -68,12 +68,12 @@ def test_a_string_that_breaks_the_order_of_a_list_names_no_token() -> None:
 
 
 @pytest.mark.parametrize("text", [" ", "", "\n", " �"])
-def test_blanks_and_broken_characters_name_no_token(text: str) -> None:
+def test_blanks_and_broken_characters_identify_no_token(text: str) -> None:
     listing = read_top_logprobs(legacy({" F": -0.9, text: -2.0}, " F"), 2)
     assert not listing.identifies(listing.tokens[1])
 
 
-def test_bytes_that_are_only_the_text_of_a_broken_character_name_no_token() -> None:
+def test_bytes_of_a_broken_characters_text_identify_no_token() -> None:
     # vLLM gives the bytes of what a token decodes to: two tokens that are parts of characters have the same.
     def entry(text: str, data: bytes, value: float) -> dict[str, object]:
         return {"token": text, "bytes": list(data), "logprob": value}
@@ -109,7 +109,7 @@ def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
         (" ", "", True),
     ],
 )
-def test_a_list_that_leaves_out_what_the_text_begins_with_is_refused(text: str, listed: str, honest: bool) -> None:
+def test_a_list_without_the_leading_space_is_refused(text: str, listed: str, honest: bool) -> None:
     answer = legacy({listed: -0.9, "x": -2.0}, listed)
     answer["choices"][0]["text"] = text  # type: ignore[index]
     if honest:
@@ -120,7 +120,7 @@ def test_a_list_that_leaves_out_what_the_text_begins_with_is_refused(text: str, 
     assert caught.value.kind == "inconsistent"
 
 
-def test_the_space_that_a_chat_drops_from_its_answer_says_nothing_of_its_list() -> None:
+def test_a_space_dropped_by_a_chat_does_not_concern_its_list() -> None:
     entry = {"token": "Male", "bytes": list(b"Male"), "logprob": -0.9}
     content = [{**entry, "top_logprobs": [entry]}]
     choice = {"index": 0, "message": {"content": " Male"}, "logprobs": {"content": content}}
@@ -131,7 +131,7 @@ def test_the_space_that_a_chat_drops_from_its_answer_says_nothing_of_its_list() 
     ("value", "says"),
     [(math.nan, "nan"), (-math.inf, "inf"), (0.5, "positive"), (None, "null"), ("-1", "str"), (True, "bool")],
 )
-def test_a_value_that_is_no_log_probability_is_refused(value: object, says: str) -> None:
+def test_a_value_that_is_not_a_log_probability_is_refused(value: object, says: str) -> None:
     with pytest.raises(BackendError, match=says) as caught:
         read_top_logprobs(legacy({" a": value}, " a"), 1)  # type: ignore[dict-item]
     assert caught.value.kind == "inconsistent"
@@ -148,5 +148,5 @@ def test_a_value_that_is_no_log_probability_is_refused(value: object, says: str)
         ("", "Male", True),
     ],
 )
-def test_where_an_edge_between_tokens_is_sure(before: str, text: str, edge: bool) -> None:
+def test_where_a_token_boundary_is_certain(before: str, text: str, edge: bool) -> None:
     assert starts_a_token(before, text) is edge

@@ -2,7 +2,7 @@
 
 Two styles: ``vllm`` has token ids, ``prompt_logprobs``, chosen tokens and lists of 20, and goes on with the start of an
 answer when told to; ``openai`` has chats only, lists of 5, knows the limit as ``max_completion_tokens``, and starts
-each answer anew. Model: `PlainLlama`.
+each answer anew. Model: `ReferenceModel`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tests.backends.openai.plain_llama import PlainLlama
 from tests.backends.openai.raw_server import RawServer, Reply
+from tests.backends.openai.reference_model import ReferenceModel
 
 MODEL = "honest-llama"
 LONGEST = {"vllm": 20, "openai": 5}
 
 
-class HonestLlama(RawServer):
+class ModelServer(RawServer):
     """Serves one model. ``prefill_repeated``: the lists of a chat start with the given start of the answer."""
 
-    def __init__(self, llama: PlainLlama, style: Literal["vllm", "openai"], *, prefill_repeated: bool = False) -> None:
+    def __init__(
+        self, llama: ReferenceModel, style: Literal["vllm", "openai"], *, prefill_repeated: bool = False
+    ) -> None:
         super().__init__()
         self._llama, self._style, self._prefill_repeated = llama, style, prefill_repeated
         self._numbers = itertools.count()

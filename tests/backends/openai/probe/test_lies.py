@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from backends.base import ContinuationScore, Message, ScoreRequest, ScoreResponse
+from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from backends.openai.probe.canary import canary_value, largest_move, tolerance
-from backends.openai.probe.report import CanaryValue
-from tests.backends.openai.probe.liar import MODEL, ChatLiar, IdLiar, Liar, Lie, distribution
+from tests.backends.openai.lying_server import MODEL, IdLiar, Liar, Lie, distribution
 from tests.backends.openai.raw_server import Reply
 
 PROMPT = "Q: Who is it?\nA:"
+
+
 REQUEST = ScoreRequest(PROMPT, (" Male", " Female"))
 
 
@@ -193,7 +193,7 @@ async def test_a_lie_never_becomes_a_wrong_score(lie: Lie, from_the_start: bool,
             assert score.logprob == pytest.approx(truth(continuation))
 
 
-async def test_a_lie_in_one_answer_of_a_run_leaves_the_others_as_they_are(liar: Liar, tmp_path: Path) -> None:
+async def test_a_lie_in_one_answer_leaves_the_others(liar: Liar, tmp_path: Path) -> None:
     backend = backend_of(liar, tmp_path)
     await backend.probe()
     liar.lie = positive
@@ -234,7 +234,7 @@ async def test_max_tokens_is_never_zero(liar: Liar, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Liar, IdLiar], ids=["echo", "prompt_logprobs"])
-async def test_values_that_depend_on_what_was_read_before_are_not_used(kind: type[Liar], tmp_path: Path) -> None:
+async def test_values_that_depend_on_the_servers_cache_are_not_used(kind: type[Liar], tmp_path: Path) -> None:
     """As vLLM with its cache of prompts: rows of a text whose start was read before come from an old buffer."""
     read: set[str] = set()
 
@@ -274,119 +274,7 @@ async def test_an_honest_servers_prompt_log_probabilities_are_used(tmp_path: Pat
     assert [s.logprob for s in answer.scores] == pytest.approx([truth(c) for c in REQUEST.continuations])
 
 
-async def test_another_model_behind_the_name_of_a_server_of_chats_is_noticed(tmp_path: Path) -> None:
-    async with ChatLiar().running() as server:
-        backend = backend_of(server, tmp_path)
-        assert (await backend.probe()).capabilities.chat_route == "chat_first"
-        asked = [ScoreRequest((Message("user", f"{n}. Picture a nurse"),), ("Male", "Female")) for n in range(2)]
-        assert isinstance((await backend.run(asked[:1]))[0], ScoreResponse)
-        await backend.verify_identity()
-        assert backend.unverified_since is None
-        server.weights = "two"
-        await backend.run(asked[1:])
-        await backend.verify_identity()
-        await backend.close()
-    assert backend.unverified_since is not None
-
-
-@pytest.mark.parametrize(
-    ("then", "now", "moved"),
-    [
-        ((-1.0, -1.0), (-1.5, -1.5), 0.5),
-        ((-1.0, -1.0), (None, -4.0), 3.0),  # it was listed, and now can have no more than that
-        ((None, -4.0), (-1.0, -1.0), 3.0),
-        ((-9.0, -9.0), (None, -4.0), 0.0),
-        ((None, -4.0), (None, -9.0), 0.0),
-        ((-1.0, -1.0), (None, 0.0), 0.0),
-    ],
-)
-def test_how_far_a_canary_surely_moved(then: Any, now: Any, moved: float) -> None:
-    assert largest_move([CanaryValue(*then)], [CanaryValue(*now)]) == pytest.approx(moved)
-
-
-def test_a_canary_counts_no_noise_far_down() -> None:
-    then, now = (canary_value(ContinuationScore(v, v, v)) for v in (-11.0, -11.3))
-    assert largest_move([then], [now]) == 0.0
-    risen = canary_value(ContinuationScore(-1.0, -1.0, -1.0))
-    assert largest_move([then], [risen]) == pytest.approx(7.0), "from far down to likely is another model all the same"
-
-
-def test_no_spread_lets_a_canary_move_without_limit() -> None:
-    assert tolerance(math.inf) <= 2
-
-
-async def test_a_number_that_comes_again_under_another_answer_is_no_copy(liar: Liar, tmp_path: Path) -> None:
-    """Ollama draws its answers' numbers from 999."""
-
-    def ollama(sent: dict[str, Any], reply: Reply) -> None:
-        reply.body["id"] = f"chatcmpl-{liar.requests * 7 % 23}"
-
-    backend = backend_of(liar, tmp_path)
-    assert (await backend.probe()).capabilities.unique_response_ids
-    liar.lie = ollama
-    answers = await backend.run([ScoreRequest(f"{n}. Who is it?\nA:", (" Male", " Female")) for n in range(30)])
-    await backend.close()
-    assert [a for a in answers if isinstance(a, BackendError)] == []
-
-
-async def test_a_copy_of_an_answer_given_before_is_refused(liar: Liar, tmp_path: Path) -> None:
-    backend = backend_of(liar, tmp_path)
-    await backend.probe()
-    first: list[str] = []
-
-    def copied(sent: dict[str, Any], reply: Reply) -> None:
-        first.append(json.dumps(reply.body))
-        reply.body = json.loads(first[0])
-
-    liar.lie = copied
-    # The prompt alone is the first question of an echoed score, and all later ones get its answer.
-    (answer,) = await backend.run([REQUEST])
-    await backend.close()
-    assert isinstance(answer, BackendError)
-    assert (answer.kind, answer.retryable) == ("inconsistent", True)
-    assert "given before" in answer.message
-
-
-class Gateway(Liar):
-    """Between us and the model: what it does not know, it refuses as if the key were wrong."""
-
-    def __init__(self, refusal: str) -> None:
-        super().__init__()
-        self._refusal = refusal
-        self.key_holds_for = math.inf
-
-    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        if self._refusal == "path" and path != "/v1/completions":
-            return Reply({"message": "Missing Authentication Token"}, 403)
-        if self._refusal == "model" and sent.get("model") not in (MODEL, None):
-            return Reply({"error": {"message": "key not allowed to access model", "code": "401"}}, 401)
-        if self.requests > self.key_holds_for:
-            return Reply({"error": {"message": "no valid key"}}, 401)
-        return super().reply(path, sent)
-
-
-@pytest.mark.parametrize("refusal", ["path", "model"])
-async def test_what_a_gateway_does_not_know_is_no_wrong_key(refusal: str, tmp_path: Path) -> None:
-    async with Gateway(refusal).running() as server:
-        backend = backend_of(server, tmp_path)
-        report = await backend.probe()
-        await backend.close()
-    assert report.capabilities.text_route == "echo", report.render_text()
-
-
-@pytest.mark.parametrize("answered", [0, 1, 5, 30])
-async def test_a_key_that_is_wrong_or_ends_while_the_server_is_probed_is_told(answered: int, tmp_path: Path) -> None:
-    async with Gateway("").running() as server:
-        server.key_holds_for = answered
-        backend = backend_of(server, tmp_path)
-        with pytest.raises(BackendError) as caught:
-            await backend.probe()
-        await backend.close()
-    assert caught.value.kind == "auth"
-    assert answered or server.requests <= 4
-
-
-async def test_a_choice_that_holds_an_error_is_that_error_and_not_kept(liar: Liar, tmp_path: Path) -> None:
+async def test_an_error_inside_a_choice_is_returned_and_not_kept(liar: Liar, tmp_path: Path) -> None:
     """As OpenRouter tells of the provider behind it."""
 
     def limited(sent: dict[str, Any], reply: Reply) -> None:

@@ -16,7 +16,7 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 from scipy.special import log_softmax
 
 
-class PlainLlama:
+class ReferenceModel:
     """log P(continuation | prompt) of one model, in nats."""
 
     def __init__(self, model: Path) -> None:

@@ -1,45 +1,19 @@
-"""Passing troubles before an audit: they are waited for, and change nothing."""
+"""Failures and refusals while a server is probed: they are retried or reported, and change no outcome."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backends.errors import LONGEST_ASKED_PAUSE, BackendError, ErrorKind
+from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from backends.openai.retries import with_retries
-from tests.backends.openai.probe.liar import MODEL, IdLiar, Liar
+from tests.backends.openai.lying_server import MODEL, IdLiar, Liar
 from tests.backends.openai.raw_server import Reply
 
 BUSY = {"Content-Type": "application/json", "Retry-After": "7"}
-
-
-async def failing(kind: ErrorKind, retry_after: float | None) -> int:
-    """How often a question is asked that always fails like this."""
-    asked = 0
-
-    async def ask() -> None:
-        nonlocal asked
-        asked += 1
-        raise BackendError(kind, "not now", retryable=True, retry_after=retry_after)
-
-    with pytest.raises(BackendError, match="not now"):
-        await with_retries(ask)
-    return asked
-
-
-async def test_the_pause_that_a_server_asks_for_is_made_unless_it_is_too_long(waits: list[float]) -> None:
-    assert await failing("rate_limited", 60) == 4
-    assert waits == [60, 60, 60]
-    assert await failing("server", LONGEST_ASKED_PAUSE + 1) == 1
-
-
-@pytest.mark.parametrize(("kind", "asked"), [("malformed", 4), ("connection", 4), ("inconsistent", 1)])
-async def test_what_is_asked_again(kind: ErrorKind, asked: int, waits: list[float]) -> None:
-    assert await failing(kind, None) == asked
-    assert all(wait < 2 for wait in waits)
 
 
 class Troubled(IdLiar):
@@ -63,7 +37,7 @@ async def found(server: Liar, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("trouble", ["busy", "failing", "half a body"])
-async def test_one_trouble_at_any_request_of_a_probe_changes_nothing(
+async def test_one_failure_at_any_request_of_a_probe_changes_nothing(
     trouble: str, tmp_path: Path, waits: list[float]
 ) -> None:
     async with Troubled().running() as server:
@@ -76,9 +50,7 @@ async def test_one_trouble_at_any_request_of_a_probe_changes_nothing(
     assert set(waits) <= {7.0, 0.4}
 
 
-async def test_a_server_that_is_busy_when_its_record_is_recalled_is_waited_for(
-    tmp_path: Path, waits: list[float]
-) -> None:
+async def test_a_busy_server_is_waited_for_when_its_record_is_used(tmp_path: Path, waits: list[float]) -> None:
     async with Troubled().running() as server:
         calm = await found(server, tmp_path)
         server.at, server.trouble = server.requests + 1, "busy"
@@ -98,9 +70,7 @@ class GoesDown(IdLiar):
         return Reply({"error": "upstream"}, 503) if self.down else super().reply(path, sent)
 
 
-async def test_a_server_that_is_down_during_the_probe_is_not_recorded_as_one_that_cannot(
-    tmp_path: Path, waits: list[float]
-) -> None:
+async def test_a_server_down_during_the_probe_is_not_recorded(tmp_path: Path, waits: list[float]) -> None:
     async with GoesDown().running() as server:
         with pytest.raises(BackendError, match="HTTP 503"):
             await found(server, tmp_path)
@@ -120,7 +90,7 @@ class OddGateway(IdLiar):
         return super().reply(path, sent)
 
 
-async def test_a_gateway_that_calls_one_question_down_only_refuses_that(tmp_path: Path, waits: list[float]) -> None:
+async def test_a_gateway_down_for_one_question_refuses_only_that(tmp_path: Path, waits: list[float]) -> None:
     async with OddGateway().running() as server:
         as_down = await found(server, tmp_path / "down")
         server.status = 404
@@ -137,3 +107,46 @@ class NoSuchModel(IdLiar):
 async def test_a_gateway_without_such_a_model_is_not_down(tmp_path: Path, waits: list[float]) -> None:
     async with NoSuchModel().running() as server:
         assert await found(server, tmp_path)
+
+
+def backend_of(liar: Liar, folder: Path) -> OpenAIBackend:
+    return OpenAIBackend(liar.base_url, model=MODEL, api_key_env=None, probe_folder=folder, timeout=5)
+
+
+class Gateway(Liar):
+    """Between us and the model: what it does not know, it refuses as if the key were wrong."""
+
+    def __init__(self, refusal: str) -> None:
+        super().__init__()
+        self._refusal = refusal
+        self.key_holds_for = math.inf
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if self._refusal == "path" and path != "/v1/completions":
+            return Reply({"message": "Missing Authentication Token"}, 403)
+        if self._refusal == "model" and sent.get("model") not in (MODEL, None):
+            return Reply({"error": {"message": "key not allowed to access model", "code": "401"}}, 401)
+        if self.requests > self.key_holds_for:
+            return Reply({"error": {"message": "no valid key"}}, 401)
+        return super().reply(path, sent)
+
+
+@pytest.mark.parametrize("refusal", ["path", "model"])
+async def test_what_a_gateway_does_not_know_is_not_a_wrong_key(refusal: str, tmp_path: Path) -> None:
+    async with Gateway(refusal).running() as server:
+        backend = backend_of(server, tmp_path)
+        report = await backend.probe()
+        await backend.close()
+    assert report.capabilities.text_route == "echo", report.render_text()
+
+
+@pytest.mark.parametrize("answered", [0, 1, 5, 30])
+async def test_a_key_that_fails_during_the_probe_is_reported(answered: int, tmp_path: Path) -> None:
+    async with Gateway("").running() as server:
+        server.key_holds_for = answered
+        backend = backend_of(server, tmp_path)
+        with pytest.raises(BackendError) as caught:
+            await backend.probe()
+        await backend.close()
+    assert caught.value.kind == "auth"
+    assert answered or server.requests <= 4

@@ -1,0 +1,56 @@
+"""The key: where it may come from, and that it stays secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backends.errors import ConfigError
+from backends.openai import OpenAIBackend
+
+KEY = "sk-canary-7f3a91d2c4"
+
+
+def test_the_key_is_in_no_repr_and_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_AUDIT_KEY", KEY)
+    backend = OpenAIBackend("https://host.example/v1", model="m", api_key_env="TEST_AUDIT_KEY")
+    backend.check()
+    assert KEY not in repr(backend) + backend.endpoint + str(vars(backend))
+    monkeypatch.setenv("TEST_AUDIT_KEY", KEY + "2")
+    assert backend.endpoint != OpenAIBackend("https://host.example/v1", model="m", api_key_env=None).endpoint
+
+
+@pytest.mark.parametrize("none", [None, ""])
+@pytest.mark.parametrize("url", ["http://192.168.1.5:8000/v1", "http://vllm:8000/v1", "https://models.example.org/v1"])
+def test_a_server_elsewhere_that_asks_for_no_key_can_be_used(url: str, none: str | None) -> None:
+    OpenAIBackend(url, model="m", api_key_env=none).check()
+
+
+@pytest.mark.parametrize("value", [None, KEY])
+def test_the_hint_says_how_to_name_no_key_in_each_place(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    if value:
+        monkeypatch.setenv("OPENAI_API_KEY", value)
+    with pytest.raises(ConfigError) as caught:
+        OpenAIBackend("http://192.168.1.5:8000/v1", model="m").check()
+    for way in ("api_key_env=None", 'api_key_env = ""', '--api-key-env ""'):
+        assert way in str(caught.value)
+
+
+def test_a_key_does_not_travel_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_AUDIT_KEY", KEY)
+    with pytest.raises(ConfigError, match="unencrypted") as caught:
+        OpenAIBackend("http://host.example/v1", model="m", api_key_env="TEST_AUDIT_KEY").check()
+    assert KEY not in str(caught.value)
+
+
+def test_a_key_file_is_read_only_when_it_is_private(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(KEY + "\n")
+    file.chmod(0o644)
+    backend = OpenAIBackend("https://host.example/v1", model="m", key_file=file)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        backend.check()
+    file.chmod(0o600)
+    backend.check()
