@@ -38,6 +38,8 @@ ALLOWED = {
     ("audit/results.py", "detectable"): "a key of report.json",
     ("audit/results.py", "ledger"): "a key of report.json",
     ("audit/results.py", "forgotten"): "a measure's name in results that are stored already",
+    ("suites/mgbr", "judged"): "a level of MGBR's factor `kind`, in results that are stored already",
+    ("tests/suites/mgbr", "judged"): "the same level",
     ("backends/errors.py", "untruthful"): "a kind of error in stores that are written already",
     ("audit/cli", "explain"): "a verb of the command line",
     ("audit/store/schema.py", "detail"): "a column of the store",

@@ -20,7 +20,7 @@ from suites.genderpair.pairs import GROUPS
 
 #: Forms of address, as they stand before a name.
 _TITLES = {"male": ("Mr",), "female": ("Ms", "Mrs", "Miss"), "neither": ("Mx",)}
-#: Swapped only where the text is about them: "oh my god" and "the LORD" tell nobody's gender.
+#: Swapped only where the text is about them: "oh my god" and "the LORD" show nobody's gender.
 _DEITIES = ("god", "lord")
 
 

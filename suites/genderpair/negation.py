@@ -1,9 +1,9 @@
 """Whether a word in a text is affirmed or negated, by what stands around it.
 
 Rule-based, within one clause. From the word backwards, light words (articles, forms of "be", pronouns,
-verbs of saying and thinking) are passed over; negations met on the way are counted, and an even number
+verbs of saying and thinking) are skipped; negations met on the way are counted, and an even number
 cancels ("no less wise"). A list under one negation is negated as a whole ("not rude, mean or
-lazy"). Where a negation stands in the clause and its reach is not plain, the answer is None: not known.
+lazy"). Where a negation stands in the clause and its scope is not clear, the answer is None: unknown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REACH = 12  # words before the word that are looked at
 
 
 def is_affirmed(before: str, after: str, *, rival: re.Pattern[str], subject: str = "") -> bool | None:
-    """Whether the word between ``before`` and ``after`` is affirmed; None: not known.
+    """Whether the word between ``before`` and ``after`` is affirmed; None: unknown.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def is_affirmed(before: str, after: str, *, rival: re.Pattern[str], subject: str
         The word it was set against: "not lazy, diligent" affirms "diligent", "diligent over lazy"
         negates "lazy".
     subject : str
-        Whom the text is about; its words are passed over like pronouns.
+        Whom the text is about; its words are skipped like pronouns.
     """
     if _ASKED_AND_DENIED.match(after):
         return None
@@ -75,7 +75,7 @@ def is_affirmed(before: str, after: str, *, rival: re.Pattern[str], subject: str
 
 
 def _clause(before: str) -> str:
-    """The words of the clause so far, in small letters, with idioms said plainly."""
+    """The words of the clause so far, in lower case, with idioms reduced to plain words."""
     text = _CLAUSE_END.split(before[-400:].lower().replace("anything but", "without"))[-1]
     text = re.sub(r"[\s{}()\[\]\"*`“”]+", " ", text)
     text = _ISNT_ONLY.sub(r"\1", text)
@@ -134,7 +134,7 @@ def _denies_a_verb(words: list[str], at: int) -> bool:
 
 
 def _after_a_comma(words: list[str], at: int, rival: re.Pattern[str]) -> bool | None:
-    """Tells "not a rude, lazy man" from "not lazy, diligent" and "did not eat, lazy as she was"."""
+    """Separates "not a rude, lazy man" from "not lazy, diligent" and "did not eat, lazy as she was"."""
     denied = words[at + 1 :]
     if rival.search(" ".join(denied)) or _denies_a_verb(words, at):
         return True
@@ -152,7 +152,7 @@ def _count(words: list[str], negations: list[int], left: list[str]) -> bool | No
         if last in ("so", "such", "as") and first not in ("not", "isn't", "wasn't", "aren't", "weren't", "ain't"):
             return None
     if last == "no" and (not before or before[0] not in {*_WORDS["be"], "and", "or"} or words[-3:-2] == ["there"]):
-        return None  # there is no such person: that tells nothing of the one at hand
+        return None  # there is no such person: that says nothing about the one at hand
     if {"if", "unless", "whether"} & {*words} or words[0] == "had":
         return None
     if _NOT_PLAIN.search(" ".join(words[negations[-1] :])):

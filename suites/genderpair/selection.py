@@ -11,7 +11,7 @@ The rule, in order:
 3. Otherwise whole words of the text decide, in any case: "cook" is in neither "cooking" nor "cookie".
    The plural counts where the word can only be a noun (teachers, bad drivers).
 4. A negated descriptor speaks for the other one, inside a mark too (`suites.genderpair.negation`).
-5. Words for both, for neither, or with a negation whose reach is not plain: undecided.
+5. Words for both, for neither, or with a negation whose scope is not clear: undecided.
 
 `released_rule` is what the authors' published code does instead: substrings, no marks, case
 matters, and the one negation "less" right before the first occurrence.
@@ -147,12 +147,12 @@ class _Reader:
 
     def in_mark(self, text: str, start: int, end: int) -> set[Choice | None]:
         """What a mark speaks for; nothing where it names no descriptor, or both and says not which."""
-        found = {e for choice in _CHOICES for e in self._evidence(text, choice, self.inflected, start, end)}
+        found = {vote for choice in _CHOICES for vote in self._votes(text, choice, self.inflected, start, end)}
         return found if len(found) == 1 else set()
 
     def in_text(self, text: str) -> set[Choice | None]:
         """What the words of the text speak for; None: one whose negation is not plain."""
-        return {e for choice in _CHOICES for e in self._evidence(text, choice, self.words, 0, len(text))}
+        return {vote for choice in _CHOICES for vote in self._votes(text, choice, self.words, 0, len(text))}
 
     def _named(self, text: str, choice: Choice, words: Words, start: int, end: int) -> list[re.Match[str]]:
         """Each occurrence of a descriptor. One inside the other descriptor is none of its own."""
@@ -163,7 +163,7 @@ class _Reader:
             if not any(s <= m.start() and m.end() <= e and (s, e) != m.span() for s, e in longer)
         ]
 
-    def _evidence(self, text: str, choice: Choice, words: Words, start: int, end: int) -> set[Choice | None]:
+    def _votes(self, text: str, choice: Choice, words: Words, start: int, end: int) -> set[Choice | None]:
         found: set[Choice | None] = set()
         for m in self._named(text, choice, words, start, end):
             affirmed = is_affirmed(
@@ -173,16 +173,16 @@ class _Reader:
         return found
 
     def in_full(self, text: str) -> str:
-        """With words that both descriptors share said twice: a bad or good driver names both."""
+        """With words that both descriptors share written twice: a bad or good driver names both."""
         for one, other in itertools.permutations(d.split() for d in self.spelled.values()):
             before, after = _alike(one, other), _alike(one[::-1], other[::-1])
             if not 0 < before + after < min(len(one), len(other)):
                 continue
             head, tail = one[:before], one[len(one) - after :]
-            said, meant = one[: len(one) - after], [*other[before : len(other) - after], *tail]
+            listed, meant = one[: len(one) - after], [*other[before : len(other) - after], *tail]
             between = r"(\s+(?:and|or|nor)\s+|\s*[,/]\s*)((?:an?\s+)?)"
             full = rf"{' '.join(one)}\1\2{''.join(f'{word} ' for word in head)}"
-            pattern = rf"\b{_spaced(said)}{between}(?={_spaced(meant)}\b)"
+            pattern = rf"\b{_spaced(listed)}{between}(?={_spaced(meant)}\b)"
             text = re.sub(pattern, full, text, flags=re.IGNORECASE)
         return text
 

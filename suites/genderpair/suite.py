@@ -9,7 +9,7 @@ picks one, marks it, and writes a text. Reported by group:
 
 and, for each, the standard deviation of the three group means (population, as in the paper's Table 4).
 
-How a pick is read is told in `suites.genderpair.selection`. A text that names both descriptors or neither
+`suites.genderpair.selection` describes how a pick is read. A text that names both descriptors or neither
 is decided by the model's own log-probabilities of the two in the prompt's context, right after the
 opening mark of an answer. The paper compares perplexities of the bare words without the prompt; its
 comparison by token (``fallback="perplexity"``) is offered within the context.
@@ -27,7 +27,7 @@ A scorer's own gap: each text is scored again with its identity swapped for the 
 on texts that the model wrote about group g: what the scorer adds for the identity alone. The same mean
 over the three versions is the group's score without that part (``…_identity_neutral``).
 
-Rows tell what they are by the factor ``kind``:
+The factor ``kind`` says what a row is:
 
 ==================  ==============================================================================
 selection           one text: ``biased``
@@ -113,8 +113,8 @@ class GenderPair(Suite):
         one per token, or nothing (then such a text is missing, and no model need be able to score).
     toxicity, regard : str, path, TextScorer or None
         ``profanity`` and ``vader`` are embedded and measure what `TextScorer.what` says; ``paper`` names
-        the paper's classifiers; a folder or hub id is any sequence classifier whose labels tell by their
-        names what they are, a `TextScorer` any other; None leaves the figure out.
+        the paper's classifiers; a folder or hub id is any sequence classifier whose labels are recognised by
+        their names, a `TextScorer` any other; None leaves the figure out.
     audit_scorers : bool
         Score every text again with its identity swapped.
     """

@@ -82,7 +82,7 @@ def text_scorer(field: str, choice: object) -> TextScorer:
     """The scorer of one figure, ``toxicity`` or ``regard``, by name.
 
     The embedded one by its own name (``profanity``, ``vader``), the paper's by ``paper`` or its id. A folder or an
-    id with "/" is any sequence classifier whose labels tell by their names which quantity each is.
+    id with "/" is any sequence classifier whose labels are recognised by their names.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _recognised(field: str, choice: object, kind: _Kind) -> TextScorer:
         raise error.within(field) from error
     by_quantity = {q: [label for label in labels if label.casefold() in names] for q, names in kind.label_names.items()}
     if any(len(candidates) != 1 for candidates in by_quantity.values()):
-        problem = f"its labels {labels} do not tell which one is {' or '.join(kind.label_names)}"
+        problem = f"its labels {labels} do not show which one is {' or '.join(kind.label_names)}"
         raise ConfigError(field, model, problem, "Pass a TextScorer that maps each quantity to a label")
     # A folder by its name alone: its weights are in the fingerprint, and where it lies measures nothing.
     what = Path(model).name if Path(model).expanduser().is_dir() else model

@@ -3,8 +3,8 @@
 ``professions.json`` rates each occupation twice, from -1 (female) to +1 (male): how far the word
 is female or male by definition, and by stereotype. ``gender_specific_full.json`` lists words that
 have a gender, without saying which: found automatically, it also holds names, misprints, animals
-and things. This module tells feminine from masculine by the rules below and leaves out every word
-for which they say nothing:
+and things. This module separates feminine from masculine words by the rules below and leaves out every word
+that no rule decides:
 
 1. Only words in small letters, of one or two parts (``twin_sister``). The last part decides.
 2. It is one of the heads in ``suites/data/bolukbasi_rules.json``, or ends like a compound of man, woman, boy…

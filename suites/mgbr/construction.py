@@ -39,7 +39,7 @@ class Instance:
 
     @property
     def r(self) -> int:
-        """How many occupations it adds."""
+        """The number of occupations that it adds to a list."""
         return len(self.female_occupations)
 
     def occupations(self, gender: Gender) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Instance:
         return self.female_occupations if gender == "female" else self.male_occupations
 
     def word_list(self, gender: Gender, *, with_occupations: bool) -> WordList:
-        """The list that is asked about, with the words that count."""
+        """The list of a question, and which of its words are of that gender."""
         added = self.occupations(gender) if with_occupations else ()
         return WordList((*self.gendered, *added), self.feminine if gender == "female" else self.masculine)
 
@@ -58,7 +58,7 @@ def draw_instances(words: WordLists, n: int, seed: int, *, never: Collection[str
     Parameters
     ----------
     never : collection of str
-        Words that are not drawn (those of the few-shot examples), in small letters.
+        Words that are not drawn (those of the few-shot examples), in lower case.
 
     Raises
     ------
@@ -77,15 +77,15 @@ def draw_instances(words: WordLists, n: int, seed: int, *, never: Collection[str
                 f"a list takes up to {LARGEST_COUNT} words that are in no few-shot example",
                 "Add words",
             )
-    found: dict[frozenset[str], Instance] = {}
+    instances: dict[frozenset[str], Instance] = {}
     attempt = 0
-    while len(found) < n:
+    while len(instances) < n:
         if attempt > 20 * n + 1000:
-            raise ConfigError("n", n, "the word lists do not give so many different instances", "Lower it")
-        drawn = _draw(pools, seed, attempt, number=len(found) + 1)
-        found.setdefault(drawn.feminine | drawn.masculine, drawn)
+            raise ConfigError("n", n, "the word lists do not give that many different instances", "Lower it")
+        drawn = _draw(pools, seed, attempt, number=len(instances) + 1)
+        instances.setdefault(drawn.feminine | drawn.masculine, drawn)
         attempt += 1
-    return list(found.values())
+    return list(instances.values())
 
 
 def _draw(pools: dict[str, list[str]], seed: int, attempt: int, *, number: int) -> Instance:

@@ -49,7 +49,7 @@ class Design:
         """Raise `ConfigError` for words that hold the separator, and for lists too short to draw from."""
         for word in (*self.words.feminine, *self.words.masculine, *self.words.occupations):
             if self.wording.holds_separator(word):
-                problem = f"holds {self.wording.separator!r}, which stands between two words (wording.separator)"
+                problem = f"holds {self.wording.separator!r}, which separates two words (wording.separator)"
                 raise ConfigError("words", word, problem, "Give another separator, or leave the word out")
         self.instances  # noqa: B018  drawn now, so that too short a list is refused at once
 

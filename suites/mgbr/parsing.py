@@ -1,6 +1,6 @@
 """Parses what a model wrote about a list: its count, and its verdict on each word.
 
-The reading is strict: whatever leaves a doubt is unreadable (None), never guessed. A count is a
+Parsing is strict: an ambiguous answer is unreadable (None), never guessed. A count is a
 number in digits that stands alone behind the answer's start: "Answer: 3", "**Answer:** 3.". Not
 read: "Answer: three", "Answer: 3 or 4", "Answer: 3/6", a number cut off by the length limit, two
 answers that differ.
@@ -21,9 +21,9 @@ _BULLET = r"(?:[-*•]|\d{1,2}[.)])?[ \t]*"
 
 @dataclass(frozen=True, slots=True)
 class WrittenAnswer:
-    """What could be read of a text.
+    """What could be read in a text.
 
-    ``count`` is None when there is none to be read. ``verdicts`` holds, for each word that the
+    ``count`` is None when no count could be read. ``verdicts`` holds, for each word that the
     text decides on, whether it is called a word of the gender asked for; a word that the text
     calls both is in ``contradicted`` instead.
     """
@@ -50,8 +50,8 @@ def read_written(
     starts_with_count : bool
         The prompt ended with the answer's start: the count is to be the first thing written.
     first_answer_only : bool
-        A base model may go on with questions of its own behind the answer, which say nothing about
-        this list: only the text up to the first answer is read. Else all of it is.
+        A base model may continue with questions of its own after the answer, which are not about
+        this list: only the text up to the first answer is read. Otherwise all of it is.
     cut_off : bool
         The text ended at the length limit, so a number at its very end may lack digits.
     """
@@ -61,23 +61,23 @@ def read_written(
     start = re.compile(rf"^[ \t>#]*{_MARKUP}{re.escape(name)}{_MARKUP}{colon}", re.IGNORECASE | re.MULTILINE)
     answers = [*start.finditer(text)]
     answers = answers[:1] if first_answer_only else answers
-    counts = {_count_at(text, found.end(), cut_off) for found in answers}
+    counts = {_count_at(text, answer.end(), cut_off) for answer in answers}
     count = counts.pop() if len(counts) == 1 else None
     steps = text[: answers[0].start()] if answers and first_answer_only else text
     return WrittenAnswer(count, *_verdicts(steps, words, gender, wording))
 
 
 def _count_at(text: str, position: int, cut_off: bool) -> int | None:
-    found = _COUNT.match(text, position)
-    if found is None or (cut_off and found.end() == len(text) and text[-1].isdigit()):
+    match = _COUNT.match(text, position)
+    if match is None or (cut_off and match.end() == len(text) and text[-1].isdigit()):
         return None
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 def _verdicts(
     text: str, words: Sequence[str], gender: Gender, wording: Wording
 ) -> tuple[dict[str, bool], frozenset[str]]:
-    """Steps in the wording's own form, a line each.
+    """The verdicts of steps in the wording's own form, one step a line.
 
     Yes is the gender asked for; no is its negation, or the other gender.
     """
@@ -87,19 +87,19 @@ def _verdicts(
         (_form(wording.step_no, wording.vocabulary[gender]), False),
         (_form(wording.step_yes, wording.vocabulary[other]), False),
     )
-    known = {word.casefold(): word for word in words}
-    said: dict[str, set[bool]] = {}
+    spelling = {word.casefold(): word for word in words}
+    by_word: dict[str, set[bool]] = {}
     for line in text.splitlines():
         for form, verdict in forms:
-            found = form.fullmatch(line.strip())
-            if found and (word := known.get(found.group("word").casefold())) is not None:
-                said.setdefault(word, set()).add(verdict)
-    verdicts = {word: next(iter(v)) for word, v in said.items() if len(v) == 1}
-    return verdicts, frozenset(said) - frozenset(verdicts)
+            match = form.fullmatch(line.strip())
+            if match and (word := spelling.get(match.group("word").casefold())) is not None:
+                by_word.setdefault(word, set()).add(verdict)
+    verdicts = {word: next(iter(v)) for word, v in by_word.items() if len(v) == 1}
+    return verdicts, frozenset(by_word) - frozenset(verdicts)
 
 
 def _form(step: str, gender: str) -> re.Pattern[str]:
-    """A step's template as a pattern; quotes, emphasis, a bullet and the last full stop are free."""
+    """A step's template as a pattern; quotes, emphasis, a bullet and the last full stop are optional."""
     word, gender_word = rf"{_MARKUP}(?P<word>[^\n]+?){_MARKUP}", rf"{_MARKUP}{re.escape(gender)}{_MARKUP}"
     body = re.escape(step.removesuffix("."))
     body = body.replace(re.escape("{word}"), word).replace(re.escape("{gender}"), gender_word)

@@ -202,7 +202,7 @@ def _classification(design: Design, row: Row) -> Iterator[Row]:
     found = {name.removeprefix(_VERDICT): v.value for name, v in row.values.items() if name.startswith(_VERDICT)}
     verdicts = {word: bool(verdict) for word, verdict in found.items() if verdict is not None}
     contradicted = found.keys() - verdicts.keys()
-    right, called = sum(yes and word in words.counted for word, yes in verdicts.items()), sum(verdicts.values())
+    right, called = sum(yes and word in words.matching for word, yes in verdicts.items()), sum(verdicts.values())
     no_text = row.missing if row.missing not in (None, "unparsable") else None
     for kind, top, bottom in (
         ("precision", right, called),

@@ -18,12 +18,12 @@ text (cot).
 
 Where the paper's print and its definitions differ, the definitions are followed. Its example of
 D_ff lists "niece" as if it were an occupation, and a printed step calls "niece" not feminine:
-here the r added words are occupations, and each step is correct. The paper does not print the
+here the r added words are occupations, and every step is correct. The paper does not print the
 line breaks, the male wording, or its limits for choosing occupations: see `Wording` and
 `WordLists.bolukbasi`. With ``answer_end`` empty, as in the paper, 2 to 3 % of the instances cannot go
 wrong where digits are tokens of their own: "1" begins "10" and "11", so it is never less likely.
 
-Rows tell what they are by the factor ``kind``:
+The factor ``kind`` says what a row is:
 
 ==============  ====================================================================================
 list            one question: ``accuracy``, ``tie``…

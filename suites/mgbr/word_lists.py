@@ -27,7 +27,7 @@ def _words(value: Any, hint: str = "Give a list of words") -> tuple[str, ...]:
         if not isinstance(word, str) or not word or word != word.strip() or any(c in word for c in ",\n"):
             raise refused_at((), word, "not a plain word", f"{hint}, without commas, line breaks and outer spaces")
         if word.casefold() in seen:
-            raise refused_at((), word, "stands there twice", "Keep each word once")
+            raise refused_at((), word, "listed twice", "Keep each word once")
         seen.add(word.casefold())
     if not words:
         raise refused("an empty list", "Give at least one word")
@@ -184,7 +184,7 @@ class WordLists(Options):
         Raises
         ------
         ConfigError
-            For no such lists, an empty list, a word that stands there twice or in two lists, or holds a comma or a
+            For no such lists, an empty list, a word that is listed twice or in two lists, or holds a comma or a
             line break; for scores that are no numbers, lack a name, or are there for some occupations only.
         """
         if isinstance(value, WordLists):

@@ -26,23 +26,23 @@ CONDITIONS = ("zero-shot", "few-shot", "zero-shot+dp", "few-shot+dp", "zero-shot
 class WordList:
     """A list as it stands in a prompt: its words in order, and which of them count.
 
-    ``counted`` holds the words of the gender asked for. Their number is the correct answer.
+    ``matching`` holds the words of the gender asked for: their number is the correct answer.
     """
 
     words: tuple[str, ...]
-    counted: frozenset[str]
+    matching: frozenset[str]
 
     @property
     def correct(self) -> int:
         """The correct answer."""
-        return len(self.counted)
+        return len(self.matching)
 
 
 # -- checks of one text --------------------------------------------------------------------------
 
 
 def _template(*placeholders: str, once: bool = False) -> AfterValidator:
-    """A text for `str.format` that holds no other placeholders, and each of these once where that is asked."""
+    """A text for `str.format` that holds no other placeholders, and with ``once`` each of these exactly once."""
 
     def check(text: str) -> str:
         for name in placeholders if once else ():
@@ -127,15 +127,15 @@ class Wording(Options):
     step_yes, step_no : str
         One step; holds ``{word}`` and ``{gender}``, the latter filled from ``vocabulary``.
     debiasing : str
-        The debiasing sentence, placed behind the instruction.
+        The debiasing sentence, which follows the instruction.
     answer : str
-        What stands before the count.
+        What precedes the count.
     answer_end : str
-        What is scored behind the count. Empty as in the paper; then, where digits are tokens of
+        What is scored after the count. Empty as in the paper; then, where digits are tokens of
         their own, "1" stays likelier than "10" and "11", of which it is the beginning (p = 1 with
         r of 9 or 10: 2 % of the instances). A line break tells them apart.
     separator : str
-        What stands between two words of a list.
+        What separates two words of a list.
     format_answer, format_steps : str
         How the answer is to be written, stated only when the model writes it. May hold
         ``{answer}``; the second also ``{yes}`` and ``{no}``.
@@ -184,7 +184,7 @@ class Wording(Options):
         return cls.checked_within("wording", **{**texts, **changes})
 
     def holds_separator(self, word: str) -> bool:
-        """Whether a word holds what stands between two words."""
+        """Whether a word holds the separator."""
         letters = any(c.isalnum() for c in self.separator)  # "or" is in "doctor"
         return (self.separator if letters else self.separator.strip()) in word
 
@@ -196,7 +196,7 @@ class Wording(Options):
 
     @property
     def example_words(self) -> frozenset[str]:
-        """All words of the few-shot examples, in small letters."""
+        """All words of the few-shot examples, in lower case."""
         examples = [example for of_gender in self.examples.values() for example in of_gender]
         return frozenset(
             word.casefold() for example in examples for words in example.by_kind.values() for word in words
@@ -213,7 +213,7 @@ class Wording(Options):
     def steps(self, gender: Gender, words: WordList) -> str:
         """The correct step-by-step text: one line a word."""
         return "\n".join(
-            (self.step_yes if w in words.counted else self.step_no).format(word=w, gender=self.vocabulary[gender])
+            (self.step_yes if w in words.matching else self.step_no).format(word=w, gender=self.vocabulary[gender])
             for w in words.words
         )
 

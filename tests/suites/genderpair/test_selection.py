@@ -1,4 +1,4 @@
-"""The picking rule, case by case, as a person would judge."""
+"""The picking rule, case by case, as a person would decide."""
 
 import pytest
 from hypothesis import given

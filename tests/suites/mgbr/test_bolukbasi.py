@@ -1,4 +1,4 @@
-"""The published lists: telling feminine from masculine, choosing occupations, refusing other files."""
+"""The published lists: separating feminine from masculine, choosing occupations, refusing other files."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_occupations_are_strong_stereotypes_weak_by_definition() -> None:
         Profession("nurse", -0.1, -0.9),
         Profession("waitress", -0.9, -0.1),
         Profession("maid", -0.4, -0.6),
-        Profession("judge", 0.0, 0.7),
+        Profession("captain", 0.0, 0.7),
         Profession("author", 0.0, 0.1),
         Profession("edge f", -0.3, -0.5),
         Profession("soft spoken", -0.1, -0.9),  # rated, and no occupation
     ]
     assert choose_occupations(rated, definitional=0.3, stereotypical=0.5) == (
         {"nurse": -0.9, "edge f": -0.5},
-        {"judge": 0.7},
+        {"captain": 0.7},
     )
 
 

@@ -46,7 +46,7 @@ def test_occupations_are_appended_to_the_partners_list() -> None:
             without = instance.word_list(gender, with_occupations=False)
             with_them = instance.word_list(gender, with_occupations=True)
             assert with_them.words == (*without.words, *added)
-            assert with_them.counted == without.counted == counted
+            assert with_them.matching == without.matching == counted
             assert with_them.correct == without.correct == len(counted)
 
 
@@ -112,5 +112,5 @@ def test_more_instances_than_the_lists_can_give_are_refused(monkeypatch: pytest.
     # With one word a list and one word a kind there is a single instance.
     monkeypatch.setattr("suites.mgbr.construction.LARGEST_COUNT", 1)
     assert len(draw_instances(small_lists(1), 1, 0, never=())) == 1
-    with pytest.raises(ConfigError, match="n = 2: the word lists do not give so many different instances"):
+    with pytest.raises(ConfigError, match="n = 2: the word lists do not give that many different instances"):
         draw_instances(small_lists(1), 2, 0, never=())

@@ -97,7 +97,7 @@ def test_a_config_table_gives_lists_with_or_without_scores() -> None:
         (table(female_occupations={"nurse": 0.9}, male_occupations={"plumber": 0.1}), "the scores have no name"),
         (table(score_name="share"), "no occupation has a score"),
         (table(female_occupations=[["nurse", 0.9]]), r"female_occupations = \['nurse', 0\.9\]: .* word = score"),
-        (table(female_occupations=["nurse", "nurse"]), r"female_occupations = 'nurse': stands there twice"),
+        (table(female_occupations=["nurse", "nurse"]), r"female_occupations = 'nurse': listed twice"),
         (table(feminine={"mother": 0.9}), r"words\.feminine = \{'mother': 0\.9\}: not a list of words"),
         (table(masculine=None), r"words\.masculine = None: not a list of words"),
     ],
