@@ -13,9 +13,9 @@ from backends.errors import AuditError, BackendError, ConfigError, MissingExtra
 if TYPE_CHECKING:
     from backends.classifiers import text_classifier
     from backends.fake import FakeBackend
-    from backends.llamacpp.backend import LlamaCppBackend
+    from backends.llamacpp import LlamaCppBackend
     from backends.openai import OpenAIBackend, PriceTable
-    from backends.transformers.backend import HFBackend
+    from backends.transformers import HFBackend
 
 __all__ = [
     "AuditError",
@@ -32,8 +32,8 @@ __all__ = [
 
 _MODULES = {
     "FakeBackend": "backends.fake",
-    "HFBackend": "backends.transformers.backend",
-    "LlamaCppBackend": "backends.llamacpp.backend",
+    "HFBackend": "backends.transformers",
+    "LlamaCppBackend": "backends.llamacpp",
     "OpenAIBackend": "backends.openai",
     "PriceTable": "backends.openai",
     "text_classifier": "backends.classifiers",

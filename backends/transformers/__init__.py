@@ -1,1 +1,9 @@
-"""Models that run on transformers and torch."""
+"""Models that run on transformers and torch.
+
+Takes a hub id, a folder or a GGUF file, and requests. Gives log-probabilities, each distinct token of a batch read
+once by attention over a tree (or by rows, where a model does not take it), and texts from rows of one cache.
+"""
+
+from backends.transformers.backend import HFBackend
+
+__all__ = ["HFBackend"]

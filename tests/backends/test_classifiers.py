@@ -49,7 +49,7 @@ async def ask(classifier, texts):
     return await classifier.run([ClassifyRequest(text) for text in texts])
 
 
-async def test_a_batch_gives_each_text_what_the_pipeline_gives_it_alone(folder):
+async def test_batch_gives_what_the_pipeline_gives_alone(folder):
     from transformers import pipeline
 
     alone = pipeline("text-classification", model=str(folder), top_k=None, truncation=True, max_length=32)
@@ -62,7 +62,7 @@ async def test_a_batch_gives_each_text_what_the_pipeline_gives_it_alone(folder):
     await classifier.close()
 
 
-async def test_labels_that_do_not_exclude_each_other_are_scored_by_themselves(folder, tmp_path):
+async def test_multi_label_scores_are_sigmoids(folder, tmp_path):
     several = shutil.copytree(folder, tmp_path / "several")
     config = json.loads((several / "config.json").read_text())
     (several / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
@@ -95,7 +95,7 @@ async def test_the_identity_is_the_files_and_changes_with_them(folder, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["facebook/roberta-hate-speech-dynabench-r4-target", "sasha/regardv3"])
-def test_the_papers_models_fail_clearly_where_they_cannot_be_fetched(name, monkeypatch, tmp_path):
+def test_models_that_cannot_be_fetched_fail_clearly(name, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ConfigError, match=name) as caught:
         SequenceClassifier(name).check()
@@ -114,7 +114,7 @@ def test_a_model_that_is_no_classifier_is_refused(tmp_path):
         SequenceClassifier(str(tmp_path)).check()
 
 
-async def test_a_request_of_another_kind_is_refused_without_shifting_the_rest():
+async def test_request_of_another_kind_shifts_no_answer():
     vader = VaderClassifier()
     answers = await vader.run([ClassifyRequest("good"), GenerateRequest("x"), ClassifyRequest("bad")])
     assert isinstance(answers[1], BackendError)

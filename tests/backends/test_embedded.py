@@ -26,7 +26,7 @@ def test_the_files_are_what_they_are_said_to_be(path, architecture, kind, has_te
 
 
 @pytest.mark.parametrize("path", [smollm2_path, gemma3_path])
-def test_a_missing_package_is_told_with_the_command_that_mends_it(path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_missing_package_names_the_command_to_install_it(path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r'pip install "bias-audit\[embedded\]"'):
         path()

@@ -163,7 +163,7 @@ def test_boundaries_of_the_known_traps(backend: LlamaCppBackend) -> None:
     assert clean.logprob < straddled.logprob <= 0
 
 
-def test_a_straddled_space_is_marginalised_over_the_whole_vocabulary(backend: LlamaCppBackend) -> None:
+def test_straddled_space_is_marginalised_exactly(backend: LlamaCppBackend) -> None:
     """log P(" herself") - log of the mass of all tokens that begin with a space, from one plain sequence."""
     engine = backend.load().model
     score = scored(backend, [ScoreRequest("The nurse said that ", ("herself",))])[0]
@@ -201,7 +201,7 @@ def distribution(engine: LlamaEngine, tokens: list[int]) -> Any:
     return np.exp(logits - np.logaddexp.reduce(logits))
 
 
-def test_bos_stands_in_front_once_even_when_the_prompt_writes_it() -> None:
+def test_bos_stands_in_front_once() -> None:
     engine = LlamaEngine(gemma3_path(), vocab_only=True)
     bos = llama_cpp.llama_vocab_bos(engine.vocab)
     assert engine.render("hello")[0] == bos
@@ -229,7 +229,7 @@ def test_a_chat_has_bos_where_llama_cpps_own_server_has_it(tmp_path: Path, templ
     assert usage["prompt_tokens"] == len(tokens)
 
 
-def test_only_files_whose_texts_are_read_otherwise_than_before_are_known_by_another_name(tmp_path: Path) -> None:
+def test_only_files_read_differently_have_a_text_version(tmp_path: Path) -> None:
     def version(file: Path) -> Any:
         return LlamaCppBackend(file).describe_blocking().fingerprint.get("text_version")
 
@@ -375,7 +375,7 @@ def test_bad_options_are_named_before_anything_is_loaded(options: dict[str, Any]
     assert error.value.field == field
 
 
-def test_a_recurrent_model_is_refused_for_scoring_and_still_generates(tmp_path: Path) -> None:
+def test_recurrent_model_generates_and_does_not_score(tmp_path: Path) -> None:
     backend = LlamaCppBackend(save_tiny_mamba_gguf(tmp_path / "mamba.gguf"))
     backend.check()
     scored, generated = backend.run_blocking(
@@ -416,16 +416,14 @@ def test_of_a_broken_model_neither_numbers_nor_texts_are_taken(tmp_path: Path) -
     assert sorted(told) == [1, 2, 3]
 
 
-def test_a_model_that_cannot_be_loaded_is_an_answer_of_each_request(tmp_path: Path) -> None:
+def test_load_failure_is_an_answer_of_each_request(tmp_path: Path) -> None:
     backend = LlamaCppBackend(save_gguf_without_tensors(tmp_path / "model.gguf", "llama"))
     answers = backend.run_blocking([ScoreRequest("a", ("b",)), GenerateRequest("a")])
     assert [str(a) for a in answers] == [str(answers[0])] * 2
     assert "cannot load" in str(answers[0])
 
 
-def test_a_model_that_is_refused_is_loaded_once_until_the_backend_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_model_is_loaded_once_until_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: a whole model that writes nothing is not at hand."""
     loads = []
 

@@ -50,7 +50,7 @@ def test_greedy_texts_are_those_of_create_completion(engine, monkeypatch, slots)
         assert answer.prompt_tokens == done["usage"]["prompt_tokens"]
 
 
-def test_the_same_requests_give_the_same_texts_and_repeats_differ(engine):
+def test_same_requests_give_same_texts_and_repeats_differ(engine):
     sampling = Sampling(temperature=1.0, top_p=0.95, max_tokens=12)
     requests = [GenerateRequest(PROMPTS[0], sampling, 7, repeat) for repeat in range(4)]
     first = ask(engine, requests)
@@ -85,7 +85,7 @@ def test_a_character_of_several_tokens_is_whole(engine):
     assert "�" not in answer.text.rstrip("�")
 
 
-def test_one_request_that_cannot_be_answered_leaves_its_neighbours_alone(engine):
+def test_failed_request_leaves_its_neighbours_alone(engine):
     sampling = Sampling(max_tokens=3)
     requests = [GenerateRequest(p, sampling) for p in (PROMPTS[0], "", "word " * 600, PROMPTS[0])]
     answers = ask(engine, requests)

@@ -23,7 +23,7 @@ def placed(
     return place(prompt, continuation, prompt_ids, ids, as_bytes, added)
 
 
-def test_clean_when_a_token_starts_there_and_the_prompt_keeps_its_tokens() -> None:
+def test_clean_when_a_token_starts_at_the_boundary() -> None:
     found = placed(
         "The nurse said that",
         " herself",
@@ -45,7 +45,7 @@ def test_a_trailing_space_of_the_prompt_straddles() -> None:
     assert [(s.start, s.end) for s in found.spans] == [(-1, 7)]
 
 
-def test_a_prompt_ending_in_a_quote_straddles_when_the_quote_is_joined() -> None:
+def test_quote_joined_to_the_continuation_straddles() -> None:
     found = placed('He said "', "Yes", ["He", " said", ' "', "Yes"], ["He", " said", ' "'])
     assert found.boundary == "clean"
     found = placed("f(", ")x", ["f", "()", "x"], ["f", "("])
@@ -64,7 +64,7 @@ def test_merged_when_the_prompts_own_last_tokens_change() -> None:
     assert (found.boundary, found.first) == ("merged", 2)
 
 
-def test_a_continuation_equal_to_the_prompts_end_is_found_at_the_end() -> None:
+def test_continuation_equal_to_the_prompts_end_is_found() -> None:
     found = placed("man man", " man", ["man", " man", " man"], ["man", " man"])
     assert (found.boundary, found.first) == ("clean", 2)
 
@@ -76,7 +76,7 @@ def test_an_emoji_split_over_tokens_counts_as_one_character() -> None:
     assert [(s.start, s.end) for s in found.spans] == [(0, 2), (1, 2), (2, 3)]
 
 
-def test_the_space_some_tokenizers_put_in_front_belongs_to_nobody() -> None:
+def test_space_in_front_of_every_text_is_not_the_prompts() -> None:
     found = placed("The man", " he", [b"", " The", " man", " he"], [b"", " The", " man"], added=1)
     assert (found.boundary, found.first) == ("clean", 3)
     found = placed("", "The", [b"", " The"], [b""], added=1)
@@ -93,7 +93,7 @@ def test_the_space_some_tokenizers_put_in_front_belongs_to_nobody() -> None:
         ("é", [" ", b"\xc3", b"\xa9"], [(-1, 0), (0, 1), (0, 1)]),
     ],
 )
-def test_a_space_put_behind_a_special_token_is_paid_by_the_continuation(
+def test_space_behind_a_special_token_is_scored(
     continuation: str, pieces: list[str | bytes], spans: list[tuple[int, int]]
 ) -> None:
     """It would not stand there without the continuation: left out, another text's probability is told."""
@@ -104,7 +104,7 @@ def test_a_space_put_behind_a_special_token_is_paid_by_the_continuation(
         assert [(s.start, s.end) for s in found.spans] == spans
 
 
-def test_a_space_that_the_prompt_alone_loses_is_still_the_prompts() -> None:
+def test_space_that_the_prompt_alone_loses_is_its_own() -> None:
     found = placed("said ", "She", ["said", " ", "S", "he"], ["said"])
     assert (found.boundary, found.first, found.remainder) == ("merged", 2, b"")
     found = placed("said ", "she", ["said", " she"], ["said"])

@@ -48,24 +48,24 @@ def test_a_new_answer_is_opened_as_transformers_does(template: str) -> None:
     assert render_chat(template, TURNS, special) == expected
 
 
-def test_a_started_answer_is_continued_where_it_ends_its_last_space_kept() -> None:
+def test_started_answer_keeps_its_last_space() -> None:
     text = render_chat(CHATML, (*TURNS, Message("assistant", "Yes, the nurse. ")), {})
     assert text.endswith("<|im_start|>assistant\nYes, the nurse. ")
     assert text.startswith(render_chat(CHATML, TURNS, {}))
 
 
-def test_an_answer_that_repeats_an_earlier_turn_is_cut_at_its_own_place() -> None:
+def test_answer_repeating_a_turn_is_cut_at_its_own_place() -> None:
     turns = (Message("user", "A nurse."), Message("assistant", "A nurse."))
     assert render_chat(CHATML, turns, {}).count("A nurse.") == 2
 
 
-def test_a_started_answer_within_a_block_of_answers_is_continued() -> None:
+def test_started_answer_within_a_block_is_continued() -> None:
     text = render_chat(MARKED, (*TURNS, Message("assistant", "Yes, ")), {})
     assert text.endswith("<|a|>Yes, ")
     assert text.startswith(render_chat(MARKED, TURNS, {}).removesuffix("<|a|>"))
 
 
-def test_messages_the_template_refuses_are_an_error_with_its_words() -> None:
+def test_template_refusal_is_an_error_with_its_words() -> None:
     with pytest.raises(BackendError, match="roles must alternate") as error:
         render_chat(LISTS, (Message("assistant", "x"), Message("assistant", "y")), {"bos_token": "", "eos_token": ""})
     assert error.value.kind == "unsupported"

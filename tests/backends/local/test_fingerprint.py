@@ -46,7 +46,7 @@ def test_a_broken_kept_hash_is_taken_anew(tmp_path: Path, own_cache: Path) -> No
     assert file_sha256(file) == right
 
 
-def test_names_and_contents_of_several_files_count_their_order_does_not(tmp_path: Path) -> None:
+def test_files_hash_depends_on_names_not_order(tmp_path: Path) -> None:
     a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     a.write_bytes(b"1")
     b.write_bytes(b"2")

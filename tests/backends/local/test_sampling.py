@@ -40,7 +40,7 @@ def allowed_by_transformers(sampling, logits):
         Sampling(temperature=0.8, top_k=8, top_p=0.9),
     ],
 )
-def test_tokens_are_drawn_with_the_probabilities_that_transformers_computes(sampling):
+def test_tokens_have_the_probabilities_of_transformers(sampling):
     logits = np.random.default_rng(1).normal(0, 2, 30).astype(np.float32)
     expected = allowed_by_transformers(sampling, logits)
     counts = np.bincount(drawn(sampling, logits, 4000), minlength=30)
@@ -121,7 +121,7 @@ def test_a_text_cut_within_a_character_says_so():
     assert text.text == "�"
 
 
-def test_a_stop_string_split_over_tokens_ends_the_text_before_it():
+def test_stop_string_split_over_tokens_ends_the_text():
     text = StopStringDecoder(("\n\n", "END"), [b"one\n", b"\ntwo END"].__getitem__)
     assert not text.add(0)
     assert text.add(1)

@@ -27,9 +27,7 @@ def line(trie: Trie, node: int) -> tuple[int, ...]:
 
 
 @given(batches, kept_paths)
-def test_each_distinct_start_that_is_read_is_one_node_and_nothing_else_is(
-    batch: list[Path], kept: tuple[int, ...]
-) -> None:
+def test_nodes_are_the_distinct_starts_that_are_read(batch: list[Path], kept: tuple[int, ...]) -> None:
     trie = Trie(batch, kept)
     lines = [line(trie, node) for node in range(len(trie))]
     expected = {path.computed[:n] for path in batch for n in range(1, len(path.computed) + 1)}
@@ -38,7 +36,7 @@ def test_each_distinct_start_that_is_read_is_one_node_and_nothing_else_is(
 
 
 @given(batches, kept_paths)
-def test_parents_come_before_children_and_subtrees_stand_together(batch: list[Path], kept: tuple[int, ...]) -> None:
+def test_nodes_are_in_preorder(batch: list[Path], kept: tuple[int, ...]) -> None:
     trie = Trie(batch, kept)
     for node in range(len(trie)):
         assert trie.parents[node] < node
@@ -47,7 +45,7 @@ def test_parents_come_before_children_and_subtrees_stand_together(batch: list[Pa
 
 
 @given(batches, kept_paths)
-def test_asks_lead_to_the_node_and_the_target_of_each_scored_token(batch: list[Path], kept: tuple[int, ...]) -> None:
+def test_asks_lead_to_node_and_target_of_each_token(batch: list[Path], kept: tuple[int, ...]) -> None:
     trie = Trie(batch, kept)
     for path, asks in zip(batch, trie.asks_of, strict=True):
         found = [(line(trie, trie.ask_nodes[a]), int(trie.ask_targets[a])) for a in asks]
@@ -85,7 +83,7 @@ def test_packs_keep_their_budget_and_answer_every_ask_once(
 
 
 @given(batches, kept_paths)
-def test_what_is_reused_is_the_kept_path_and_never_an_asked_node(batch: list[Path], kept: tuple[int, ...]) -> None:
+def test_reused_nodes_are_kept_and_without_asks(batch: list[Path], kept: tuple[int, ...]) -> None:
     trie = Trie(batch, kept)
     count = trie.reusable(kept)
     assert trie.tokens[:count].tolist() == list(kept[:count])

@@ -142,7 +142,7 @@ def test_a_stop_string_ends_the_text_before_it(model):
     assert answer.finish_reason == "stop"
 
 
-def test_one_request_that_cannot_be_answered_leaves_its_neighbours_alone(model):
+def test_failed_request_leaves_its_neighbours_alone(model):
     def failing(prompt):
         if prompt == "no template":
             raise BackendError("unsupported", "no chat template")
@@ -180,7 +180,7 @@ def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, tempera
 
 
 @pytest.mark.parametrize("why", ["float32", "quantised", "one bfloat16 weight"])
-def test_what_rounding_in_16_bits_moves_is_borne_by_models_that_do_not_compute_in_float32(monkeypatch, why):
+def test_rounding_of_16_bits_refuses_float32_models_only(monkeypatch, why):
     """By hand: rows read together move by 0.02 nats, as with weights of 4 bits under the dtype float32."""
     model = tiny("llama")
     forward, noise = model.forward, torch.tensor([0.02, -0.02]).repeat(30)
@@ -211,9 +211,7 @@ def test_what_rounding_in_16_bits_moves_is_borne_by_models_that_do_not_compute_i
     ],
     ids=["the last row", "the last row and the second, in one step"],
 )
-def test_a_nan_left_in_a_free_row_reaches_no_text_that_is_laid_there_later(
-    monkeypatch, prompts, lengths, failing, together
-):
+def test_nan_left_in_a_free_row_reaches_no_later_text(monkeypatch, prompts, lengths, failing, together):
     """What fails waits; what joins once one more row is free is shorter than the first by then."""
     monkeypatch.setattr(local_generation, "SLOTS", together + 1)
     monkeypatch.setattr(hf_rows, "JOIN_TOGETHER", together)
@@ -232,7 +230,7 @@ def test_a_nan_left_in_a_free_row_reaches_no_text_that_is_laid_there_later(
         assert isinstance(answer, BackendError) if i in failing else answer == usual[i]
 
 
-def test_a_token_that_is_ruled_out_is_no_failure_and_one_beyond_all_bounds_is(monkeypatch):
+def test_infinite_logit_fails_only_if_positive(monkeypatch):
     model = tiny("llama")
     forward = model.lm_head.forward
     request = GenerateRequest("5 6 7", Sampling(max_tokens=5))
@@ -334,7 +332,7 @@ def test_rounding_to_sixteen_bits_is_no_reason_to_refuse(kind, dtype):
     assert not isinstance(answer, BackendError), answer
 
 
-def test_a_model_is_tried_once_and_not_for_what_is_refused_anyway(model, monkeypatch):
+def test_model_is_tried_once_and_only_if_needed(model, monkeypatch):
     passes = []
     forward = model.forward
     monkeypatch.setattr(model, "forward", lambda *a, **o: passes.append(1) or forward(*a, **o))

@@ -66,7 +66,7 @@ def test_an_empty_prompt_and_a_written_bos_are_the_same_context(times: int, tmp_
 
 
 @pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
-def test_a_space_that_the_tokenizer_puts_in_front_is_no_part_of_the_text(scheme: str, tmp_path: Path) -> None:
+def test_prefix_space_is_no_part_of_the_text(scheme: str, tmp_path: Path) -> None:
     """Where each continuation's tokens stand, and that they are scored as plain transformers scores them."""
     tokenizer = prefix_space_tokenizer(scheme)
     folder = save_model_of(FAMILIES["llama"], tmp_path, tokenizer)
@@ -92,7 +92,7 @@ def test_a_space_that_the_tokenizer_puts_in_front_is_no_part_of_the_text(scheme:
 
 
 @pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
-def test_whatever_follows_a_special_token_is_scored_whole(scheme: str, tmp_path: Path) -> None:
+def test_text_after_a_special_token_is_scored_whole(scheme: str, tmp_path: Path) -> None:
     """Of the tokens that come with a continuation none is left out, be it a space that the tokenizer puts there."""
     tokenizer = prefix_space_tokenizer(scheme)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|a|>"]})

@@ -1,0 +1,184 @@
+"""Scores of HFBackend against plain transformers, one sequence at a time."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from backends import BackendError, HFBackend
+from backends.base import ScoreRequest, ScoreResponse
+from backends.embedded import smollm2_path
+from backends.local.trie import Path as TokenPath
+from suites import OccuGender
+from tests.backends.local.tiny_models import (
+    FAMILIES,
+    log_probabilities,
+)
+from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_every_family_gives_the_numbers_of_plain_transformers(family: str, folders: dict[str, Path]) -> None:
+    backend = HFBackend(folders[family], threads=1)
+    model, tokenizer = plain_model(folders[family])
+    answers = backend.run_blocking(REQUESTS)
+    for request, answer in zip(REQUESTS, answers, strict=True):
+        assert isinstance(answer, ScoreResponse), answer
+        for continuation, score in zip(request.continuations, answer.scores, strict=True):
+            if score.boundary == "straddled":
+                continue
+            tokens = tokenizer(request.prompt + continuation)["input_ids"]
+            expected = log_probabilities(model, tokens)[-len(score.tokens) :]
+            assert [t.token_id for t in score.tokens] == tokens[-len(score.tokens) :]
+            assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-5)
+    route = backend.describe_blocking().notes["route"]
+    assert route.startswith("tree" if family in TREE_FAMILIES else "batch"), route
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma2", "gemma3", "qwen2"])
+def test_sliding_window_is_short_enough_to_matter(family: str, folders: dict[str, Path]) -> None:
+    model, tokenizer = plain_model(folders[family])
+    config = model.config
+    config.sliding_window = None if family == "mistral" else 10_000
+    if family != "mistral":
+        config.layer_types = ["full_attention"] * 3
+    widened = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    widened.load_state_dict(model.state_dict())
+    tokens = tokenizer(REQUESTS[0].prompt)["input_ids"]
+    near, far = log_probabilities(plain_model(folders[family])[0], tokens), log_probabilities(widened, tokens)
+    assert abs(near[-1] - far[-1]) > 1e-3
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "falcon"])
+def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path]) -> None:
+    backend = HFBackend(folders[family], threads=1)
+    usual = scores(backend, REQUESTS)
+    scorer = backend.load().scorer
+    for pack_tokens in (1, 3, 70):
+        scorer.size.most_tokens = pack_tokens
+        assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
+    alone = [value for request in REQUESTS for value in scores(backend, [request])]
+    assert alone == pytest.approx(usual, abs=1e-5)
+    swapped = [ScoreRequest(r.prompt, r.continuations[::-1]) for r in REQUESTS[::-1]]
+    assert scores(backend, swapped)[::-1] == pytest.approx(usual, abs=1e-5)
+
+
+@pytest.mark.models
+def test_on_a_real_model_packing_and_order_change_no_result() -> None:
+    """With enough prompts to see an output head whose rows depend on how many there are (1.7e-5 nats)."""
+    asked = [item.request for item in OccuGender(bias=("explicit",)).items()][::9]
+    backend = HFBackend(smollm2_path(), dtype="float32")
+    usual = dict(zip(asked, backend.run_blocking(asked), strict=True))
+    random = np.random.default_rng(0)
+    for size in (len(asked), 17, 5):
+        order = random.permutation(len(asked))
+        for at in range(0, len(asked), size):
+            some = [asked[i] for i in order[at : at + size]]
+            for request, answer in zip(some, backend.run_blocking(some), strict=True):
+                values = [s.logprob for s in answer.scores]
+                assert values == pytest.approx([s.logprob for s in usual[request].scores], abs=1e-5)
+
+
+def test_distinct_tokens_are_computed_once_over_calls(folders: dict[str, Path]) -> None:
+    backend = HFBackend(folders["llama"], threads=1)
+    loaded = backend.load()
+    encoder, scorer = loaded.encoder, loaded.scorer
+    texts = [r.prompt + c for r in REQUESTS for c in r.continuations]
+    distinct = {tuple(t[:n]) for t in encoder.encode(texts, chat=False) for n in range(1, len(t))}
+    before = scorer.tokens_computed
+    scores(backend, REQUESTS)
+    assert scorer.tokens_computed - before <= len(distinct) + 8  # spellings of straddled spaces add a few
+    before = scorer.tokens_computed
+    scores(backend, [ScoreRequest("the wo", (" police",))])
+    grown = scorer.tokens_computed
+    scores(backend, [ScoreRequest("the wo", (" police the man",))])
+    assert 0 < scorer.tokens_computed - grown < grown - before + 6
+
+
+def test_a_straddled_boundary_is_marginalised_exactly(folders: dict[str, Path]) -> None:
+    """Against the sum over ALL token sequences long enough to hold the prompt's remainder."""
+    backend = HFBackend(folders["llama"], threads=1)
+    model, tokenizer = plain_model(folders["llama"])
+    answer = backend.run_blocking([ScoreRequest("the ", ("he",)), ScoreRequest("! po", ("lice",))])
+    for response, text, head, remainder in (
+        (answer[0], "the he", "the", " "),
+        (answer[1], "! police", "!", " po"),
+    ):
+        assert isinstance(response, ScoreResponse)
+        (score,) = response.scores
+        assert score.boundary == "straddled"
+        joint = tokenizer(text)["input_ids"]
+        context = tokenizer(head)["input_ids"]
+        assert joint[: len(context)] == context
+        numerator = sum(log_probabilities(model, joint)[len(context) - 1 :])
+        denominator = math.log(mass_of_texts(model, tokenizer, context, remainder))
+        assert score.logprob == pytest.approx(numerator - denominator, abs=1e-5)
+        assert score.tokens[0].start < 0
+
+
+def mass_of_texts(model: Any, tokenizer: Any, context: list[int], start: str) -> float:
+    """P(the text after ``context`` begins with ``start``), by going through all tokens at each step."""
+    texts = [tokenizer.decode([i]) for i in range(len(tokenizer))]
+
+    def mass(tokens: list[int], wanted: str) -> float:
+        with torch.inference_mode():
+            probabilities = model(torch.tensor([tokens])).logits[0, -1].double().softmax(-1)
+        total = 0.0
+        for i, text in enumerate(texts):
+            if text.startswith(wanted):
+                total += float(probabilities[i])
+            elif wanted.startswith(text):
+                total += float(probabilities[i]) * mass([*tokens, i], wanted[len(text) :])
+        return total
+
+    return mass(context, start)
+
+
+def test_probabilities_of_all_next_characters_sum_to_one(folders: dict[str, Path]) -> None:
+    """A property plain scoring lacks: after "the ", whose space may be part of the next token, the
+    continuations' first tokens share what is left once the space is given."""
+    backend = HFBackend(folders["llama"], threads=1)
+    encoder = backend.load().encoder
+    vocabulary = encoder.vocabulary
+    texts = [p.decode() for p in vocabulary.pieces if p.startswith(b" ") and len(p) > 1]
+    (answer,) = backend.run_blocking([ScoreRequest("the ", tuple(t[1:] for t in texts))])
+    assert isinstance(answer, ScoreResponse)
+    straddled = [s for s in answer.scores if len(s.tokens) == 1 and s.boundary == "straddled"]
+    assert len(straddled) >= 5
+    assert 0 < sum(math.exp(s.logprob or 0.0) for s in straddled) < 1
+
+
+@pytest.mark.parametrize("family", ["llama", "falcon"])
+def test_paths_without_asks_leave_the_others_alone(family: str, folders: dict[str, Path]) -> None:
+    """An empty continuation is refused as a request; a path with nothing to score is none to the scorer."""
+    with pytest.raises(ValueError, match="empty continuation"):
+        ScoreRequest("the", ("",))
+    scorer = HFBackend(folders[family], threads=1).load().scorer
+    usual = scorer.value([TokenPath((3, 4, 5, 6), 2)])[0]
+    for extra in ((3, 4, 5, 6), (3, 4), (9,)):
+        nothing, same = scorer.value([TokenPath(extra, len(extra)), TokenPath((3, 4, 5, 6), 2)])
+        assert len(nothing) == 0
+        assert same == pytest.approx(usual, abs=1e-5)
+    assert [len(values) for values in scorer.value([TokenPath((3, 4), 2), TokenPath((9,), 1)])] == [0, 0]
+
+
+def test_boundary_beyond_the_context_fails_alone(
+    folders: dict[str, Path],
+) -> None:
+    """ " policeman" is one token that is not read; some spellings of its " po" read two more."""
+    backend = HFBackend(folders["gpt2"], threads=1)
+    good = ScoreRequest("the man", (" he",))
+    (usual,) = scores(backend, [good])
+    kinds = []
+    for length in (92, 95):
+        first, second = backend.run_blocking([good, ScoreRequest("x" * length + " po", ("liceman",))])
+        assert isinstance(first, ScoreResponse)
+        assert first.scores[0].logprob == pytest.approx(usual, abs=1e-5)
+        kinds.append(second.kind if isinstance(second, BackendError) else "scored")
+    assert kinds == ["scored", "context_length"]

@@ -1,0 +1,158 @@
+"""Models as hub ids, folders and GGUF files: what they must hold, their adapters and their identity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from backends import BackendError, ConfigError, HFBackend
+from backends.base import ScoreRequest
+from tests.backends.local.tiny_models import (
+    GROUPED,
+    byte_level_tokenizer,
+    log_probabilities,
+    save_model_of,
+    save_tiny_llama_gguf,
+    save_tiny_model,
+    save_tiny_phi3_gguf,
+)
+from tests.backends.transformers.reference import REQUESTS, plain_model, scores
+
+
+def test_gguf_with_longrope_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="LongRoPE") as error:
+        HFBackend(save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=2048, most=8192)).check()
+    assert error.value.field == "model"
+
+
+def test_an_adapter_changes_the_numbers_as_peft_does(folders: dict[str, Path], tmp_path: Path) -> None:
+    import peft
+
+    model, tokenizer = plain_model(folders["llama"])
+    torch.manual_seed(1)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False))
+    adapted.eval().save_pretrained(tmp_path)
+    backend = HFBackend(folders["llama"], adapter=tmp_path, threads=1)
+    backend.check()
+    without = HFBackend(folders["llama"], threads=1)
+    request = ScoreRequest("the police said that", (" she",))
+    expected = log_probabilities(adapted, tokenizer("the police said that she")["input_ids"])[-1]
+    assert scores(backend, [request]) == pytest.approx([expected], abs=1e-5)
+    assert abs(scores(without, [request])[0] - expected) > 1e-2
+    assert backend.describe_blocking().fingerprint["adapter"] != without.describe_blocking().fingerprint["adapter"]
+
+
+@pytest.mark.parametrize("missing", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])
+def test_missing_weights_are_not_drawn_at_random(missing: str, tmp_path: Path) -> None:
+    folder = save_tiny_model("llama", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    del weights[missing]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    backend = HFBackend(folder, threads=1)
+    with pytest.raises(ConfigError, match=missing) as error:
+        backend.load()
+    assert error.value.field == "model"
+    loads = []
+    backend._load_model = lambda: loads.append(1)  # type: ignore[method-assign]
+    answers = backend.run_blocking(REQUESTS)
+    assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * len(REQUESTS)
+    assert missing in answers[0].message
+    assert not loads, "tried once"
+
+
+def test_weights_of_another_shape_are_not_drawn_at_random(tmp_path: Path) -> None:
+    folder = save_tiny_model("llama", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.weight"] = weights["lm_head.weight"][:-1].clone()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    backend = HFBackend(folder, threads=1)
+    with pytest.raises(ConfigError, match=r"lm_head\.weight of another shape") as error:
+        backend.load()
+    assert error.value.field == "model"
+
+
+def test_model_of_another_kind_is_refused_without_weights(tmp_path: Path) -> None:
+    config = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=300)
+    config.save_pretrained(tmp_path)
+    byte_level_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    backend = HFBackend(tmp_path, threads=1)
+    for ask in (backend.describe_blocking, backend.load):
+        with pytest.raises(ConfigError, match="'t5', which is no causal language model") as error:
+            ask()
+        assert error.value.field == "model"
+    assert "trust_remote_code" not in error.value.hint
+
+
+def test_own_model_class_needs_trust_remote_code(tmp_path: Path) -> None:
+    config = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=300)
+    config.auto_map = {"AutoModelForCausalLM": "modeling_own.OwnModel"}
+    config.save_pretrained(tmp_path)
+    byte_level_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ConfigError, match="Set trust_remote_code"):
+        HFBackend(tmp_path, threads=1).describe_blocking()
+    assert HFBackend(tmp_path, threads=1, trust_remote_code=True).describe_blocking().fingerprint["backend"] == "hf"
+
+
+def test_an_output_head_that_is_the_embedding_is_not_missed(tmp_path: Path) -> None:
+    folder = save_model_of(
+        lambda v: transformers.LlamaConfig(**GROUPED, vocab_size=v, tie_word_embeddings=True), tmp_path
+    )
+    assert "lm_head.weight" not in load_file(folder / "model.safetensors")
+    assert len(scores(HFBackend(folder, threads=1), REQUESTS[:1])) == 6
+
+
+def test_one_part_of_a_gguf_file_is_refused(tmp_path: Path) -> None:
+    save_tiny_llama_gguf(tmp_path / "whole.gguf")
+    HFBackend(tmp_path / "whole.gguf").check()
+    save_tiny_llama_gguf(tmp_path / "part.gguf", part_tensors=4)
+    for part in ("part-00001-of-00003.gguf", "part-00002-of-00003.gguf"):
+        with pytest.raises(ConfigError, match="one of 3 files") as error:
+            HFBackend(tmp_path / part).check()
+        assert error.value.field == "model"
+
+
+@pytest.mark.parametrize("change", ["prefix", "one less", "one more"])
+def test_an_adapter_whose_weights_find_no_place_is_refused(
+    change: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    import peft
+
+    model, _ = plain_model(folders["llama"])
+    config = peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False)
+    peft.get_peft_model(model, config).save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "adapter_model.safetensors")
+    first = next(iter(weights))
+    if change == "prefix":
+        weights = {name.replace("model.model.model.", "model.model."): value for name, value in weights.items()}
+    elif change == "one less":
+        del weights[first]
+    else:
+        weights[first.replace("layers.0", "layers.9")] = weights[first].clone()
+    save_file(weights, tmp_path / "adapter_model.safetensors", {"format": "pt"})
+    with pytest.raises(ConfigError, match="lora_A") as error:
+        HFBackend(folders["llama"], adapter=tmp_path, threads=1).load()
+    assert error.value.field == "adapter"
+
+
+def test_files_hash_follows_text_end_and_trusted_code(tmp_path: Path) -> None:
+    folder = save_tiny_model("llama", tmp_path)
+
+    def identity(*, trusting: bool = False) -> object:
+        return HFBackend(folder, trust_remote_code=trusting, threads=1).describe_blocking().fingerprint["files_sha256"]
+
+    seen = [identity()]
+    for text in ('{"eos_token_id": 1}', '{"eos_token_id": 2}'):
+        (folder / "generation_config.json").write_text(text)
+        seen.append(identity())
+    assert len(set(seen)) == 3
+    for code in ("one = 1\n", "one = 2\n"):
+        (folder / "modeling_own.py").write_text(code)
+        seen.append(identity(trusting=True))
+        assert identity() == seen[2], "code that is not run changes nothing"
+    assert len(set(seen)) == 5

@@ -1,0 +1,97 @@
+"""Attention over a tree against plain transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from backends import HFBackend
+from backends.base import ScoreRequest, ScoreResponse
+from backends.transformers import tree_attention
+from tests.backends.local.tiny_models import (
+    log_probabilities,
+    save_tiny_model,
+)
+from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_keys_without_attention_agree_with_transformers(family: str, tmp_path: Path) -> None:
+    """Scores so far below the largest that their exponentials underflow."""
+    folder = save_tiny_model(family, tmp_path)
+    model, tokenizer = plain_model(folder)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight.mul_(3000)
+    model.save_pretrained(folder)
+    prompt = REQUESTS[0].prompt
+    with torch.inference_mode():
+        first = model(**tokenizer(prompt, return_tensors="pt"), output_attentions=True).attentions[0]
+    assert (first == 0).sum() > first.numel() / 2 + 100, "more than what comes after each query"
+    backend = HFBackend(folder, threads=1)
+    assert scores(backend, [ScoreRequest(prompt, (" the woman",))]) == pytest.approx(
+        [sum(log_probabilities(model, tokenizer(prompt + " the woman")["input_ids"])[-2:])], abs=1e-5
+    )
+    assert backend.describe_blocking().notes["route"].startswith("tree"), "and not by falling back"
+
+
+def test_wide_and_deep_trie_agrees_with_transformers(folders: dict[str, Path]) -> None:
+    """Many packs and many blocks of 64 queries, branching at every depth."""
+    random = np.random.default_rng(3)
+    words = [" the", " man", " she", " police", " he", "x", '"']
+    stem = "".join(random.choice(words, 12))
+    requests = []
+    for cut in range(0, len(stem), 2):
+        prompt = stem[:cut] + "".join(random.choice(words, 10))
+        requests.append(ScoreRequest(prompt, tuple(dict.fromkeys("".join(random.choice(words, 4)) for _ in range(9)))))
+    backend = HFBackend(folders["gemma3"], threads=1)
+    model, tokenizer = plain_model(folders["gemma3"])
+    answers = backend.run_blocking(requests)
+    compared = 0
+    for request, answer in zip(requests, answers, strict=True):
+        assert isinstance(answer, ScoreResponse)
+        for continuation, score in zip(request.continuations, answer.scores, strict=True):
+            if score.boundary != "straddled":
+                expected = log_probabilities(model, tokenizer(request.prompt + continuation)["input_ids"])
+                assert score.logprob == pytest.approx(sum(expected[-len(score.tokens) :]), abs=1e-5)
+                compared += 1
+    assert compared > 100
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3"])
+def test_blocks_attending_one_by_one_change_nothing(
+    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they do where the keys of all blocks, or their mask, are too much for the memory allowed."""
+    requests = [ScoreRequest(f"the {word}{i} said that", (" he", " she")) for word in "mwpx" for i in range(6)]
+    usual = scores(HFBackend(folders[family], threads=1), requests)
+    monkeypatch.setattr(tree_attention, "GATHER_BYTES", 1)
+    assert scores(HFBackend(folders[family], threads=1), requests) == pytest.approx(usual, abs=1e-5)
+
+
+@pytest.mark.parametrize("family", TREE_FAMILIES)
+def test_fused_attention_agrees_with_transformers(
+    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_attention, "sums_exactly", lambda _: False)
+    called = []
+    sdpa = functional.scaled_dot_product_attention
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", lambda *a, **o: called.append(1) or sdpa(*a, **o))
+    backend = HFBackend(folders[family], threads=1)
+    model, tokenizer = plain_model(folders[family])
+    scorer = backend.load().scorer
+    assert scorer.route == "tree"
+    for pack_tokens in (512, 9):
+        scorer.size.most_tokens = pack_tokens
+        scorer.forget()
+        for request, answer in zip(REQUESTS, backend.run_blocking(REQUESTS), strict=True):
+            assert isinstance(answer, ScoreResponse), answer
+            for continuation, score in zip(request.continuations, answer.scores, strict=True):
+                if score.boundary != "straddled":
+                    expected = log_probabilities(model, tokenizer(request.prompt + continuation)["input_ids"])
+                    assert [t.logprob for t in score.tokens] == pytest.approx(expected[-len(score.tokens) :], abs=2e-5)
+    assert bool(called) == (family != "gemma2"), "a soft cap is written out"
