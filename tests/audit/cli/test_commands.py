@@ -104,7 +104,7 @@ def test_verify_sets_aside_what_it_says_and_the_next_run_asks_that_again(audit, 
     assert code == 1
     told = err.count("will be asked again")
     assert told >= 3
-    assert f"{told} damaged and set aside" in out
+    assert f"{told} damaged and quarantined" in out
     assert json.loads(audit("cache", "stats", "--db", db, "--json")[1])["quarantine"] == told
     assert audit("run", config())[0] == 0
     assert audit("cache", "verify", "--db", db)[0] == 0
@@ -250,7 +250,7 @@ def test_help_teaches(audit):
     code, out, _ = audit("--help")
     assert code == 0
     assert "audit run examples/demo.py" in out
-    assert "stopped" in audit("run", "--help")[1]
+    assert "resumes" in audit("run", "--help")[1]
     assert audit("--version")[1].startswith("bias-audit ")
 
 

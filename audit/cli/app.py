@@ -1,0 +1,86 @@
+"""The verbs put together, and the entry point that turns errors into messages and exit codes.
+
+Exit codes: 0 done; 1 incomplete or failed; 2 usage or config; 3 a gate found a regression; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from audit.cli import results
+from audit.cli.cache import cache
+from audit.cli.gates import baseline, gate
+from audit.cli.run import run
+from audit.cli.schedules import schedule
+from audit.cli.servers import probe
+from audit.cli.shared import FAILED, INTERRUPTED, OK, USAGE
+from backends.errors import AuditError, ConfigError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Audit language models for gender bias: ask models, store answers, compare figures, report.",
+    epilog="Start with: audit run examples/demo.py --limit 200",
+)
+app.command()(run)
+app.command()(results.report)
+app.command()(results.compare)
+app.command("ls")(results.list_entries)
+app.command()(results.show)
+app.command()(gate)
+app.command()(schedule)
+app.command()(results.history)
+app.command()(probe)
+app.add_typer(cache, name="cache")
+app.add_typer(baseline, name="baseline")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bias-audit {importlib.metadata.version('bias-audit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that stand before any command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the command: turns errors into messages and exit codes."""
+    os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of libraries would mix with the audit's own
+    # Hundreds of thousands of rows live until the end: looking through them for cycles took a fifth of the time.
+    gc.set_threshold(50_000, 20, 100)
+    try:
+        app(args=list(arguments) if arguments is not None else None, standalone_mode=True)
+    except ConfigError as error:
+        _fail(f"Error: {error}", USAGE)
+    except AuditError as error:
+        _fail(f"Error: {error}", FAILED)
+    except KeyboardInterrupt:
+        _fail("Interrupted.", INTERRUPTED)
+    except BrokenPipeError:
+        os._exit(OK)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(f"Error: {error.filename}: {error.strerror}. Give another path, or free this one.", FAILED)
+    sys.exit(OK)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,70 @@
+"""`audit cache`: looking into the store of answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from audit.cli.shared import DEFAULT_DB, FAILED, OK, Db, Json, open_store, print_rows
+from backends.errors import ConfigError
+
+cache = typer.Typer(no_args_is_help=True, help="Look into the store of answers.")
+
+
+@cache.command()
+def stats(db: Db = DEFAULT_DB, as_json: Json = False) -> None:
+    """Count what the store holds."""
+    with open_store(db) as store:
+        counts = store.stats()
+    if as_json:
+        typer.echo(json.dumps(counts))
+        return
+    models = counts.pop("models")
+    for name, value in counts.items():
+        typer.echo(f"{name:12} {value:,}")
+    print_rows(
+        [{"fingerprint": m["fingerprint_id"], "kind": m["kind"], "answers": m["answers"]} for m in models], False
+    )
+
+
+@cache.command()
+def verify(db: Db = DEFAULT_DB) -> None:
+    """Read every row, check its checksum and hash its key again. Damaged rows are quarantined."""
+    with open_store(db) as store:
+        found = store.answers.verify()
+    if found.damaged:  # only now for writing: a file with problems of its own can be read and no more
+        with open_store(db, read_only=False) as store:
+            found = store.answers.verify()
+    typer.echo(
+        f"{found.answers:,} answers read, {len(found.damaged)} damaged and quarantined, "
+        f"{len(found.file_problems)} file problems"
+    )
+    for key in found.damaged:
+        typer.echo(f"damaged: {key} (will be asked again)", err=True)
+    for problem in found.file_problems:
+        typer.echo(f"file: {problem}", err=True)
+    raise typer.Exit(OK if found.sound else FAILED)
+
+
+@cache.command()
+def explain(key: Annotated[str, typer.Argument(help="An answer's key.")], db: Db = DEFAULT_DB) -> None:
+    """Print everything stored under a key: the model, the question, the answer, and its failures."""
+    with open_store(db) as store:
+        found = store.answers.inspect(key)
+    if found is None:
+        hint = "`audit show FIGURE-ID` prints the keys of a figure"
+        raise ConfigError("KEY", key, "nothing is stored under it", hint)
+    typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+@cache.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="A path that does not exist yet.")], db: Db = DEFAULT_DB
+) -> None:
+    """Copy the store, also while an audit is writing to it."""
+    with open_store(db) as store:
+        store.backup(target)
+    typer.echo(target)

@@ -1,0 +1,75 @@
+"""`audit gate` and `audit baseline`: comparing a run with an earlier one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, open_store, print_rows
+
+baseline = typer.Typer(no_args_is_help=True, help="Name runs that a gate compares with.")
+
+
+def gate(
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", help="A saved baseline's name, a run id, or a report.json; without: limits only."),
+    ] = None,
+    run_id: Annotated[str, typer.Option("--run", help="The run to check, or `last`.")] = "last",
+    db: Db = DEFAULT_DB,
+    margin: Annotated[
+        float | None, typer.Option(min=0, help="Harm up to this does not matter; default: the run's config.")
+    ] = None,
+    inconclusive_fails: Annotated[bool, typer.Option(help="Fail on inconclusive checks too.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write a Markdown summary here.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a run against a baseline and the config's limits. Exit code 3 when something regressed.
+
+    Decided on intervals with correction for many figures: too few items give "inconclusive" or
+    "insufficient evidence", never "unchanged". A figure that has no better side, such as the effect
+    of a debiasing text, is checked only where the config's `margins` name it.
+    """
+    from audit.analysis.stored_gate import gate_run
+    from audit.report.gate import gate_json, gate_markdown, junit_xml
+
+    with open_store(db) as store:
+        checked = gate_run(
+            store, store.runs.find(run_id), baseline, margin=margin, inconclusive_fails=inconclusive_fails
+        )
+    for path, text in ((junit, junit_xml), (markdown, gate_markdown)):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text(checked), "utf-8")
+    typer.echo(gate_json(checked) if as_json else gate_markdown(checked))
+    raise typer.Exit(checked.exit_code)
+
+
+@baseline.command("save")
+def save_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> None:
+    """Name a run as a baseline."""
+    with open_store(db, read_only=False) as store:
+        chosen = store.runs.find(run_id)
+        store.runs.save_baseline(name, chosen)
+    typer.echo(f"{name} = {chosen}")
+
+
+@baseline.command("promote")
+def promote_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> None:
+    """Put a newer run behind a baseline's name; the earlier one stays in its history."""
+    with open_store(db, read_only=False) as store:
+        chosen = store.runs.find(run_id)
+        store.runs.promote_baseline(name, chosen)
+    typer.echo(f"{name} = {chosen}")
+
+
+@baseline.command("list")
+def list_baselines(db: Db = DEFAULT_DB, as_json: Json = False) -> None:
+    """List the baselines."""
+    with open_store(db) as store:
+        saved = store.runs.baselines()
+    rows = [{"name": b.name, "run": b.run_id, "since": b.since, "earlier": len(b.earlier)} for b in saved]
+    print_rows(rows, as_json)

@@ -1,0 +1,122 @@
+"""`audit report`, `compare`, `show`, `history` and `ls`: what a store holds of its runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, open_store, print_rows
+from backends.errors import ConfigError
+
+
+def report(
+    run_id: Annotated[str, typer.Argument(help="A run of the store, or `last`.")] = "last",
+    db: Db = DEFAULT_DB,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("audit-out"),
+) -> None:
+    """Write a stored run's report again: HTML, JSON, CSV and Markdown."""
+    from audit.report import write_report
+
+    with open_store(db) as store:
+        result = store.runs.finished_result(store.runs.find(run_id))
+    for path in write_report(result, out).values():
+        typer.echo(path)
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="A model of the run.")],
+    b: Annotated[str, typer.Argument(help="Another model of the run.")],
+    run_id: RunName = "last",
+    db: Db = DEFAULT_DB,
+    details: Subgroups = False,
+    as_json: Json = False,
+) -> None:
+    """Show how B differs from A, measure by measure, on the same items."""
+    from audit.analysis.comparisons import swapped
+    from audit.report.phrases import with_words
+    from audit.report.terminal import print_comparisons
+
+    with open_store(db) as store:
+        result = store.runs.finished_result(store.runs.find(run_id))
+    names = [model.name for model in result.models]
+    for name in (a, b):
+        if name not in names:
+            raise ConfigError("model", name, "not in this run", f"Known: {', '.join(names)}")
+    chosen = [
+        comparison if comparison.a == a else with_words([swapped(comparison)])[0]
+        for comparison in result.comparisons
+        if {comparison.a, comparison.b} == {a, b} and (details or not comparison.is_subgroup)
+    ]
+    if as_json:
+        typer.echo(json.dumps([comparison.model_dump() for comparison in chosen]))
+    else:
+        print_comparisons(chosen)
+
+
+def show(
+    figure_id: Annotated[str, typer.Argument(help="A measure's id, from report.json or the report's hover text.")],
+    run_id: RunName = "last",
+    db: Db = DEFAULT_DB,
+    limit: Annotated[int, typer.Option(min=1, help="How many items to print.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Show what is behind a figure: its prompts, raw answers and token log-probabilities."""
+    from audit.report.provenance import evidence, evidence_text
+
+    with open_store(db) as store:
+        result = store.runs.finished_result(store.runs.find(run_id))
+        behind = evidence(store, result, figure_id, limit)
+    typer.echo(json.dumps(behind) if as_json else evidence_text(behind))
+
+
+def history(
+    db: Db = DEFAULT_DB,
+    title: Annotated[str | None, typer.Option(help="Only runs of the audit with this title.")] = None,
+    measure: Annotated[str | None, typer.Option(help="Only this measure.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    details: Subgroups = False,
+    html: Annotated[Path | None, typer.Option(help="Write the trend page here instead.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show each figure over the runs: value, interval, and what changed of model, engine or suite."""
+    from audit.report.terminal import print_history
+    from audit.report.trend import write_trend
+    from audit.schedule.scheduled_audit import read_history
+
+    with open_store(db) as store:
+        chosen = read_history(store, db, title, details=details).only(measure, model)
+    if html is not None:
+        typer.echo(write_trend(chosen, html, title=title or "All audits of this store"))
+    elif as_json:
+        typer.echo(chosen.model_dump_json())
+    else:
+        print_history(chosen)
+
+
+def list_entries(
+    what: Annotated[str, typer.Argument(help="runs, models or suites")] = "runs",
+    db: Db = DEFAULT_DB,
+    as_json: Json = False,
+) -> None:
+    """List the runs of a store, the models it holds answers of, or the suites that exist."""
+    if what == "suites":
+        import suites
+
+        docs = {name: (getattr(suites, name).__doc__ or "").strip() for name in suites.__all__}
+        rows = [{"suite": name, "about": doc.splitlines()[0]} for name, doc in docs.items()]
+    elif what == "runs":
+        with open_store(db) as store:
+            rows = [{"run": r.id, "title": r.title, "started": r.started, "status": r.status} for r in store.runs.all()]
+    elif what == "models":
+        with open_store(db) as store:
+            models = store.stats()["models"]
+        rows = [
+            {"fingerprint": m["fingerprint_id"], "kind": m["kind"], "answers": m["answers"], **(m["fingerprint"] or {})}
+            for m in models
+        ]
+    else:
+        raise ConfigError("ls", what, "unknown", "Use runs, models or suites")
+    print_rows(rows, as_json)

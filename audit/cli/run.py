@@ -1,0 +1,106 @@
+"""`audit run`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from audit import Audit, load_audit
+from audit.cli.shared import FAILED, INTERRUPTED, OK, ConfigFile, Json
+from backends.base import SupportsPrices
+from backends.errors import ConfigError
+
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, help="Ask about so many items of each suite: a balanced sample, the same for every model."),
+]
+Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Only these models (repeatable).")]
+Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only these suites (repeatable).")]
+OwnDb = Annotated[Path | None, typer.Option("--db", help="Store of answers; overrides the config's.")]
+OwnOut = Annotated[Path | None, typer.Option("--out", help="Folder for the report; overrides the config's.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of samples and resampling; overrides the config's.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count: requests, tokens, cache hits, time, cost.")]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume/--fresh", help="Use stored answers, or ask everything again into a new store."),
+]
+MaxCost = Annotated[
+    float | None, typer.Option(min=0, help="Stop before a model costs more than this, in its prices' currency.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the run's log on stderr.")]
+
+
+def run(
+    config: ConfigFile,
+    limit: Limit = None,
+    models: Models = None,
+    suites: Suites = None,
+    db: OwnDb = None,
+    out: OwnOut = None,
+    seed: Seed = None,
+    dry_run: DryRun = False,
+    resume: Resume = True,
+    max_cost: MaxCost = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run an audit and write its report.
+
+    Stored answers are not asked again: a run resumes after interruption, and a second run asks nothing.
+    """
+    options = {"db": db, "out": out, "seed": seed, "limit": limit}
+    given = {name: value for name, value in options.items() if value is not None}
+    audit = load_audit(config).only(models or (), suites or (), **given)
+    if not resume and audit.db.exists():
+        raise ConfigError(
+            "--fresh", str(audit.db), "this store holds answers", "Give --db a new path; none is deleted for you"
+        )
+    if max_cost is not None:
+        _limit_cost(audit, max_cost)
+    if dry_run:
+        _estimate(audit, as_json)
+    else:
+        again = "the same command" if resume else "the same command without --fresh"
+        raise typer.Exit(_run(audit, again, as_json=as_json, verbose=verbose))
+
+
+def _limit_cost(audit: Audit, max_cost: float) -> None:
+    audit.check()  # an address or key that cannot be read has no endpoint
+    for name, backend in audit.models.items():
+        if isinstance(backend, SupportsPrices) and backend.spent() is not None:
+            backend.limit_cost(max_cost)
+        elif backend.endpoint is not None:  # its bill could pass any limit unseen
+            raise ConfigError("--max-cost", max_cost, f"models.{name} has no prices", "Give prices too")
+
+
+def _estimate(audit: Audit, as_json: bool) -> None:
+    from audit.estimate import dry_run_audit
+
+    estimate = asyncio.run(dry_run_audit(audit))
+    typer.echo(estimate.model_dump_json(indent=2) if as_json else estimate.as_text())
+
+
+def _run(audit: Audit, again: str, *, as_json: bool, verbose: bool) -> int:
+    """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
+    from audit.collect.progress import Display
+    from audit.report import write_report
+    from audit.report.terminal import print_result
+    from audit.run import run_audit
+
+    with Display(as_json=as_json, verbose=verbose) as display:
+        result = asyncio.run(run_audit(audit, on_event=display, verbose=verbose))
+    paths = write_report(result, audit.out)
+    if as_json:
+        typer.echo(result.model_dump_json())
+    else:
+        print_result(result)
+        typer.echo(f"\nReport: {paths['html']}")
+    if result.interrupted:
+        typer.echo(f"Interrupted. All answers so far are stored: {again} resumes.", err=True)
+        return INTERRUPTED
+    for problem in result.problems:
+        typer.echo(f"Problem: {problem}", err=True)
+    return OK if result.complete else FAILED
