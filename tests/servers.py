@@ -1,4 +1,4 @@
-"""Real OpenAI-style servers for tests: started as child processes on loopback, surely gone afterwards.
+"""Real OpenAI-style servers for tests: started as child processes on loopback, always stopped afterwards.
 
 Each child watches its standard input and leaves when that closes, so it does not outlive the
 test run even when the test run is killed.
@@ -77,7 +77,7 @@ def gemma3_gguf() -> Path:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
+    """A loopback port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

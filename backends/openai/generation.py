@@ -23,7 +23,7 @@ _FINISH_REASONS = {
 }
 #: More tokens than a chat template puts around the turns.
 _TEMPLATE_TOKENS = 2**16
-#: How vLLM and others are told to continue a last assistant turn; llama.cpp does so by itself.
+#: How vLLM and others are made to continue a last assistant turn; llama.cpp does so by itself.
 CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": False}
 
 

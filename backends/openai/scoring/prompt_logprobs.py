@@ -34,7 +34,7 @@ class EchoedToken:
 async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
     """The tokens of ``text``, whose characters ``start`` and ``end`` count.
 
-    One token more is generated and dropped: with ``max_tokens`` 0 llama-cpp-python goes on to the end of its context.
+    One token more is generated and dropped: with ``max_tokens`` 0 llama-cpp-python generates to the end of its context.
     """
     response = await api.completion(text, max_tokens=1, temperature=0.0, echo=True, logprobs=1)
     choice = single_choice(response)

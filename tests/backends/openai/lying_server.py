@@ -104,8 +104,8 @@ class IdLiar(Liar):
         if reply.status == 200 and "prompt_logprobs" in sent:
             ids = self.ids_of(str(text))
             rows = [distribution(self.text_of(ids[:at])).get(self.text_of([ids[at]]), -15.0) for at in range(len(ids))]
-            told = [{str(i): {"logprob": row}} for i, row in zip(ids[1:], rows[1:], strict=True)]
-            reply.choice["prompt_logprobs"] = [None, *told]
+            later = [{str(i): {"logprob": row}} for i, row in zip(ids[1:], rows[1:], strict=True)]
+            reply.choice["prompt_logprobs"] = [None, *later]
         return reply
 
     def ids_of(self, text: str) -> list[int]:

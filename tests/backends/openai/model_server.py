@@ -1,7 +1,7 @@
-"""An honest server over a real model, for what no server of the package index can be made to show in every run.
+"""An honest server over a real model, for what no server of the package index shows in every run.
 
-Two styles: ``vllm`` has token ids, ``prompt_logprobs``, chosen tokens and lists of 20, and goes on with the start of an
-answer when told to; ``openai`` has chats only, lists of 5, knows the limit as ``max_completion_tokens``, and starts
+Two styles: ``vllm`` has token ids, ``prompt_logprobs``, chosen tokens and lists of 20, and continues the start of an
+answer on request; ``openai`` has chats only, lists of 5, knows the limit as ``max_completion_tokens``, and starts
 each answer anew. Model: `ReferenceModel`.
 """
 
@@ -116,8 +116,8 @@ class ModelServer(RawServer):
 
     def _of_prompt(self, ids: Sequence[int]) -> list[dict[str, Any] | None]:
         rows = self._llama.rows(ids)
-        told = [{str(t): {"logprob": float(row[t])}} for row, t in zip(rows, ids[1:], strict=False)]
-        return [None, *told]
+        rows_of_ids = [{str(t): {"logprob": float(row[t])}} for row, t in zip(rows, ids[1:], strict=False)]
+        return [None, *rows_of_ids]
 
     def _entry(self, token: int, row: np.ndarray) -> dict[str, Any]:
         data = self._llama.piece(token)

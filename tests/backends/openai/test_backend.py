@@ -18,7 +18,7 @@ from backends.openai.probe.report import ProbeReport
     ("prompt", "times", "tokens"),
     [
         ("text", 50, 6),  # drawn: no token is shorter than a byte
-        ((Message("user", "chat"),), 3, 1),  # one request a continuation, and each generates a token
+        ((Message("user", "chat"),), 3, 1),  # one request per continuation, each of which generates a token
     ],
 )
 def test_request_cost_follows_the_probed_route(

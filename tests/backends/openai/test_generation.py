@@ -29,7 +29,7 @@ def test_a_repetition_penalty_covers_all_tokens_cheaply(prompt: Any) -> None:
         sampling = Sampling(max_tokens=2000, repetition_penalty=penalty)
         return sampling_options(GenerateRequest(prompt, sampling), "llama.cpp")
 
-    # A token is at least a byte; llama.cpp sets 4 bytes aside for each token that it is told of.
+    # A token is at least a byte; llama.cpp allocates 4 bytes for each token of this count.
     assert 100_000 + 2000 < options(1.1)["repeat_last_n"] < 2**20
     assert "repeat_last_n" not in options(1.0)
 

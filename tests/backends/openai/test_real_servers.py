@@ -219,14 +219,14 @@ async def test_two_routes_of_one_server_agree_within_its_noise(xllamacpp: Runnin
     blind = dataclasses.replace(as_text, family=None, largest_k=2000)
     by_bytes = (await Routes(api, blind, None, None).score(ScoreRequest(prompt, EXPRESSIONS))).scores
     await client.close()
-    spread = max(found.repeat_noise, 1e-3)
+    allowed = max(found.repeat_noise, 1e-3)
     for ids, text, data in zip(scores_of(by_ids), by_text, by_bytes, strict=True):
-        assert text.logprob == pytest.approx(ids.logprob, abs=spread)
+        assert text.logprob == pytest.approx(ids.logprob, abs=allowed)
         if data.exactness == "exact":
-            assert data.logprob == pytest.approx(ids.logprob, abs=spread)
+            assert data.logprob == pytest.approx(ids.logprob, abs=allowed)
         else:
             assert ids.logprob is not None
-            assert ids.logprob <= data.high + spread
+            assert ids.logprob <= data.high + allowed
     assert {s.exactness for s in by_bytes} == {"exact", "bounded"}
 
 
@@ -242,11 +242,11 @@ async def test_a_shifted_echo_is_caught_and_another_route_is_true(
     request = ScoreRequest(question("nurse"), EXPRESSIONS)
     (there,), (here,) = await backend.run([request]), await in_process.run([request])
     true = as_scores(plain.scores(question("nurse"), EXPRESSIONS))
-    spread = max(report.capabilities.repeat_noise, 1e-3)
-    assert relative(scores_of(there)) == pytest.approx(relative(true), abs=spread)
+    allowed = max(report.capabilities.repeat_noise, 1e-3)
+    assert relative(scores_of(there)) == pytest.approx(relative(true), abs=allowed)
     for a, b in zip(scores_of(there), true, strict=True):
         assert a.exactness == "exact"
-        assert a.logprob == pytest.approx(b.logprob, abs=spread)
+        assert a.logprob == pytest.approx(b.logprob, abs=allowed)
     # The backend in process keeps its attention's keys and values in another precision.
     assert relative(scores_of(there)) == pytest.approx(relative(scores_of(here)), abs=0.05)
     await backend.close()

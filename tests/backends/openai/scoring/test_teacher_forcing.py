@@ -77,7 +77,7 @@ async def test_a_straddling_token_with_one_spelling_is_exact(token: int, straddl
 
 @pytest.mark.parametrize(("token", "asks"), [(2, [FIRST_K]), (6, [FIRST_K, WHOLE])])
 async def test_a_straddling_token_with_other_spellings_is_bounded(token: int, asks: list[int]) -> None:
-    # " woman" after "… wo": the prompt's " wo" may be " " + "wo…" or " w" + "o…" too, which no list here tells.
+    # " woman" after "… wo": the prompt's " wo" may be " " + "wo…" or " w" + "o…" too, which no list here shows.
     score, asked = await scored(token, 3, WHOLE)
     assert asked == asks  # a longer list is only good for a token that the first one leaves out
     assert (score.exactness, score.logprob) == ("bounded", None)

@@ -33,10 +33,10 @@ def test_no_unlisted_token_is_above_its_bound(weights: list[float], data: st.Dat
     # A server that caps the list may keep k entries in all: k - 1 likeliest and the drawn one.
     if data.draw(st.booleans()) and len(listed) > k > 1:
         listed = [*listed[: k - 1], listed[-1]]
-    listing = TopLogprobs(tuple(listed), k, f"t{drawn}", "ids")
+    top = TopLogprobs(tuple(listed), k, f"t{drawn}", "ids")
     names = {t.token_id for t in listed}
     unlisted = [v for i, v in enumerate(true) if i not in names]
-    assert all(v <= upper_bound(listing) + 1e-12 for v in unlisted)
+    assert all(v <= upper_bound(top) + 1e-12 for v in unlisted)
 
 
 def test_the_bound_is_the_last_rank_or_the_mass_left_over() -> None:
@@ -62,15 +62,15 @@ def test_a_whole_vocabulary_adds_up_to_about_1() -> None:
 
 def test_a_string_out_of_order_identifies_no_token() -> None:
     # " M" was listed first with -1 and, as another token of the same string, last with -9.
-    listing = read_top_logprobs(legacy({" F": -0.9, " M": -9.0, " x": -2.0}, " F"), 3)
-    names = {t.text: listing.identifies(t) for t in listing.tokens}
+    top = read_top_logprobs(legacy({" F": -0.9, " M": -9.0, " x": -2.0}, " F"), 3)
+    names = {t.text: top.identifies(t) for t in top.tokens}
     assert names == {" F": True, " M": False, " x": True}
 
 
 @pytest.mark.parametrize("text", [" ", "", "\n", " �"])
 def test_blanks_and_broken_characters_identify_no_token(text: str) -> None:
-    listing = read_top_logprobs(legacy({" F": -0.9, text: -2.0}, " F"), 2)
-    assert not listing.identifies(listing.tokens[1])
+    top = read_top_logprobs(legacy({" F": -0.9, text: -2.0}, " F"), 2)
+    assert not top.identifies(top.tokens[1])
 
 
 def test_bytes_of_a_broken_characters_text_identify_no_token() -> None:
@@ -81,19 +81,19 @@ def test_bytes_of_a_broken_characters_text_identify_no_token() -> None:
     lossy = "�".encode()
     tops = [entry(" F", b" F", -0.9), entry("�", lossy, -1.5), entry("�", lossy, -2.5), entry("é", "é".encode(), -3.0)]
     content = [{**tops[0], "top_logprobs": tops}]
-    listing = read_top_logprobs({"choices": [{"index": 0, "logprobs": {"content": content}}]}, 4)
-    assert listing.identity == "bytes"
-    assert [t.data for t in listing.tokens] == [b" F", None, None, "é".encode()]
+    top = read_top_logprobs({"choices": [{"index": 0, "logprobs": {"content": content}}]}, 4)
+    assert top.identity == "bytes"
+    assert [t.data for t in top.tokens] == [b" F", None, None, "é".encode()]
     # Either may be the start of "è", which its own bytes would not show.
-    assert len(listing.prefixes_of("è".encode())) == 2
-    moved = TopLogprobs((listing.tokens[0], listing.tokens[2], listing.tokens[1], listing.tokens[3]), 4, " F", "bytes")
-    assert max_abs_diff(listing, moved) == 0
+    assert len(top.prefixes_of("è".encode())) == 2
+    moved = TopLogprobs((top.tokens[0], top.tokens[2], top.tokens[1], top.tokens[3]), 4, " F", "bytes")
+    assert max_abs_diff(top, moved) == 0
 
 
 def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
-    listing = read_top_logprobs(legacy({" far": -8.0, " a": -0.5, " b": -3.0}, " far"), 2)
-    assert [t.text for t in listing.tokens] == [" a", " b", " far"]
-    assert upper_bound(listing) == pytest.approx(-3.0)
+    top = read_top_logprobs(legacy({" far": -8.0, " a": -0.5, " b": -3.0}, " far"), 2)
+    assert [t.text for t in top.tokens] == [" a", " b", " far"]
+    assert upper_bound(top) == pytest.approx(-3.0)
 
 
 @pytest.mark.parametrize(
