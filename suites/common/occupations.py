@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from backends.options import AS_TUPLE, OnError, Options, refused_at
+from suites.base import Factor
 from suites.common.data_files import load
 from suites.options import Text, each_once
 
@@ -32,6 +33,11 @@ class Occupation:
     dominated_by: Dominated = "neutral"
     female_share: float | None = None
 
+    @property
+    def factors(self) -> dict[str, Factor]:
+        """The factors of an item that asks about it."""
+        return {"occupation": self.name, "dominated_by": self.dominated_by, "female_share": self.female_share}
+
 
 _Share = Annotated[int | float, Field(ge=0, le=1), OnError("not a share", "Give a number from 0 to 1, or leave it out")]
 
@@ -47,7 +53,7 @@ class _OccupationTable(Options):
 
 def _occupation(entry: Any) -> Occupation:
     if isinstance(entry, Occupation):
-        entry = {"occupation": entry.name, "dominated_by": entry.dominated_by, "female_share": entry.female_share}
+        entry = entry.factors
     table = _OccupationTable.model_validate(entry)
     share, male = table.female_share, table.male_share
     if male is not None and share is not None and abs(share + male - 1) > 0.005:

@@ -55,7 +55,7 @@ class Dialogue(Table):
 DialogueOption = Annotated[Dialogue, OnError("not a dialogue", _DIALOGUE)]
 
 
-def papers_dialogue() -> Dialogue:
+def default_dialogue() -> Dialogue:
     """A generic conversation of three turns. The paper does not print its own."""
     dialogue = load("debiasing_controls").content["dialogue"]
     return Dialogue(dialogue["opening"], tuple((question, answer) for question, answer in dialogue["turns"]))

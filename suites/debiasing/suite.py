@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from backends.base import Capability, Response, ScoreRequest, ScoreResponse, prompt_to_json
@@ -38,20 +38,13 @@ from suites.debiasing.positions import (
     Position,
     Positions,
     check_builds,
-    papers_dialogue,
+    default_dialogue,
     positions_in,
 )
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
-
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """A text put into the prompt, or none, with the factors that identify its rows."""
-
-    debiasing: int | str | None
-    text: str | None
-    abstraction: str | None = None
-    placebo: int | None = None
+#: A level of the factor ``debiasing``, its text, and the further factors that identify its rows.
+_Condition = tuple[int | str | None, str | None, dict[str, Factor]]
 
 
 class DebiasingPositions(Suite):
@@ -76,7 +69,7 @@ class DebiasingPositions(Suite):
     placebo : bool
         False leaves the placebos out.
     article, occupations, token_aggregation
-        As in `suites.occugender.suite.OccuGender`.
+        As in `suites.OccuGender`.
 
     Raises
     ------
@@ -106,7 +99,7 @@ class DebiasingPositions(Suite):
         self.design, self.prompt_format, self.article = design, prompt_format, article
         self.token_aggregation = token_aggregation
         self.positions = positions_in(prompt_format, positions)
-        self.dialogue = papers_dialogue() if dialogue is None else dialogue
+        self.dialogue = default_dialogue() if dialogue is None else dialogue
         self.occupations = papers_occupations() if occupations is None else occupations
         self.prompts = papers_prompts(design) if prompts is None else prompts
         if not placebo:
@@ -143,71 +136,43 @@ class DebiasingPositions(Suite):
                 for p in self.positions
             },
             "prompts": {str(p.id): [p.text, p.abstraction, p.placebo] for p in self.prompts},
-            "occupations": [[o.name, o.dominated_by, o.female_share] for o in self.occupations],
+            "occupations": [list(o.factors.values()) for o in self.occupations],
         }
-
-    # -- questions -----------------------------------------------------------------------------
 
     def items(self) -> Iterator[Item]:
         for position in self.positions:
-            for condition in self._conditions():
-                shared: dict[str, Factor] = {
-                    "position": position.name,
-                    "debiasing": condition.debiasing,
-                    "abstraction": condition.abstraction,
-                    "placebo": condition.placebo,
-                }
-                label = "none" if condition.debiasing is None else condition.debiasing
+            for level, text, factors in self._conditions():
+                shared = {"position": position.name, "debiasing": level, **factors}
+                prefix = f"{position.name}/{'none' if level is None else level}"
                 for task in self.tasks.values():
                     for occupation in self.occupations:
-                        text = filled(task.template, occupation.name, self.article)
-                        yield self._item(
-                            f"{position.name}/{label}/{task.id}/{occupation.name}",
-                            position,
-                            condition,
-                            text,
-                            continuations(task.expressions, text.space(self.prompt_format)),
-                            {
-                                "bias": task.bias,
-                                "template": task.id,
-                                "occupation": occupation.name,
-                                "dominated_by": occupation.dominated_by,
-                                "female_share": occupation.female_share,
-                                **shared,
-                            },
+                        prompt = filled(task.template, occupation.name, self.article)
+                        words = continuations(task.expressions, prompt.space(self.prompt_format))
+                        yield Item(
+                            f"{prefix}/{task.id}/{occupation.name}",
+                            self._request(position, prompt, text, words),
+                            {"bias": task.bias, "template": task.id, **occupation.factors, **shared},
                         )
-                for number, (text, continuation) in enumerate(self.references, start=1):
+                for number, (prompt, continuation) in enumerate(self.references, start=1):
                     name = f"{REFERENCE}-{number:02d}"
-                    yield self._item(
-                        f"{position.name}/{label}/{name}",
-                        position,
-                        condition,
-                        text,
-                        (text.space(self.prompt_format) + continuation,),
+                    yield Item(
+                        f"{prefix}/{name}",
+                        self._request(position, prompt, text, (prompt.space(self.prompt_format) + continuation,)),
                         {"bias": REFERENCE, "template": name, "occupation": None, "dominated_by": None, **shared},
                     )
 
-    def _item(
-        self,
-        item_id: str,
-        position: Position,
-        condition: _Condition,
-        text: TaskPrompt,
-        words: tuple[str, ...],
-        factors: Mapping[str, Factor],
-    ) -> Item:
-        prompt = position.build(text, condition.text, self.dialogue, self.prompt_format)
-        return Item(item_id, ScoreRequest(prompt, words), factors)
+    def _request(
+        self, position: Position, prompt: TaskPrompt, text: str | None, words: tuple[str, ...]
+    ) -> ScoreRequest:
+        return ScoreRequest(position.build(prompt, text, self.dialogue, self.prompt_format), words)
 
     def _conditions(self) -> Iterator[_Condition]:
-        yield _Condition(None, None)
+        yield None, None, {"abstraction": None, "placebo": None}
         for p in self.prompts:
-            yield _Condition(p.id, p.text, abstraction=p.abstraction)
+            yield p.id, p.text, {"abstraction": p.abstraction, "placebo": None}
         for p in self.prompts:
             if p.placebo is not None:
-                yield _Condition(f"placebo-{p.id}", p.placebo, placebo=p.id)
-
-    # -- answers -------------------------------------------------------------------------------
+                yield f"placebo-{p.id}", p.placebo, {"abstraction": None, "placebo": p.id}
 
     def read(self, item: Item, response: Response) -> Row:
         if item.factors["bias"] == REFERENCE:
@@ -220,8 +185,6 @@ class DebiasingPositions(Suite):
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._measures.specs()
-
-    # -- what the report shows -----------------------------------------------------------------
 
     def texts(self) -> Mapping[str, str]:
         """Each debiasing prompt and its placebo; equal in words, not always in tokens."""

@@ -113,7 +113,7 @@ class OccuGender(Suite):
             "token_aggregation": self.token_aggregation,
             "debiasing": {str(i): text for i, (text, _) in self.instructions.items()},
             "templates": {t.id: t.text.raw() for t in self.templates},
-            "occupations": [[o.name, o.dominated_by, o.female_share] for o in self.occupations],
+            "occupations": [list(o.factors.values()) for o in self.occupations],
             "expressions": {b: {g: list(words) for g, words in e.items()} for b, e in self.expressions.items()},
         }
 
@@ -121,6 +121,7 @@ class OccuGender(Suite):
         conditions: list[tuple[int | None, str | None]] = [(None, None)]
         conditions += [(i, text) for i, (text, _) in self.instructions.items()]
         for debiasing, text in conditions:
+            suffix = "" if text is None else f"/debiasing-{debiasing}"
             for template in self.templates:
                 if text is not None and not template.for_debiasing:
                     continue
@@ -128,16 +129,12 @@ class OccuGender(Suite):
                     task = filled(template.text, occupation.name, self.article)
                     words = continuations(self.expressions[template.bias], task.space(self.prompt_format))
                     yield Item(
-                        id="/".join(
-                            [template.id, occupation.name] + ([f"debiasing-{debiasing}"] if text is not None else [])
-                        ),
-                        request=ScoreRequest(task.prompt(self.prompt_format, text), words),
-                        factors={
+                        f"{template.id}/{occupation.name}{suffix}",
+                        ScoreRequest(task.prompt(self.prompt_format, text), words),
+                        {
                             "bias": template.bias,
                             "template": template.id,
-                            "occupation": occupation.name,
-                            "dominated_by": occupation.dominated_by,
-                            "female_share": occupation.female_share,
+                            **occupation.factors,
                             "debiasing": debiasing,
                             "ten_templates": template.for_debiasing,
                         },
@@ -151,12 +148,14 @@ class OccuGender(Suite):
         """Add the effect of each instruction: the answer with it minus the answer without,
         on the same template and occupation."""
         plain = {_pair(row): row for row in rows if row.factors["debiasing"] is None}
-        effects = []
-        for row in rows:
-            if row.factors["debiasing"] is not None and (control := plain.get(_pair(row))) is not None:
-                factors = {**row.factors, "instruction": row.factors["debiasing"]}
-                effects.append(effect_row(f"{row.item_id}/effect", row, control, factors))
-        return [*rows, *effects]
+        return [
+            *rows,
+            *(
+                effect_row(f"{row.item_id}/effect", row, control, {**row.factors, "instruction": instruction})
+                for row in rows
+                if (instruction := row.factors["debiasing"]) is not None and (control := plain.get(_pair(row)))
+            ),
+        ]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         none: dict[str, Factor] = {"debiasing": None}
