@@ -468,8 +468,11 @@ def _renamed(value: Any, names: Mapping[str, str], under: str = "") -> Any:
             return {key: _renamed(inner, names, key) for key, inner in value.items()}
         case list():
             return [_renamed(inner, names, under) for inner in value]
-        case str() if under in ("measure", "measures", "family"):
+        case str() if under in ("measure", "measures"):
             return names.get(value, value)
+        case str() if under == "family":  # a measure, and what else tells the family apart
+            measure, comma, rest = value.partition(",")
+            return names.get(measure, measure) + comma + rest
     return value
 
 

@@ -79,14 +79,14 @@ class History(Reported):
         ]
         return self.model_copy(update={"series": kept})
 
-    def stretches(self, series: Series) -> list[list[Point]]:
+    def segments(self, series: Series) -> list[list[Point]]:
         """The points between which a line may be drawn.
 
-        A stretch ends where a run of the same audit lacks the figure, where a run is absent, where
+        A segment ends where a run of the same audit lacks the figure, where a run is absent, where
         the figure has no value, and where the suite is no longer the same.
         """
         place = {run.id: i for i, run in enumerate(self.runs)}
-        stretches: list[list[Point]] = []
+        segments: list[list[Point]] = []
         before: Point | None = None
         for point in series.points:
             joined = (
@@ -97,11 +97,11 @@ class History(Reported):
                 and not self._between(place[before.run_id], place[point.run_id])
             )
             if joined:
-                stretches[-1].append(point)
+                segments[-1].append(point)
             else:
-                stretches.append([point])
+                segments.append([point])
             before = point
-        return stretches
+        return segments
 
     def _between(self, first: int, last: int) -> bool:
         """Whether a run of the same audit, or one that is absent, lies between two runs."""

@@ -119,17 +119,17 @@ def _pictures(history: History) -> list[Picture]:
 
 
 def _rows(history: History, some: Sequence[Series], number: dict[str, int]) -> list[dict[str, Any]]:
-    """What a panel draws: points in their stretches, then changes by time, then absent runs."""
+    """What a panel draws: points in their segments, then changes by time, then absent runs."""
     rows: list[dict[str, Any]] = []
     changes: dict[str, list[str]] = {}
     for series in some:
-        for stretch_number, stretch in enumerate(history.stretches(series)):
-            for point in stretch:
+        for segment_number, segment in enumerate(history.segments(series)):
+            for point in segment:
                 rows.append(
                     {
                         "t": _ms(point.at),
                         "m": number[series.model],
-                        "g": stretch_number,
+                        "g": segment_number,
                         "v": short(point.value),
                         "l": short(point.low),
                         "h": short(point.high),

@@ -95,6 +95,6 @@ def _left_out(f: GatedFigure) -> str:
 
 def _limit_words(c: LimitCheck) -> str:
     limited = str(c.figure) if c.limit == c.measure else f"{c.limit} of {c.figure}"
-    statement = {"met": "keeps", "broken": "breaks"}.get(c.verdict, "has too few items to show that it keeps or breaks")
+    statement = {"met": "keeps", "broken": "breaks"}.get(c.verdict, "does not clearly keep or break")
     limit, interval = limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)
     return f"{limited} {statement} the limit {limit} (interval {interval})."

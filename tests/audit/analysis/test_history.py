@@ -62,25 +62,25 @@ def test_a_run_without_the_figure_leaves_a_gap() -> None:
     found = history([result(1, [0.1, 0.3]), result(2, [0.1], specs=[]), result(3, [0.1, 0.3]), result(4, [0.1, 0.3])])
     (series,) = found.series
     assert [p.run_id for p in series.points] == ["run1", "run3", "run4"]
-    assert stretches(found) == [["run1"], ["run3", "run4"]]
+    assert segments(found) == [["run1"], ["run3", "run4"]]
 
 
-def stretches(found: History) -> list[list[str]]:
+def segments(found: History) -> list[list[str]]:
     (series,) = found.series
-    return [[point.run_id for point in stretch] for stretch in found.stretches(series)]
+    return [[point.run_id for point in segment] for segment in found.segments(series)]
 
 
 def test_a_line_does_not_cross_an_absent_run_a_figure_without_value_or_another_suite() -> None:
     runs = [result(n, [0.1, 0.3]) for n in (1, 2, 3)]
-    assert stretches(history(runs)) == [["run1", "run2", "run3"]]
+    assert segments(history(runs)) == [["run1", "run2", "run3"]]
     missed = Absence(at="2026-01-01T12:00:00+00:00", why="1 slot missed, skipped")
-    assert stretches(history(runs, [missed])) == [["run1"], ["run2", "run3"]]
-    assert stretches(history([runs[0], result(2, []), runs[2]])) == [["run1"], ["run2"], ["run3"]]
-    assert stretches(history([runs[0], result(2, [0.1, 0.3], data="y")])) == [["run1"], ["run2"]]
-    assert stretches(history([runs[0], result(2, [0.1, 0.3], "1.1")])) == [["run1", "run2"]]
-    assert stretches(history([runs[0], result(2, [0.1, 0.3], limit=200)])) == [["run1", "run2"]]
+    assert segments(history(runs, [missed])) == [["run1"], ["run2", "run3"]]
+    assert segments(history([runs[0], result(2, []), runs[2]])) == [["run1"], ["run2"], ["run3"]]
+    assert segments(history([runs[0], result(2, [0.1, 0.3], data="y")])) == [["run1"], ["run2"]]
+    assert segments(history([runs[0], result(2, [0.1, 0.3], "1.1")])) == [["run1", "run2"]]
+    assert segments(history([runs[0], result(2, [0.1, 0.3], limit=200)])) == [["run1", "run2"]]
     other = result(2, [0.1], specs=[]).model_copy(update={"title": "weekly"})
-    assert stretches(history([runs[0], other, runs[2]])) == [["run1", "run3"]]
+    assert segments(history([runs[0], other, runs[2]])) == [["run1", "run3"]]
 
 
 def test_absences_come_from_the_journal_and_the_store_and_none_is_told_twice(tmp_path: Path) -> None:
