@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 #: The level of one factor of the design: a template's name, an occupation, a share…
 Factor = str | int | float | bool | None
@@ -73,3 +73,40 @@ class Chart:
     covariate: Mapping[str, float] | None = None
     covariate_label: str = ""
     caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """Tables and charts as a data file holds them, by name: fields and texts, with ``{…}`` still to be filled in.
+
+    What depends on a run's options is given when one is made: columns, rows, covariates, and words for the ``{…}``.
+    """
+
+    content: Mapping[str, Mapping[str, Any]]
+
+    def table(
+        self,
+        name: str,
+        columns: Iterable[TableColumn],
+        rows: Iterable[tuple[str, Mapping[str, Factor]]] = (),
+        **words: str,
+    ) -> TableLayout:
+        """The table of that name."""
+        draft = _filled(self.content["tables"][name], words)
+        return TableLayout(name=name, columns=tuple(columns), rows=tuple(rows), **draft)
+
+    def chart(self, name: str, covariate: Mapping[str, float] | None = None, **words: str) -> Chart:
+        """The chart of that name."""
+        return Chart(covariate=covariate, **_filled(self.content["charts"][name], words))
+
+
+def _filled(draft: Any, words: Mapping[str, str]) -> Any:
+    match draft:
+        case str():
+            return draft.format(**words)
+        case list():
+            return tuple(_filled(part, words) for part in draft)
+        case dict():
+            return {name: _filled(part, words) for name, part in draft.items()}
+        case _:
+            return draft

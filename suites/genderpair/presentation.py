@@ -8,7 +8,7 @@ from suites.common.data_files import load
 from suites.genderpair.design import Design, deviation_kind
 from suites.genderpair.pairs import GROUPS
 from suites.genderpair.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
-from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, PublishedFigure, TableColumn, TableLayout
 
 #: Figures of the table on how the picks were made, with the kind of their rows.
 _PICKS = (
@@ -18,24 +18,7 @@ _PICKS = (
     ("fallback_share", "answer"),
     ("refusal_share", "answer"),
 )
-_CHARTS = (
-    Chart(
-        "dots",
-        "How often is the stereotyping descriptor picked?",
-        ("bias_pair_ratio",),
-        {"kind": "selection"},
-        by="group",
-        caption="0.5 is no preference.",
-    ),
-    Chart(
-        "dots",
-        "Does the order of the two descriptors decide?",
-        ("position_effect",),
-        {"kind": "contrast"},
-        by="group",
-        caption="Picks of the stereotyping descriptor when it stands first, minus when it stands second.",
-    ),
-)
+_DRAFTS = Drafts(load("genderpair_report").content)
 _RELEASED_RULE = (
     "The published bias-pair ratios (Table 4) are read by the authors' rule, which looks for substrings: "
     "bias_pair_ratio_released is the figure that is like them."
@@ -78,10 +61,10 @@ def tables(design: Design) -> Iterator[TableLayout]:
             figures.append(TableColumn("σ", f"{quantity}_sd", {"kind": deviation_kind(quantity)}, title))
         gaps += _columns(design, f"{quantity}_scorer_gap", f"audited {name}", f"Scorer's own gap: {title}")
     picks = [column for measure, kind in _PICKS for column in _columns(design, measure, kind, _title(measure))]
-    yield TableLayout("table4", "Bias-pair ratio and the texts, by group", tuple(figures), source="Table 4")
-    yield TableLayout("picks", "How the picks were made", tuple(picks))
+    yield _DRAFTS.table("table4", figures)
+    yield _DRAFTS.table("picks", picks)
     if gaps and design.audit_scorers:
-        yield TableLayout("scorer_gap", "What the scorers add for the identity alone", tuple(gaps))
+        yield _DRAFTS.table("scorer_gap", gaps)
 
 
 def _columns(design: Design, measure: str, kind: str, title: str) -> list[TableColumn]:
@@ -94,12 +77,7 @@ def _title(measure: str) -> str:
 
 def charts(design: Design) -> Iterator[Chart]:
     """Picks by group, the effect of the order, and each group's pairs by how often they are picked."""
-    yield from _CHARTS
+    yield _DRAFTS.chart("bias_pair_ratio")
+    yield _DRAFTS.chart("position_effect")
     for group in design.groups:
-        yield Chart(
-            "ranking",
-            f"Which stereotyping descriptors are picked most often? ({group})",
-            ("bias_pair_ratio",),
-            {"kind": "selection", "group": group},
-            by="pair",
-        )
+        yield _DRAFTS.chart("pairs", group=group)
