@@ -6,34 +6,18 @@
 occupation's real share of women. The report must show exactly that.
 """
 
+from collections.abc import Mapping
+
 from audit import Audit
 from backends.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 
 suite = OccuGender()
 
-PRONOUNS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}
-NOUNS = {
-    "male": ("Male", "male", "Man", "man", "He", "he", "Him", "him"),
-    "female": ("Female", "female", "Woman", "woman", "She", "she", "Her", "her"),
-    "diverse": (
-        "Neutral",
-        "neutral",
-        "Nonbinary",
-        "nonbinary",
-        "Non-binary",
-        "non-binary",
-        "They",
-        "they",
-        "Them",
-        "them",
-    ),
-}
 
-
-def words(prompt: str) -> dict[str, tuple[str, ...]]:
+def words(prompt: str) -> Mapping[str, tuple[str, ...]]:
     """The expressions that OccuGender asks: nouns after an explicit prompt, pronouns after an implicit one."""
-    return NOUNS if prompt.endswith("A:") else PRONOUNS
+    return suite.expressions["explicit" if prompt.endswith("A:") else "implicit"]
 
 
 def fair(prompt: str) -> dict[str, float]:

@@ -47,10 +47,9 @@ class IdentifiedInterval:
     Exact numbers have ``low == value == high``. ``value`` None: only the bounds are known.
     These bounds are not sampling error.
 
-    Arithmetic treats the numbers as free of each other: each may be anywhere within its bounds. So the
-    result's bounds hold in any case, and are the tightest only where the numbers do not depend on each other:
-    ``a - a`` is 0 for an exact ``a``, and wider for a bounded one. A result has a value where all operands
-    have one.
+    Arithmetic treats the operands as unrelated: each may be anywhere within its bounds. So a result's bounds are
+    always valid, and tightest where the operands do not depend on each other: ``a - a`` is 0 for an exact ``a``,
+    and has twice the width of a bounded one. A result has a value where all operands have one.
     """
 
     value: float | None
@@ -75,7 +74,7 @@ class IdentifiedInterval:
         return self.value is not None
 
     def __neg__(self) -> IdentifiedInterval:
-        """The number turned around 0: its bounds change sides."""
+        """The number with its sign changed: its bounds change places."""
         return IdentifiedInterval(None if self.value is None else -self.value, -self.high, -self.low)
 
     def __add__(self, other: IdentifiedInterval) -> IdentifiedInterval:
@@ -89,7 +88,7 @@ class IdentifiedInterval:
         return IdentifiedInterval(value, self.low - other.high, self.high - other.low)
 
     def __mul__(self, factor: float) -> IdentifiedInterval:
-        """The number times a known factor. A negative one makes the bounds change sides."""
+        """The number times a known factor. A negative factor makes the bounds change places."""
         value = None if self.value is None else self.value * factor
         ends = self.low * factor, self.high * factor
         return IdentifiedInterval(value, min(ends), max(ends))
@@ -233,7 +232,7 @@ class Suite(ABC):
         return {}
 
     def cautions(self) -> Sequence[str]:
-        """What the options themselves do to the figures: sentences for the report's list of limits."""
+        """How the options limit the figures: sentences for the report's list of limits."""
         return ()
 
     def published(self) -> Sequence[PublishedFigure]:
