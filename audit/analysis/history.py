@@ -126,7 +126,7 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
     Parameters
     ----------
     journal : iterable of mapping
-        Entries of a schedule's journal (see `audit.schedule.cron.Journal`).
+        Entries of a schedule's journal (see `audit.schedule.journal.Journal`).
     """
     found: list[Absence] = []
     told: list[tuple[datetime, datetime]] = []  # a run the journal tells of is not told twice

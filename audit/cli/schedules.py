@@ -35,11 +35,11 @@ def schedule(
     One run at a time. Each slot's outcome is kept in a journal beside the store, and printed as a line. The config is
     read anew at each slot. Ends on SIGINT or SIGTERM, with 130.
     """
-    from audit.schedule.cron import Schedule
+    from audit.schedule import Schedule
     from audit.schedule.scheduled_audit import ScheduledAudit, run_once, serve
 
     if once == (cron is not None):
         raise ConfigError("--cron", cron, "one of --cron and --once is needed", 'Give --cron "0 3 * * *", or --once')
-    audit = ScheduledAudit(config, baseline=baseline, tell=typer.echo)
+    audit = ScheduledAudit(config, baseline=baseline, on_line=typer.echo)
     slots = audit.slots(on_regression, webhook)
     raise typer.Exit(run_once(slots) if cron is None else serve(audit, Schedule(cron, slots, missed=missed)))

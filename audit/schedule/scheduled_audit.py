@@ -1,6 +1,6 @@
-"""What a scheduled slot does: load the config anew, run it, report, judge it, draw the trend.
+"""What a slot does: load the config anew, run it, write its report, check it against a baseline, draw the trend.
 
-`audit.schedule.cron` knows times, locks and the journal; this module knows audits.
+The other modules of this folder know times, locks and the journal; this one knows audits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,12 @@ from audit.analysis.history import History, absences, history, stored_results
 from audit.analysis.stored_gate import find_baseline, gate_run
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest
 from audit.report import write_report
-from audit.report.phrases import gate_outcome
 from audit.report.trend import write_trend
 from audit.results import AuditResult
 from audit.run import run_audit
-from audit.schedule.cron import Journal, RunOutcome, Schedule, Slots
+from audit.schedule.cron import Schedule
+from audit.schedule.journal import Journal, now, outcome_line
+from audit.schedule.slots import RunOutcome, Slots
 from audit.store import Store
 from backends.errors import ConfigError
 
@@ -41,18 +41,18 @@ class ScheduledAudit:
     config : Path
         Read again at every slot, so that an edit counts from the next one.
     baseline : str, optional
-        What each run is judged against: see `audit.analysis.stored_gate.find_baseline`.
-    tell : callable
+        What each run is compared with: see `audit.analysis.stored_gate.find_baseline`.
+    on_line : callable
         Gets one line for each outcome.
 
     Raises
     ------
     ConfigError
-        When the config or the baseline are wrong today already.
+        When the config or the baseline is wrong already.
     """
 
-    def __init__(self, config: Path, *, baseline: str | None, tell: Callable[[str], None]) -> None:
-        self._config, self._baseline, self._tell = config, baseline, tell
+    def __init__(self, config: Path, *, baseline: str | None, on_line: Callable[[str], None]) -> None:
+        self._config, self._baseline, self._on_line = config, baseline, on_line
         self._audit = load_audit(config)
         self._audit.check()
         if baseline is not None:
@@ -66,7 +66,7 @@ class ScheduledAudit:
         Raises
         ------
         ConfigError
-            When ``command`` or ``webhook`` cannot be used, or nothing is judged that they could be told.
+            When ``command`` or ``webhook`` cannot be used, or there is no baseline to notify them about.
         """
         if command is not None:
             _check_command(command)
@@ -74,16 +74,16 @@ class ScheduledAudit:
             raise ConfigError("--webhook", webhook, "not an address", "Give one that begins with https://")
         if (command or webhook) and self._baseline is None:
             option = "--on-regression" if command else "--webhook"
-            raise ConfigError(option, command or webhook, "nothing is judged", "Give --baseline too")
+            raise ConfigError(option, command or webhook, "there is no gate to fail", "Give --baseline too")
         journal = Journal(Journal.path_beside(self._audit.db), self._on_entry)
         return Slots(self.run, journal, command=command, webhook=webhook)
 
     def run(self) -> RunOutcome:
-        """Load the config, run it, write its report, judge it."""
+        """Load the config, run it, write its report, check it against the baseline."""
         self._audit = audit = load_audit(self._config)
         result = asyncio.run(self._run(audit))
         if not (audit.out / "trend.html").exists():
-            self._draw_trend()  # so that the first report can already lead to it
+            self._draw_trend()  # so that the first report can already link to it
         write_report(result, audit.out)
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
         if self._baseline is None or result.interrupted:
@@ -92,11 +92,11 @@ class ScheduledAudit:
             return RunOutcome(result.run_id, status, gate_run(store, result.run_id, self._baseline))
 
     def interrupt(self, reason: str) -> None:
-        """Let the run that is on end early: what was answered is stored. Later runs do not start asking."""
+        """End the current run early, with its answers stored. Later runs ask nothing."""
         self._interrupted = True
         if self._stop is not None:
             loop, stop = self._stop
-            with contextlib.suppress(RuntimeError):  # the run ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the run has ended
                 loop.call_soon_threadsafe(stop.request, reason)
 
     async def _run(self, audit: Audit) -> AuditResult:
@@ -112,15 +112,15 @@ class ScheduledAudit:
     def _on_entry(self, entry: dict[str, Any]) -> None:
         """Report an outcome, and draw the trend with it."""
         if entry["event"] != "started":
-            self._tell(outcome_line(entry))
+            self._on_line(outcome_line(entry))
             self._draw_trend()
 
     def _draw_trend(self) -> None:
-        """Draw the trend page. One that cannot be drawn ends no schedule."""
+        """Draw the trend page. A failure is reported, and the schedule continues."""
         try:
             update_trend(self._audit)
         except Exception as error:
-            self._tell(f"The trend page could not be written: {type(error).__name__}: {error}")
+            self._on_line(f"The trend page could not be written: {type(error).__name__}: {error}")
 
     @staticmethod
     def _check_baseline(db: Path, baseline: str) -> None:
@@ -134,17 +134,17 @@ class ScheduledAudit:
 
 
 def serve(audit: ScheduledAudit, schedule: Schedule) -> int:
-    """Serve until SIGINT or SIGTERM, then end the run that is on and return the exit code.
+    """Serve until SIGINT or SIGTERM, then end the current run and return the exit code.
 
-    A second signal ends the process at once: the run counts as killed, and its answers are kept.
-    To be called in the main thread.
+    A second signal exits immediately: the run counts as killed, and its answers are kept.
+    Call it in the main thread.
     """
     stopping = threading.Thread(target=schedule.stop)
 
     def handle(number: int, _frame: object) -> None:
         if stopping.ident is not None:
             os._exit(INTERRUPTED)
-        # Not here: the handler may have interrupted code that holds the locks which stopping needs.
+        # In a thread: the handler may have interrupted code that holds the locks which stopping needs.
         stopping.start()
         audit.interrupt(signal.Signals(number).name)
 
@@ -160,8 +160,8 @@ def serve(audit: ScheduledAudit, schedule: Schedule) -> int:
 
 def run_once(slots: Slots) -> int:
     """One slot now. Returns the exit code: 0 done, 1 not run or not complete, 3 regressed, 130 interrupted."""
-    slots.note_killed()
-    entry = slots.run_slot(datetime.now(UTC))
+    slots.record_killed()
+    entry = slots.run_slot(now())
     if entry.get("status") == "interrupted":
         return INTERRUPTED
     if entry.get("exit_code"):
@@ -170,7 +170,7 @@ def run_once(slots: Slots) -> int:
 
 
 def read_history(store: Store, db: Path, title: str | None = None, *, details: bool = False) -> History:
-    """The history of a store, with the gaps that its schedule's journal knows of."""
+    """The history of a store, with the gaps that its schedule's journal records."""
     gaps = absences(store, Journal(Journal.path_beside(db)).entries(), title)
     return history(stored_results(store, title), gaps, details=details)
 
@@ -184,26 +184,10 @@ def update_trend(audit: Audit) -> Path | None:
     return write_trend(found, audit.out / "trend.html", title=audit.title)
 
 
-def outcome_line(entry: dict[str, Any]) -> str:
-    """A journal's entry as one line."""
-    parts = [entry["at"][:19].replace("T", " ") + " UTC", entry["event"]]
-    if entry["event"] == "ended":
-        parts[1] = f"run {entry['run_id']}: {entry['status']}" if "run_id" in entry else "run failed"
-    if "slots" in entry:
-        parts.append(f"{entry['slots']} slot{'s' if entry['slots'] != 1 else ''}, {entry['action']}")
-    if entry.get("error"):
-        parts.append(entry["error"])
-    if entry.get("gate") is not None:
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in entry["gate"].items()) or "nothing to check"
-        parts.append(f"gate {gate_outcome(bool(entry['exit_code']), entry['gate'])}: {counts}")
-    parts += entry.get("notified", [])
-    return " · ".join(parts).replace("\n", " ")
-
-
 def _check_command(command: str) -> None:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ConfigError("--on-regression", command, str(error), "Mend its quotes") from None
+        raise ConfigError("--on-regression", command, str(error), "Fix its quotes") from None
     if not words or shutil.which(words[0]) is None:
         raise ConfigError("--on-regression", command, "no such program", "Give a program and its arguments")

@@ -19,7 +19,7 @@ from audit.collect import scheduler
 from audit.collect.plan import Plan
 from audit.collect.scheduler import Job, RetryPolicy, run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
-from audit.schedule.cron import Journal, RunOutcome, Slots
+from audit.schedule import Journal, RunOutcome, Slots
 from audit.store import Entry, Store, StoreError, database, migrations
 from audit.store.answers import Answers
 from audit.store.leases import Leases
@@ -165,7 +165,7 @@ def live_scheduled(spec: Spec) -> None:
         return RunOutcome("lab", "done" if code == 0 else "incomplete")
 
     slots = Slots(run, Journal(Journal.path_beside(spec.db)))
-    slots.note_killed()
+    slots.record_killed()
     os._exit(0 if slots.run_slot(datetime.now(UTC)).get("status") == "done" else 1)
 
 

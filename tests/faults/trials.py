@@ -14,7 +14,7 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from audit.schedule.cron import Journal
+from audit.schedule import Journal
 from audit.store import Store
 from tests.faults.child import KILL_POINTS, Spec
 from tests.faults.faults import MAY_FAIL, SERVER_FAULTS, SLOW

@@ -20,7 +20,8 @@ import pytest
 
 from audit.analysis.gate_results import GatedFigure, GateReport
 from audit.report.gate import gate_json
-from audit.schedule.cron import Journal, RunOutcome, Schedule, Slots, cron_trigger
+from audit.schedule import Journal, RunOutcome, Schedule, Slots
+from audit.schedule.cron import cron_trigger
 from backends.errors import ConfigError
 
 
@@ -200,7 +201,7 @@ def test_slots_missed_while_away_are_skipped_if_asked(tmp_path: Path) -> None:
 CHILD = """
 import sys, time
 from pathlib import Path
-from audit.schedule.cron import Journal, RunOutcome, Schedule, Slots
+from audit.schedule import Journal, RunOutcome, Schedule, Slots
 
 def run():
     print("running", flush=True)

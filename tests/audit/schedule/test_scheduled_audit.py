@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from audit.cli import main
-from audit.schedule.cron import Journal
+from audit.schedule import Journal
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -1,0 +1,96 @@
+"""The journal of a schedule: every slot and what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from audit.report.phrases import gate_outcome
+
+
+class Journal:
+    """Entries as JSON lines, each flushed to the disk.
+
+    An entry has ``slot`` (ISO time), ``event`` (``started``, ``ended``, ``missed``, ``busy``,
+    ``killed``) and, for ``ended``, ``status``, ``run_id``, ``gate`` (counts of verdicts),
+    ``exit_code``, ``error`` and ``notified``. ``on_entry`` is called with each entry after it is written.
+    """
+
+    def __init__(self, path: Path, on_entry: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.path, self._on_entry = path, on_entry
+
+    @classmethod
+    def path_beside(cls, db: Path) -> Path:
+        """The path of the journal of a store's schedule. A store has one schedule."""
+        return db.with_name(f"{db.stem}-schedule.jsonl")
+
+    def write(self, event: str, slot: datetime, **details: Any) -> dict[str, Any]:
+        """Append an entry, and return it."""
+        entry = {"at": now().isoformat(), "slot": slot.isoformat(), "event": event, **details}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            # A kill may have truncated the last line: this entry begins a new one.
+            if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
+                file.write(b"\n")
+            file.write(json.dumps(entry).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if self._on_entry is not None:
+            self._on_entry(entry)
+        return entry
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All entries, oldest first. A truncated last line is left out."""
+        if not self.path.exists():
+            return []
+        return list(_complete_lines(self.path.read_text("utf-8")))
+
+    def unfinished(self) -> list[datetime]:
+        """Slots that started and never ended, because their process was killed."""
+        started: dict[str, None] = {}
+        for entry in self.entries():
+            if entry["event"] == "started":
+                started[entry["slot"]] = None
+            elif entry["event"] in ("ended", "killed"):
+                started.pop(entry["slot"], None)
+        return [datetime.fromisoformat(slot) for slot in started]
+
+    def last_slot(self) -> datetime | None:
+        """The latest slot that has an entry."""
+        slots = [datetime.fromisoformat(entry["slot"]) for entry in self.entries()]
+        return max(slots, default=None)
+
+
+def _complete_lines(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+def outcome_line(entry: dict[str, Any]) -> str:
+    """A journal's entry as one line."""
+    parts = [entry["at"][:19].replace("T", " ") + " UTC", entry["event"]]
+    if entry["event"] == "ended":
+        parts[1] = f"run {entry['run_id']}: {entry['status']}" if "run_id" in entry else "run failed"
+    if "slots" in entry:
+        parts.append(f"{entry['slots']} slot{'s' if entry['slots'] != 1 else ''}, {entry['action']}")
+    if entry.get("error"):
+        parts.append(entry["error"])
+    if entry.get("gate") is not None:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in entry["gate"].items()) or "nothing to check"
+        parts.append(f"gate {gate_outcome(bool(entry['exit_code']), entry['gate'])}: {counts}")
+    parts += entry.get("notified", [])
+    return " · ".join(parts).replace("\n", " ")
+
+
+def now() -> datetime:
+    """The time, as the journal writes it."""
+    return datetime.now(UTC)
