@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -20,17 +20,6 @@ from backends.openai.auth import ApiKey
 
 #: Longest body that is read, after decompression. The whole vocabulary of Gemma is 24 MB.
 MAX_BODY_BYTES = 32 * 2**20
-
-
-class _Bearer(httpx.Auth):
-    def __init__(self, key: ApiKey) -> None:
-        self._key = key
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        value = self._key.read()
-        if value:
-            request.headers["Authorization"] = f"Bearer {value}"
-        yield request
 
 
 class HttpClient:
@@ -57,48 +46,38 @@ class HttpClient:
     ) -> dict[str, Any]:
         """The JSON object that answers ``payload``.
 
-        ``accept`` raises `BackendError` for an answer that cannot be one to this request. Its
+        ``accept`` raises `BackendError` for an answer that cannot belong to this request. Its
         connection may then be out of step, and is dropped before another request gets it.
         """
-        return await self._exchange("POST", path, payload, accept)
-
-    async def get(self, path: str) -> dict[str, Any]:
-        """The JSON object at ``path``."""
-        return await self._exchange("GET", path, None, lambda _: None)
+        url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
+        key = self._key.read()
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        try:
+            async with (
+                asyncio.timeout(self._timeout),
+                self._connected().stream("POST", url, content=json.dumps(payload), headers=headers) as response,
+            ):
+                try:
+                    answer = self._parsed(response, await _body(response))
+                    accept(answer)
+                except RecursionError:
+                    await _drop_connection(response)
+                    raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
+                except BackendError as error:
+                    if error.kind in ("malformed", "inconsistent"):
+                        await _drop_connection(response)
+                    raise
+                return answer
+        except TimeoutError:
+            raise BackendError("timeout", f"no whole answer within {self._timeout:g} s", retryable=True) from None
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
+            raise http_errors.from_exception(error) from None
 
     async def close(self) -> None:
         """Close the connections. A later request opens new ones."""
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
-
-    async def _exchange(
-        self, method: str, path: str, payload: dict[str, Any] | None, accept: Callable[[dict[str, Any]], None]
-    ) -> dict[str, Any]:
-        url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
-        content = None if payload is None else json.dumps(payload).encode()
-        headers = {"Content-Type": "application/json"} if content else None
-        try:
-            async with asyncio.timeout(self._timeout):
-                request = self._connected().build_request(method, url, content=content, headers=headers)
-                response = await self._connected().send(request, stream=True, follow_redirects=False)
-                try:
-                    answer = self._parsed(response, await _body(response))
-                    try:
-                        accept(answer)
-                    except RecursionError:
-                        raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
-                    return answer
-                except BackendError as error:
-                    if error.kind in ("malformed", "inconsistent"):
-                        await _drop_connection(response)
-                    raise
-                finally:
-                    await response.aclose()
-        except TimeoutError:
-            raise BackendError("timeout", f"no whole answer within {self._timeout:g} s", retryable=True) from None
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
-            raise http_errors.from_exception(error) from None
 
     def _parsed(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
         if response.status_code != 200:
@@ -126,7 +105,6 @@ class HttpClient:
         if self._client is None or self._loop is not loop:
             self._loop = loop
             self._client = httpx.AsyncClient(
-                auth=_Bearer(self._key),
                 timeout=self._timeout,
                 limits=httpx.Limits(
                     max_connections=self._max_connections, max_keepalive_connections=self._max_connections

@@ -138,13 +138,13 @@ class ProbeSession:
 
     async def next_tokens(self, prompt: str | Sequence[int], k: int) -> TopLogprobs | BackendError:
         """The k likeliest tokens after a text or token ids."""
-        return self._counted(await self.ask(next_tokens, self.api, prompt, k))
+        return self._tracked(await self.ask(next_tokens, self.api, prompt, k))
 
     async def next_chat_tokens(self, messages: Sequence[Message], k: int, **flags: Any) -> TopLogprobs | BackendError:
         """The k likeliest tokens that continue a chat."""
-        return self._counted(await self.ask(next_chat_tokens, self.api, messages, k, **flags))
+        return self._tracked(await self.ask(next_chat_tokens, self.api, messages, k, **flags))
 
-    def _counted(self, top: TopLogprobs | BackendError) -> TopLogprobs | BackendError:
+    def _tracked(self, top: TopLogprobs | BackendError) -> TopLogprobs | BackendError:
         if isinstance(top, TopLogprobs):
             self._n_lists += 1
             self._largest_mass = max(self._largest_mass, top.mass)

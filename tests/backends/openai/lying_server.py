@@ -89,7 +89,7 @@ class IdLiar(Liar):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known: list[str] = list(WORDS)
+        self._vocabulary: list[str] = list(WORDS)
 
     def honest(self, path: str, sent: dict[str, Any]) -> Reply:
         if path == "/tokenize" and "prompt" in sent:
@@ -110,11 +110,11 @@ class IdLiar(Liar):
 
     def ids_of(self, text: str) -> list[int]:
         words = tokens_of(text)
-        self._known += [w for w in dict.fromkeys(words) if w not in self._known]
-        return [self._known.index(w) for w in words]
+        self._vocabulary += [w for w in dict.fromkeys(words) if w not in self._vocabulary]
+        return [self._vocabulary.index(w) for w in words]
 
     def text_of(self, ids: list[int]) -> str:
-        return "".join(self._known[i] for i in ids)
+        return "".join(self._vocabulary[i] for i in ids)
 
 
 class ChatLiar(RawServer):
