@@ -17,15 +17,10 @@ from backends.base import ContinuationScore, GenerateRequest, Message, Sampling,
 from backends.errors import BackendError
 from backends.llamacpp.backend import LlamaCppBackend
 from backends.openai import OpenAIBackend
-from backends.openai.api import ServerApi
-from backends.openai.auth import ApiKey
 from backends.openai.capabilities import ServerCapabilities, TextRoute
-from backends.openai.client import HttpClient
 from backends.openai.probe.session import FULL_PRECISION
-from backends.openai.scoring.routes import Routes
-from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.usage import Usage
 from backends.transformers.backend import HFBackend
+from tests.backends.openai.direct_routes import direct_routes
 from tests.backends.openai.float32_weights import write_float32
 from tests.backends.openai.occugender_by_hand import EXPRESSIONS, as_scores, question, relative
 from tests.backends.openai.reference_model import ReferenceModel
@@ -91,17 +86,11 @@ def hosted(server: RunningServer, folder: Path) -> OpenAIBackend:
 
 
 async def by_route(
-    server: RunningServer, found: ServerCapabilities, request: ScoreRequest
+    server: RunningServer, found: ServerCapabilities, request: ScoreRequest, samples: int | None = None
 ) -> tuple[ContinuationScore, ...]:
     """Scores by the route that ``found`` names, whatever the probe would choose."""
-    client = HttpClient(server.base_url, ApiKey(None, None), timeout=120, max_connections=1)
-    tokenizer = RemoteTokenizer(client, server.model, found.family) if found.family else None
-    api = ServerApi(client, server.model, Usage())
-    api.configure(found)
-    try:
-        return (await Routes(api, found, tokenizer, None).score(request)).scores
-    finally:
-        await client.close()
+    async with direct_routes(server.base_url, server.model, found, samples) as routes:
+        return (await routes.score(request)).scores
 
 
 def assert_true(there: Sequence[ContinuationScore], here: Sequence[ContinuationScore], allowed: float) -> None:
@@ -211,14 +200,10 @@ async def test_two_routes_of_one_server_agree_within_its_noise(xllamacpp: Runnin
     prompt = question("carpenter")
     (by_ids,) = await backend.run([ScoreRequest(prompt, EXPRESSIONS)])
     await backend.close()
-    client = HttpClient(xllamacpp.base_url, ApiKey(None, None), timeout=60, max_connections=1)
-    api = ServerApi(client, xllamacpp.model, Usage())
-    tokenizer = RemoteTokenizer(client, xllamacpp.model, "llama.cpp")
     as_text = dataclasses.replace(found, text_route="top_k", takes_ids=False)
-    by_text = (await Routes(api, as_text, tokenizer, None).score(ScoreRequest(prompt, EXPRESSIONS))).scores
+    by_text = await by_route(xllamacpp, as_text, ScoreRequest(prompt, EXPRESSIONS))
     blind = dataclasses.replace(as_text, family=None, largest_k=2000)
-    by_bytes = (await Routes(api, blind, None, None).score(ScoreRequest(prompt, EXPRESSIONS))).scores
-    await client.close()
+    by_bytes = await by_route(xllamacpp, blind, ScoreRequest(prompt, EXPRESSIONS))
     allowed = max(found.repeat_noise, 1e-3)
     for ids, text, data in zip(scores_of(by_ids), by_text, by_bytes, strict=True):
         assert text.logprob == pytest.approx(ids.logprob, abs=allowed)
@@ -258,16 +243,13 @@ async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
     backend = hosted(llama_cpp_python, tmp_path)
     found = dataclasses.replace((await backend.probe()).capabilities, largest_k=5)
     await backend.close()
-    client = HttpClient(llama_cpp_python.base_url, ApiKey(None, None), timeout=60, max_connections=1)
-    tokenizer = RemoteTokenizer(client, llama_cpp_python.model, "llama-cpp-python")
-    routes = Routes(ServerApi(client, llama_cpp_python.model, Usage()), found, tokenizer, None)
     # Some are listed (" she"), most are not, two have several tokens.
     continuations = (*(e for e in EXPRESSIONS if "-" not in e), " the", " it")
     cases = bounds = 0
     for occupation in OCCUPATIONS:
         prompt = f"The {occupation} said that"
         truth = plain.scores(prompt, continuations)
-        limited = (await routes.score(ScoreRequest(prompt, continuations))).scores
+        limited = await by_route(llama_cpp_python, found, ScoreRequest(prompt, continuations))
         for text, inside, true in zip(continuations, limited, truth, strict=True):
             assert true <= inside.high + 1e-3, (occupation, text)
             if inside.exactness == "exact":
@@ -277,7 +259,6 @@ async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
                 assert inside.logprob is None
                 bounds += 1
             cases += 1
-    await client.close()
     assert cases >= 1000
     assert 0 < bounds < cases
 
@@ -286,16 +267,12 @@ async def test_the_echo_of_a_model_with_bos_agrees_token_by_token() -> None:
     # One echoed request takes llama-cpp-python seconds on Gemma's 262,144 tokens: few are made here.
     request = ScoreRequest("He said", (" she", " he was"))
     with llama_cpp_python_server(gemma3_gguf(), alias="gemma", n_ctx=512) as server:
-        client = HttpClient(server.base_url, ApiKey(None, None), timeout=120, max_connections=1)
-        api = ServerApi(client, server.model, Usage())
-        tokenizer = RemoteTokenizer(client, server.model, "llama-cpp-python")
         by_echo, step_by_step = [
-            (
-                await Routes(api, ServerCapabilities(text_route=route, largest_k=2000), tokenizer, None).score(request)
-            ).scores
+            await by_route(
+                server, ServerCapabilities(text_route=route, family="llama-cpp-python", largest_k=2000), request
+            )
             for route in ("echo", "top_k")
         ]
-        await client.close()
     for a, b in zip(by_echo, step_by_step, strict=True):
         assert (a.route, b.route) == ("echo", "top_k")
         assert a.exactness == b.exactness == "exact"
@@ -372,11 +349,8 @@ async def test_counted_answers_agree_with_the_known_probability(xllamacpp: Runni
     prompt, continuations = "The nurse said that", (" she", " he", " owl")
     (exact,) = await backend.run([ScoreRequest(prompt, continuations)])
     await backend.close()
-    client = HttpClient(xllamacpp.base_url, ApiKey(None, None), timeout=60, max_connections=1)
-    api = ServerApi(client, xllamacpp.model, Usage())
     by_count = dataclasses.replace(found, text_route="sampled")
-    counted = (await Routes(api, by_count, None, 48).score(ScoreRequest(prompt, continuations))).scores
-    await client.close()
+    counted = await by_route(xllamacpp, by_count, ScoreRequest(prompt, continuations), samples=48)
     first, _, never = counted
     assert first.exactness == "sampled"
     assert first.samples == 48

@@ -13,13 +13,8 @@ from backends.base import ContinuationScore, GenerateRequest, Message, Sampling,
 from backends.errors import BackendError
 from backends.llamacpp.backend import LlamaCppBackend
 from backends.openai import OpenAIBackend
-from backends.openai.api import ServerApi
-from backends.openai.auth import ApiKey
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.client import HttpClient
-from backends.openai.scoring.routes import Routes
-from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.usage import Usage
+from tests.backends.openai.direct_routes import direct_routes
 from tests.backends.openai.model_server import MODEL, ModelServer
 from tests.backends.openai.occugender_by_hand import EXPRESSIONS, as_scores, question, relative
 from tests.backends.openai.reference_model import ReferenceModel
@@ -60,12 +55,8 @@ async def scored(
     server: ModelServer, found: ServerCapabilities, request: ScoreRequest
 ) -> tuple[ContinuationScore, ...]:
     """By the route that ``found`` names."""
-    client = HttpClient(server.base_url, ApiKey(None, None), timeout=60, max_connections=2)
-    tokenizer = RemoteTokenizer(client, MODEL, found.family) if found.family else None
-    try:
-        return (await Routes(ServerApi(client, MODEL, Usage()), found, tokenizer, None).score(request)).scores
-    finally:
-        await client.close()
+    async with direct_routes(server.base_url, MODEL, found) as routes:
+        return (await routes.score(request)).scores
 
 
 def true_in_chat(plain: ReferenceModel, start: str, answers: tuple[str, ...]) -> list[float]:

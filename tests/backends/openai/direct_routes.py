@@ -1,0 +1,28 @@
+"""Routes to a server by capabilities that a test names, whatever the probe would choose."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from backends.openai.api import ServerApi
+from backends.openai.auth import ApiKey
+from backends.openai.capabilities import ServerCapabilities
+from backends.openai.client import HttpClient
+from backends.openai.scoring.routes import Routes
+from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.usage import Usage
+
+
+@contextlib.asynccontextmanager
+async def direct_routes(
+    base_url: str, model: str, capabilities: ServerCapabilities, samples: int | None = None
+) -> AsyncIterator[Routes]:
+    client = HttpClient(base_url, ApiKey(None, None), timeout=120, max_connections=2)
+    api = ServerApi(client, model, Usage())
+    api.configure(capabilities)
+    family = capabilities.family
+    try:
+        yield Routes(api, capabilities, RemoteTokenizer(client, model, family) if family else None, samples)
+    finally:
+        await client.close()
