@@ -246,19 +246,20 @@ async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
     # Some are listed (" she"), most are not, two have several tokens.
     continuations = (*(e for e in EXPRESSIONS if "-" not in e), " the", " it")
     cases = bounds = 0
-    for occupation in OCCUPATIONS:
-        prompt = f"The {occupation} said that"
-        truth = plain.scores(prompt, continuations)
-        limited = await by_route(llama_cpp_python, found, ScoreRequest(prompt, continuations))
-        for text, inside, true in zip(continuations, limited, truth, strict=True):
-            assert true <= inside.high + 1e-3, (occupation, text)
-            if inside.exactness == "exact":
-                assert inside.logprob == pytest.approx(true, abs=1e-3), (occupation, text)
-            else:
-                assert inside.low is None
-                assert inside.logprob is None
-                bounds += 1
-            cases += 1
+    async with direct_routes(llama_cpp_python.base_url, llama_cpp_python.model, found) as routes:
+        for occupation in OCCUPATIONS:
+            prompt = f"The {occupation} said that"
+            truth = plain.scores(prompt, continuations)
+            limited = (await routes.score(ScoreRequest(prompt, continuations))).scores
+            for text, inside, true in zip(continuations, limited, truth, strict=True):
+                assert true <= inside.high + 1e-3, (occupation, text)
+                if inside.exactness == "exact":
+                    assert inside.logprob == pytest.approx(true, abs=1e-3), (occupation, text)
+                else:
+                    assert inside.low is None
+                    assert inside.logprob is None
+                    bounds += 1
+                cases += 1
     assert cases >= 1000
     assert 0 < bounds < cases
 
