@@ -33,6 +33,9 @@ class ModelSource:
         """The model as a path, whether or not it is one."""
         return Path(self.model).expanduser()
 
+    def _error(self, problem: str, hint: str) -> ConfigError:
+        return ConfigError("model", self.model, problem, hint)
+
     # -- checks ---------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -49,35 +52,29 @@ class ModelSource:
         path = self.path
         if not path.exists():
             if _looks_like_path(self.model):
-                raise ConfigError("model", self.model, "no such file or folder", "Give a path that exists, or a hub id")
+                raise self._error("no such file or folder", "Give a path that exists, or a hub id")
             return
         if self.revision is not None:
             raise ConfigError("revision", self.revision, "a local model has no revisions", "Leave it out")
         if path.is_dir():
             if not (path / "config.json").is_file():
-                raise ConfigError(
-                    "model", self.model, "a folder without config.json", "Give a transformers model's folder"
-                )
+                raise self._error("a folder without config.json", "Give a transformers model's folder")
             if not folder_weights(path):
-                raise ConfigError("model", self.model, "a folder without weights", "Put the model's weights there")
+                raise self._error("a folder without weights", "Put the model's weights there")
             return
         if not is_gguf(path):
-            raise ConfigError("model", self.model, "a file, and not GGUF", "Give a folder, a GGUF file or a hub id")
+            raise self._error("a file, and not GGUF", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf")
         header = read_gguf_header(path)
         if (parts := int(header.get("split.count", 1))) > 1:
-            raise ConfigError(
-                "model",
-                self.model,
+            raise self._error(
                 f"one of {parts} files of a model, and transformers reads this one alone",
                 "Put them together with llama-gguf-split --merge, or use LlamaCppBackend",
             )
         check_causal(path, header)
         if longrope_cells(path, header) is not None:
-            raise ConfigError(
-                "model",
-                self.model,
+            raise self._error(
                 "transformers leaves out the LongRoPE of a GGUF file, which would give other numbers",
                 "Use LlamaCppBackend, or the model's safetensors",
             )
@@ -98,7 +95,7 @@ class ModelSource:
             return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
         commit = getattr(config, "_commit_hash", None)
         if commit is None:
-            raise ConfigError("model", self.model, "its revision is unknown", "Give a local folder")
+            raise self._error("its revision is unknown", "Give a local folder")
         return {"hub_id": self.model, "revision": str(commit)}, kind
 
     def adapter_identity(self) -> str | None:
@@ -140,9 +137,7 @@ class ModelSource:
         own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
         if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or (own_code and self.trust_remote_code):
             return
-        raise ConfigError(
-            "model",
-            self.model,
+        raise self._error(
             f"of the kind {config.model_type!r}, which is no causal language model to transformers",
             "Set trust_remote_code if you trust the code that comes with it"
             if own_code
@@ -192,9 +187,7 @@ class ModelSource:
         missing = sorted(drawn & set(found["missing_keys"]))
         missing += [f"{name} of another shape" for name, *_ in found["mismatched_keys"]]
         if missing:
-            raise ConfigError(
-                "model",
-                self.model,
+            raise self._error(
                 f"weights that the model needs are not there ({_some(missing)}), and would be drawn at random",
                 "Give a whole causal language model, its output head included",
             )

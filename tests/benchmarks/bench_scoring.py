@@ -320,9 +320,9 @@ def echo(path: Path, threads: int, requests: Sequence[ScoreRequest]) -> list[flo
         for continuation in request.continuations:
             text = str(request.prompt) + continuation
             reply: Any = model.create_completion(text, echo=True, logprobs=1, max_tokens=1, temperature=0)
-            told = reply["choices"][0]["logprobs"]
-            inside = [i for i, at in enumerate(told["text_offset"]) if len(str(request.prompt)) <= at < len(text)]
-            found.append(sum(told["token_logprobs"][i] for i in inside))
+            logprobs = reply["choices"][0]["logprobs"]
+            inside = [i for i, at in enumerate(logprobs["text_offset"]) if len(str(request.prompt)) <= at < len(text)]
+            found.append(sum(logprobs["token_logprobs"][i] for i in inside))
     model.close()
     return found
 

@@ -329,7 +329,7 @@ def test_identity_is_found_without_loading_weights(path: Path) -> None:
 
 
 def test_both_engines_know_the_same_weights_by_the_same_hash() -> None:
-    """What two engines make of one model is drift: it is only looked for where the weights are told to be the same."""
+    """What two engines make of one model is drift: it is only looked for where the weights have the same hash."""
     fingerprints = [
         b.describe_blocking().fingerprint for b in (HFBackend(smollm2_path()), LlamaCppBackend(smollm2_path()))
     ]
@@ -404,8 +404,8 @@ def test_of_a_broken_model_neither_numbers_nor_texts_are_taken(tmp_path: Path) -
     backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "broken.gguf", change=broken))
     once = Sampling(max_tokens=1)
     asked = [ScoreRequest("z", ("a",)), GenerateRequest("z", once), GenerateRequest("z", Sampling(1.0, max_tokens=4))]
-    told: list[int] = []
-    *failed, good = backend.run_blocking([*asked, GenerateRequest("a", once)], lambda place, _: told.append(place))
+    streamed: list[int] = []
+    *failed, good = backend.run_blocking([*asked, GenerateRequest("a", once)], lambda place, _: streamed.append(place))
     backend.close_blocking()
     for answer in failed:
         assert isinstance(answer, BackendError)
@@ -413,7 +413,7 @@ def test_of_a_broken_model_neither_numbers_nor_texts_are_taken(tmp_path: Path) -
         assert "no distribution" in answer.message
         assert "GGUF" in answer.hint
     assert isinstance(good, GenerateResponse)
-    assert sorted(told) == [1, 2, 3]
+    assert sorted(streamed) == [1, 2, 3]
 
 
 def test_load_failure_is_an_answer_of_each_request(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ def engine():
 def ask(engine, requests):
     from backends.llamacpp.generation import LlamaGeneration
 
-    told = []
-    answers = TextGenerator(LlamaGeneration(engine)).generate(requests, lambda *one: told.append(one))
+    streamed = []
+    answers = TextGenerator(LlamaGeneration(engine)).generate(requests, lambda *one: streamed.append(one))
     written = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, BackendError)]
-    assert sorted(told, key=lambda one: one[0]) == written  # each once
+    assert sorted(streamed, key=lambda one: one[0]) == written  # each once
     return answers
 
 

@@ -96,7 +96,7 @@ def test_space_in_front_of_every_text_is_not_the_prompts() -> None:
 def test_space_behind_a_special_token_is_scored(
     continuation: str, pieces: list[str | bytes], spans: list[tuple[int, int]]
 ) -> None:
-    """It would not stand there without the continuation: left out, another text's probability is told."""
+    """It would not stand there without the continuation: without it, the probability of another text is scored."""
     for prompt, alone, added in (("x<|a|>", ["x", "<|a|>"], 0), ("", ["<s>"], 1)):
         head: list[str | bytes] = [*alone]
         found = placed(prompt, continuation, head + pieces, head, added)

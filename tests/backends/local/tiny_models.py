@@ -247,7 +247,7 @@ def save_tiny_chat_gguf(file: Path, template: str, adds_bos: bool) -> Path:
 
 
 def save_gguf_without_tensors(file: Path, architecture: str) -> Path:
-    """A GGUF file of a tokenizer alone, told to be of this architecture."""
+    """A GGUF file of a tokenizer alone, marked as of this architecture."""
     writer = gguf.GGUFWriter(file, architecture)
     _add_tokenizer(writer, list(_byte_level_table()))
     return _finish(writer, file)

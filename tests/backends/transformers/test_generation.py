@@ -91,10 +91,10 @@ def generator(model, render=render):
 
 
 def ask(model, requests):
-    told = []
-    answers = generator(model).generate(requests, lambda *one: told.append(one))
+    streamed = []
+    answers = generator(model).generate(requests, lambda *one: streamed.append(one))
     written = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, BackendError)]
-    assert sorted(told, key=lambda one: one[0]) == written  # each once
+    assert sorted(streamed, key=lambda one: one[0]) == written  # each once
     return answers
 
 
@@ -271,9 +271,9 @@ def test_rows_are_halved_until_they_fit_and_grow_back(model, monkeypatch):
         return forward(input_ids, **options)
 
     monkeypatch.setattr(model, "forward", small)
-    ours, told = generator(model), []
-    assert ours.generate(requests, lambda *one: told.append(one)) == usual
-    assert sorted(place for place, _ in told) == list(range(20)), "each once"
+    ours, streamed = generator(model), []
+    assert ours.generate(requests, lambda *one: streamed.append(one)) == usual
+    assert sorted(place for place, _ in streamed) == list(range(20)), "each once"
     assert local_generation.SLOTS >> ours.halvings == 2
     monkeypatch.setattr(model, "forward", forward)
     for _ in range(4):
