@@ -77,21 +77,10 @@ class IdentifiedInterval:
         """The number with its sign changed: its bounds change places."""
         return IdentifiedInterval(None if self.value is None else -self.value, -self.high, -self.low)
 
-    def __add__(self, other: IdentifiedInterval) -> IdentifiedInterval:
-        """Lowest where both are lowest, highest where both are highest."""
-        value = None if self.value is None or other.value is None else self.value + other.value
-        return IdentifiedInterval(value, self.low + other.low, self.high + other.high)
-
     def __sub__(self, other: IdentifiedInterval) -> IdentifiedInterval:
         """Lowest where this is lowest and the other highest, and the other way round."""
         value = None if self.value is None or other.value is None else self.value - other.value
         return IdentifiedInterval(value, self.low - other.high, self.high - other.low)
-
-    def __mul__(self, factor: float) -> IdentifiedInterval:
-        """The number times a known factor. A negative factor makes the bounds change places."""
-        value = None if self.value is None else self.value * factor
-        ends = self.low * factor, self.high * factor
-        return IdentifiedInterval(value, min(ends), max(ends))
 
     @classmethod
     def total(cls, numbers: Sequence[Self]) -> IdentifiedInterval:

@@ -37,31 +37,26 @@ def encloses(interval: IdentifiedInterval, number: float) -> bool:
     return interval.low - slack <= number <= interval.high + slack
 
 
-@given(intervals(), intervals(), WEIGHTS, WEIGHTS, NUMBERS)
-def test_bounds_enclose_every_possible_result(a, b, s, t, factor):
+@given(intervals(), intervals(), WEIGHTS, WEIGHTS)
+def test_bounds_enclose_every_possible_result(a, b, s, t):
     x, y = within(a, s), within(b, t)
     assert encloses(-a, -x)
-    assert encloses(a + b, x + y)
     assert encloses(a - b, x - y)
-    assert encloses(a * factor, x * factor)
     assert encloses(IdentifiedInterval.total([a, b]), x + y)
     assert encloses(IdentifiedInterval.mean([a, b]), (x + y) / 2)
 
 
-@given(intervals(), intervals(), NUMBERS)
-def test_bounds_are_reached(a, b, factor):
-    assert ((a + b).low, (a + b).high) == (a.low + b.low, a.high + b.high)
+@given(intervals(), intervals())
+def test_bounds_are_reached(a, b):
     assert ((a - b).low, (a - b).high) == (a.low - b.high, a.high - b.low)
-    assert {(a * factor).low, (a * factor).high} == {a.low * factor, a.high * factor}
     assert ((-a).low, (-a).high) == (-a.high, -a.low)
 
 
-@given(intervals(), intervals(), NUMBERS)
-def test_a_result_has_a_value_where_all_operands_have_one(a, b, factor):
+@given(intervals(), intervals())
+def test_a_result_has_a_value_where_all_operands_have_one(a, b):
     assert (-a).value == (None if a.value is None else -a.value)
-    assert (a * factor).value == (None if a.value is None else a.value * factor)
     known = a.value is not None and b.value is not None
-    assert (a + b).value == (a.value + b.value if known else None)
+    assert IdentifiedInterval.total([a, b]).value == (math.fsum([a.value, b.value]) if known else None)
     assert (a - b).value == (a.value - b.value if known else None)
     assert IdentifiedInterval.mean([a, b]).value == (math.fsum([a.value, b.value]) / 2 if known else None)
 
@@ -74,10 +69,10 @@ def test_total_and_mean_do_not_depend_on_the_order(numbers, random):
 
 
 @given(intervals(), intervals())
-def test_subtraction_is_addition_of_the_negative(a, b):
-    turned = -b
-    assert a - b == a + turned
-    assert -turned == b
+def test_subtraction_is_the_total_with_the_negative(a, b):
+    negative = -b
+    assert a - b == IdentifiedInterval.total([a, negative])
+    assert -negative == b
 
 
 def test_total_of_no_numbers_is_zero():
