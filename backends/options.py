@@ -211,7 +211,7 @@ _MESSAGES = {
     "finite_number": ("not a finite number", "Give one"),
     "bool_type": ("not true or false", "Give one of them"),
     "string_type": ("not a text", "Write it in quotes"),
-    "string_too_short": ("an empty text", "Give at least {min_length} characters"),
+    "string_too_short": ("an empty text", "Give {min_length} or more characters"),
     "too_short": ("too few", "Give at least {min_length}"),
     "tuple_type": ("not a list", "Write it as a list"),
     "model_type": ("not a table", "Write it as a table of fields"),

@@ -52,7 +52,7 @@ _OwnTemplates = Annotated[
     tuple[Annotated[TaskPrompt, BeforeValidator(parse_template)], ...],
     AS_TUPLE,
     Field(min_length=1),
-    each_once(lambda template: template, "Give each template once"),
+    each_once(TaskPrompt.raw, "Give each template once"),
     OnError("no templates", "Give one or more, or leave this bias out"),
 ]
 Templates = Annotated[
