@@ -12,7 +12,8 @@ from suites.genderpair.design import Fallback
 from suites.genderpair.identity_swap import swap_identity
 from suites.genderpair.pairs import GROUPS, Pair
 from suites.genderpair.prompts import marks_of
-from suites.genderpair.selection import Selection, is_refusal, read_selection, released_rule
+from suites.genderpair.refusal import is_refusal
+from suites.genderpair.selection import Selection, read_selection, released_rule
 
 _Factors = Mapping[str, Factor]
 

@@ -39,12 +39,12 @@ def test_the_published_set_has_the_papers_103_854_prompts():
 
 @needs_data
 def test_the_differences_from_the_paper_are_told():
-    told = published_pairs(DATA).differences()
-    assert "group male: 85 descriptors, the paper has 83" in told
-    assert "group neither: 16 pronouns, the paper has 18" in told
-    assert "group male: 32640 prompts, the paper has 31872" in told
-    assert any("compasionate" in line for line in told)
-    assert not any("group female" in line and "paper has" in line for line in told)
+    differences = published_pairs(DATA).differences()
+    assert "group male: 85 descriptors, the paper has 83" in differences
+    assert "group neither: 16 pronouns, the paper has 18" in differences
+    assert "group male: 32640 prompts, the paper has 31872" in differences
+    assert any("compasionate" in line for line in differences)
+    assert not any("group female" in line and "paper has" in line for line in differences)
 
 
 @needs_data

@@ -10,7 +10,7 @@ from tests.suites.genderpair.planted import suite
 
 
 def classifier_folder(path, *labels):
-    """What tells a classifier's labels: its configuration."""
+    """A classifier's configuration, which names its labels."""
     pytest.importorskip("torch")
     config = {
         "model_type": "bert",

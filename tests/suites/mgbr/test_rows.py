@@ -140,7 +140,7 @@ def test_a_bounded_count_that_begins_the_other_bounds_both() -> None:
     # An upper bound may be that of the first tokens alone: what is known of the other is not given up for it.
     known = one_row(digits(" 10", -0.7, -0.7, -0.7), one).values["coverage"]
     assert (known.low, known.high) == pytest.approx((math.exp(-2.1), math.exp(-1.4) + math.exp(-2.1)))
-    split = ContinuationScore(None, None, -1.4, "bounded")  # no tokens told: it may be a token of its own
+    split = ContinuationScore(None, None, -1.4, "bounded")  # without tokens: it may be a token of its own
     assert one_row(split, digits(" 10", -0.7, -0.7, -0.7)).values["coverage"].high == pytest.approx(
         math.exp(-1.4) + math.exp(-2.1)
     )
