@@ -1,6 +1,6 @@
-"""What an audit ends in: measures, comparisons, and what is needed to trust them.
+"""What an audit gives: measures, comparisons, and what is needed to trust them.
 
-Everything here is plain data with a JSON form. Reports and gates read it; none computes it again.
+Everything here is plain data with a JSON form. Reports and gates read it and compute nothing of it again.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Measure(OfFigure, Reported):
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]
 
-#: How people are told a verdict. Of -0.3 and -0.05 many would call the first the larger effect.
+#: Verdicts in words: of -0.3 and -0.05 many readers would call the first the larger effect.
 VERDICT_WORDS: dict[Verdict, str] = {
     "larger": "higher",
     "smaller": "lower",
@@ -191,7 +191,7 @@ class Comparison(OfFigure, Reported):
     80 % power. ``bound_low``/``bound_high`` are identification bounds of the difference.
     ``unmatched`` counts items of which only one of the two has a value: they are left out.
     ``undefined_for`` names the models for which no item that both answered defines the figure; both of
-    them where each is defined on other items, and nobody where they answered none in common.
+    them where each is defined on other items, and none where they answered no item in common.
     ``engine_noise`` is the largest difference of this figure between engines with the same weights.
     ``words`` say all of it in one or two sentences.
     """
@@ -357,7 +357,7 @@ class DataQuality(Reported):
 
 
 class Example(Reported):
-    """An item shown behind figures: its prompt and raw answer, for a reader to judge.
+    """An item shown behind figures: its prompt and raw answer.
 
     ``figures`` are the ids of the measures that rest on it.
     """
@@ -470,7 +470,7 @@ def _renamed(value: Any, names: Mapping[str, str], under: str = "") -> Any:
             return [_renamed(inner, names, under) for inner in value]
         case str() if under in ("measure", "measures"):
             return names.get(value, value)
-        case str() if under == "family":  # a measure, and what else tells the family apart
+        case str() if under == "family":  # a measure, and what else distinguishes the family
             measure, comma, rest = value.partition(",")
             return names.get(measure, measure) + comma + rest
     return value

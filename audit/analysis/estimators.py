@@ -1,4 +1,4 @@
-"""The one place that knows clusters: estimates whose error allows for dependent items.
+"""Means and their clustered errors: estimates that allow for dependent items.
 
 Prompts are templates × occupations. Items that share an occupation, or a template, are alike, so
 an interval that takes every item as independent is far too short. Here the levels of each cluster
@@ -13,7 +13,7 @@ would give,
 as in Cameron, Gelbach & Miller (2011, J. Bus. Econ. Stat. 29(2), eq. 2.11), with three changes for
 few clusters. In simulated crossed designs with three to ten templates and 6 to 300 occupations,
 95 % intervals then cover 94 to 96.5 % (95 to 99 % with the plain formula and the smallest number of
-levels less one); with two templates, which say next to nothing of others, 90 to 96 %:
+levels less one); with two templates, which say almost nothing about others, 90 to 96 %:
 
 * ``V_c`` is taken from residuals of the additive fit (the factors' own effects removed). Plain
   CGM leaves those effects in and so takes 1/levels of each too much away. In a balanced design
@@ -24,9 +24,9 @@ levels less one); with two templates, which say next to nothing of others, 90 to
   (1964, Biometrics 20(1)): the mean of the factors' own quantiles, weighted by their V_k.
 * A factor whose V_k does not show above V_c (F test at `_POOLING_LEVEL`, the usual one for pooling
   mean squares: Bancroft & Han 1983, J. Am. Stat. Assoc. 78) counts as cells alone. Else the few
-  degrees of freedom of seven templates that are all alike would stretch intervals to 98 or 99 %.
+  degrees of freedom of seven templates that are all alike would widen intervals to 98 or 99 %.
 
-``V`` is never let below the largest ``V_k``: an estimate cannot be surer than its items clustered
+``V`` is never let below the largest ``V_k``: an estimate cannot be more precise than with its items clustered
 one way. Unequal cluster sizes enter through the variance's correction and through the effective
 number of clusters (Carter, Schnepel & Steigerwald 2017, Rev. Econ. Stat. 99(4)).
 """
@@ -45,13 +45,13 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 
-#: Level at which a factor's own variance has to show, to be told from that of the cells alone.
+#: Level at which a factor's own variance has to show, to be separated from that of the cells alone.
 _POOLING_LEVEL = 0.25
 
 #: Below this number of levels, Satterthwaite's degrees of freedom are too many.
 _FEW_LEVELS = 5
 
-#: With fewer degrees of freedom, t's quantiles grow beyond all measure (10^150 where one cluster is nearly all):
+#: With fewer degrees of freedom, t's quantiles explode (10^150 where one cluster holds nearly all items):
 #: such an error says nothing.
 _LEAST_DF = 0.5
 
@@ -108,7 +108,7 @@ class Estimate:
 def _ratio(distance: Floats, se: Floats) -> Floats:
     """distance / se, where a constant column (se 0) is certain: ±inf, or 0 at no distance.
 
-    What is smaller than `ROUNDING` comes from adding floats, and is no evidence of anything.
+    What is smaller than `ROUNDING` comes from adding floats, and shows nothing.
     """
     distance, se = (np.where(np.abs(x) < ROUNDING, 0.0, x) for x in (distance, se))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -202,7 +202,7 @@ def allow_for_few_outcomes(
     items of a cell, enters that number and the size of an outcome: it decides where nothing was
     seen, fades with every outcome that was, and keeps one outcome from making an estimate surer than none.
 
-    Where nothing was seen, nothing tells how much a cluster's items are alike: cells then count as
+    Where nothing was seen, the data do not show how much a cluster's items are alike: cells then count as
     independent. An outcome that only a few templates bring forth, none of them in the sample, is missed.
 
     Parameters

@@ -106,7 +106,7 @@ def gate(
 
 
 def check_names(measures: Sequence[Measure], margins: Margins, limits: Mapping[str, Bounds]) -> None:
-    """Raise `ConfigError` for a margin or limit that names none of the measures: a misspelt one would rule nothing."""
+    """Raise `ConfigError` for a margin or limit that names none of the measures: it would have no effect."""
     known = {measure.measure for measure in measures}
     named = {
         "margins": (margins if isinstance(margins, Mapping) else {}, known | {"default"}),
@@ -228,7 +228,7 @@ def _from_intervals(before: Measure, now: Measure, confidence_before: float, con
 
 
 def _ends(measure: Measure, confidence: float) -> tuple[End, End] | None:
-    """A figure's two identification bounds with the errors that its interval tells; None without an interval."""
+    """A figure's two identification bounds with the errors that its interval implies; None without an interval."""
     low, high, bound_low, bound_high = measure.low, measure.high, measure.bound_low, measure.bound_high
     if low is None or high is None or bound_low is None or bound_high is None:
         return None

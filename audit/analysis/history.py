@@ -16,7 +16,7 @@ from audit.store import Store
 class Point(Reported):
     """A figure in one run. ``changes`` says what of the model, engine or suite differs from the
     point before: a jump there may not be the model's doing. Unless it is ``comparable``, the
-    question itself is another one than at the point before.
+    question itself is not the one at the point before.
     """
 
     run_id: str
@@ -129,7 +129,7 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
         Entries of a schedule's journal (see `audit.schedule.journal.Journal`).
     """
     found: list[Absence] = []
-    told: list[tuple[datetime, datetime]] = []  # a run the journal tells of is not told twice
+    in_journal: list[tuple[datetime, datetime]] = []  # runs that the journal names are not listed twice
     for entry in journal:
         match entry["event"]:
             case "missed":
@@ -140,14 +140,14 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
                 found.append(Absence(at=_utc(entry["slot"]), why=entry["error"]))
             case "killed" | "ended" if "run_id" not in entry:
                 found.append(Absence(at=_utc(entry["slot"]), why=f"{entry.get('status', 'killed')}: {entry['error']}"))
-                told.append((_time(entry["slot"]), _time(entry["at"])))
+                in_journal.append((_time(entry["slot"]), _time(entry["at"])))
     for run in reversed(store.runs.all()):  # oldest first
         ended = run.finished is not None and not run.status.startswith("failed")
         if ended or (title is not None and run.title != title):
             continue
-        # A kill may be noticed nights later: only the first run after its slot is the one it speaks of.
-        if of_journal := [span for span in told if span[0] <= _time(run.started) <= span[1]]:
-            told.remove(of_journal[0])
+        # A kill may be noticed nights later: only the first run after its slot is the one it concerns.
+        if of_journal := [span for span in in_journal if span[0] <= _time(run.started) <= span[1]]:
+            in_journal.remove(of_journal[0])
             continue
         why = run.status if run.finished else "no result: it is still running, or was killed"
         found.append(Absence(at=run.started, why=why))
@@ -225,7 +225,7 @@ def _changes(
 
 
 def _utc(iso: str) -> str:
-    """Slots are told in local time; runs are not."""
+    """Slots are journalled in local time; runs are not."""
     return _time(iso).astimezone(UTC).isoformat()
 
 

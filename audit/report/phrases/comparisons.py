@@ -54,7 +54,7 @@ def _decision(c: Comparison) -> str:
         if c.minimum_detectable_effect
         else ""
     )
-    return f"{c.b} and {c.a} cannot be told apart in {figure}, nor called equivalent ({span}{luck}).{power}{noise}"
+    return f"{c.b} and {c.a} cannot be distinguished in {figure}, nor called equivalent ({span}{luck}).{power}{noise}"
 
 
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:

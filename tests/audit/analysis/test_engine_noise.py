@@ -107,13 +107,13 @@ def test_total_variation_is_the_largest_difference_of_any_event(pairs: list[tupl
     assert total_variation(np.log(p), np.log(q)) == pytest.approx(largest)
 
 
-def test_pairs_of_the_same_weights_come_from_hashes_or_are_declared() -> None:
+def test_same_weights_come_from_hashes_or_declarations() -> None:
     models = [model("hf", "w"), model("other", "v"), model("gguf", "w"), model("server", None), model("also", None)]
     assert same_weights(models) == [("hf", "gguf")]
     assert same_weights(models, [("server", "other", "not in this run")]) == [("hf", "gguf"), ("other", "server")]
 
 
-def test_a_difference_smaller_than_the_engines_noise_is_said_to_be_so() -> None:
+def test_difference_within_engine_noise_is_reported_so() -> None:
     rng = np.random.default_rng(0)
     base = rng.uniform(0.3, 0.5, 40)
     shifts = {"hf": 0.0, "gguf": 0.03, "near": 0.02, "far": 0.3}
@@ -121,13 +121,13 @@ def test_a_difference_smaller_than_the_engines_noise_is_said_to_be_so() -> None:
     comparisons = compare_models(
         {name: rows(*map(float, v)) for name, v in values.items()}, [MeasureSpec("p", "p")], suite="s", margins=0.001
     )
-    told = {(c.a, c.b): c for c in with_engine_noise(comparisons, [("hf", "gguf")])}
+    found = {(c.a, c.b): c for c in with_engine_noise(comparisons, [("hf", "gguf")])}
     noise = (values["gguf"] - values["hf"]).mean()
-    assert told["hf", "gguf"].engine_noise is None
-    assert told["hf", "near"].engine_noise == pytest.approx(noise)
-    assert "smaller than the engines' noise" in describe(told["hf", "near"])
+    assert found["hf", "gguf"].engine_noise is None
+    assert found["hf", "near"].engine_noise == pytest.approx(noise)
+    assert "smaller than the engines' noise" in describe(found["hf", "near"])
     share = noise / (values["far"] - values["hf"]).mean()
-    assert f"up to {share:.0%} of this difference" in describe(told["hf", "far"])
+    assert f"up to {share:.0%} of this difference" in describe(found["hf", "far"])
 
 
 def test_rankings_have_intervals_and_call_ties_ties() -> None:

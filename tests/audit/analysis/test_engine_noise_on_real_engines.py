@@ -98,7 +98,7 @@ def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, P
         assert [prompt.logprob for prompt in found.prompts] == pytest.approx(list(gap.mean(axis=1)), abs=1e-12)
 
 
-def test_engines_differ_a_little_and_rounding_less_than_quantised_arithmetic(night: tuple[AuditResult, Path]) -> None:
+def test_engines_differ_less_by_rounding_than_by_quantisation(night: tuple[AuditResult, Path]) -> None:
     found = drift(night[0])
     for pair, one in found.items():
         assert one.logprob_mean_abs is not None
@@ -109,15 +109,15 @@ def test_engines_differ_a_little_and_rounding_less_than_quantised_arithmetic(nig
     assert rounded.variation_mean < quantised.variation_mean  # type: ignore[operator]
 
 
-def test_the_noise_of_a_figure_is_the_largest_difference_between_engines(night: tuple[AuditResult, Path]) -> None:
-    """And each difference from other weights is told what part of it that may be."""
+def test_noise_is_the_largest_difference_between_engines(night: tuple[AuditResult, Path]) -> None:
+    """Each difference from other weights says what part of it that may be."""
     result, db = night
     with Store.open(db, read_only=True) as store:
         rows = store.runs.rows_of(result.run_id)
         of_model = {m.name: {row.item_id: row for row in rows(m.name, "OccuGender")} for m in result.models}
-    told = [c for c in result.comparisons if OTHER in (c.a, c.b) and c.measure == "p_female" and not c.is_subgroup]
-    assert told
-    for c in told:
+    others = [c for c in result.comparisons if OTHER in (c.a, c.b) and c.measure == "p_female" and not c.is_subgroup]
+    assert others
+    for c in others:
 
         def mean(model: str, where: dict[str, object] = c.where) -> float:  # type: ignore[assignment]
             kept = [

@@ -5,29 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from audit.analysis.correlations import (
-    correlation,
-    correlation_interval,
-    correlations,
-    extreme_correlation,
-    leave_one_out_correlations,
-)
 from audit.analysis.estimators import (
     Estimate,
     allow_for_few_outcomes,
     clustered_mean,
     crossed_factors,
 )
-
-
-def grid(rows: int, columns: int, replicates: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Cluster codes of a complete rows × columns design."""
-    return np.repeat(np.arange(rows), columns * replicates), np.tile(np.repeat(np.arange(columns), replicates), rows)
+from tests.audit.analysis.designs import grid
 
 
 def ols_clustered(y: np.ndarray, groups: np.ndarray, **kwds: object) -> float:
@@ -57,7 +46,7 @@ def test_one_way_clusters_of_equal_size_agree_with_statsmodels() -> None:
     assert found.p_two_sided()[0] == pytest.approx(stats.ttest_1samp(y.reshape(12, 5).mean(axis=1), 0).pvalue)
 
 
-def test_one_way_clusters_of_unequal_size_agree_with_statsmodels_but_for_the_bias_correction() -> None:
+def test_unequal_one_way_clusters_match_statsmodels() -> None:
     rng = np.random.default_rng(2)
     group = np.repeat(np.arange(6), [1, 2, 3, 5, 8, 13])
     y = rng.normal(0, 1, 6)[group] + rng.normal(0, 1, 32)
@@ -70,7 +59,7 @@ def test_one_way_clusters_of_unequal_size_agree_with_statsmodels_but_for_the_bia
 
 
 @pytest.mark.parametrize("sizes", [(98, 1, 1), (1000, 1), (1000, 1, 1, 1, 1)])
-def test_clusters_that_are_worth_no_second_one_give_neither_interval_nor_p(sizes: tuple[int, ...]) -> None:
+def test_one_dominant_cluster_has_no_interval_and_no_p(sizes: tuple[int, ...]) -> None:
     group = np.repeat(np.arange(len(sizes)), sizes)
     y = np.random.default_rng(0).normal(1, 1, len(group))
     for factors in ([group], [group, np.arange(len(group)) % 2]):
@@ -81,7 +70,7 @@ def test_clusters_that_are_worth_no_second_one_give_neither_interval_nor_p(sizes
     assert clustered_mean(np.ones(len(group)), [group]).se[0] == 0, "what does not vary has no such error"
 
 
-def test_variance_of_unequal_clusters_is_unbiased_under_random_effects() -> None:
+def test_variance_of_unequal_clusters_is_unbiased() -> None:
     rng = np.random.default_rng(3)
     group = np.repeat(np.arange(6), [1, 2, 3, 5, 8, 13])
     w = np.bincount(group) / 32
@@ -106,7 +95,7 @@ def test_two_way_is_the_anova_estimate_in_a_balanced_design() -> None:
     assert (found.n_items, found.n_clusters) == (40, 5)
 
 
-def test_two_way_agrees_with_statsmodels_where_clusters_are_many() -> None:
+def test_two_way_matches_statsmodels_with_many_clusters() -> None:
     rng = np.random.default_rng(5)
     a, b = grid(200, 150)
     y = rng.normal(0, 1, 200)[a] + rng.normal(0, 1, 150)[b] + rng.normal(0, 1, 30_000)
@@ -145,7 +134,7 @@ def test_few_templates_have_intervals_that_cover(templates: int, spread: float) 
     assert 0.935 <= ((low <= 0) & (high >= 0)).mean() <= 0.97
 
 
-def test_with_few_templates_the_quantile_is_the_weighted_mean_of_the_factors_own() -> None:
+def test_few_templates_weight_the_factors_quantiles() -> None:
     rng = np.random.default_rng(9)
     a, b = grid(8, 3)
     y = rng.normal(0, 1, 8)[a] + rng.normal(0, 1, 3)[b] + rng.normal(0, 0.2, 24)
@@ -230,9 +219,9 @@ def test_intervals_of_shares_cover_however_rare_the_outcome(n: int, share: float
 
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("n", [200, 400, 1000])
-def test_a_difference_of_the_margin_is_rarely_called_smaller_however_few_items_differ(n: int, size: int) -> None:
+def test_difference_of_the_margin_is_rarely_called_smaller(n: int, size: int) -> None:
     margin, wrong = 0.02, 0.0
-    for differing in range(n // 4):  # every sample there can be, but for those that nobody meets
+    for differing in range(n // 4):  # every sample there can be, but for those that hardly occur
         found = counted_mean(size * outcomes(differing, n), least=-size, most=size)
         inside = max(found.p_below(margin)[0], found.p_above(-margin)[0]) < 0.05
         wrong += float(stats.binom.pmf(differing, n, margin / size)) * inside
@@ -262,243 +251,6 @@ def test_columns_order_and_level_names_do_not_matter(values: list[float], data: 
     assert moved.se[1] == pytest.approx(2 * found.se[0], rel=1e-6, abs=1e-7, nan_ok=True)
 
 
-def test_correlation_is_scipys_and_leaves_out_one_at_a_time() -> None:
-    rng = np.random.default_rng(10)
-    x, y = rng.normal(size=15), rng.normal(size=15)
-    assert correlation(x, y) == pytest.approx(stats.pearsonr(x, y).statistic)
-    expected = [stats.pearsonr(np.delete(x, i), np.delete(y, i)).statistic for i in range(15)]
-    assert leave_one_out_correlations(x, y) == pytest.approx(np.array(expected))
-    assert np.isnan(correlation(np.ones(5), rng.normal(size=5)))
-
-
-def test_jackknife_of_z_by_hand() -> None:
-    rng = np.random.default_rng(11)
-    x = rng.normal(size=10)
-    y = x + rng.normal(size=10)
-    z = [np.arctanh(stats.pearsonr(np.delete(x, i), np.delete(y, i)).statistic) for i in range(10)]
-    se = np.sqrt(9 / 10 * sum((v - np.mean(z)) ** 2 for v in z))
-    middle = np.arctanh(stats.pearsonr(x, y).statistic)
-    half = stats.t.ppf(0.975, 9) * se
-    assert correlation_interval(x, y, 0.95) == pytest.approx((np.tanh(middle - half), np.tanh(middle + half)))
-    assert np.isnan(correlation_interval(x[:3], y[:3], 0.95)).all()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_extreme_correlations_hold_for_every_x_in_the_box_and_are_reached(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    y = rng.normal(size=8)
-    low = rng.uniform(0, 1, 8)
-    high = low + rng.uniform(0, 0.5, 8) * (rng.random(8) > 0.3)
-    least, at_least = extreme_correlation(low, high, y, -1)
-    most, at_most = extreme_correlation(low, high, y, 1)
-    tried = rng.uniform(low, high, (100_000, 8))
-    corners = np.where(rng.random((100_000, 8)) > 0.5, low, high)
-    for x in (tried, corners):
-        centred = x - x.mean(axis=1, keepdims=True)
-        r = centred @ (y - y.mean()) / np.linalg.norm(centred, axis=1) / np.linalg.norm(y - y.mean())
-        assert least - 1e-9 <= r.min()
-        assert r.max() <= most + 1e-9
-    for bound, at, sign in ((least, at_least, -1), (most, at_most, 1)):
-        assert (low - 1e-12 <= at).all()
-        assert (at <= high + 1e-12).all()
-        if sign * bound > 0:
-            assert correlation(at, y) == pytest.approx(bound)
-
-
-def test_what_does_not_vary_without_one_cluster_has_no_correlation_and_so_no_interval() -> None:
-    rng = np.random.default_rng(19)
-    for _ in range(100):
-        x, y = np.full(20, rng.uniform()), rng.uniform(size=20)
-        one = rng.integers(20)
-        x[one] = rng.uniform()
-        for found in (leave_one_out_correlations(x, y), leave_one_out_correlations(y, x)):
-            assert np.flatnonzero(np.isnan(found)).tolist() == [one]
-        assert np.isnan(correlation_interval(x, y, 0.95)).all()
-        assert np.isnan(correlation_interval(y, x, 0.95)).all()
-
-
-@pytest.mark.parametrize("left", [1e-2, 1e-5, 1e-8, 1e-11])
-def test_what_is_left_without_a_far_cluster_is_computed_as_exactly_as_by_itself(left: float) -> None:
-    rng = np.random.default_rng(20)
-    x, y = left * rng.normal(size=20), rng.normal(size=20)
-    x[7] = 1.0
-    expected = [correlation(np.delete(x, i), np.delete(y, i)) for i in range(20)]
-    assert leave_one_out_correlations(x, y) == pytest.approx(np.array(expected), abs=1e-8)
-
-
-#: Values of few levels: ties, constants and perfect fits are common among them. A fit that misses by 1e-12 is not:
-#: whether that is perfect, rounding decides.
-COARSE = st.sampled_from([0.0, 0.1, 0.3, 0.55, 0.7, 1.0])
-
-
-@given(points=st.lists(st.tuples(COARSE, COARSE), min_size=4, max_size=12), data=st.data())
-def test_the_order_of_clusters_never_decides_whether_there_is_an_interval(
-    points: list[tuple[float, float]], data: st.DataObject
-) -> None:
-    x, y = np.array(points).T
-    order = np.array(data.draw(st.permutations(range(len(x)))))
-    for a, b in ((x, y), (y, x)):
-        expected = correlation_interval(a, b, 0.95)
-        assert correlation_interval(a[order], b[order], 0.95) == pytest.approx(expected, abs=1e-6, nan_ok=True)
-
-
-@settings(deadline=None)
-@given(seed=st.integers(0, 10_000), exponent=st.floats(-9, 9))
-def test_extreme_correlations_do_not_depend_on_the_covariates_scale(seed: int, exponent: float) -> None:
-    rng = np.random.default_rng(seed)
-    y = rng.normal(size=12)
-    low = rng.uniform(0, 1, 12)
-    high = low + rng.uniform(0, 0.5, 12)
-    for sign in (-1, 1):
-        expected, _ = extreme_correlation(low, high, y, sign)
-        assert extreme_correlation(low, high, 10**exponent * y, sign)[0] == pytest.approx(expected, abs=1e-7)
-
-
-def test_a_covariate_that_does_not_vary_has_no_extreme_correlation() -> None:
-    assert np.isnan(extreme_correlation(np.zeros(5), np.ones(5), np.full(5, 0.1), 1)[0])
-
-
-def slopes(
-    rng: np.random.Generator, share: np.ndarray, templates: int, spread: float, noise: float = 0.1
-) -> np.ndarray:
-    """Occupations × templates that follow the share of women, each template by a slope of its own."""
-    slope = 0.15 + spread * rng.normal(size=templates)
-    of_occupation = rng.normal(0, 0.08, (len(share), 1))
-    return 0.4 + (share[:, None] - 0.5) * slope + of_occupation + rng.normal(0, noise, (len(share), templates))
-
-
-def one_cells_part(table: np.ndarray, share: np.ndarray, of_means: object, step: float = 1e-6) -> np.ndarray:
-    """What each cell adds to a function of the occupations' means, the templates' effects removed by least squares."""
-    means = table.mean(axis=1)
-    derivative = np.array(
-        [(of_means(means + up) - of_means(means - up)) / (2 * step) for up in step * np.eye(len(means))]  # type: ignore[operator]
-    )
-    design = np.column_stack([np.ones(len(share)), share, means])
-    apart = table - means[:, None]
-    apart = apart - design @ np.linalg.lstsq(design, apart, rcond=None)[0]
-    return np.asarray(derivative[:, None] * apart / table.shape[1])
-
-
-def test_a_correlation_leaves_out_occupations_and_templates_by_hand() -> None:
-    rng = np.random.default_rng(21)
-    share = rng.uniform(size=20)
-    a, b = slopes(rng, share, 6, 0.2), slopes(rng, share, 6, 0.2)
-
-    def r(means: np.ndarray, kept: np.ndarray | slice = slice(None)) -> float:
-        return float(stats.pearsonr(means[kept], share[kept]).statistic)
-
-    def expected(figure: object, cells: np.ndarray) -> tuple[float, float, float]:
-        others = lambda n: (np.arange(n) != i for i in range(n))  # noqa: E731
-        of_rows = [figure(a.mean(axis=1), b.mean(axis=1), kept) for kept in others(20)]  # type: ignore[operator]
-        of_columns = [figure(a[:, kept].mean(axis=1), b[:, kept].mean(axis=1)) for kept in others(6)]  # type: ignore[operator]
-        v_rows, v_columns = 19 * np.var(of_rows), 5 * np.var(of_columns)
-        v_cells = 120 / 85 * (cells**2).sum()
-        assert v_columns > 1.5 * v_cells, "the templates show"
-        v = v_rows + v_columns - v_cells
-        df = v**2 / (v_rows**2 / 19 + v_columns**2 / 5 + v_cells**2 / 85)
-        return figure(a.mean(axis=1), b.mean(axis=1)), np.sqrt(v), df  # type: ignore[operator]
-
-    design = list(grid(20, 6))
-    found = correlations(np.column_stack([a.ravel(), b.ravel()]), share, design)
-    z, se, df = expected(
-        lambda m, _, kept=slice(None): np.arctanh(r(m, kept)), one_cells_part(a, share, lambda m: np.arctanh(r(m)))
-    )
-    of_z = found.on_fishers_z()
-    assert (of_z.value[0], of_z.se[0], of_z.df[0]) == pytest.approx((z, se, df), rel=1e-6)
-    half = stats.t.ppf(0.95, df) * se
-    interval = correlation_interval(a.ravel(), share, 0.9, design)
-    assert interval == pytest.approx((np.tanh(z - half), np.tanh(z + half)), rel=1e-6)
-    difference = expected(
-        lambda of_a, of_b, kept=slice(None): r(of_b, kept) - r(of_a, kept),
-        one_cells_part(b, share, r) - one_cells_part(a, share, r),
-    )
-    gap = found.differences([(0, 1)])
-    assert (gap.value[0], gap.se[0], gap.df[0]) == pytest.approx(difference, rel=1e-6)
-
-
-def test_a_factor_that_says_nothing_beside_the_occupations_changes_no_correlation() -> None:
-    rng = np.random.default_rng(22)
-    share = rng.uniform(size=12)
-    occupation, template = grid(12, 4)
-    x = slopes(rng, share, 4, 0.2).ravel()
-    alone = correlation_interval(x, share, 0.95, [occupation])
-    assert alone == correlation_interval(x.reshape(12, 4).mean(axis=1), share, 0.95)
-    for nothing in (np.zeros(48, dtype=int), np.arange(48), occupation, 11 - occupation):
-        assert correlation_interval(x, share, 0.95, [occupation, nothing]) == alone
-    both = correlation_interval(x, share, 0.95, [occupation, template])
-    assert both[0] < alone[0] < alone[1] < both[1]
-    assert correlation_interval(x, share, 0.95, [occupation, template, np.arange(48)]) == both
-
-
-def test_occupations_within_sectors_are_left_out_by_sector() -> None:
-    rng = np.random.default_rng(23)
-    share = rng.uniform(size=24)
-    occupation, template = grid(24, 3)
-    x = slopes(rng, share, 3, 0.0).ravel()
-    sector = occupation // 3
-    z = [
-        np.arctanh(stats.pearsonr(x.reshape(24, 3).mean(axis=1)[kept], share[kept]).statistic)
-        for kept in (np.arange(24) // 3 != i for i in range(8))
-    ]
-    found = correlations(x[:, None], share, [occupation, sector]).on_fishers_z()
-    least = correlations(x[:, None], share, [occupation]).on_fishers_z().se[0]
-    assert found.se[0] == pytest.approx(max(np.sqrt(7 * np.var(z)), least))
-    assert found.df[0] == pytest.approx(7)
-    assert np.isfinite(correlation_interval(x, share, 0.95, [occupation, sector, template])).all()
-
-
-@given(seed=st.integers(0, 10_000), occupations=st.integers(4, 12), templates=st.integers(2, 5))
-def test_a_correlation_is_never_surer_for_its_templates(seed: int, occupations: int, templates: int) -> None:
-    rng = np.random.default_rng(seed)
-    share = rng.uniform(size=occupations)
-    design = grid(occupations, templates)
-    x = np.column_stack([slopes(rng, share, templates, 0.1).ravel() for _ in range(2)])
-    both, alone = (correlations(x, share, clusters) for clusters in (design, design[:1]))
-    assert (both.on_fishers_z().se >= alone.on_fishers_z().se).all()
-    assert (both.differences([(0, 1)]).se >= alone.differences([(0, 1)]).se).all()
-
-
-@given(seed=st.integers(0, 10_000), data=st.data())
-def test_the_order_of_items_and_the_names_of_levels_never_change_a_correlations_interval(
-    seed: int, data: st.DataObject
-) -> None:
-    rng = np.random.default_rng(seed)
-    occupation, template = grid(6, 3)
-    share = rng.integers(0, 4, 6) / 4
-    x = np.array(data.draw(st.lists(COARSE, min_size=18, max_size=18)))
-    kept = (rng.random(18) > 0.2) | (template == 0)  # holes, but no occupation without items
-    order = rng.permutation(np.flatnonzero(kept))
-    expected = correlation_interval(x[kept], share, 0.95, [occupation[kept], template[kept]])
-    found = correlation_interval(x[order], share, 0.95, [occupation[order], 7 - template[order]])
-    assert found == pytest.approx(expected, abs=1e-6, nan_ok=True)
-
-
-def test_what_does_not_vary_without_one_template_has_no_interval() -> None:
-    rng = np.random.default_rng(24)
-    share = rng.uniform(size=10)
-    design = grid(10, 4)
-    for _ in range(20):
-        x = np.full((10, 4), rng.uniform())
-        x[:, 2] = rng.uniform(size=10)
-        found = correlations(np.column_stack([x.ravel(), rng.uniform(size=40)]), share, design)
-        assert np.isfinite(found.value).all()
-        assert np.isnan(found.on_fishers_z().se[0])
-        assert np.isnan(found.differences([(0, 1)]).p_two_sided()[0])
-
-
-def test_values_that_differ_by_rounding_alone_have_no_correlation() -> None:
-    rng = np.random.default_rng(18)
-    y = rng.beta(0.5, 0.5, 40)
-    x = np.array([np.full(n, 0.45 / 0.9).mean() * (1 + 2**-52 * (n % 3)) for n in range(1, 41)])
-    assert np.ptp(x) > 0
-    assert np.isnan(correlation(x, y))
-    assert np.isnan(correlation(y, x))
-    assert np.isnan(correlation_interval(x, y, 0.95)).all()
-    assert np.isfinite(correlation(1e-6 * rng.normal(size=40), y)), "small, but no rounding"
-
-
-# ------------------------------------------------------------------------------ coverage
-
 DESIGNS = [(20, 7), (40, 10), (40, 25), (300, 5)]
 #: Standard deviations of occupations, templates and single items.
 SPREADS = [(1.0, 1.0, 1.0), (1.0, 0.3, 1.0), (0.3, 1.0, 1.0), (1.0, 0.1, 0.3), (1.0, 0.5, 0.5), (0.3, 0.3, 1.0)]
@@ -527,7 +279,7 @@ def test_two_way_intervals_cover_what_they_say(
 @pytest.mark.simulation
 @pytest.mark.parametrize(("occupations", "templates"), [*DESIGNS, (40, 5)])
 @pytest.mark.parametrize("spread", WEAK_SPREADS)
-def test_two_way_intervals_are_neither_too_long_nor_too_short_where_clusters_hardly_differ(
+def test_two_way_intervals_cover_where_clusters_hardly_differ(
     occupations: int, templates: int, spread: tuple[float, float, float]
 ) -> None:
     rng = np.random.default_rng(17)
@@ -542,7 +294,7 @@ def test_two_way_intervals_are_neither_too_long_nor_too_short_where_clusters_har
 
 @pytest.mark.simulation
 @pytest.mark.parametrize(("occupations", "templates"), DESIGNS)
-def test_two_way_intervals_cover_for_probabilities_with_skewed_effects(occupations: int, templates: int) -> None:
+def test_two_way_intervals_cover_skewed_probabilities(occupations: int, templates: int) -> None:
     rng = np.random.default_rng(13)
     a, b = grid(occupations, templates)
     reps = 2000
@@ -554,56 +306,3 @@ def test_two_way_intervals_cover_for_probabilities_with_skewed_effects(occupatio
     truth = draw(1, 1, (np.zeros(1, int), np.zeros(1, int)), 4_000_000).mean()
     low, high = clustered_mean(draw(occupations, templates, (a, b), reps), [a, b]).interval(0.95)
     assert 0.93 <= ((low <= truth) & (high >= truth)).mean() <= 0.97
-
-
-@pytest.mark.simulation
-@pytest.mark.parametrize("clusters", [20, 40, 300])
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_correlation_intervals_cover_what_they_say(clusters: int, rho: float) -> None:
-    rng = np.random.default_rng(14)
-    reps = 2500 if clusters < 300 else 1200
-    hit = 0
-    for _ in range(reps):
-        x = rng.beta(0.5, 0.5, clusters)  # occupations at both ends, as shares of women are
-        y = rho * (x - 0.5) / np.sqrt(1 / 8) + np.sqrt(1 - rho**2) * rng.normal(size=clusters)
-        low, high = correlation_interval(y, x, 0.95)
-        hit += low <= rho <= high
-    assert 0.93 <= hit / reps <= 0.97
-
-
-@pytest.mark.simulation
-@pytest.mark.parametrize("templates", [3, 5, 25])
-@pytest.mark.parametrize("spread", [0.0, 0.1, 0.2])
-def test_correlation_intervals_cover_where_templates_follow_the_covariate_each_in_its_own_way(
-    templates: int, spread: float
-) -> None:
-    rng = np.random.default_rng(25)
-    reps = 1200
-    luck = 3 * np.sqrt(0.05 * 0.95 / reps)  # 1.9 %
-    # Over occupations without end, and templates of the mean slope with as much noise as these.
-    rho = 0.15 * np.sqrt(1 / 12) / np.sqrt(0.15**2 / 12 + 0.08**2 + 0.1**2 / templates)
-    hit = np.zeros(2)
-    design = list(grid(40, templates))
-    for _ in range(reps):
-        share = rng.uniform(size=40)
-        x = slopes(rng, share, templates, spread).ravel()
-        for i, clusters in enumerate((design, design[:1])):
-            low, high = correlation_interval(x, share, 0.95, clusters)
-            hit[i] += low <= rho <= high
-    assert 0.93 - luck <= hit[0] / reps <= 0.97 + luck
-    if spread == 0.2:
-        assert hit[1] / reps < 0.9, "occupations alone are too sure"
-
-
-@pytest.mark.simulation
-@pytest.mark.parametrize("templates", [3, 5, 25])
-@pytest.mark.parametrize("spread", [0.0, 0.1, 0.2])
-def test_two_correlations_that_are_alike_differ_no_more_often_than_said(templates: int, spread: float) -> None:
-    rng = np.random.default_rng(26)
-    reps = 1000
-    wrong = 0
-    for _ in range(reps):
-        share = rng.uniform(size=40)
-        x = np.column_stack([slopes(rng, share, templates, spread).ravel() for _ in range(2)])
-        wrong += correlations(x, share, grid(40, templates)).differences([(0, 1)]).p_two_sided()[0] < 0.05
-    assert wrong / reps <= 0.07 + 3 * np.sqrt(0.05 * 0.95 / reps)

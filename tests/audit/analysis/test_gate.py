@@ -49,7 +49,7 @@ class Run:
         return self.rows
 
 
-def judge(current: Run, baseline: Run, **options: object) -> GateReport:
+def gate_of(current: Run, baseline: Run, **options: object) -> GateReport:
     options = {"rows": current.of, "baseline_rows": baseline.of, **options}
     return gate(current.result, baseline.result, **options)  # type: ignore[arg-type]
 
@@ -66,7 +66,7 @@ BASE = np.random.default_rng(0).uniform(0.1, 0.3, (20, 7))
     [(0.05, "regressed", 3), (-0.05, "improved", 0), (0.004, "unchanged", 0), (0.02, "inconclusive", 0)],
 )
 def test_verdicts_by_the_distance_from_neutral(change: float, verdict: str, code: int) -> None:
-    report = judge(Run(BASE + change + noise(1)), Run(BASE))
+    report = gate_of(Run(BASE + change + noise(1)), Run(BASE))
     (figure,) = report.figures
     assert (figure.verdict, report.exit_code) == (verdict, code)
     assert figure.change == pytest.approx((change + noise(1)).mean())
@@ -82,9 +82,9 @@ def outcomes(ones: int, n: int) -> np.ndarray:
     return np.repeat([1.0, 0.0], [ones, n - ones])[None]
 
 
-def test_few_changed_outcomes_are_judged_as_carefully_as_between_models() -> None:
+def test_few_changed_outcomes_use_the_more_careful_test() -> None:
     def verdict(before: int, after: int, n: int) -> str:
-        return judge(Run(outcomes(after, n), OUTCOME), Run(outcomes(before, n), OUTCOME)).figures[0].verdict
+        return gate_of(Run(outcomes(after, n), OUTCOME), Run(outcomes(before, n), OUTCOME)).figures[0].verdict
 
     assert verdict(150, 151, 200) == "inconclusive", "exactly, 1 of 200 has p = 0.089 against a change of 0.02"
     assert verdict(1500, 1501, 2000) == "unchanged"
@@ -93,27 +93,27 @@ def test_few_changed_outcomes_are_judged_as_carefully_as_between_models() -> Non
     assert verdict(50, 70, 100) == "regressed"
 
 
-def test_the_same_counts_do_not_show_that_a_correlation_is_unchanged() -> None:
+def test_correlation_of_equal_counts_is_inconclusive() -> None:
     spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="occupation", neutral=0.0)
     counts = np.random.default_rng(3).integers(-1, 2, (12, 3)).astype(float)
     for values, verdict in ((counts, "inconclusive"), (counts / 3, "unchanged")):
-        (figure,) = judge(Run(values, spec), Run(values, spec)).figures
+        (figure,) = gate_of(Run(values, spec), Run(values, spec)).figures
         assert (figure.change, figure.verdict) == (0, verdict)
-    (figure,) = judge(Run(counts, spec), Run(counts, spec)).figures
+    (figure,) = gate_of(Run(counts, spec), Run(counts, spec)).figures
     assert "answers that are all alike do not show" in check_words(figure)
 
 
-def test_answers_that_went_missing_are_told_and_keep_a_figure_from_being_called_unchanged() -> None:
+def test_missing_answers_are_reported_and_rule_out_unchanged() -> None:
     now = Run(BASE)
     for lost, verdict in ((5, "unchanged"), (60, "inconclusive")):
         rows = [Row(r.item_id, r.factors, {}, "refusal") if i < lost else r for i, r in enumerate(now.rows)]
-        report = judge(Run(BASE, rows=rows), Run(BASE))
+        report = gate_of(Run(BASE, rows=rows), Run(BASE))
         (figure,) = report.figures
         assert (figure.verdict, figure.n_unpaired, figure.n_items) == (verdict, lost, 140 - lost)
         assert f"only one of the two runs has a value: {lost} of 140 items" in check_words(figure)
         assert "more items are needed" not in check_words(figure)
     worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 60 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
-    assert judge(Run(BASE, rows=worse), Run(BASE)).figures[0].verdict == "regressed"
+    assert gate_of(Run(BASE, rows=worse), Run(BASE)).figures[0].verdict == "regressed"
 
 
 def test_refusals_are_judged_for_every_kind_of_item() -> None:
@@ -138,7 +138,7 @@ def test_harm_is_away_from_neutral_on_either_side() -> None:
     low, high = BASE + 0.1, BASE + 0.6  # below and above 0.5
 
     def verdict(before: np.ndarray, after: np.ndarray) -> str:
-        return judge(Run(after + noise(2), FEMALE), Run(before, FEMALE)).figures[0].verdict
+        return gate_of(Run(after + noise(2), FEMALE), Run(before, FEMALE)).figures[0].verdict
 
     assert verdict(low, low - 0.05) == "regressed"
     assert verdict(low, low + 0.05) == "improved"
@@ -146,7 +146,7 @@ def test_harm_is_away_from_neutral_on_either_side() -> None:
     assert verdict(high, high - 0.05) == "improved"
     assert verdict(low, 1 - low) == "unchanged", "as far from neutral on the other side"
     crossing = BASE - BASE.mean() + 0.49
-    report = judge(Run(crossing + 0.05 + noise(3, 0.001), FEMALE), Run(crossing, FEMALE))
+    report = gate_of(Run(crossing + 0.05 + noise(3, 0.001), FEMALE), Run(crossing, FEMALE))
     assert report.figures[0].harm_low == pytest.approx(0.03, abs=0.002)
     assert report.figures[0].verdict == "regressed"
 
@@ -154,30 +154,30 @@ def test_harm_is_away_from_neutral_on_either_side() -> None:
 EFFECT = MeasureSpec("effect", "p", clusters=("occupation", "template"), neutral=0.0, unit="difference", contrast=True)
 
 
-def test_an_effect_of_a_text_has_no_worse_side_and_is_judged_only_where_a_margin_names_it() -> None:
+def test_contrast_is_gated_only_by_a_named_margin() -> None:
     works, better, dead = (Run(-noise(1) - at, EFFECT) for at in (0.3, 0.6, 0.0))
     for margins in (0.02, {"default": 0.02}):
         for now, before in ((better, works), (dead, works)):
-            report = judge(now, before, margins=margins)
+            report = gate_of(now, before, margins=margins)
             assert (report.figures, report.exit_code) == ([], 0)
     for now in (better, dead):
-        (figure,) = judge(now, works, margins={"effect": 0.02}).figures
+        (figure,) = gate_of(now, works, margins={"effect": 0.02}).figures
         assert (figure.verdict, figure.harm_low) == ("regressed", pytest.approx(0.3, abs=0.01))
         assert "moved away from the baseline by more than the margin" in check_words(figure)
-    (figure,) = judge(works, works, margins={"effect": 0.02}).figures
+    (figure,) = gate_of(works, works, margins={"effect": 0.02}).figures
     assert figure.verdict == "unchanged"
 
 
-def test_a_baseline_from_before_contrasts_were_told_apart_is_judged_by_the_run() -> None:
+def test_baseline_without_contrast_marks_takes_the_runs() -> None:
     specs = [EFFECT, dataclasses.replace(EFFECT, where={"template": 1})]
     now, before = Run(BASE + 0.2, specs[0]), Run(BASE, *specs)
-    told = before.result.model_dump()
-    for measure in told["measures"]:
+    stored = before.result.model_dump()
+    for measure in stored["measures"]:
         del measure["contrast"]
-    before.result = AuditResult.model_validate(told)
+    before.result = AuditResult.model_validate(stored)
     assert before.result.measures[0].signature == now.result.measures[0].signature
-    assert judge(now, before).figures == [], "neither the figure of both runs nor the one that is gone"
-    named = judge(now, before, margins={"effect": 0.02}).figures
+    assert gate_of(now, before).figures == [], "neither the figure of both runs nor the one that is gone"
+    named = gate_of(now, before, margins={"effect": 0.02}).figures
     assert [figure.verdict for figure in named] == ["regressed", "not comparable"]
 
 
@@ -196,36 +196,36 @@ def test_the_harm_interval_holds_every_harm_within(
     difference = PairedDifference(GAP, 0, 1, "", **ends, a_low=a, a_high=b, margin=0.02)
     harm = _Change(measure, difference, paired=True).harm(0.95)
     before, moved = a + at[0] * (b - a), low + at[1] * (high - low)
-    told = abs(before + moved - neutral) - abs(before - neutral)
-    assert harm[0] - 1e-9 <= told <= harm[1] + 1e-9
+    within = abs(before + moved - neutral) - abs(before - neutral)
+    assert harm[0] - 1e-9 <= within <= harm[1] + 1e-9
 
 
-def test_a_figure_without_neutral_value_is_gated_only_by_name_and_in_both_directions() -> None:
+def test_figure_without_neutral_is_gated_by_name_both_ways() -> None:
     open_figure = MeasureSpec("p_diverse", "p", clusters=("occupation", "template"))
     before = Run(BASE, open_figure)
     after = Run(BASE - 0.05 + noise(4), open_figure)
-    assert judge(after, before, margins=0.02).figures == []
-    assert judge(after, before, margins={"p_diverse": 0.02}).figures[0].verdict == "regressed"
-    assert judge(before, before, margins={"p_diverse": 0.02}).figures[0].verdict == "unchanged"
+    assert gate_of(after, before, margins=0.02).figures == []
+    assert gate_of(after, before, margins={"p_diverse": 0.02}).figures[0].verdict == "regressed"
+    assert gate_of(before, before, margins={"p_diverse": 0.02}).figures[0].verdict == "unchanged"
 
 
 def test_detail_figures_are_not_gated() -> None:
     is_subgroup = MeasureSpec("p_female", "p", {"occupation": 3}, clusters=("template",), neutral=0.5, is_subgroup=True)
-    assert judge(Run(BASE, is_subgroup), Run(BASE, is_subgroup)).figures == []
+    assert gate_of(Run(BASE, is_subgroup), Run(BASE, is_subgroup)).figures == []
 
 
-def test_a_different_signature_is_not_comparable_and_says_in_what() -> None:
-    report = judge(Run(BASE, signature={"data": "new", "limit": 5}), Run(BASE, signature={"data": "old", "limit": 9}))
+def test_other_signature_is_not_comparable_and_says_why() -> None:
+    report = gate_of(Run(BASE, signature={"data": "new", "limit": 5}), Run(BASE, signature={"data": "old", "limit": 9}))
     (figure,) = report.figures
     assert figure.verdict == "not comparable"
     assert "data (was 'old', is 'new')" in check_words(figure)
     assert "limit" not in check_words(figure)
     assert report.exit_code == 0
-    assert judge(Run(BASE, signature={"data": "new"}), Run(BASE), inconclusive_fails=True).exit_code == 3
+    assert gate_of(Run(BASE, signature={"data": "new"}), Run(BASE), inconclusive_fails=True).exit_code == 3
 
 
 def test_figures_that_only_one_run_has_are_not_comparable() -> None:
-    report = judge(Run(BASE, GAP), Run(BASE, FEMALE))
+    report = gate_of(Run(BASE, GAP), Run(BASE, FEMALE))
     assert {f.measure: f.verdict for f in report.figures} == {
         "stereotype_gap": "not comparable",
         "p_female": "not comparable",
@@ -234,8 +234,8 @@ def test_figures_that_only_one_run_has_are_not_comparable() -> None:
 
 def test_without_rows_the_intervals_decide_and_are_wider() -> None:
     after, before = Run(BASE + 0.035 + noise(5)), Run(BASE)
-    paired = judge(after, before).figures[0]
-    apart = judge(after, before, baseline_rows=lambda model, suite: []).figures[0]
+    paired = gate_of(after, before).figures[0]
+    apart = gate_of(after, before, baseline_rows=lambda model, suite: []).figures[0]
     assert (paired.paired, apart.paired) == (True, False)
     assert apart.change == pytest.approx(paired.change)
     now, then = after.result.measures[0], before.result.measures[0]
@@ -250,19 +250,19 @@ def test_bounded_items_leave_room_for_both_verdicts() -> None:
         Row(r.item_id, r.factors, {"p": IdentifiedInterval(None, 0.0, 1.0)}) if r.factors["template"] == 2 else r
         for r in after.rows
     ]
-    (figure,) = judge(Run(BASE, rows=censored), before).figures
+    (figure,) = gate_of(Run(BASE, rows=censored), before).figures
     assert (figure.verdict, figure.change) == ("inconclusive", None)
 
 
 def test_holm_runs_over_all_figures_of_the_gate() -> None:
     after = BASE + 0.0262 + noise(7, 0.015)
-    alone = judge(Run(after), Run(BASE)).figures[0]
+    alone = gate_of(Run(after), Run(BASE)).figures[0]
     assert alone.verdict == "regressed"
     many = [
         GAP,
         *(MeasureSpec(f"f{i}", "p", {"template": i}, ("mean"), ("occupation",), neutral=0.0) for i in range(7)),
     ]
-    among = judge(Run(after, *many), Run(BASE, *many)).figures[0]
+    among = gate_of(Run(after, *many), Run(BASE, *many)).figures[0]
     assert among.p_regressed > alone.p_regressed  # type: ignore[operator]
 
 
@@ -270,7 +270,7 @@ def test_misspelt_margins_and_limits_are_refused() -> None:
     run = Run(BASE)
     for options in ({"margins": {"stereotype_gpa": 0.1}}, {"limits": {"stereotype_gpa": (None, 0.3)}}):
         with pytest.raises(ConfigError, match="stereotype_gpa"):
-            judge(run, run, **options)
+            gate_of(run, run, **options)
 
 
 def test_a_specification_is_stored_with_its_measure() -> None:
@@ -287,7 +287,7 @@ def test_a_specification_is_stored_with_its_measure() -> None:
 
 
 def limit(run: Run, **limits: tuple[float | None, float | None]) -> list[str]:
-    return [check.verdict for check in judge(run, run, limits=limits).limits]
+    return [check.verdict for check in gate_of(run, run, limits=limits).limits]
 
 
 def test_limits_are_decided_on_the_interval() -> None:
@@ -300,7 +300,7 @@ def test_limits_are_decided_on_the_interval() -> None:
     assert limit(run, stereotype_gap=(None, measure.low - 0.001)) == ["broken"]
     assert limit(run, stereotype_gap=(measure.low - 0.001, None)) == ["met"]
     assert limit(run, stereotype_gap=(measure.high + 0.001, 0.9)) == ["broken"]
-    assert judge(run, run, limits={"stereotype_gap": (None, 0.01)}).exit_code == 3
+    assert gate_of(run, run, limits={"stereotype_gap": (None, 0.01)}).exit_code == 3
 
 
 def test_one_cluster_is_insufficient_evidence() -> None:
@@ -323,9 +323,9 @@ def refusing(count: int, of: int) -> Run:
 
 def test_share_of_refusals_and_coverage_have_limits_too() -> None:
     run = refusing(50, 200)
-    (check,) = judge(run, run, limits={"refusals": (None, 0.1)}).limits
+    (check,) = gate_of(run, run, limits={"refusals": (None, 0.1)}).limits
     assert (check.value, check.verdict) == (0.25, "broken")
-    (check,) = judge(run, run, limits={"coverage": (0.8, None)}).limits
+    (check,) = gate_of(run, run, limits={"coverage": (0.8, None)}).limits
     assert (check.value, check.verdict) == (pytest.approx(0.85), "met")
 
 
@@ -336,12 +336,12 @@ def test_no_refusal_among_few_items_proves_nothing() -> None:
     assert [limit(refusing(k, 200), refusals=(None, 0.016)) for k in (0, 1, 2)] == [["insufficient evidence"]] * 3
 
 
-def test_the_same_outcomes_in_a_crossed_design_are_unchanged_and_one_changed_is_no_surer() -> None:
+def test_one_changed_outcome_is_no_surer_than_none() -> None:
     spec = MeasureSpec("picks", "p", clusters=("occupation", "template"), unit="share", neutral=0.5)
     picks = np.random.default_rng(4).integers(0, 2, (27, 34)).astype(float)
     one_changed = picks.copy()
     one_changed[3, 4] = 1 - picks[3, 4]
-    (same,), (changed,) = (judge(Run(picks, spec), Run(now, spec)).figures for now in (picks, one_changed))
+    (same,), (changed,) = (gate_of(Run(picks, spec), Run(now, spec)).figures for now in (picks, one_changed))
     assert (same.verdict, changed.verdict) == ("unchanged", "unchanged")
     assert same.low is not None
     assert same.high is not None
@@ -356,11 +356,11 @@ def test_the_same_outcomes_in_a_crossed_design_are_unchanged_and_one_changed_is_
 def test_reports_for_ci_systems() -> None:
     specs = (GAP, MeasureSpec("p|\x01female", "p", {"occupation": 1}, clusters=("template",), neutral=0.5))
     after, before = Run(BASE + 0.05 + noise(8), *specs), Run(BASE, *specs)
-    report = judge(after, before, limits={"stereotype_gap": (None, 0.4)})
-    told = json.loads(gate_json(report))
-    assert told["exit_code"] == 3
-    assert sum(told["counts"].values()) == 3
-    assert told["figures"][0]["verdict"] == "regressed"
+    report = gate_of(after, before, limits={"stereotype_gap": (None, 0.4)})
+    written = json.loads(gate_json(report))
+    assert written["exit_code"] == 3
+    assert sum(written["counts"].values()) == 3
+    assert written["figures"][0]["verdict"] == "regressed"
     root = ElementTree.fromstring(junit_xml(report))
     (suite,) = root.findall("testsuite")
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
@@ -369,34 +369,34 @@ def test_reports_for_ci_systems() -> None:
     markdown = gate_markdown(report)
     assert markdown.startswith("# Gate failed: 1 of 3 checks")
     assert "p\\|" in markdown
-    assert gate_markdown(judge(before, before)).startswith("# Gate passed: 2 checks")
+    assert gate_markdown(gate_of(before, before)).startswith("# Gate passed: 2 checks")
 
 
-def test_a_gate_that_could_judge_nothing_is_not_said_to_have_passed() -> None:
+def test_gate_without_conclusive_checks_decided_nothing() -> None:
     refused = [Row(r.item_id, r.factors, {}, "refusal") for r in Run(BASE).rows]
-    unanswered = judge(Run(BASE, rows=refused), Run(BASE))
+    unanswered = gate_of(Run(BASE, rows=refused), Run(BASE))
     assert [one.verdict for one in unanswered.figures] == ["not comparable"]
-    told = gate_markdown(unanswered)
-    assert told.startswith("# Gate decided nothing: 1 checks")
-    assert "- not comparable: stereotype_gap of m on s: the two runs answered no item in common." in told
+    page = gate_markdown(unanswered)
+    assert page.startswith("# Gate decided nothing: 1 checks")
+    assert "- not comparable: stereotype_gap of m on s: the two runs answered no item in common." in page
     assert unanswered.exit_code == 0
 
 
-def test_a_figure_that_the_answers_of_one_run_do_not_define_is_said_to_be_that() -> None:
+def test_figure_undefined_in_one_run_is_reported_so() -> None:
     full = Run(BASE)
     other = [Row(r.item_id, r.factors, {"q": IdentifiedInterval.exact(0.5)}) for r in full.rows]
     for now, before, which in (
         (Run(BASE, rows=other), full, "is not defined for this run"),
         (full, Run(BASE, rows=other), "is not defined for the baseline"),
     ):
-        (figure,) = judge(now, before).figures
+        (figure,) = gate_of(now, before).figures
         assert figure.verdict == "not comparable"
         assert check_words(figure) == f"stereotype_gap of m on s: on the items that both runs answered, it {which}."
 
 
 @pytest.mark.parametrize("bad", ["\x00", "\x1f", "\r", "\ud800", "\ufffe", "\uffff"])
 def test_junit_is_xml_whatever_characters_a_name_has(bad: str) -> None:
-    report = judge(Run(BASE), Run(BASE))
+    report = gate_of(Run(BASE), Run(BASE))
     named = report.figures[0].model_copy(update={"measure": f"p{bad}\ud7ff\ue000\ufffd\U0001f600"})
     written = junit_xml(report.model_copy(update={"figures": [named]})).encode("utf-8")
     (case,) = ElementTree.fromstring(written).iter("testcase")
@@ -414,13 +414,13 @@ def night(rng: np.random.Generator, truth: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.simulation
-def test_a_shift_of_just_the_margin_alarms_at_most_as_often_as_said() -> None:
+def test_shift_of_the_margin_rarely_alarms() -> None:
     rng = np.random.default_rng(9)
     nights, alarms = 200, 0
     for _ in range(nights):
         truth = rng.normal(0.25, 0.1, (OCCUPATIONS, 1)) + rng.normal(0, 0.05, (1, TEMPLATES))
         before, after = night(rng, truth), night(rng, truth + 0.02)
-        alarms += judge(Run(after), Run(before), margins=0.02).figures[0].verdict == "regressed"
+        alarms += gate_of(Run(after), Run(before), margins=0.02).figures[0].verdict == "regressed"
     assert alarms <= 0.06 * nights
 
 

@@ -72,7 +72,7 @@ class Found:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder = tmp_path_factory.mktemp("nights")
-    db, told = folder / "audit.db", Found()
+    db, verdicts = folder / "audit.db", Found()
 
     def audited(name: str, shift: float = 0.0, limit: int | None = None) -> str:
         audit = Audit(
@@ -95,9 +95,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
                 for run_id in ids:
                     report = gate_run(store, run_id, baseline)
                     (verdict,) = [f.verdict for f in report.figures if f.measure == "stereotype_gap"]
-                    told.gap.setdefault(scenario, Counter())[verdict] += 1
-                    told.failed[scenario] += report.exit_code == 3
-    return told
+                    verdicts.gap.setdefault(scenario, Counter())[verdict] += 1
+                    verdicts.failed[scenario] += report.exit_code == 3
+    return verdicts
 
 
 @pytest.mark.simulation
@@ -107,12 +107,12 @@ def test_a_planted_shift_is_caught_in_95_nights_of_100(found: Found) -> None:
 
 
 @pytest.mark.simulation
-def test_an_unchanged_model_raises_an_alarm_in_at_most_5_nights_of_100(found: Found) -> None:
+def test_unchanged_model_alarms_in_at_most_5_of_100_nights(found: Found) -> None:
     assert found.failed["unchanged"] <= 5, found
     assert found.gap["unchanged"]["unchanged"] >= 60, found
 
 
 @pytest.mark.simulation
-def test_with_a_tenth_of_the_items_the_verdict_is_open_and_never_unchanged(found: Found) -> None:
+def test_tenth_of_the_items_leaves_the_verdict_open(found: Found) -> None:
     assert found.gap["a tenth"]["unchanged"] == 0, found
     assert found.gap["a tenth"]["inconclusive"] >= 95, found

@@ -48,7 +48,7 @@ def test_each_figure_over_the_runs_with_its_intervals() -> None:
     assert len(history([result(1, [0.1, 0.3])], details=True).series) == 2
 
 
-def test_changes_of_engine_and_suite_are_marked_where_they_happened() -> None:
+def test_changes_of_engine_and_suite_are_marked() -> None:
     runs = [result(1, [0.1, 0.3]), result(2, [0.1, 0.3], "1.1"), result(3, [0.1, 0.3], "1.1", data="y")]
     (series,) = history(runs).series
     assert [p.changes for p in series.points] == [
@@ -70,7 +70,7 @@ def segments(found: History) -> list[list[str]]:
     return [[point.run_id for point in segment] for segment in found.segments(series)]
 
 
-def test_a_line_does_not_cross_an_absent_run_a_figure_without_value_or_another_suite() -> None:
+def test_segment_ends_at_gaps_and_other_suites() -> None:
     runs = [result(n, [0.1, 0.3]) for n in (1, 2, 3)]
     assert segments(history(runs)) == [["run1", "run2", "run3"]]
     missed = Absence(at="2026-01-01T12:00:00+00:00", why="1 slot missed, skipped")
@@ -83,7 +83,7 @@ def test_a_line_does_not_cross_an_absent_run_a_figure_without_value_or_another_s
     assert segments(history([runs[0], other, runs[2]])) == [["run1", "run3"]]
 
 
-def test_absences_come_from_the_journal_and_the_store_and_none_is_told_twice(tmp_path: Path) -> None:
+def test_absences_of_journal_and_store_are_listed_once(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     with Store.open(tmp_path / "audit.db") as store:
         store.runs.start("killed", "nightly", "{}")
@@ -132,7 +132,7 @@ def test_a_kill_that_is_noticed_late_hides_no_other_run(tmp_path: Path) -> None:
     assert [gap.why for gap in found] == ["killed: its process ended before the run did", "failed: OSError"]
 
 
-def test_results_come_from_the_store_oldest_first_without_unfinished_runs(tmp_path: Path) -> None:
+def test_stored_results_are_finished_runs_oldest_first(tmp_path: Path) -> None:
     with Store.open(tmp_path / "audit.db") as store:
         for run in (1, 2, 3):
             store.runs.start(f"run{run}", "nightly" if run < 3 else "other", "{}")

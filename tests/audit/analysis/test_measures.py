@@ -62,7 +62,7 @@ def test_an_interval_leaves_0_to_1_only_where_the_figure_can() -> None:
         assert one(poles, MeasureSpec("s", "p", unit=unit)).high == most
 
 
-def test_p_against_neutral_is_scipys_and_holm_corrects_within_the_family() -> None:
+def test_p_against_neutral_matches_scipy_and_holm() -> None:
     values = {"a": [0.1, 0.3, 0.2, 0.4], "b": [0.0, 0.1, -0.2, 0.3], "c": [0.2, 0.2, 0.3, 0.1]}
     rows = [row(f"{g}{i}", v, group=g) for g, some in values.items() for i, v in enumerate(some)]
     specs = [
@@ -75,7 +75,7 @@ def test_p_against_neutral_is_scipys_and_holm_corrects_within_the_family() -> No
     assert [m.p_holm for m in found] == pytest.approx([2 * expected[0], max(2 * expected[0], expected[1]), expected[2]])
 
 
-def test_no_p_without_neutral_value_or_where_only_bounds_are_known() -> None:
+def test_p_is_unknown_without_neutral_or_value() -> None:
     exact, bounded = row("a", 0.2), row("b", IdentifiedInterval(None, 0.1, 0.3))
     assert one([exact, row("c", 0.3)], MeasureSpec("p", "p")).p is None
     assert one([exact, bounded], MeasureSpec("p", "p", neutral=0.0)).p is None
@@ -87,7 +87,7 @@ def test_rounding_of_floats_is_no_evidence() -> None:
     assert found.p == 1.0
 
 
-def test_where_filters_and_a_row_without_the_factor_does_not_match() -> None:
+def test_row_without_the_factor_does_not_match() -> None:
     rows = [
         row("a", 0.1, group="f"),
         row("b", 0.3, group="f"),
@@ -102,7 +102,7 @@ def test_where_filters_and_a_row_without_the_factor_does_not_match() -> None:
     assert one(rows, MeasureSpec("p", "p")).n_items == 6
 
 
-def test_clusters_widen_the_interval_and_the_naive_one_stays_beside() -> None:
+def test_clusters_widen_the_interval_beside_the_naive_one() -> None:
     rng = np.random.default_rng(0)
     occupation = rng.normal(0, 0.1, 20)
     rows = [
@@ -119,7 +119,7 @@ def test_clusters_widen_the_interval_and_the_naive_one_stays_beside() -> None:
     assert found.n_clusters == 7
 
 
-def test_a_figure_of_one_occupation_is_clustered_by_template_alone() -> None:
+def test_figure_of_one_occupation_is_clustered_by_template() -> None:
     rng = np.random.default_rng(1)
     values = rng.uniform(size=(2, 5, 3))
     rows = [
@@ -159,7 +159,7 @@ def test_bounds_are_carried_and_stay_apart_from_sampling_error() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=20))
-def test_whatever_the_hidden_values_are_their_mean_is_within_the_bounds(pairs: list[tuple[float, float]]) -> None:
+def test_mean_of_hidden_values_is_within_the_bounds(pairs: list[tuple[float, float]]) -> None:
     ends = [sorted(pair) for pair in pairs]
     rows = [row(str(i), IdentifiedInterval(None, low, high)) for i, (low, high) in enumerate(ends)]
     found = one(rows, MeasureSpec("p", "p"))
@@ -170,7 +170,7 @@ def test_whatever_the_hidden_values_are_their_mean_is_within_the_bounds(pairs: l
     assert found.low is None or found.low <= found.bound_low + 1e-9
 
 
-def test_a_yes_no_outcome_that_never_happened_keeps_an_upper_limit() -> None:
+def test_binary_outcome_never_seen_keeps_an_upper_limit() -> None:
     rows = [row(str(i), 0.0) for i in range(20)]
     found = one(rows, MeasureSpec("p", "p"))
     assert found.value == 0
@@ -182,7 +182,7 @@ def test_a_yes_no_outcome_that_never_happened_keeps_an_upper_limit() -> None:
     assert (effect.low, effect.high) == (0, 0)
 
 
-def test_differences_of_yes_no_outcomes_that_are_all_alike_are_not_certain() -> None:
+def test_equal_differences_of_binary_outcomes_are_uncertain() -> None:
     spec = MeasureSpec("bias_score", "p", unit="difference of shares", neutral=0.0)
     none = one([row(str(i), 0.0) for i in range(4)], spec)
     t = stats.t.ppf(0.975, 3)
@@ -229,7 +229,7 @@ def test_correlation_is_pearsons_over_cluster_means() -> None:
     assert (found.naive_low, found.naive_high) == pytest.approx(tuple(naive))
 
 
-def test_correlation_over_bounded_values_brackets_every_completion() -> None:
+def test_correlation_of_bounds_brackets_every_completion() -> None:
     rows, values, share = correlation_rows()
     hidden = {("2", "1"), ("5", "0"), ("5", "3")}
     bounded = [
@@ -248,7 +248,7 @@ def test_correlation_over_bounded_values_brackets_every_completion() -> None:
     assert found.low <= found.bound_low < found.bound_high <= found.high  # type: ignore[operator]
 
 
-def test_correlation_is_less_sure_where_templates_follow_the_covariate_each_in_its_own_way() -> None:
+def test_varying_template_slopes_widen_the_correlation_interval() -> None:
     rng = np.random.default_rng(4)
     share = rng.uniform(0, 1, 30)
     values = 0.3 + share[:, None] * np.array([0.05, 0.2, 0.5]) + rng.normal(0, 0.1, (30, 1))
@@ -264,7 +264,7 @@ def test_correlation_is_less_sure_where_templates_follow_the_covariate_each_in_i
 
 
 @pytest.mark.parametrize("falling", [False, True])
-def test_a_bounded_correlation_is_as_unsure_as_the_values_at_its_bound(falling: bool) -> None:
+def test_bounded_correlation_has_the_error_at_its_bound(falling: bool) -> None:
     rows, _, _ = correlation_rows()
 
     def figure(hidden: IdentifiedInterval) -> Measure:
@@ -287,7 +287,7 @@ def test_a_bounded_correlation_is_as_unsure_as_the_values_at_its_bound(falling: 
         assert found.high == pytest.approx(strongest.high, abs=1e-4)
 
 
-def test_correlation_leaves_out_clusters_without_covariate_and_refuses_a_moving_one() -> None:
+def test_correlation_needs_one_covariate_a_cluster() -> None:
     rows, values, share = correlation_rows()
     without = [row(r.item_id, r.values["p"], **{**r.factors, "share": None}) if r.factors["occupation"] == 3 else r
                for r in rows]  # fmt: skip
