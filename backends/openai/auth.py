@@ -32,9 +32,10 @@ class ApiKey:
 
     def __init__(self, env: str | None, file: str | Path | None) -> None:
         self._env, self._file = env, Path(file) if file is not None else None
+        self._field, self._source = ("key_file", str(file)) if file is not None else ("api_key_env", env)
 
     def __repr__(self) -> str:
-        return f"ApiKey(env={self._env!r}, file={str(self._file)!r})" if self._file else f"ApiKey(env={self._env!r})"
+        return f"ApiKey({self._field}={self._source!r})"
 
     def check(self, *, needed: bool) -> None:
         """Raise `ConfigError` when the key cannot be used, or the named key is needed and missing."""
@@ -74,14 +75,6 @@ class ApiKey:
             return False
         escaped = _ESCAPED_ASCII.search(body) is not None
         return value.encode() in body or (escaped and value in json.dumps(parsed, ensure_ascii=False))
-
-    @property
-    def _field(self) -> str:
-        return "key_file" if self._file is not None else "api_key_env"
-
-    @property
-    def _source(self) -> str | None:
-        return str(self._file) if self._file is not None else self._env
 
     def _check_file(self, file: Path) -> None:
         try:

@@ -34,15 +34,20 @@ from backends.openai.auth import NAME_NONE, ApiKey
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient
 from backends.openai.generation import generate
-from backends.openai.probe.canary import Canary, ask_canary, coarse_identity, exact_identity, largest_move, tolerance
-from backends.openai.probe.probe import probe
-from backends.openai.probe.record import ProbeRecord
-from backends.openai.probe.report import ProbeReport
+from backends.openai.probe import (
+    Canary,
+    ProbeRecord,
+    ProbeReport,
+    ask_canary,
+    coarse_identity,
+    exact_identity,
+    largest_move,
+    probe,
+    tolerance,
+)
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.retries import with_retries
-from backends.openai.scoring.routes import Routes
-from backends.openai.scoring.sampled import tokens_drawn
-from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.scoring import RemoteTokenizer, Routes, tokens_drawn
 from backends.openai.usage import PriceTable, Usage
 from backends.options import OnError, checked_options, refused_at
 

@@ -2,3 +2,20 @@
 
 Takes a server; gives a `ProbeReport` with the capabilities that were proven, and a canary that is asked again later.
 """
+
+from backends.openai.probe.canary import Canary, ask_canary, coarse_identity, exact_identity, largest_move, tolerance
+from backends.openai.probe.record import ProbeRecord
+from backends.openai.probe.report import ProbeReport
+from backends.openai.probe.run import probe
+
+__all__ = [
+    "Canary",
+    "ProbeRecord",
+    "ProbeReport",
+    "ask_canary",
+    "coarse_identity",
+    "exact_identity",
+    "largest_move",
+    "probe",
+    "tolerance",
+]

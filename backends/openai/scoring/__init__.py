@@ -2,3 +2,9 @@
 
 Takes a request and the capabilities that the probe proved; gives a score or an upper bound per continuation.
 """
+
+from backends.openai.scoring.routes import Routes
+from backends.openai.scoring.sampled import tokens_drawn
+from backends.openai.scoring.tokenizer import RemoteTokenizer
+
+__all__ = ["RemoteTokenizer", "Routes", "tokens_drawn"]
