@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from audit.report.files import atomic_write
 from audit.results import AuditResult
+from backends.files import atomic_write
 
 Format = Literal["html", "json", "csv", "markdown"]
 

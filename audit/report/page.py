@@ -12,7 +12,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -27,6 +26,7 @@ from audit.report.formatting import number
 from audit.report.labels import factor_label, level_label, measure_label
 from audit.report.safe_text import json_for_script, visible
 from audit.report.vega_specs import COLOURS, SHAPES
+from backends.files import atomic_write
 
 _SYMBOLS = {
     "circle": "M8 2a6 6 0 1 1 0 12a6 6 0 1 1 0-12z",
@@ -84,10 +84,7 @@ def _vega() -> str:
         return kept.read_text("utf-8")
     script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     with contextlib.suppress(OSError):  # a report needs no cache
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_text(script, "utf-8")
-        part.replace(kept)
+        atomic_write(kept, script)
     return script
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from audit.analysis.history import History, Point, Series
 from audit.report import vega_specs as specs
 from audit.report.charts import short, value_ends
-from audit.report.files import atomic_write
 from audit.report.formatting import bounded, figure
 from audit.report.labels import measure_label, unit_label, where_label
 from audit.report.page import render_page
 from audit.report.safe_text import one_line
 from audit.results import Where, where_key
+from backends.files import atomic_write
 
 _DAY = 86_400_000.0  # ms
 

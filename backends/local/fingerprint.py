@@ -6,15 +6,17 @@ cached answers.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
 import platformdirs
+
+from backends.files import atomic_write
 
 WEIGHT_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 #: Files of a model folder that change its text or numbers beside the weights.
@@ -53,13 +55,8 @@ def _file_sha256(path: str, size: int, modified: int, changed: int) -> str:
         pass
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps({"path": path, "sha256": digest}))
-        partial.replace(kept)
-    except OSError:
-        pass  # a folder that cannot be written costs time, nothing else
+    with contextlib.suppress(OSError):  # a folder that cannot be written costs time, nothing else
+        atomic_write(kept, json.dumps({"path": path, "sha256": digest}))
     return digest
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import platformdirs
 
+from backends.files import atomic_write
 from backends.openai.probe.report import ProbeReport
 
 
@@ -35,10 +36,5 @@ class ProbeRecord:
 
     def write(self, report: ProbeReport) -> None:
         """Keep a report. If the folder cannot be written to, the next run probes again."""
-        partial = self._file.with_suffix(f".{os.getpid()}.part")
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(report.to_json()), "utf-8")
-            partial.replace(self._file)
-        except OSError:
-            partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            atomic_write(self._file, json.dumps(report.to_json()))
