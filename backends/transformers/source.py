@@ -199,11 +199,11 @@ class ModelSource:
         adapted = PeftModel.from_pretrained(model, self.adapter)
         # Loaded again, since only this reports weights that match nothing and would silently have no effect.
         found = adapted.load_adapter(self.adapter, "default")
-        if unmatched := sorted({*found.missing_keys, *found.unexpected_keys}):
+        if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
             raise ConfigError(
                 "adapter",
                 self.adapter,
-                f"its weights are not those that its config describes for this model ({_some(unmatched)})",
+                f"its weights are not those that its config describes for this model ({_some(unused)})",
                 "Give the adapter of this model, with the names that PEFT saves",
             )
         return adapted.merge_and_unload()
