@@ -129,14 +129,18 @@ class AuditConfig:
 
     def check(self) -> None:
         """Raise `ConfigError` for anything that can be seen to be wrong without loading a model."""
+        self.check_models()
+        for name, suite in self.suites.items():
+            if next(iter(suite.items()), None) is None:
+                raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
+
+    def check_models(self) -> None:
+        """`check`, of the models alone."""
         for name, backend in self.models.items():
             try:
                 backend.check()
             except ConfigError as error:
                 raise error.within(f"models.{name}") from None
-        for name, suite in self.suites.items():
-            if next(iter(suite.items()), None) is None:
-                raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
 
     def only(self, models: Sequence[str] = (), suites: Sequence[str] = (), **changes: Any) -> Self:
         """The same audit with some of its models and suites, where any are named, and with other options."""

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from audit.collect.plan import Estimate, Plan, estimate
+from audit.collect.items import CHARACTERS_PER_TOKEN
+from audit.collect.plan import CHUNK
 from audit.config import AuditConfig
-from audit.run import prepare
-from audit.store import Store
-from backends.base import Backend, SupportsPrices
+from audit.resolve import DescribedBackend, resolve_audit
+from audit.store import Store, keyed_request
+from backends.base import Backend, ClassifyRequest, Prompt, Request, SupportsPrices, count_tokens, request_cost
+from suites.base import Item
+
+TOKEN_SAMPLE = 200  # prompts that are tokenised
 
 
 class ModelEstimate(BaseModel):
@@ -63,22 +69,17 @@ async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
     Questions that depend on answers (follow-ups) cannot be counted before those are there.
     """
     with _store(audit.db) as store:
-        prepared = await prepare(audit, store)
+        resolved = await resolve_audit(audit, store)
         try:
             rates = await asyncio.to_thread(_rates, store)
-            found = []
-            for asked in prepared.models.values():
-                plan = Plan(
-                    asked.name,
-                    asked.fingerprint_id,
-                    lambda: itertools.chain.from_iterable(items() for items in prepared.items.values()),
-                )
-                counted = await asyncio.to_thread(estimate, plan, store, asked.backend)
-                found.append(_model_estimate(counted, rates.get(asked.fingerprint_id), asked.backend))
+            items = list(resolved.items.values())
+            estimates = [
+                await asyncio.to_thread(_estimate, model, items, store, rates.get(model.fingerprint_id))
+                for model in resolved.models.values()
+            ]
         finally:
-            for asked in (*prepared.models.values(), *prepared.scorers.values()):
-                await asked.backend.close()
-    return RunEstimate(models=found)
+            await resolved.close()
+    return RunEstimate(models=estimates)
 
 
 @contextlib.contextmanager
@@ -90,25 +91,96 @@ def _store(db: Path) -> Iterator[Store]:
             yield store
 
 
-def _model_estimate(counted: Estimate, rate: float | None, backend: Backend) -> ModelEstimate:
+def _estimate(
+    model: DescribedBackend, suites: Iterable[Iterable[Item]], store: Store, rate: float | None
+) -> ModelEstimate:
+    counted = count_requests(itertools.chain.from_iterable(suites), model.fingerprint_id, model.backend, store)
+    prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
+    if counted.requests == 0:
+        seconds, seconds_by = 0.0, "nothing to ask"
+    elif rate is None:
+        seconds, seconds_by = None, "no earlier run of this model in the store"
+    else:
+        seconds, seconds_by = rate * counted.requests, "from the pace of its last run"
+    cost = None
+    if isinstance(model.backend, SupportsPrices):
+        cost = model.backend.highest_cost(prompt_tokens, counted.generated_tokens)
     return ModelEstimate(
-        model=counted.model,
+        model=model.name,
         items=counted.items,
         requests=counted.requests,
-        cached=counted.cached,
-        prompt_tokens=counted.prompt_tokens,
-        tokens_by=counted.tokens_by,
+        cached=counted.items - counted.requests,
+        prompt_tokens=prompt_tokens,
+        tokens_by=tokens_by,
         most_generated_tokens=counted.generated_tokens,
-        seconds=0.0 if counted.requests == 0 else None if rate is None else rate * counted.requests,
-        seconds_by="nothing to ask"
-        if counted.requests == 0
-        else "no earlier run of this model in the store"
-        if rate is None
-        else "from the pace of its last run",
-        cost=backend.highest_cost(counted.prompt_tokens, counted.generated_tokens)
-        if isinstance(backend, SupportsPrices)
-        else None,
+        seconds=seconds,
+        seconds_by=seconds_by,
+        cost=cost,
     )
+
+
+@dataclass
+class RequestCounts:
+    """What a run would ask of one model.
+
+    Attributes
+    ----------
+    items, requests : int
+        Items, and those of them that are not answered.
+    prompt_characters : int
+        Of the requests, each prompt as often as it is sent.
+    generated_tokens : int
+        Takes each text at its longest.
+    sample : list of (prompt, int)
+        Some of the prompts, each as likely as the others, and how often each is sent.
+    """
+
+    items: int = 0
+    requests: int = 0
+    prompt_characters: int = 0
+    generated_tokens: int = 0
+    sample: list[tuple[Prompt, int]] = field(default_factory=list)
+
+    def prompt_tokens(self, backend: Backend) -> tuple[int, str]:
+        """Tokens of all prompts that are sent, and where the number comes from: only the sample is tokenised."""
+        counts = count_tokens(backend, [prompt for prompt, _ in self.sample]) if self.sample else []
+        if counts is None:
+            tokens = round(self.prompt_characters / CHARACTERS_PER_TOKEN)
+            return tokens, f"estimated: {CHARACTERS_PER_TOKEN:g} characters a token"
+        sent = sum(count * times for count, (_, times) in zip(counts, self.sample, strict=True))
+        if len(self.sample) == self.requests:
+            return sent, "counted"
+        sampled = sum(times * _length(prompt) for prompt, times in self.sample)
+        tokens = round(sent * self.prompt_characters / max(sampled, 1))
+        return tokens, f"estimated from {len(self.sample)} of {self.requests} prompts"
+
+
+def count_requests(items: Iterable[Item], fingerprint: str, backend: Backend, store: Store) -> RequestCounts:
+    """Count what is not answered under a fingerprint. Asks nothing."""
+    counts, draw, source = RequestCounts(), random.Random(0), iter(items)
+    while chunk := [keyed_request(item.request, fingerprint) for item in itertools.islice(source, CHUNK)]:
+        counts.items += len(chunk)
+        answered = store.answers.answered_keys(key for keyed in chunk for key in keyed.keys)
+        for keyed in chunk:
+            if not answered.issuperset(keyed.keys):
+                _count_request(counts, keyed.without(answered).request, backend, draw)
+    return counts
+
+
+def _count_request(counts: RequestCounts, request: Request, backend: Backend, draw: random.Random) -> None:
+    prompt = request.text if isinstance(request, ClassifyRequest) else request.prompt
+    cost = request_cost(backend, request)
+    counts.requests += 1
+    counts.prompt_characters += cost.times_sent * _length(prompt)
+    counts.generated_tokens += cost.times_sent * cost.generated_tokens
+    if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
+        counts.sample.append((prompt, cost.times_sent))
+    elif (place := draw.randrange(counts.requests)) < TOKEN_SAMPLE:
+        counts.sample[place] = prompt, cost.times_sent
+
+
+def _length(prompt: Prompt) -> int:
+    return len(prompt) if isinstance(prompt, str) else sum(len(message.content) for message in prompt)
 
 
 def _rates(store: Store) -> dict[str, float]:

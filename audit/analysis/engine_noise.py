@@ -8,16 +8,14 @@ models that is not larger is said to be so.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
 from audit.analysis.estimators import Floats
 from audit.analysis.table import Levels, RowTable, item_index
-from audit.results import Comparison, EngineDrift, FigureKey, ModelInfo, PromptDrift
-from backends.base import ScoreResponse
+from audit.results import Comparison, EngineDrift, FigureKey, PromptDrift
 from suites.base import Row
 
 T = TypeVar("T")
@@ -29,24 +27,26 @@ DRAWN_PROMPTS = 400
 WEIGHTS = "weights_sha256"
 
 
-def same_weights(models: Sequence[ModelInfo], declared: Iterable[Collection[str]] = ()) -> list[tuple[str, str]]:
+def same_weights(
+    fingerprints: Mapping[str, Mapping[str, object]], declared: Iterable[Collection[str]] = ()
+) -> list[tuple[str, str]]:
     """Pairs of models with the same weights on different engines.
 
     Parameters
     ----------
-    models : sequence of ModelInfo
-        Those whose fingerprints hold the same hash of the weights are pairs.
+    fingerprints : mapping of model name to fingerprint
+        Models whose fingerprints hold the same hash of the weights are pairs.
     declared : iterable of collections of names
         Further groups, for weights that are the same though no hash shows it: another file
         format or quantisation of them, or a server. Names of models left out of the run are none.
     """
     groups: list[Collection[str]] = list(declared)
     by_hash: dict[object, list[str]] = {}
-    for model in models:
-        if model.fingerprint.get(WEIGHTS) is not None:
-            by_hash.setdefault(model.fingerprint[WEIGHTS], []).append(model.name)
+    for name, fingerprint in fingerprints.items():
+        if fingerprint.get(WEIGHTS) is not None:
+            by_hash.setdefault(fingerprint[WEIGHTS], []).append(name)
     groups += by_hash.values()
-    order = [model.name for model in models]
+    order = list(fingerprints)
     found = {pair for group in groups for pair in itertools.combinations([name for name in order if name in group], 2)}
     return sorted(found, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
 
@@ -75,8 +75,8 @@ def engine_drift(
     suite: str,
     a: str,
     b: str,
-    answers_a: Iterable[tuple[str, ScoreResponse]],
-    answers_b: Iterable[tuple[str, ScoreResponse]],
+    logprobs_a: Mapping[str, Floats],
+    logprobs_b: Mapping[str, Floats],
     rows_a: Sequence[Row],
     rows_b: Sequence[Row],
 ) -> EngineDrift:
@@ -84,8 +84,9 @@ def engine_drift(
 
     Parameters
     ----------
-    answers_a, answers_b : iterables of (item id, response)
-        Scored prompts. An item's continuations must be the same and in the same order on both.
+    logprobs_a, logprobs_b : mapping of str to array (k,)
+        Log-probabilities of each item's continuations (nats), the same ones in the same order on both; NaN where
+        they are not exact.
     rows_a, rows_b : sequences of Row
         What the suite read from them.
 
@@ -94,12 +95,12 @@ def engine_drift(
     ValueError
         When an item has other continuations on one engine than on the other.
     """
-    first = {item: _logprobs(response) for item, response in answers_a}
+    first = dict(logprobs_a)
     gaps: dict[str, np.ndarray] = {}
     variations: dict[str, float] = {}
     n_unpaired = 0
-    for item, response in answers_b:
-        theirs, ours = _logprobs(response), first.pop(item, None)
+    for item, theirs in logprobs_b.items():
+        ours = first.pop(item, None)
         if ours is None:
             n_unpaired += len(theirs)
             continue
@@ -152,10 +153,6 @@ def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
     """
     p, q = np.exp(logprobs_a), np.exp(logprobs_b)
     return float((np.abs(p - q).sum() + abs(p.sum() - q.sum())) / 2)
-
-
-def _logprobs(response: ScoreResponse) -> np.ndarray:
-    return np.array([math.nan if s.exactness != "exact" or s.logprob is None else s.logprob for s in response.scores])
 
 
 def _quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[str, int], dict[str, Floats]]:

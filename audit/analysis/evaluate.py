@@ -1,14 +1,13 @@
-"""From stored answers to a result: rows, measures, comparisons, ledger and examples.
+"""From the models' answers to the figures of one suite.
 
-Reads the store only. No model is asked here, so a run can be judged again at any time.
+Takes parsed responses, gives measures, comparisons, ranks, engine drift and data quality. Reads no
+store and asks no model.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,184 +16,144 @@ import numpy as np
 from audit.analysis.comparisons import compare_models, rank_models
 from audit.analysis.engine_noise import engine_drift, with_engine_noise
 from audit.analysis.measures import measure_rows
-from audit.analysis.parsed_responses import ParsedResponses, read_answers
-from audit.analysis.responses import ItemResponse, item_responses
+from audit.analysis.responses import ParsedResponses
 from audit.analysis.table import Bools, RowTable
-from audit.results import Comparison, DataQuality, EngineDrift, Example, Measure, Ranking, Where, where_key
-from audit.store import Store, StoredRow
-from backends.base import (
-    ClassifyRequest,
-    ClassifyResponse,
-    GenerateResponse,
-    Response,
-    ScoreRequest,
-    ScoreResponse,
-    prompt_to_json,
-)
-from backends.errors import BackendError
-from suites.base import Item, MeasureSpec, Row, Suite
+from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, Where, where_key
+from suites.base import MeasureSpec, Suite
 
 #: Most items that are shown of those a derived row is made of.
-SOURCES_SHOWN = 2
+_SOURCES_SHOWN = 2
+
+
+@dataclass(frozen=True)
+class SuiteResponses:
+    """What is known of one suite: each model's parsed responses, by the name that the report shows."""
+
+    name: str
+    suite: Suite
+    by_model: Mapping[str, ParsedResponses]
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """How figures are made.
+
+    Attributes
+    ----------
+    signature : mapping
+        What reproduces the suite's figures, the model apart.
+    margins : float or mapping of measure name to float
+        Differences smaller than this do not matter.
+    engines : sequence of pairs of names
+        Models with the same weights on different engines: what differs between them is noise.
+    confidence : float
+        Level of all intervals, in (0, 1).
+    seed : int
+        Seed of resampling.
+    """
+
+    signature: Mapping[str, Any]
+    margins: float | Mapping[str, float]
+    engines: Sequence[tuple[str, str]]
+    confidence: float
+    seed: int
 
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """All that is concluded of one suite."""
+    """All that is concluded of one suite.
+
+    ``examples`` are the items to show: for each model, the ids of the figures that rest on each item.
+    """
 
     measures: list[Measure]
     comparisons: list[Comparison]
     data_quality: list[DataQuality]
-    examples: list[Example]
     rankings: list[Ranking]
     drift: list[EngineDrift]
     unanswered: int
+    examples: Mapping[str, Mapping[str, list[str]]]
 
 
-def evaluate_suite(
-    name: str,
-    suite: Suite,
-    items: Callable[[], Iterator[Item]],
-    fingerprints: Mapping[str, Callable[[str | None], str]],
-    store: Store,
-    *,
-    read: Mapping[str, ParsedResponses],
-    run_id: str,
-    signature: Mapping[str, Any],
-    margins: float | Mapping[str, float],
-    engines: Sequence[tuple[str, str]],
-    confidence: float,
-    seed: int,
-) -> SuiteResult:
-    """Read one suite's stored answers of all models, keep the rows, and judge them.
-
-    Parameters
-    ----------
-    fingerprints : mapping
-        For each model's name: ``Item.scorer → fingerprint id``.
-    read : mapping
-        Answers that were read already, by model, and have not changed since.
-    engines : sequence of pairs of names
-        Models with the same weights on different engines: what differs between them is noise.
-    """
-    readings = {
-        model: read[model]
-        if model in read
-        else read_answers(suite, item_responses(items, suite, fingerprint_of, store))
-        for model, fingerprint_of in fingerprints.items()
-    }
-    for reading in readings.values():
-        reading.derive()
-    specs: dict[tuple[str, Where], MeasureSpec] = {}
-    measures: list[Measure] = []
-    tables: dict[str, RowTable] = {}
-    owns: dict[str, list[MeasureSpec]] = {}
-    for model, reading in readings.items():
-        own = owns[model] = list(suite.measures(reading.rows))
-        table = tables[model] = RowTable(reading.rows)
-        specs.update({(s.measure, where_key(s.where)): s for s in own})
-        measures += measure_rows(
-            table, own, model=model, suite=name, signature=signature, confidence=confidence, seed=seed
+def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> SuiteResult:
+    """Measure one suite for every model, and compare the models."""
+    name, by_model = responses.name, responses.by_model
+    tables = {model: RowTable(parsed.rows) for model, parsed in by_model.items()}
+    specs = {model: list(responses.suite.measures(parsed.rows)) for model, parsed in by_model.items()}
+    measures = {
+        model: measure_rows(
+            tables[model],
+            own,
+            model=model,
+            suite=name,
+            signature=options.signature,
+            confidence=options.confidence,
+            seed=options.seed,
         )
-        store.runs.write_rows(run_id, model, name, _stored(reading))
+        for model, own in specs.items()
+    }
+    all_specs = list({(spec.measure, where_key(spec.where)): spec for own in specs.values() for spec in own}.values())
     comparisons = with_engine_noise(
         compare_models(
-            {model: reading.rows for model, reading in readings.items()},
-            list(specs.values()),
+            {model: parsed.rows for model, parsed in by_model.items()},
+            all_specs,
             suite=name,
-            margins=margins,
-            confidence=confidence,
+            margins=options.margins,
+            confidence=options.confidence,
         ),
-        engines,
+        options.engines,
     )
-    drift = [
-        engine_drift(
-            name,
-            a,
-            b,
-            _scored(item_responses(items, suite, fingerprints[a], store)),
-            _scored(item_responses(items, suite, fingerprints[b], store)),
-            readings[a].rows,
-            readings[b].rows,
-        )
-        for a, b in engines
-        if "score" in suite.needs
-    ]
     # A model that was down has no follow-ups: items are chosen by one that was asked the most.
-    fullest = max(readings, key=lambda model: len(readings[model].keys))
-    wanted = _example_items(readings[fullest], tables[fullest], list(specs.values()))
-    behind = {
-        model: _figures_behind(reading.rows, tables[model], owns[model], wanted) for model, reading in readings.items()
-    }
-    # A follow-up is only reached through the item it hangs on, which it does for every model.
-    roots = {reading.roots[item] for reading in readings.values() for item in wanted if item in reading.roots}
-    examples = [
-        example
-        for model, fingerprint_of in fingerprints.items()
-        for example in _examples(
-            model,
-            name,
-            item_responses(lambda: (i for i in items() if i.id in roots), suite, fingerprint_of, store),
-            behind[model],
-            {(m.model, m.measure, where_key(m.where)): m.id for m in measures},
-        )
-    ]
+    fullest = max(by_model, key=lambda model: len(by_model[model].by_item))
+    shown = _example_items(by_model[fullest], tables[fullest], all_specs)
     return SuiteResult(
-        measures,
+        [measure for own in measures.values() for measure in own],
         comparisons,
-        [_ledger(model, name, reading, measures) for model, reading in readings.items()],
-        examples,
+        [_data_quality(name, model, parsed, measures[model]) for model, parsed in by_model.items()],
         rank_models(c for c in comparisons if not c.is_subgroup),
-        drift,
-        sum(reading.failures.total() for reading in readings.values()),
+        _drift(responses, options.engines),
+        sum(parsed.failures.total() for parsed in by_model.values()),
+        {
+            model: _figures_behind(parsed, tables[model], specs[model], measures[model], shown)
+            for model, parsed in by_model.items()
+        },
     )
 
 
-def _scored(answered: Iterable[ItemResponse]) -> Iterator[tuple[str, ScoreResponse]]:
-    for one in answered:
-        if isinstance(one.answer, ScoreResponse):
-            yield one.item.id, one.answer
-
-
-def _stored(reading: ParsedResponses) -> Iterator[StoredRow]:
-    for row in reading.rows:
-        items = row.items
-        if len(items) == 1:  # most rows by far
-            yield StoredRow(row, reading.keys.get(items[0], ()))
-        else:
-            keys = itertools.chain.from_iterable([reading.keys.get(item, ()) for item in items])
-            yield StoredRow(row, tuple(dict.fromkeys(keys)))
-
-
-def _ledger(model: str, suite: str, reading: ParsedResponses, measures: Sequence[Measure]) -> DataQuality:
-    asked = [row for row in reading.rows if row.item_id in reading.keys]  # derived rows are no items
-    unreadable = Counter(row.missing for row in asked if row.missing)
-    counted_by = [name for name in (reading.suite.failures_factor, *reading.suite.strata[:1]) if name is not None]
-    by_group = Counter(
-        str(next((row.factors[name] for name in counted_by if name in row.factors), None))
-        for row in asked
-        if row.missing
-    )
-    covered = [
-        m.probability_mass
-        for m in measures
-        if m.model == model and m.probability_mass is not None and not m.is_subgroup
+def _drift(responses: SuiteResponses, engines: Sequence[tuple[str, str]]) -> list[EngineDrift]:
+    if "score" not in responses.suite.needs:
+        return []
+    parsed = responses.by_model
+    return [
+        engine_drift(responses.name, a, b, parsed[a].logprobs(), parsed[b].logprobs(), parsed[a].rows, parsed[b].rows)
+        for a, b in engines
     ]
+
+
+def _data_quality(suite: str, model: str, parsed: ParsedResponses, measures: Sequence[Measure]) -> DataQuality:
+    own = [row for row in parsed.rows if row.item_id in parsed.by_item]  # derived rows are no items
+    unreadable = Counter(row.missing for row in own if row.missing)
+    factors = [name for name in (parsed.suite.failures_factor, *parsed.suite.strata[:1]) if name is not None]
+    by_level = Counter(
+        str(next((row.factors[name] for name in factors if name in row.factors), None)) for row in own if row.missing
+    )
+    masses = [m.probability_mass for m in measures if m.probability_mass is not None and not m.is_subgroup]
+    found = parsed.by_item.values()
     return DataQuality(
         model=model,
         suite=suite,
-        n_items=len(reading.keys),
-        answered=len(reading.keys) - reading.failures.total(),
-        failures=dict(unreadable | reading.failures),
-        failures_by=dict(by_group),
-        censored=sum(any(not v.is_exact for v in row.values.values()) for row in asked),
-        merged=reading.merged,
-        straddled=reading.straddled,
-        probability_mass=min(covered) if covered else None,
+        n_items=len(found),
+        answered=len(found) - parsed.failures.total(),
+        failures=dict(unreadable | parsed.failures),
+        failures_by=dict(by_level),
+        censored=sum(any(not value.is_exact for value in row.values.values()) for row in own),
+        merged=sum(response.merged for response in found),
+        straddled=sum(response.straddled for response in found),
+        probability_mass=min(masses) if masses else None,
     )
 
 
-Figure = tuple[str, Where]  # (measure, where)
+# -- which items are shown ---------------------------------------------------------------------
 
 
 def _behind(table: RowTable, spec: MeasureSpec) -> Bools:
@@ -202,9 +161,9 @@ def _behind(table: RowTable, spec: MeasureSpec) -> Bools:
     return table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
 
 
-def _example_items(reading: ParsedResponses, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
+def _example_items(parsed: ParsedResponses, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
     """Items to show, for all models: for every figure at least one item behind it, by one model's rows."""
-    rows = reading.rows
+    rows = parsed.rows
     shown = np.zeros(len(rows), dtype=np.bool_)
     chosen = []
     for spec in sorted(specs, key=lambda s: -len(s.where)):
@@ -212,94 +171,30 @@ def _example_items(reading: ParsedResponses, table: RowTable, specs: Sequence[Me
         if behind.any() and not (behind & shown).any():
             chosen.append(int(behind.argmax()))
             shown[chosen[-1]] = True
-    asked = (item for index in chosen for item in rows[index].items[:SOURCES_SHOWN])
-    return {item for item in asked if item in reading.keys}
+    items = (item for index in chosen for item in rows[index].items[:_SOURCES_SHOWN])
+    return {item for item in items if item in parsed.by_item}
 
 
 def _figures_behind(
-    rows: Sequence[Row], table: RowTable, specs: Sequence[MeasureSpec], wanted: set[str]
-) -> dict[str, list[Figure]]:
-    """For each wanted item the figures of one model that rest on it."""
-    # One place for each wanted item in each row that rests on it.
-    places = [(number, item) for number, row in enumerate(rows) for item in row.items if item in wanted]
+    parsed: ParsedResponses,
+    table: RowTable,
+    specs: Sequence[MeasureSpec],
+    measures: Sequence[Measure],
+    shown: Collection[str],
+) -> dict[str, list[str]]:
+    """For each shown item, follow-ups last, the ids of one model's figures that rest on it."""
+    ids: dict[tuple[str, Where], str] = {(m.measure, where_key(m.where)): m.id for m in measures}
+    # One place for each shown item in each row that rests on it.
+    places = [(number, item) for number, row in enumerate(parsed.rows) for item in row.items if item in shown]
     of_rows = np.array([number for number, _ in places], dtype=np.intp)
-    figures: dict[str, list[Figure]] = {item: [] for item in wanted}
+    in_order = sorted(
+        (item for item in shown if item in parsed.by_item), key=lambda i: (len(parsed.places[i]), parsed.places[i])
+    )
+    figures: dict[str, list[str]] = {item: [] for item in in_order}
     for spec in specs:
-        figure = (spec.measure, where_key(spec.where))
+        figure = ids[spec.measure, where_key(spec.where)]
         for place in np.flatnonzero(_behind(table, spec)[of_rows]).tolist():
-            found = figures[places[place][1]]
-            if not found or found[-1] != figure:
-                found.append(figure)
+            listed = figures.get(places[place][1])
+            if listed is not None and (not listed or listed[-1] != figure):
+                listed.append(figure)
     return figures
-
-
-def _examples(
-    model: str,
-    suite: str,
-    answered: Iterable[ItemResponse],
-    figures: Mapping[str, Sequence[Figure]],
-    ids: Mapping[tuple[str, str, Where], str],
-) -> Iterator[Example]:
-    for one in answered:
-        if one.item.id in figures:
-            yield Example(
-                model=model,
-                suite=suite,
-                item_id=one.item.id,
-                factors=dict(one.item.factors),
-                figures=[ids[(model, *figure)] for figure in figures[one.item.id]],
-                prompt=_writable(prompt_of(one.item)),
-                answer=_writable(answer_of(one)),
-            )
-
-
-def _writable(shown: Any) -> Any:
-    """The same with lone surrogates escaped: a result is written as UTF-8, which has none."""
-    match shown:
-        case str():
-            return shown.encode("utf-8", "backslashreplace").decode("utf-8")
-        case dict():
-            return {name: _writable(value) for name, value in shown.items()}
-        case list():
-            return [_writable(value) for value in shown]
-    return shown
-
-
-def prompt_of(item: Item) -> Any:
-    """What was asked, JSON-ready: a text, or a list of [role, content]."""
-    request = item.request
-    return request.text if isinstance(request, ClassifyRequest) else prompt_to_json(request.prompt)
-
-
-def answer_of(one: ItemResponse) -> Any:
-    """What was answered, JSON-ready, with token log-probabilities (nats); None if never asked."""
-    if one.answer is None:
-        return None
-    if isinstance(one.answer, BackendError):
-        return {"error": one.answer.to_json()}
-    return _response_json(one.item, one.answer)
-
-
-def _response_json(item: Item, response: Response) -> Any:
-    match response:
-        case ScoreResponse(scores):
-            assert isinstance(item.request, ScoreRequest)
-            return {
-                "scores": [
-                    {
-                        "continuation": continuation,
-                        "logprob": score.logprob,
-                        "low": score.low,
-                        "high": score.high,
-                        "exactness": score.exactness,
-                        "boundary": score.boundary,
-                        "route": score.route,
-                        "tokens": [[t.text, t.logprob, t.exact] for t in score.tokens],
-                    }
-                    for continuation, score in zip(item.request.continuations, scores, strict=True)
-                ]
-            }
-        case GenerateResponse():
-            return dataclasses.asdict(response)
-        case ClassifyResponse(labels):
-            return {"labels": dict(labels)}

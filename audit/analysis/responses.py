@@ -1,70 +1,147 @@
-"""A suite's items with the answers that are stored for them, follow-up questions included."""
+"""One model's answers to one suite, parsed into rows as they arrive."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+import math
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from audit.store import Store, answer_keys, join_answers
-from backends.base import Answer
-from backends.errors import BackendError
-from suites.base import Item, Suite
+import numpy as np
 
-_CHUNK = 512  # items whose answers are read together: bounds memory, whatever the suite's size
+from audit.analysis.estimators import Floats
+from backends.base import Answer, ScoreResponse
+from backends.errors import BackendError
+from suites.base import Factor, Item, Row, Suite
+
+#: Rows stand in blocks of so many items, each block followed by its follow-ups: figures are summed in this order.
+_BLOCK = 512
+
+Place = tuple[int, ...]
+"""Where an item stands: (5,) is a suite's own sixth item, (5, 0) its first follow-up."""
+
+_reading = threading.Lock()  # models are asked side by side, and suites need not be safe for threads
 
 
 @dataclass(frozen=True, slots=True)
 class ItemResponse:
-    """An item, the keys of its answer, and the answer: None where none was ever given.
+    """What is kept of the answer to one item.
 
-    ``root`` is the id of the suite's own item that a follow-up hangs on; for others their own id.
+    ``failure`` is the reason why there is none, None where there is one. ``logprobs`` (k,) are those of the
+    continuations, NaN where they are not exact; None unless they were asked for.
     """
 
-    item: Item
+    item_id: str
+    factors: Mapping[str, Factor]
     keys: tuple[str, ...]
-    answer: Answer | None
-    root: str
+    row: Row
+    failure: str | None = None
+    merged: bool = False
+    straddled: bool = False
+    logprobs: Floats | None = None
 
 
-def item_responses(
-    items: Callable[[], Iterator[Item]], suite: Suite, fingerprint_of: Callable[[str | None], str], store: Store
-) -> Iterator[ItemResponse]:
-    """Every item of a suite with its stored answer, and then the items that follow from answers.
+class Responses:
+    """Takes one model's answers to one suite in any order; gives rows in the items' order.
 
     Parameters
     ----------
-    items : callable
-        The suite's items, limited or not.
-    fingerprint_of : callable
-        ``Item.scorer → fingerprint id``: the audited model's for None, else a scorer's.
+    suite : Suite
+        Reads the answers.
+    keep_logprobs : bool
+        Keep each continuation's log-probability, to compare engines.
     """
-    source = items()
-    while some := list(itertools.islice(source, _CHUNK)):
-        chunk = [(item, item.id) for item in some]
-        while chunk:
-            found = _with_answers(chunk, fingerprint_of, store)
-            yield from found
-            chunk = [(follow, one.root) for one in found for follow in _follow_ups(suite, one)]
+
+    def __init__(self, suite: Suite, *, keep_logprobs: bool = False) -> None:
+        self.suite = suite
+        self._keep_logprobs = keep_logprobs
+        self._found: dict[Place, ItemResponse] = {}
+
+    def record(self, place: Place, item: Item, keys: tuple[str, ...], answer: Answer | None) -> Iterable[Item]:
+        """Parse what is known of one item now; None if it was never asked. Replaces what was known before.
+
+        Returns the questions that follow from the answer.
+        """
+        if answer is None or isinstance(answer, BackendError):
+            reason = "not asked" if answer is None else answer.kind
+            self._found[place] = _unanswered(item.id, item.factors, keys, reason)
+            return ()
+        with _reading:
+            row = self.suite.read(item, answer)
+            follow_ups = tuple(self.suite.follow_ups(item, answer))
+        boundaries = [score.boundary for score in answer.scores] if isinstance(answer, ScoreResponse) else []
+        self._found[place] = ItemResponse(
+            item.id,
+            item.factors,
+            keys,
+            row,
+            merged="merged" in boundaries,
+            straddled="straddled" in boundaries,
+            logprobs=exact_logprobs(answer) if self._keep_logprobs and isinstance(answer, ScoreResponse) else None,
+        )
+        return follow_ups
+
+    def is_answered(self, place: Place) -> bool:
+        """Whether the item there has an answer."""
+        return self._found[place].failure is None
+
+    def retract(self, keys: Collection[str]) -> list[Place]:
+        """Take back the answers under ``keys``: they count as not asked, and what followed from them is dropped.
+
+        Returns where they stood.
+        """
+        keys = set(keys)
+        places = [place for place, found in list(self._found.items()) if not keys.isdisjoint(found.keys)]
+        for place in places:
+            found = self._found[place]
+            self._found[place] = _unanswered(found.item_id, found.factors, found.keys, "not asked")
+        retracted = set(places)
+        for place in list(self._found):
+            if any(place[:depth] in retracted for depth in range(1, len(place))):
+                del self._found[place]
+        return places
+
+    def parsed(self) -> ParsedResponses:
+        """All of it in the items' order, with the rows that the suite derives."""
+        return ParsedResponses(self.suite, {place: self._found[place] for place in sorted(self._found, key=_in_blocks)})
 
 
-def has_follow_ups(suite: Suite) -> bool:
-    """Whether the suite ever asks questions that depend on answers."""
-    return type(suite).follow_ups is not Suite.follow_ups
+class ParsedResponses:
+    """One model's answers to one suite, complete.
+
+    Attributes
+    ----------
+    rows : list of Row
+        One an item, and what the suite derives from them.
+    by_item : mapping of str to ItemResponse
+        In the items' order.
+    places : mapping of str to Place
+        Where each item stands.
+    failures : Counter
+        Items without an answer, by reason.
+    """
+
+    def __init__(self, suite: Suite, found: Mapping[Place, ItemResponse]) -> None:
+        self.suite = suite
+        self.by_item = {response.item_id: response for response in found.values()}
+        self.places = {response.item_id: place for place, response in found.items()}
+        self.failures = Counter(response.failure for response in found.values() if response.failure is not None)
+        self.rows = list(suite.derive([response.row for response in found.values()]))
+
+    def logprobs(self) -> dict[str, Floats]:
+        """Log-probabilities (k,) of each scored item's continuations, as far as they were kept."""
+        return {item: found.logprobs for item, found in self.by_item.items() if found.logprobs is not None}
 
 
-def _follow_ups(suite: Suite, one: ItemResponse) -> Iterable[Item]:
-    if one.answer is None or isinstance(one.answer, BackendError):
-        return ()
-    return suite.follow_ups(one.item, one.answer)
+def exact_logprobs(response: ScoreResponse) -> Floats:
+    """Natural log-probabilities (k,) of the continuations; NaN where they are only bounded."""
+    return np.array([math.nan if s.exactness != "exact" or s.logprob is None else s.logprob for s in response.scores])
 
 
-def _with_answers(
-    items: list[tuple[Item, str]], fingerprint_of: Callable[[str | None], str], store: Store
-) -> list[ItemResponse]:
-    keys = [answer_keys(item.request, fingerprint_of(item.scorer)) for item, _ in items]
-    stored = store.answers.read_many(itertools.chain.from_iterable(keys))
-    return [
-        ItemResponse(item, k, join_answers(item.request, k, stored), root)
-        for (item, root), k in zip(items, keys, strict=True)
-    ]
+def _unanswered(item_id: str, factors: Mapping[str, Factor], keys: tuple[str, ...], reason: str) -> ItemResponse:
+    return ItemResponse(item_id, factors, keys, Row(item_id, factors, {}, missing=reason), failure=reason)
+
+
+def _in_blocks(place: Place) -> tuple[int, int, Place]:
+    return place[0] // _BLOCK, len(place), place

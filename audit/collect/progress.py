@@ -10,7 +10,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from audit.collect.scheduler import Progress as JobProgress
+from audit.collect.jobs import Progress as JobProgress
 
 _LINE_SECONDS = 10.0
 

@@ -284,8 +284,8 @@ class CircuitBreaker:
     def __init__(self) -> None:
         self._kind, self._count = "", 0
 
-    def note(self, error: BackendError | None) -> str | None:
-        """Note one request's end, None for an answer. Returns why to stop, or None."""
+    def update(self, error: BackendError | None) -> str | None:
+        """Count one request's end, None for an answer. Returns why to stop, or None."""
         if error is None:
             self._kind, self._count = "", 0
             return None

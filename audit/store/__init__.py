@@ -7,13 +7,14 @@ is not answered yet, and lets several audits share the file without asking anyth
 from __future__ import annotations
 
 from audit.store.answers import Entry
-from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request
+from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request, split_response
 from audit.store.database import StoreError
-from audit.store.keys import answer_keys, canonical_json, fingerprint_id, to_bytes
+from audit.store.keys import KeyedRequest, answer_keys, canonical_json, fingerprint_id, keyed_request, to_bytes
 from audit.store.store import Store
 
 __all__ = [
     "Entry",
+    "KeyedRequest",
     "Store",
     "StoreError",
     "StoredRow",
@@ -22,6 +23,8 @@ __all__ = [
     "canonical_json",
     "fingerprint_id",
     "join_answers",
+    "keyed_request",
     "matches_request",
+    "split_response",
     "to_bytes",
 ]

@@ -14,25 +14,23 @@ from typing import Any
 from audit.store.codecs import ANSWER_COLUMNS, AnswerRow, DamagedError, answer_from_json, answer_to_json, split_response
 from audit.store.database import Database, placeholders, portions
 from audit.store.keys import (
+    KeyedRequest,
     answer_keys,
     from_json_bytes,
     join_request,
     prompt_id,
-    split_request,
     to_bytes,
     to_json_bytes,
 )
-from backends.base import Answer, Request
+from backends.base import Answer
 from backends.errors import BackendError
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An answer on its way into the store: ``keys`` are `answer_keys(request, fingerprint)`."""
+    """An answer on its way into the store."""
 
-    keys: tuple[str, ...]
-    fingerprint: str
-    request: Request
+    question: KeyedRequest
     answer: Answer
 
 
@@ -110,20 +108,20 @@ class Answers:
 
     # -- quarantine --------------------------------------------------------------------------
 
-    def quarantine(self, keys: Sequence[str], problem: str) -> int:
-        """Quarantine the answers under ``keys``, so that they are asked again. Returns how many there were."""
+    def quarantine(self, keys: Sequence[str], problem: str) -> list[str]:
+        """Quarantine the answers under ``keys``, so that they are asked again. Returns those that there were."""
         with self._database.read() as db:
             rows = list(_select(db, keys))
         self._quarantine(rows, problem)
-        return len(rows)
+        return [row.key for row in rows]
 
-    def quarantine_since(self, fingerprint: str, since: float, problem: str) -> int:
-        """Quarantine a model's answers stored after ``since`` (seconds since the epoch). Returns how many."""
+    def quarantine_since(self, fingerprint: str, since: float, problem: str) -> list[str]:
+        """Quarantine a model's answers stored after ``since`` (seconds since the epoch). Returns their keys."""
         sql = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE fingerprint = ? AND at > ?"
         with self._database.read() as db:
             rows = [AnswerRow(*row) for row in db.execute(sql, (fingerprint, since))]
         self._quarantine(rows, problem)
-        return len(rows)
+        return [row.key for row in rows]
 
     def _quarantine(self, rows: Sequence[AnswerRow], problem: str = "checksum") -> None:
         if not rows or self._database.read_only:
@@ -214,34 +212,34 @@ def _select(db: sqlite3.Connection, keys: Iterable[str]) -> Iterator[AnswerRow]:
 def _insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
     now = time.time()
     for entry in entries:
-        kind, prompt, details = split_request(entry.request)
-        prompt_name = prompt_id(prompt)
+        question = entry.question
+        prompt_name = prompt_id(question.prompt)
         # A damaged text is repaired, else `verify` would quarantine this answer too.
         db.execute(
             "INSERT INTO prompts (id, body) VALUES (?, ?) "
             "ON CONFLICT (id) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body",
-            (prompt_name, to_json_bytes(prompt)),
+            (prompt_name, to_json_bytes(question.prompt)),
         )
-        questions = [
-            (key, entry.fingerprint, kind, prompt_name, to_json_bytes(detail))
-            for key, detail in zip(entry.keys, details, strict=True)
+        rows = [
+            (key, question.fingerprint, question.kind, prompt_name, to_json_bytes(detail))
+            for key, detail in zip(question.keys, question.details, strict=True)
         ]
         if isinstance(entry.answer, BackendError):
             body = to_json_bytes(answer_to_json(entry.answer))
             db.executemany(
                 "INSERT INTO failures (key, fingerprint, kind, prompt, detail, error, body, at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*question, entry.answer.kind, body, now) for question in questions],
+                [(*row, entry.answer.kind, body, now) for row in rows],
             )
         else:
             insert_answers(
                 db,
                 [
-                    AnswerRow.make(*question, to_json_bytes(answer_to_json(piece)), at=now)
-                    for question, piece in zip(questions, split_response(entry.answer), strict=True)
+                    AnswerRow.make(*row, to_json_bytes(answer_to_json(piece)), at=now)
+                    for row, piece in zip(rows, split_response(entry.answer), strict=True)
                 ],
             )
-        db.executemany("DELETE FROM leases WHERE key = ?", [(key,) for key in entry.keys])
+        db.executemany("DELETE FROM leases WHERE key = ?", [(key,) for key in question.keys])
 
 
 def insert_answers(db: sqlite3.Connection, rows: Sequence[AnswerRow]) -> None:

@@ -31,10 +31,12 @@ definition ever changes, old and new identities cannot be mistaken for each othe
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from backends.base import (
@@ -95,8 +97,39 @@ def _digest(obj: Any) -> str:
     return hashlib.sha256(to_json_bytes(obj)).hexdigest()[:40]
 
 
-def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:
-    """The keys under which the answers to ``request`` are stored.
+@dataclass(frozen=True, slots=True)
+class KeyedRequest:
+    """A request split into what the store keeps of it, with the keys of one model's answers. See `keyed_request`.
+
+    ``details`` and ``keys`` are one for each answer: for each continuation of a `ScoreRequest`, in order; else one.
+    ``kind``, ``prompt`` and ``details`` are those of `split_request`.
+    """
+
+    request: Request
+    fingerprint: str
+    kind: str
+    prompt: Any
+    details: tuple[Any, ...]
+    keys: tuple[str, ...]
+
+    def without(self, keys: Collection[str]) -> KeyedRequest:
+        """The part that has none of ``keys``. Something must be left."""
+        left = [place for place, key in enumerate(self.keys) if key not in keys]
+        if len(left) == len(self.keys):
+            return self
+        assert isinstance(self.request, ScoreRequest)  # only these have more than one key
+        return KeyedRequest(
+            dataclasses.replace(self.request, continuations=tuple(self.request.continuations[i] for i in left)),
+            self.fingerprint,
+            self.kind,
+            self.prompt,
+            tuple(self.details[i] for i in left),
+            tuple(self.keys[i] for i in left),
+        )
+
+
+def keyed_request(request: Request, fingerprint: str) -> KeyedRequest:
+    """Split a request, and compute the keys under which one model's answers to it are stored.
 
     Parameters
     ----------
@@ -104,11 +137,6 @@ def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:
         The question.
     fingerprint : str
         Id of the model's fingerprint.
-
-    Returns
-    -------
-    tuple of str
-        One key for each continuation, in order, for a `ScoreRequest`; else a single key.
     """
     kind, prompt, details = split_request(request)
     # A newline is never part of JSON as written here, so the parts cannot run into each other.
@@ -119,7 +147,12 @@ def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:
         digest = prefix.copy()
         digest.update(to_json_bytes(detail))
         keys.append("a1-" + digest.hexdigest()[:40])
-    return tuple(keys)
+    return KeyedRequest(request, fingerprint, kind, prompt, tuple(details), tuple(keys))
+
+
+def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:
+    """The keys of `keyed_request`."""
+    return keyed_request(request, fingerprint).keys
 
 
 @functools.lru_cache(maxsize=64)

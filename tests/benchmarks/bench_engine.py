@@ -17,13 +17,14 @@ from pathlib import Path
 
 import httpx
 
-from audit.collect.plan import Plan
-from audit.collect.scheduler import Job, Outcome, RetryPolicy, run_jobs
+from audit.collect.jobs import Job, Outcome, RetryPolicy
+from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
-from audit.store import Entry, Store, answer_keys
+from audit.store import Entry, Store, answer_keys, keyed_request
 from backends import FakeBackend, OpenAIBackend
 from backends.base import ContinuationScore, GenerateRequest, ScoreRequest, ScoreResponse, TokenLogprob
 from suites.base import Item
+from tests.audit.collect.plans import plan_of
 from tests.faults.faults import Fate
 from tests.faults.lab import Lab
 
@@ -42,7 +43,7 @@ async def _run(lab: Lab, prompts: Sequence[str], folder: Path, **options: int | 
     await backend.describe()
     with Store.open(folder / "audit.db") as store:
         started = time.monotonic()
-        job = Job("lab", backend, Plan("lab", FP, _items(prompts)))
+        job = Job("lab", backend, plan_of(_items(prompts), FP))
         outcome = (await run_jobs([job], store, stop=ShutdownRequest(), retry=RetryPolicy(attempts=1)))["lab"]
         seconds = time.monotonic() - started
     await backend.close()
@@ -105,7 +106,7 @@ def _score(i: int) -> Entry:
     request = _question(i)
     token = TokenLogprob(" Male", 0, 5, -1 / (i + 3), 17)
     answer = ScoreResponse((ContinuationScore.exact([token], route="echo"),), 20)
-    return Entry(answer_keys(request, FP), FP, request, answer)
+    return Entry(keyed_request(request, FP), answer)
 
 
 def store(_: Lab, folder: Path) -> None:
@@ -152,7 +153,7 @@ def resume(_: Lab, folder: Path) -> None:
     started = time.monotonic()
     with Store.open(folder / "resume.db") as opened:
         items = lambda: (Item(str(i), _question(i), {}) for i in range(50_010))  # noqa: E731
-        plan = Plan("m", FP, items)
+        plan = plan_of(items, FP)
         outcome = asyncio.run(run_jobs([Job("m", backend, plan)], opened, stop=ShutdownRequest()))["m"]
     print(
         f"resume: {backend.at - started:.2f} s to the first new request (goal 1.5), {outcome.cached} cached, "

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from audit.collect import scheduler
-from audit.collect.plan import Plan
-from audit.collect.scheduler import Job, RetryPolicy, run_jobs
+from audit.collect import job_run
+from audit.collect.jobs import Job, RetryPolicy
+from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
 from audit.schedule import Journal, RunOutcome, Slots
 from audit.store import Entry, Store, StoreError, database, migrations
@@ -27,6 +27,7 @@ from backends import OpenAIBackend
 from backends.base import GenerateRequest, Request, ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item
+from tests.audit.collect.plans import plan_of
 from tests.backends.openai.lying_server import MODEL as SCORED_MODEL
 from tests.faults.faults import CONTINUATIONS, Fate
 
@@ -116,7 +117,7 @@ def _plant(kill: _Killer, acks: int) -> None:
 
     last.fn = step
     real_lease, real_write, real_release = Leases.take, Answers.write, Leases.release_all
-    real_answers = scheduler._answers
+    real_answers = job_run._answers
 
     async def lease(self: Leases, wanted: Any) -> Any:
         kill("leasing")
@@ -142,7 +143,7 @@ def _plant(kill: _Killer, acks: int) -> None:
         return got
 
     Leases.take, Answers.write, Leases.release_all = lease, write, release  # type: ignore[method-assign]
-    scheduler._answers = answers
+    job_run._answers = answers
 
 
 def live(spec: Spec) -> None:
@@ -201,7 +202,7 @@ async def _audit(spec: Spec, kill: _Killer) -> int:
             max_in_flight=spec.in_flight,
             probe_folder=spec.db.parent / "probes",
         )
-        plan = Plan("lab", FINGERPRINT, lambda: iter(items))
+        plan = plan_of(lambda: items, FINGERPRINT)
         retry = RetryPolicy(attempts=4, first_wait=spec.first_wait, longest_wait=0.2)
         before = _most_memory(reset=True)
         try:

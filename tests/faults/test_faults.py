@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from audit.collect.plan import Plan
-from audit.collect.scheduler import Job, RetryPolicy, run_jobs
+from audit.collect.jobs import Job, RetryPolicy
+from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store
 from backends import OpenAIBackend
 from backends.base import GenerateRequest
 from suites.base import Item
+from tests.audit.collect.plans import plan_of
 from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 from tests.faults.lab import Lab
 from tests.faults.trials import TRIALS, campaign
@@ -55,7 +56,7 @@ def ask(lab, folder, prompts, **options):
     backend = OpenAIBackend(
         f"http://127.0.0.1:{lab.port}/v1", model="lab", api_key_env=None, probe_folder=folder, **options
     )
-    plan = Plan("lab", "fp1-lab", lambda: (Item(p, GenerateRequest(p), {}) for p in prompts))
+    plan = plan_of(lambda: (Item(p, GenerateRequest(p), {}) for p in prompts), "fp1-lab")
 
     async def run():
         await backend.describe()

@@ -12,20 +12,12 @@ from hypothesis import strategies as st
 from audit.analysis.comparisons import compare_models, rank_models
 from audit.analysis.engine_noise import DRAWN_PROMPTS, engine_drift, same_weights, total_variation, with_engine_noise
 from audit.report.phrases.comparisons import describe
-from audit.results import ModelInfo
-from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 
-def scored(*probabilities: float | None) -> ScoreResponse:
-    return ScoreResponse(
-        tuple(
-            ContinuationScore(None, None, math.log(0.5), "bounded")
-            if p is None
-            else ContinuationScore.exact([TokenLogprob("x", 0, 1, math.log(p))])
-            for p in probabilities
-        )
-    )
+def scored(*probabilities: float | None) -> np.ndarray:
+    """Log-probabilities; None: only bounded."""
+    return np.array([math.nan if p is None else math.log(p) for p in probabilities])
 
 
 def rows(*values: float | None) -> list[Row]:
@@ -40,18 +32,11 @@ def rows(*values: float | None) -> list[Row]:
     ]
 
 
-def model(name: str, weights: str | None) -> ModelInfo:
-    return ModelInfo(
-        name=name, backend="x", fingerprint={} if weights is None else {"weights_sha256": weights}, fingerprint_id=name,
-        notes={}, asked=0, cached=0, failed=0, retried=0, seconds=0, prompt_tokens=0, completion_tokens=0,
-    )  # fmt: skip
-
-
 def test_drift_by_hand() -> None:
     found = engine_drift(
         "s", "hf", "gguf",
-        [("0", scored(0.5, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, 0.1)), ("3", scored(0.1))],
-        [("0", scored(0.4, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, None)), ("4", scored(0.3))],
+        {"0": scored(0.5, 0.25), "1": scored(0.2, 0.4), "2": scored(0.1, 0.1), "3": scored(0.1)},
+        {"0": scored(0.4, 0.25), "1": scored(0.2, 0.4), "2": scored(0.1, None), "4": scored(0.3)},
         rows(0.5, 0.2, None), rows(0.4, 0.25, 0.3),
     )  # fmt: skip
     gap = math.log(0.4 / 0.5)
@@ -66,8 +51,8 @@ def test_drift_by_hand() -> None:
 def test_each_prompts_differences_are_kept_to_be_drawn() -> None:
     found = engine_drift(
         "s", "hf", "gguf",
-        [("0", scored(0.5, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, 0.1))],
-        [("0", scored(0.4, 0.25)), ("1", scored(0.2, 0.4)), ("2", scored(0.1, None))],
+        {"0": scored(0.5, 0.25), "1": scored(0.2, 0.4), "2": scored(0.1, 0.1)},
+        {"0": scored(0.4, 0.25), "1": scored(0.2, 0.4), "2": scored(0.1, None)},
         rows(0.5, 0.2, None), rows(0.4, 0.25, 0.3),
     )  # fmt: skip
     first, second, third = found.prompts
@@ -77,7 +62,7 @@ def test_each_prompts_differences_are_kept_to_be_drawn() -> None:
 
 
 def test_many_prompts_are_thinned_evenly() -> None:
-    answers = [(str(i), scored(0.5)) for i in range(2500)]
+    answers = {str(i): scored(0.5) for i in range(2500)}
     found = engine_drift("s", "a", "b", answers, answers, [], [])
     kept = [int(prompt.item) for prompt in found.prompts]
     assert found.n_prompts == 2500
@@ -86,14 +71,14 @@ def test_many_prompts_are_thinned_evenly() -> None:
 
 
 def test_drift_of_nothing_in_common_is_unknown_and_not_zero() -> None:
-    found = engine_drift("s", "a", "b", [("0", scored(0.5))], [("1", scored(0.5))], rows(0.1), [])
+    found = engine_drift("s", "a", "b", {"0": scored(0.5)}, {"1": scored(0.5)}, rows(0.1), [])
     assert (found.n_prompts, found.n_unpaired, found.logprob_mean_abs, found.variation_mean) == (0, 2, None, None)
     assert found.quantities == {}
 
 
 def test_other_continuations_are_refused() -> None:
     with pytest.raises(ValueError, match="2 continuations on a, 1 on b"):
-        engine_drift("s", "a", "b", [("0", scored(0.5, 0.1))], [("0", scored(0.5))], [], [])
+        engine_drift("s", "a", "b", {"0": scored(0.5, 0.1)}, {"0": scored(0.5)}, [], [])
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 1), st.floats(0.001, 1)), min_size=1, max_size=8))
@@ -108,7 +93,8 @@ def test_total_variation_is_the_largest_difference_of_any_event(pairs: list[tupl
 
 
 def test_same_weights_come_from_hashes_or_declarations() -> None:
-    models = [model("hf", "w"), model("other", "v"), model("gguf", "w"), model("server", None), model("also", None)]
+    weights = {"hf": "w", "other": "v", "gguf": "w", "server": None, "also": None}
+    models = {name: {} if w is None else {"weights_sha256": w} for name, w in weights.items()}
     assert same_weights(models) == [("hf", "gguf")]
     assert same_weights(models, [("server", "other", "not in this run")]) == [("hf", "gguf"), ("other", "server")]
 

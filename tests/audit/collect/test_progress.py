@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from audit.collect import progress
-from audit.collect.scheduler import Progress
+from audit.collect.jobs import Progress
 
 
 @pytest.fixture

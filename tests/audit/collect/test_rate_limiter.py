@@ -262,24 +262,24 @@ def failure(kind):
 
 def test_the_breaker_stops_after_five_alike_that_cannot_be_mended():
     breaker = CircuitBreaker()
-    assert [breaker.note(failure("auth")) is None for _ in range(5)] == [True] * 4 + [False]
+    assert [breaker.update(failure("auth")) is None for _ in range(5)] == [True] * 4 + [False]
 
 
 def test_an_answer_or_another_failure_in_between_starts_the_count_anew():
     breaker = CircuitBreaker()
     for between in (None, failure("quota")):
         for _ in range(4):
-            assert breaker.note(failure("auth")) is None
-        assert breaker.note(between) is None
+            assert breaker.update(failure("auth")) is None
+        assert breaker.update(between) is None
 
 
 def test_failures_of_single_requests_never_stop_a_run():
     breaker = CircuitBreaker()
-    assert all(breaker.note(failure("context_length")) is None for _ in range(100))
+    assert all(breaker.update(failure("context_length")) is None for _ in range(100))
 
 
 def test_a_server_that_never_recovers_stops_a_run_after_twenty():
     breaker = CircuitBreaker()
-    told = [breaker.note(failure("server")) for _ in range(20)]
+    told = [breaker.update(failure("server")) for _ in range(20)]
     assert told[:-1] == [None] * 19
     assert "server" in told[-1]

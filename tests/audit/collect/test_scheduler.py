@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from audit.collect.plan import Plan
-from audit.collect.scheduler import Job, RetryPolicy, run_jobs
+from audit.collect.jobs import Job, RetryPolicy
+from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store, StoreError, answer_keys, join_answers
 from backends.base import (
@@ -25,6 +25,7 @@ from backends.errors import BackendError
 from backends.fake import FakeBackend, Faults
 from backends.local.backend import LocalBackend, discard_response
 from suites.base import Item
+from tests.audit.collect.plans import plan_of
 
 FP = "fp1-test"
 FAST = RetryPolicy(attempts=4, first_wait=0.001, longest_wait=0.01)
@@ -50,7 +51,7 @@ def server(**options):
 
 
 async def run(store, backend, items=None, *, fingerprint=FP, stop=None, retry=FAST, on_event=lambda _: None, name="m"):
-    plan = Plan(name, fingerprint, items or scores(50))
+    plan = plan_of(items or scores(50), fingerprint)
     done = await run_jobs(
         [Job(name, backend, plan)], store, stop=stop or ShutdownRequest(), retry=retry, on_event=on_event
     )
@@ -216,14 +217,14 @@ async def test_a_wait_the_server_asks_for_replaces_ours(store):
 
 async def test_a_failure_that_takes_longer_than_the_patience_is_asked_again_all_the_same(store):
     backend = server(latency=0.05, faults=Faults(1.0, ("timeout", "timeout")))
-    outcome = await run(store, backend, scores(8), retry=RetryPolicy(attempts=3, first_wait=0.001, patience=0.01))
+    outcome = await run(store, backend, scores(8), retry=RetryPolicy(attempts=3, first_wait=0.001, max_wait=0.01))
     assert (outcome.answered, outcome.failed, outcome.retried) == (8, 0, 16)
 
 
 async def test_who_only_says_slow_down_is_given_up_when_the_patience_is_over(store):
     backend = server(faults=Faults(1.0, ("rate_limited",) * 999))
     started = time.monotonic()
-    outcome = await run(store, backend, scores(1), retry=RetryPolicy(attempts=2, patience=0.5))
+    outcome = await run(store, backend, scores(1), retry=RetryPolicy(attempts=2, max_wait=0.5))
     assert outcome.failures == {"rate_limited": 1}
     assert backend.asked.total() > 2
     assert 0.5 < time.monotonic() - started < 5
@@ -349,7 +350,7 @@ async def test_the_same_failing_question_of_two_items_counts_twice(store):
 
 async def test_two_models_of_one_identity_are_asked_once(store):
     backend = server(latency=0.005)
-    jobs = [Job(name, backend, Plan(name, FP, scores(60))) for name in ("one", "two")]
+    jobs = [Job(name, backend, plan_of(scores(60), FP)) for name in ("one", "two")]
     done = await run_jobs(jobs, store, stop=ShutdownRequest(), retry=FAST)
     assert set(backend.asked.values()) == {1}
     assert sum(o.answered for o in done.values()) == 60
@@ -361,7 +362,7 @@ async def test_what_a_halted_model_has_not_asked_is_free_for_another_of_its_iden
     options = {"batch_size": 2, "max_in_flight": 1, "device": device}
     broke = FakeBackend("broke", **options, faults=Faults(1.0, ("quota",), permanent=True))
     paying = FakeBackend("paying", **options)
-    jobs = [Job(b.name, b, Plan(b.name, FP, scores(60))) for b in (broke, paying)]
+    jobs = [Job(b.name, b, plan_of(scores(60), FP)) for b in (broke, paying)]
     async with asyncio.timeout(20):
         done = await run_jobs(jobs, store, stop=ShutdownRequest(), retry=FAST)
     assert "quota" in done["broke"].stopped
@@ -405,7 +406,7 @@ async def test_models_that_share_a_device_take_turns_and_servers_run_beside_them
         Watched("gpu", events, device="cuda:0", **options),
         Watched("hosted", events, **options),
     ]
-    jobs = [Job(b.name, b, Plan(b.name, f"fp1-{b.name}", scores(40))) for b in backends]
+    jobs = [Job(b.name, b, plan_of(scores(40), f"fp1-{b.name}")) for b in backends]
     await run_jobs(jobs, store, stop=ShutdownRequest())
     on_cpu = [e for e in events if e[0] in "ab"]
     assert on_cpu == [("a", "run")] * 8 + [("a", "close")] + [("b", "run")] * 8 + [("b", "close")]
@@ -447,7 +448,7 @@ async def test_two_models_of_one_endpoint_share_a_limit(store):
                 now -= 1
 
     jobs = [
-        Job(n, Shared(n, batch_size=1, max_in_flight=6, latency=0.003), Plan(n, f"fp1-{n}", scores(200))) for n in "ab"
+        Job(n, Shared(n, batch_size=1, max_in_flight=6, latency=0.003), plan_of(scores(200), f"fp1-{n}")) for n in "ab"
     ]
     await run_jobs(jobs, store, stop=ShutdownRequest())
     assert most == 6
@@ -613,7 +614,7 @@ async def test_cancelling_is_not_retried_and_leaves_no_task_behind(store):
 
 async def test_progress_ends_at_the_total(store):
     events = []
-    plan = Plan("m", FP, scores(120), total=120)
+    plan = plan_of(scores(120), FP, total=120)
     await run_jobs([Job("m", server(latency=0.005), plan)], store, stop=ShutdownRequest(), on_event=events.append)
     assert (events[-1].done, events[-1].total, events[-1].failed) == (120, 120, 0)
     assert [e.done for e in events] == sorted(e.done for e in events)
@@ -622,7 +623,7 @@ async def test_progress_ends_at_the_total(store):
 async def test_progress_tells_the_work_that_is_asked_and_left(store):
     for expected in ((sum(range(120)), 0), (0, 0)):  # then all is cached
         events = []
-        plan = Plan("m", FP, scores(120), total=120, work=range(120))
+        plan = plan_of(scores(120), FP, total=120, work=range(120))
         await run_jobs([Job("m", server(), plan)], store, stop=ShutdownRequest(), on_event=events.append)
         assert (events[-1].work_asked, events[-1].work_left) == expected
         assert all(e.work_asked + e.work_left <= sum(range(120)) for e in events)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 
-from audit.store import Entry, Store, answer_keys, fingerprint_id
+from audit.store import Entry, Store, fingerprint_id, keyed_request
 from backends.base import (
     ContinuationScore,
     ScoreRequest,
@@ -33,7 +33,7 @@ def answer_to(request: ScoreRequest) -> ScoreResponse:
 
 def entry(i: int, answer=None) -> Entry:
     request = question(i)
-    return Entry(answer_keys(request, FP), FP, request, answer or answer_to(request))
+    return Entry(keyed_request(request, FP), answer or answer_to(request))
 
 
 def put(store: Store, *entries: Entry) -> None:

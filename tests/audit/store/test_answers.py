@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.store import Entry, Store, answer_keys, join_answers
+from audit.store import Entry, Store, answer_keys, join_answers, keyed_request
 from audit.store.answers import Verification
 from audit.store.codecs import AnswerRow
 from backends.base import (
@@ -21,10 +21,10 @@ def test_answers_read_back_exactly_after_reopening(path):
     with Store.open(path) as store:
         put(store, *written)
     with Store.open(path) as store:
-        keys = [k for e in written for k in e.keys]
+        keys = [k for e in written for k in e.question.keys]
         found = store.answers.read_many(keys)
         assert store.answers.answered_keys(keys) == set(keys) == set(found)
-        assert all(join_answers(e.request, e.keys, found) == e.answer for e in written)
+        assert all(join_answers(e.question.request, e.question.keys, found) == e.answer for e in written)
 
 
 def test_an_unknown_key_is_absent(store):
@@ -35,23 +35,27 @@ def test_an_unknown_key_is_absent(store):
 
 def test_a_failure_is_stored_but_not_answered(store):
     first = entry(1, BackendError("server", "broken"))
+    keys = first.question.keys
     put(store, first)
     put(store, entry(1, BackendError("timeout", "slow", retryable=True)))
-    assert store.answers.answered_keys(first.keys) == set()
-    found = store.answers.read_many(first.keys)[first.keys[0]]
+    assert store.answers.answered_keys(keys) == set()
+    found = store.answers.read_many(keys)[keys[0]]
     assert isinstance(found, BackendError)
     assert found.kind == "timeout"
     assert store.stats()["failures"] == 4  # two attempts at two continuations
     put(store, entry(1))
-    assert store.answers.read_many(first.keys)[first.keys[0]] == ScoreResponse(answer_to(question(1)).scores[:1], 5)
-    assert [f["error"]["kind"] for f in store.answers.inspect(first.keys[0])["failures"]] == ["server", "timeout"]
+    assert store.answers.read_many(keys)[keys[0]] == ScoreResponse(answer_to(question(1)).scores[:1], 5)
+    assert [f["error"]["kind"] for f in store.answers.inspect(keys[0])["failures"]] == [
+        "server",
+        "timeout",
+    ]
 
 
 def test_the_first_answer_under_a_key_stays(store):
     request = GenerateRequest("p")
     keys = answer_keys(request, FP)
     for text in ("first", "second"):
-        put(store, Entry(keys, FP, request, GenerateResponse(text, "stop")))
+        put(store, Entry(keyed_request(request, FP), GenerateResponse(text, "stop")))
     assert store.answers.read_many(keys)[keys[0]].text == "first"
 
 
@@ -59,30 +63,33 @@ def test_the_first_answer_under_a_key_stays(store):
 def test_a_changed_row_is_quarantined_and_asked_again(path, column):
     with Store.open(path) as store:
         put(store, entry(1), entry(2))
-    key = entry(1).keys[0]
+    key = entry(1).question.keys[0]
     [(value,)] = sql(path, f"SELECT {column} FROM answers WHERE key = ?", key)
     changed = value[:-1] + (b"7" if isinstance(value, bytes) else "7")
     assert changed != value
     sql(path, f"UPDATE answers SET {column} = ? WHERE key = ?", changed, key)
     with Store.open(path) as store:
-        assert store.answers.answered_keys([*entry(1).keys, *entry(2).keys]) == {entry(1).keys[1], *entry(2).keys}
-        found = store.answers.read_many([*entry(1).keys, *entry(2).keys])
+        assert store.answers.answered_keys([*entry(1).question.keys, *entry(2).question.keys]) == {
+            entry(1).question.keys[1],
+            *entry(2).question.keys,
+        }
+        found = store.answers.read_many([*entry(1).question.keys, *entry(2).question.keys])
         assert key not in found
         assert len(found) == 3
         assert store.answers.inspect(key)["quarantine"][0]["problem"] == "checksum"
         put(store, entry(1))
-        assert len(store.answers.read_many(entry(1).keys)) == 2
+        assert len(store.answers.read_many(entry(1).question.keys)) == 2
 
 
 def test_reading_finds_a_changed_row(path):
     with Store.open(path) as store:
         put(store, entry(1))
-    key = entry(1).keys[0]
+    key = entry(1).question.keys[0]
     sql(path, "UPDATE answers SET body = ? WHERE key = ?", "no longer bytes", key)
     with Store.open(path, read_only=True) as store:  # cannot set it aside, and must not take it either
-        assert store.answers.answered_keys(entry(1).keys) == {entry(1).keys[1]}
+        assert store.answers.answered_keys(entry(1).question.keys) == {entry(1).question.keys[1]}
     with Store.open(path) as store:
-        assert list(store.answers.read_many(entry(1).keys)) == [entry(1).keys[1]]
+        assert list(store.answers.read_many(entry(1).question.keys)) == [entry(1).question.keys[1]]
         assert store.answers.inspect(key)["quarantine"][0]["problem"] == "checksum"
 
 
@@ -91,7 +98,7 @@ def test_verify_finds_a_row_with_a_forged_checksum(path):
     with Store.open(path) as store:
         put(store, entry(1), entry(2))
         assert store.answers.verify() == Verification(4, (), ())
-    one, two = entry(1).keys[0], entry(2).keys[0]
+    one, two = entry(1).question.keys[0], entry(2).question.keys[0]
     [row] = sql(path, "SELECT fingerprint, kind, prompt, detail, body FROM answers WHERE key = ?", two)
     forged = AnswerRow.make(one, *row, at=0.0).checksum
     sql(
@@ -112,27 +119,27 @@ def test_verify_finds_a_changed_prompt(path):
         put(store, entry(1))
     sql(path, "UPDATE prompts SET body = ?", b'"another prompt"')
     with Store.open(path) as store:
-        assert set(store.answers.verify().damaged) == set(entry(1).keys)
+        assert set(store.answers.verify().damaged) == set(entry(1).question.keys)
 
 
 @pytest.mark.parametrize("damaged", [b'"another prompt"', b'"cut of', "text"])
 def test_a_changed_prompt_is_repaired_by_its_next_answer(path, damaged):
     with Store.open(path) as store:
         put(store, entry(1), entry(2))
-    name = sql(path, "SELECT prompt FROM answers WHERE key = ?", entry(1).keys[0])[0][0]
+    name = sql(path, "SELECT prompt FROM answers WHERE key = ?", entry(1).question.keys[0])[0][0]
     sql(path, "UPDATE prompts SET body = ? WHERE id = ?", damaged, name)
     with Store.open(path) as store:
-        assert set(store.answers.verify().damaged) == set(entry(1).keys)
+        assert set(store.answers.verify().damaged) == set(entry(1).question.keys)
         put(store, entry(1))
         assert store.answers.verify() == Verification(4, (), ())
-        assert store.answers.inspect(entry(1).keys[0])["prompt"] == "prompt 1"
+        assert store.answers.inspect(entry(1).question.keys[0])["prompt"] == "prompt 1"
 
 
 def test_inspect_shows_model_question_and_answer(store):
     store.fingerprints.resolve({"model": "m"})
     e = entry(3)
     put(store, e)
-    told = store.answers.inspect(e.keys[1])
+    told = store.answers.inspect(e.question.keys[1])
     assert told["fingerprint"] == {"model": "m"}
     assert told["prompt"] == "prompt 3"
     assert told["detail"] == " b\x00\ud800"

@@ -25,18 +25,18 @@ async def test_one_owner_never_gets_a_lease_twice(store):
 async def test_an_answer_ends_its_lease_and_is_not_leased_again(path):
     with Store.open(path) as one, Store.open(path) as two:
         e = entry(1)
-        await one.leases.take([e.keys])
+        await one.leases.take([e.question.keys])
         await one.answers.write([e])
         assert one.stats()["leases"] == 0
-        assert await two.leases.take([e.keys]) == [False]
+        assert await two.leases.take([e.question.keys]) == [False]
 
 
 async def test_a_failure_ends_its_lease_and_is_leased_again(path):
     with Store.open(path) as one, Store.open(path) as two:
         e = entry(1, BackendError("server", "no"))
-        await one.leases.take([e.keys])
+        await one.leases.take([e.question.keys])
         await one.answers.write([e])
-        assert await two.leases.take([e.keys]) == [True]
+        assert await two.leases.take([e.question.keys]) == [True]
 
 
 async def test_closing_releases_all_leases(path):

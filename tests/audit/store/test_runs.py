@@ -24,7 +24,7 @@ def test_rows_read_back_as_they_were_written(store):
                 else {"p": IdentifiedInterval.exact(1 / (3 + i)), "b": IdentifiedInterval(None, 0.25, 0.5)},
                 "refusal" if i % 5 == 0 else None,
             ),
-            entry(i).keys if i else (),
+            entry(i).question.keys if i else (),
         )
         for i in range(4500)
     ]

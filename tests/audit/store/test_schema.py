@@ -132,7 +132,7 @@ def test_every_earlier_schema_is_brought_up_to_date(path, steps):
     db.conn.commit()
     db.conn.close()
     with Store.open(old) as store:
-        assert join_answers(e.request, e.keys, store.answers.read_many(e.keys)) == e.answer
+        assert join_answers(e.question.request, e.question.keys, store.answers.read_many(e.question.keys)) == e.answer
         assert store.answers.verify().sound
         assert asyncio.run(store.leases.take([("a",)])) == [True]
         store.runs.start("r", "t", "{}")

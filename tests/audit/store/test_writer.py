@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import textwrap
 
 import pytest
 
-from audit.store import Entry, Store, StoreError
+from audit.store import Entry, Store, StoreError, keyed_request
 from backends.base import (
     GenerateRequest,
     GenerateResponse,
@@ -33,7 +34,7 @@ def test_an_answer_is_on_the_disk_when_write_returns(path):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], timeout=60, check=False)
     assert done.returncode == -9
     with Store.open(path) as store:
-        assert len(store.answers.answered_keys(k for i in range(50) for k in entry(i).keys)) == 100
+        assert len(store.answers.answered_keys(k for i in range(50) for k in entry(i).question.keys)) == 100
         assert store.answers.verify().sound
 
 
@@ -48,12 +49,13 @@ async def test_writing_blocks_no_event_loop(path, no_blocking):
 
 async def test_one_bad_entry_does_not_fail_its_neighbours(store):
     request = GenerateRequest("p")
-    bad = Entry(("a", "too many keys"), FP, request, GenerateResponse("t", "stop"))
+    question = dataclasses.replace(keyed_request(request, FP), keys=("a", "too many keys"))
+    bad = Entry(question, GenerateResponse("t", "stop"))
     results = await asyncio.gather(
         *(store.answers.write([e]) for e in (entry(1), bad, entry(2))), return_exceptions=True
     )
     assert [type(r) for r in results] == [type(None), ValueError, type(None)]
-    assert len(store.answers.answered_keys([*entry(1).keys, *entry(2).keys])) == 4
+    assert len(store.answers.answered_keys([*entry(1).question.keys, *entry(2).question.keys])) == 4
 
 
 def test_a_full_disk_is_reported_and_stored_answers_stay(path):
@@ -74,8 +76,9 @@ def test_a_full_disk_is_reported_and_stored_answers_stay(path):
     """)
     kept, reason = out.split()
     assert reason in ("full", "io")
+    keys = [key for i in range(int(kept)) for key in entry(i).question.keys]
     with Store.open(path) as store:
-        assert len(store.answers.answered_keys(k for i in range(int(kept)) for k in entry(i).keys)) == 2 * int(kept)
+        assert len(store.answers.answered_keys(keys)) == 2 * int(kept)
         assert store.answers.verify().sound
 
 
@@ -96,14 +99,14 @@ def test_a_full_database_is_reported_as_full(store):
     with pytest.raises(StoreError, match="disk is full") as caught:
         put(store, entry(kept))
     assert caught.value.reason == "full"
-    assert len(store.answers.answered_keys(k for j in range(kept) for k in entry(j).keys)) == 2 * kept
+    assert len(store.answers.answered_keys(k for j in range(kept) for k in entry(j).question.keys)) == 2 * kept
 
 
 def test_a_read_only_store_takes_nothing(path):
     with Store.open(path) as store:
         put(store, entry(1))
     with Store.open(path, read_only=True) as store:
-        assert len(store.answers.read_many(entry(1).keys)) == 2
+        assert len(store.answers.read_many(entry(1).question.keys)) == 2
         with pytest.raises(StoreError, match="read-only"):
             put(store, entry(2))
 

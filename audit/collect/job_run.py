@@ -1,0 +1,388 @@
+"""One job under way: its plan is turned into batches, each batch asked until it is answered or given up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tenacity
+
+from audit.collect.jobs import Job, OnEvent, Outcome, Progress, RetryPolicy
+from audit.collect.plan import CHUNK, Chunk, Plan, PlannedRequest
+from audit.collect.rate_limiter import CircuitBreaker, Limiter, usable_wait
+from audit.collect.shutdown import ShutdownRequest
+from audit.logs import logger
+from audit.store import Entry, Store, StoreError, answer_keys, matches_request
+from backends.base import (
+    Answer,
+    Backend,
+    ClassifyResponse,
+    GenerateResponse,
+    OnResponse,
+    SupportsIdentityCheck,
+    SupportsStreaming,
+)
+from backends.errors import LONGEST_ASKED_PAUSE, BackendError
+
+log = logger("scheduler")
+
+PROGRESS_SECONDS = 0.1
+FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 2.0  # between look-ups of what others are asking
+MAX_AMBIGUOUS_PASSES = 3  # answers that are still ambiguous after these are missing until the next run
+
+_Batches = asyncio.Queue[list[PlannedRequest] | None]
+
+
+class JobRun:
+    """One job under way."""
+
+    def __init__(
+        self, job: Job, store: Store, stop: ShutdownRequest, on_event: OnEvent, retry: RetryPolicy, limiter: Limiter
+    ) -> None:
+        self.job, self.store, self.limiter = job, store, limiter
+        self.outcome = Outcome(job.name)
+        self._stop, self._on_event, self._retry = stop, on_event, retry
+        self._backoff = tenacity.wait_exponential_jitter(
+            multiplier=retry.first_wait, max=retry.longest_wait, jitter=retry.first_wait
+        )
+        self._breaker = CircuitBreaker()
+        self._idle: set[asyncio.Task[Any]] = set()  # tasks that have nothing in flight
+        self._failed: dict[str, BackendError] = {}  # by key, of this run
+        self._leased: set[str] = set()  # keys that this job alone may ask just now
+        self._all_planned = False
+        self._refusing_since = math.inf  # since when the endpoint returns nothing but 429
+        self._reported = -math.inf
+        self._work_asked = 0
+        self._work_left = job.plan.total_work
+        # A local model computes the next batch while the last one is being stored.
+        self._n_workers = job.backend.max_in_flight + (0 if job.backend.device is None else 1)
+
+    @property
+    def halted(self) -> bool:
+        """Whether nothing new is sent."""
+        return self.outcome.stopped is not None
+
+    def halt(self, reason: str) -> None:
+        """Send nothing new. What is in flight goes on."""
+        if not self.halted:
+            self.outcome.stopped = reason
+            log.warning("halted", model=self.job.name, reason=reason)
+            for task in self._idle:
+                task.cancel()
+
+    async def run(self) -> None:
+        """Ask until nothing is missing, or halted."""
+        if self.halted:
+            return
+        started = time.monotonic()
+        try:
+            await self._passes()
+        except asyncio.CancelledError:
+            if not self.halted:
+                raise
+        finally:
+            with contextlib.suppress(StoreError):  # what the store failed at first is reported anyway
+                self._quarantine_ambiguous()  # also after a stop: nobody looks again
+            out = self.outcome
+            if out.stopped is not None and self._all_planned and out.answered + out.failed + out.cached == out.items:
+                out.stopped = None  # it was asked to stop when nothing was left
+            out.seconds = time.monotonic() - started
+            log.info("ended", **{name: getattr(out, name) for name in Outcome.__slots__})
+            self._report(now=True)
+            if self._leased:  # halted: another job of the same identity waits for these, and may ask them itself
+                with contextlib.suppress(StoreError):
+                    await self.store.leases.release(self._leased)
+
+    async def _passes(self) -> None:
+        """Walk through the plan; again only for answers that may belong to another request."""
+        await self._walk(self.job.plan)
+        out = self.outcome
+        for _ in range(MAX_AMBIGUOUS_PASSES):
+            keys = await asyncio.to_thread(self._quarantine_ambiguous)
+            if not keys or self.halted:
+                return
+            items, cached = out.items, out.cached
+            await self._walk(self.job.plan.restricted_to(keys))
+            out.items, out.cached = items, cached if self.halted else items - out.answered - out.failed
+
+    def _quarantine_ambiguous(self) -> list[str]:
+        """Quarantine answers that may belong to another request, so that they are asked again. Returns their keys."""
+        backend, quarantined = self.job.backend, []
+        for request in backend.drain_ambiguous() if isinstance(backend, SupportsIdentityCheck) else ():
+            keys = answer_keys(request, self.job.plan.fingerprint_id)
+            if found := self.store.answers.quarantine(keys, "perhaps another question's answer"):
+                self.outcome.answered -= 1
+                quarantined += found
+        if quarantined:
+            self.job.on_retract(quarantined)
+        return quarantined
+
+    async def _walk(self, plan: Plan) -> None:
+        batches: _Batches = asyncio.Queue(2 * self._n_workers)
+        producer = asyncio.create_task(self._produce(plan, batches))
+        workers = [asyncio.create_task(self._work(batches)) for _ in range(self._n_workers)]
+        tasks: list[asyncio.Task[Any]] = [producer, *workers]
+        try:
+            await asyncio.gather(*tasks)
+        except Exception as error:
+            self.halt(f"{type(error).__name__}: {error}")
+            await asyncio.wait(tasks, timeout=self._stop.grace)  # what is in flight may still be kept
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- from the plan to batches ----------------------------------------------------------
+
+    async def _produce(self, plan: Plan, batches: _Batches) -> None:
+        """Fill the queue until each question of the plan has an answer, is asked or has failed."""
+        size = self.job.backend.batch_size
+        deferred: list[PlannedRequest] = []  # somebody else is asking these
+        batch: list[PlannedRequest] = []
+        wait = FIRST_POLL_SECONDS
+        try:
+            while True:
+                with self._interruptible():
+                    questions = [planned.question for planned in deferred]
+                    chunk = await asyncio.to_thread(plan.next_chunk, self.store, max(CHUNK, size), questions)
+                self._count(chunk)
+                granted, deferred = await self._lease(chunk.missing)
+                self._report()
+                for planned in granted:
+                    batch.append(planned)
+                    if len(batch) == size:
+                        with self._interruptible():
+                            await batches.put(batch)
+                        batch = []
+                if not chunk.is_last:
+                    continue
+                with self._interruptible():
+                    if batch:
+                        await batches.put(batch)
+                        batch = []
+                    self._all_planned = not deferred
+                    if not deferred:
+                        break
+                    await batches.join()  # this job itself may be asking them
+                    if not granted:
+                        self._report("waiting for answers that others are asking for", now=True)
+                        await asyncio.sleep(wait)
+                        wait = min(2 * wait, LONGEST_POLL_SECONDS)
+            with self._interruptible():
+                for _ in range(self._n_workers):
+                    await batches.put(None)
+        except asyncio.CancelledError:
+            if not self.halted:
+                raise
+
+    def _count(self, chunk: Chunk) -> None:
+        self.outcome.items += chunk.items
+        self.outcome.cached += chunk.cached
+        self._work_left -= chunk.cached_work
+
+    async def _lease(self, missing: Sequence[PlannedRequest]) -> tuple[list[PlannedRequest], list[PlannedRequest]]:
+        """Those that may be asked now, and those that somebody is asking. What failed in this run is neither."""
+        wanted = []
+        for planned in missing:
+            if (error := self._failed.get(planned.part.keys[0])) is not None:
+                self._fail(planned, error)
+            else:
+                wanted.append(planned)
+        if not wanted:
+            return [], []
+        # `halt` must not end this wait: what was granted would not be known, and could not be given back.
+        is_free = await self.store.leases.take([planned.part.keys for planned in wanted])
+        granted = [planned for planned, free in zip(wanted, is_free, strict=True) if free]
+        self._leased.update(key for planned in granted for key in planned.part.keys)
+        return granted, [planned for planned, free in zip(wanted, is_free, strict=True) if not free]
+
+    # -- asking ----------------------------------------------------------------------------
+
+    async def _work(self, batches: _Batches) -> None:
+        try:
+            while not self.halted:
+                with self._interruptible():
+                    batch = await batches.get()
+                if batch is None:
+                    return
+                try:
+                    await self._ask(batch)
+                finally:
+                    batches.task_done()
+        except asyncio.CancelledError:
+            if not self.halted:
+                raise
+
+    async def _ask(self, batch: list[PlannedRequest]) -> None:
+        """Ask a batch, again what failed for the moment, until each has an answer or failed for good."""
+        pending = batch
+        counted = 0  # attempts that ended in something else than 429
+
+        async def attempt() -> list[BackendError]:
+            nonlocal pending, counted
+            ended = await self._attempt(pending, again=pending is not batch)
+            left = [(planned, answer) for planned, answer in ended if _may_retry(answer)]
+            errors = [answer for _, answer in left if isinstance(answer, BackendError)]
+            counted += any(error.kind != "rate_limited" for error in errors)
+            if errors and self._is_given_up(counted):
+                left, errors = [], []
+            later = {id(planned) for planned, _ in left}
+            await self._keep([(planned, answer) for planned, answer in ended if id(planned) not in later])
+            pending = [planned for planned, _ in left]
+            return errors
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            self.outcome.retried += len(pending)
+            errors: list[BackendError] = state.outcome.result() if state.outcome else []
+            for error in errors:
+                log.info("asking again", model=self.job.name, attempt=state.attempt_number, error=str(error))
+            # Where the server asks for a wait or the limiter knows one, the limiter holds everybody: none of our own.
+            paced = all(error.kind == "rate_limited" or usable_wait(error) is not None for error in errors)
+            return 0.0 if paced else self._backoff(state)
+
+        await tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_result(bool), wait=wait, stop=tenacity.stop_never, sleep=self._sleep
+        )(attempt)
+
+    async def _attempt(self, pending: Sequence[PlannedRequest], again: bool) -> list[tuple[PlannedRequest, Answer]]:
+        """One call of the backend; its time limit is its own and starts after the limiter's wait.
+
+        Answers that it reports before the others are kept at once. Returns those that are not kept yet.
+        """
+        with self._interruptible():
+            ticket = await self.limiter.enter(again)
+        verdict: BackendError | None = _UNFINISHED
+        early: dict[int, asyncio.Task[None]] = {}
+
+        def on_response(place: int, answer: Answer) -> None:
+            if matches_request(pending[place].part.request, answer) and not isinstance(answer, BackendError):
+                early[place] = asyncio.create_task(self._keep([(pending[place], _as_stored(answer))]))
+
+        try:
+            answers = await _answers(self.job.backend, pending, on_response)
+            verdict = _for_limiter(answers)
+        finally:
+            self.limiter.leave(ticket, verdict)
+            await asyncio.gather(*early.values(), return_exceptions=True)
+        for task in early.values():
+            task.result()  # raises what the store raised
+        if any(not isinstance(answer, BackendError) or answer.kind != "rate_limited" for answer in answers):
+            self._refusing_since = math.inf
+        else:
+            self._refusing_since = min(self._refusing_since, time.monotonic())
+        return [pair for place, pair in enumerate(zip(pending, answers, strict=True)) if place not in early]
+
+    def _is_given_up(self, counted: int) -> bool:
+        return counted >= self._retry.attempts or time.monotonic() - self._refusing_since > self._retry.max_wait
+
+    async def _sleep(self, seconds: float) -> None:
+        with self._interruptible():
+            await asyncio.sleep(seconds)
+
+    async def _keep(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
+        """Store what has ended, then hand it on and count it. Whether to stop is known before the disk is done."""
+        if not ended:
+            return
+        for _, answer in ended:
+            if reason := self._breaker.update(answer if isinstance(answer, BackendError) else None):
+                self.halt(reason)
+        await self.store.answers.write([Entry(planned.part, answer) for planned, answer in ended])
+        self._leased.difference_update(*(planned.part.keys for planned, _ in ended))
+        out = self.outcome
+        for planned, answer in ended:
+            self._work_asked += planned.question.work
+            if isinstance(answer, BackendError):
+                self._failed.update(dict.fromkeys(planned.part.keys, answer))
+                log.warning("failed", model=self.job.name, item=planned.question.item.id, error=str(answer))
+                self._fail(planned, answer)
+                continue
+            self._work_left -= planned.question.work
+            out.answered += 1
+            if not isinstance(answer, ClassifyResponse):
+                out.prompt_tokens += answer.prompt_tokens
+            if isinstance(answer, GenerateResponse):
+                out.completion_tokens += answer.completion_tokens
+            planned.deliver(answer)
+        self._report()
+
+    def _fail(self, planned: PlannedRequest, error: BackendError) -> None:
+        """Count a question that was given up, or whose twin was."""
+        self._work_left -= planned.question.work
+        self.outcome.failed += 1
+        self.outcome.failures[error.kind] += 1
+        planned.deliver(error)
+
+    # -- waiting and reporting -------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Mark a wait during which this task has nothing in flight: `halt` ends it."""
+        if self.halted:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._idle.add(task)
+        try:
+            yield
+        finally:
+            self._idle.discard(task)
+
+    def _report(self, note: str = "", now: bool = False) -> None:
+        if now or time.monotonic() - self._reported >= PROGRESS_SECONDS:
+            self._reported = time.monotonic()
+            out = self.outcome
+            done = out.cached + out.answered + out.failed
+            work = self._work_asked, max(self._work_left, 0)
+            self._on_event(
+                Progress(self.job.name, done, self.job.plan.total, out.cached, out.retried, out.failed, note, *work)
+            )
+
+
+_UNFINISHED = BackendError("internal", "the call did not end")
+
+
+async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_response: OnResponse) -> list[Answer]:
+    """What the backend returns, made to fit: one answer of the right form for each request."""
+    try:
+        batch = [planned.part.request for planned in pending]
+        if isinstance(backend, SupportsStreaming):
+            answers = await backend.run_streaming(batch, on_response)
+        else:
+            answers = await backend.run(batch)
+    except Exception as error:
+        # With an endpoint there is a key, and a foreign exception's text may hold it.
+        text = f": {error}" if backend.endpoint is None else ""
+        failed = BackendError("internal", f"{type(backend).__name__}.run raised {type(error).__name__}{text}")
+        return [failed] * len(pending)
+    if len(answers) != len(pending):
+        wrong = BackendError("malformed", f"{len(answers)} answers to {len(pending)} requests")
+        return [wrong] * len(pending)
+    return [
+        _as_stored(answer)
+        if matches_request(request, answer)
+        else BackendError("malformed", f"{type(answer).__name__} does not fit its request")
+        for request, answer in zip(batch, answers, strict=True)
+    ]
+
+
+def _as_stored(answer: Answer) -> Answer:
+    """An answer as the store gives it back: labels are in alphabetical order."""
+    return ClassifyResponse(dict(sorted(answer.labels.items()))) if isinstance(answer, ClassifyResponse) else answer
+
+
+def _may_retry(answer: Answer) -> bool:
+    """Whether asking again may help, within a time that can be waited for."""
+    if not isinstance(answer, BackendError) or not answer.retryable:
+        return False
+    return answer.retry_after is None or not answer.retry_after > LONGEST_ASKED_PAUSE
+
+
+def _for_limiter(answers: Sequence[Answer]) -> BackendError | None:
+    """What a call tells about the endpoint: a 429 before other trouble, None when all is well."""
+    errors = [answer for answer in answers if isinstance(answer, BackendError)]
+    return next((error for error in errors if error.kind == "rate_limited"), errors[0] if errors else None)

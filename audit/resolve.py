@@ -1,0 +1,108 @@
+"""From a config to an audit that can run: checked, its backends described, its items at hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from audit.collect.items import PackedItems
+from audit.collect.sample import limit_items
+from audit.config import AuditConfig
+from audit.store import Store
+from backends.base import Backend, Description
+from backends.errors import BackendError, ConfigError
+from suites.base import Suite
+
+
+@dataclass(frozen=True)
+class DescribedBackend:
+    """A backend that an audit asks: an audited model, or a suite's scorer."""
+
+    name: str
+    backend: Backend
+    description: Description
+    fingerprint_id: str
+
+
+@dataclass(frozen=True)
+class ResolvedAudit:
+    """A checked audit: its models and scorers described, each suite's items (limited) at hand.
+
+    ``scorers`` is keyed by (suite, scorer name).
+    """
+
+    models: Mapping[str, DescribedBackend]
+    scorers: Mapping[tuple[str, str], DescribedBackend]
+    items: Mapping[str, PackedItems]
+
+    def backends(self) -> Iterator[DescribedBackend]:
+        """Models and scorers."""
+        yield from self.models.values()
+        yield from self.scorers.values()
+
+    def backend_for(self, model: str, suite: str, scorer: str | None) -> DescribedBackend:
+        """Who answers an item of a suite when ``model`` is audited; ``scorer`` is `Item.scorer`."""
+        return self.models[model] if scorer is None else self.scorers[suite, scorer]
+
+    async def close(self) -> None:
+        """Close every backend."""
+        for described in self.backends():
+            await described.backend.close()
+
+
+async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
+    """Check everything, make the items, describe the backends and find the ids of their answers. Loads no weights.
+
+    Raises
+    ------
+    ConfigError
+        For bad input, and for a backend that cannot do what a suite asks.
+    """
+    audit.check_models()
+    for suite in audit.suites.values():
+        for backend in suite.scorers.values():
+            backend.check()
+    items = {name: await asyncio.to_thread(_items_of, name, suite, audit) for name, suite in audit.suites.items()}
+    models = {name: await _describe(name, backend, store) for name, backend in audit.models.items()}
+    scorers = {}
+    for suite_name, suite in audit.suites.items():
+        for model in models.values():
+            _check_capabilities(model, suite_name, suite)
+        for scorer, backend in suite.scorers.items():
+            scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store)
+    return ResolvedAudit(models, scorers, items)
+
+
+def _items_of(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
+    items = PackedItems(suite.items())
+    if not items:
+        raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
+    if audit.limit is None:
+        return items
+    return PackedItems(limit_items(items, suite.strata, audit.limit, audit.seed, suite.sampled_together))
+
+
+def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:
+    missing = suite.needs - model.description.capabilities
+    if missing:
+        raise ConfigError(
+            f"models.{model.name}",
+            type(model.backend).__name__,
+            f"it cannot do what suites.{suite_name} asks: {', '.join(sorted(missing))}",
+            f"It can: {', '.join(sorted(model.description.capabilities)) or 'nothing'}. "
+            "Leave the model or the suite out, or change the suite's mode",
+        )
+
+
+async def _describe(name: str, backend: Backend, store: Store) -> DescribedBackend:
+    try:
+        description = await backend.describe()
+    except ConfigError as error:
+        raise error.within(f"models.{name}") from None
+    except BackendError as error:
+        raise ConfigError(
+            f"models.{name}", type(backend).__name__, str(error), error.hint or "Check that it can be reached"
+        ) from None
+    identity = await asyncio.to_thread(store.fingerprints.resolve, description.fingerprint, description.retired)
+    return DescribedBackend(name, backend, description, identity)

@@ -1,0 +1,159 @@
+"""Asking in rounds: the suites' own items first, then the questions that follow from answers.
+
+Every answer goes to the responses of its model and suite as soon as it is known, so that nothing is
+read again when the asking is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+
+from audit.analysis.responses import ParsedResponses, Place, Responses
+from audit.collect.items import estimate_work
+from audit.collect.jobs import Job, OnEvent, Outcome
+from audit.collect.plan import CHUNK, Plan, Question, look_up
+from audit.collect.scheduler import run_jobs
+from audit.collect.shutdown import ShutdownRequest
+from audit.resolve import DescribedBackend, ResolvedAudit
+from audit.store import Store, keyed_request
+from backends.base import Answer
+from suites.base import Item
+
+
+class SuiteQuestions:
+    """The questions of one suite to one model, and what was answered.
+
+    Attributes
+    ----------
+    responses : Responses
+        The answers so far.
+    pending : dict of Place to Question
+        Questions for a later round: they follow from answers, and have no answer themselves.
+    """
+
+    def __init__(self, resolved: ResolvedAudit, model: str, suite: str, responses: Responses) -> None:
+        self._resolved, self._model, self._suite = resolved, model, suite
+        self.responses = responses
+        self.pending: dict[Place, Question] = {}
+
+    def backend_for(self, item: Item) -> DescribedBackend:
+        """Who answers an item."""
+        return self._resolved.backend_for(self._model, self._suite, item.scorer)
+
+    def questions(self) -> Iterator[Question]:
+        """The questions of the first round."""
+        items = self._resolved.items[self._suite]
+        is_local = self._resolved.models[self._model].backend.device is not None
+        for index, item in enumerate(items):
+            question = self._question(item, (index,), items.work[index] if is_local else 0)
+            if item.scorer is None:
+                yield question
+            else:
+                self.responses.record(question.place, item, question.keyed.keys, None)
+                self.pending[question.place] = question
+
+    def on_answer(self, question: Question, answer: Answer | None) -> list[Question]:
+        """As in `audit.collect.plan.Sink`."""
+        items = self.responses.record(question.place, question.item, question.keyed.keys, answer)
+        if self.responses.is_answered(question.place):
+            self.pending.pop(question.place, None)
+        follow_ups = [self._question(item, (*question.place, number)) for number, item in enumerate(items)]
+        self.pending |= {follow_up.place: follow_up for follow_up in follow_ups}
+        return follow_ups
+
+    def retract(self, keys: Collection[str]) -> None:
+        """Take back the answers under ``keys``, and what followed from them."""
+        retracted = set(self.responses.retract(keys))
+        self.pending = {
+            place: question
+            for place, question in self.pending.items()
+            if not any(place[:depth] in retracted for depth in range(1, len(place)))
+        }
+
+    def _question(self, item: Item, place: Place, work: int = 0) -> Question:
+        keyed = keyed_request(item.request, self.backend_for(item).fingerprint_id)
+        return Question(item, keyed, self, place, work)
+
+
+class Rounds:
+    """Asks the questions of an audit, round after round, until no answer gives rise to a further question.
+
+    Parameters
+    ----------
+    resolved : ResolvedAudit
+        Who is asked what.
+    questions : mapping
+        For each (model, suite) its questions.
+    """
+
+    def __init__(self, resolved: ResolvedAudit, questions: dict[tuple[str, str], SuiteQuestions], store: Store) -> None:
+        self._resolved, self._questions, self._store = resolved, questions, store
+
+    async def ask(self, stop: ShutdownRequest, on_event: OnEvent) -> dict[str, list[Outcome]]:
+        """Ask all rounds; after a stop only look up what is stored. Returns the outcomes by backend's name."""
+        outcomes: dict[str, list[Outcome]] = {}
+        jobs = self._first_round()
+        while jobs:
+            if not stop.requested:
+                for name, outcome in (await run_jobs(jobs, self._store, on_event=on_event, stop=stop)).items():
+                    outcomes.setdefault(name, []).append(outcome)
+            await asyncio.to_thread(self._look_up_unasked, jobs)
+            jobs = [] if stop.requested else self._next_round()
+        return outcomes
+
+    def parsed(self, suite: str) -> dict[str, ParsedResponses]:
+        """One suite's answers by model. They are handed over: a second call finds none."""
+        return {model: self._questions.pop((model, suite)).responses.parsed() for model in self._resolved.models}
+
+    def retract(self, keys: Collection[str]) -> None:
+        """Take back answers that turned out not to be the model's."""
+        for questions in self._questions.values():
+            questions.retract(keys)
+
+    def _first_round(self) -> list[Job]:
+        items = self._resolved.items.values()
+        total, work = sum(map(len, items)), sum(sum(suite.work) for suite in items)
+        jobs = []
+        for model, described in self._resolved.models.items():
+            own = [questions for (name, _), questions in self._questions.items() if name == model]
+            jobs.append(self._job(described, own, total, 0 if described.backend.device is None else work))
+        return jobs
+
+    def _job(self, described: DescribedBackend, own: list[SuiteQuestions], total: int, work: int) -> Job:
+        def questions() -> Iterator[Question]:
+            return itertools.chain.from_iterable(suite.questions() for suite in own)
+
+        plan = Plan(described.fingerprint_id, questions, total, work)
+        return Job(described.name, described.backend, plan, self.retract)
+
+    def _look_up_unasked(self, jobs: Sequence[Job]) -> None:
+        """Find stored answers to what a stopped job did not reach, and to the questions of the next round."""
+        for job in jobs:
+            job.plan.look_up_rest(self._store)
+        for questions in self._questions.values():
+            pending = list(questions.pending.values())
+            for start in range(0, len(pending), CHUNK):
+                look_up(pending[start : start + CHUNK], self._store)
+
+    def _next_round(self) -> list[Job]:
+        waiting: dict[str, list[Question]] = {}
+        backends: dict[str, DescribedBackend] = {}
+        for questions in self._questions.values():
+            pending, questions.pending = questions.pending, {}
+            for question in pending.values():
+                described = questions.backend_for(question.item)
+                backends[described.name] = described
+                waiting.setdefault(described.name, []).append(question)
+        jobs = []
+        for name, asked in waiting.items():
+            described, work = backends[name], 0
+            if described.backend.device is not None:
+                works = list(estimate_work(question.item.request for question in asked))
+                asked = [dataclasses.replace(question, work=w) for question, w in zip(asked, works, strict=True)]
+                work = sum(works)
+            plan = Plan(described.fingerprint_id, asked.__iter__, len(asked), work)
+            jobs.append(Job(name, described.backend, plan, self.retract))
+        return jobs
