@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from audit import Audit
-from audit.store import Entry, Store, StoreError, answer_keys, fingerprint_id
+from audit.store import Entry, Store, StoreError, answer_keys, fingerprint_id, keyed_request
 from backends import OpenAIBackend
 from tests.audit.store.data.make_old_store import FIRST, SECOND, STORE, Pronouns
 from tests.audit.store.entries import answer_to, put, question, sql
@@ -24,7 +24,7 @@ def answered(store, numbers, fingerprint):
     """Store answers to some questions under a fingerprint, as an earlier version did; returns its id."""
     name = store.fingerprints.resolve(fingerprint)
     for i in numbers:
-        put(store, Entry(answer_keys(question(i), name), name, question(i), answer_to(question(i))))
+        put(store, Entry(keyed_request(question(i), name), answer_to(question(i))))
     return name
 
 
