@@ -158,7 +158,7 @@ async def _ask(path, folder, url, retired=None):
         async def describe(self):
             found = await super().describe()
             fingerprint = {**found.fingerprint, "base_url": url}
-            fields = found.retired | {"checks"} if retired is None else retired
+            fields = found.retired if retired is None else retired
             return dataclasses.replace(found, fingerprint=fingerprint, retired=fields)
 
     async with Liar().running() as server:
