@@ -167,7 +167,10 @@ def test_paths_in_a_toml_config_are_relative_to_it(tmp_path, monkeypatch):
         [suites.s]
         """
     own = load_audit(write(configs / "a.toml", textwrap.dedent(text) + 'suite = "OccuGender"')).models["own"]
-    assert [Path(p).resolve() for p in (own.source.model, own.source.adapter)] == [configs / "weights", configs / "tuned"]
+    assert [Path(p).resolve() for p in (own.source.model, own.source.adapter)] == [
+        configs / "weights",
+        configs / "tuned",
+    ]
     for option, field in (
         ('suite = "MGBR"\nwords = {bolukbasi = "lists"}', "suites.s.words.bolukbasi"),
         ('suite = "GenderPair"\npairs = "lists"', "suites.s.pairs"),
