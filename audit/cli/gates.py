@@ -34,7 +34,7 @@ def gate(
     of a debiasing text, is checked only where the config's `margins` name it.
     """
     from audit.analysis.stored_gate import gate_run
-    from audit.report.gate import gate_json, gate_markdown, junit_xml
+    from audit.report.exports import gate_json, gate_markdown, junit_xml
 
     with open_store(db) as store:
         checked = gate_run(

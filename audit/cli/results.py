@@ -64,12 +64,12 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show what is behind a figure: its prompts, raw answers and token log-probabilities."""
-    from audit.report.provenance import evidence, evidence_text
+    from audit.report.provenance import provenance, provenance_text
 
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
-        behind = evidence(store, result, figure_id, limit)
-    typer.echo(json.dumps(behind) if as_json else evidence_text(behind))
+        behind = provenance(store, result, figure_id, limit)
+    typer.echo(json.dumps(behind) if as_json else provenance_text(behind))
 
 
 def history(
@@ -82,8 +82,8 @@ def history(
     as_json: Json = False,
 ) -> None:
     """Show each figure over the runs: value, interval, and what changed of model, engine or suite."""
+    from audit.report import write_trend
     from audit.report.terminal import print_history
-    from audit.report.trend import write_trend
     from audit.schedule.scheduled_audit import read_history
 
     with open_store(db) as store:

@@ -11,7 +11,7 @@ from backends.base import ClassifyResponse, ContinuationScore, GenerateResponse,
 from backends.errors import BackendError, ConfigError
 
 
-def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> dict[str, Any]:
+def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) -> dict[str, Any]:
     """A figure and the first ``limit`` of its items, each with everything stored under its keys.
 
     Raises
@@ -42,9 +42,9 @@ def evidence(store: Store, result: AuditResult, figure_id: str, limit: int) -> d
     return {"figure": measure.model_dump(), "items": items}
 
 
-def evidence_text(found: dict[str, Any]) -> str:
+def provenance_text(behind: dict[str, Any]) -> str:
     """The same, for a person to read on a terminal."""
-    figure = found["figure"]
+    figure = behind["figure"]
     where = ", ".join(f"{k}={v}" for k, v in figure["where"].items())
     lines = [
         f"{figure['measure']} of {figure['model']} on {figure['suite']} ({where})",
@@ -52,47 +52,47 @@ def evidence_text(found: dict[str, Any]) -> str:
         f"  {figure['n_items']} items, {figure['missing']} missing, {figure['censored']} known only by bounds",
         f"  {figure['signature']}",
     ]
-    if not found["items"]:
+    if not behind["items"]:
         lines += ["", "No items of its own are stored: it is made of other figures, or its run kept no rows."]
-    for item in found["items"]:
+    for item in behind["items"]:
         lines += ["", f"{item['item']}" + (f"  MISSING: {item['missing']}" if item["missing"] else "")]
-        lines += [f"  {name} = {_bounded(*v)}" for name, v in item["values"].items()]
+        lines += [f"  {name} = {_identified(*v)}" for name, v in item["values"].items()]
         prompt = None
-        for told in item["answers"]:
-            if told.get("prompt") is not None and told["prompt"] != prompt:
-                prompt = told["prompt"]
+        for answer in item["answers"]:
+            if answer.get("prompt") is not None and answer["prompt"] != prompt:
+                prompt = answer["prompt"]
                 lines.append(f"  prompt: {prompt!r}")
-            lines.append(f"  {told.get('detail')!r}  key {told['key']}")
-            lines.append(f"    {_answer_text(told)}")
+            lines.append(f"  {answer.get('detail')!r}  key {answer['key']}")
+            lines.append(f"    {_answer_text(answer)}")
     return "\n".join(lines)
 
 
 def _figure(result: AuditResult, figure_id: str) -> Measure:
-    found = [m for m in result.measures if m.id == figure_id] or [
+    matching = [m for m in result.measures if m.id == figure_id] or [
         m for m in result.measures if m.id.startswith(figure_id)
     ]
-    if len(found) != 1:
+    if len(matching) != 1:
         raise ConfigError(
-            "FIGURE-ID", figure_id, f"{len(found)} figures of run {result.run_id} match", "See `id` in report.json"
+            "FIGURE-ID", figure_id, f"{len(matching)} figures of run {result.run_id} match", "See `id` in report.json"
         )
-    return found[0]
+    return matching[0]
 
 
 def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.6g}"
 
 
-def _bounded(low: float, value: float | None, high: float) -> str:
+def _identified(low: float, value: float | None, high: float) -> str:
     return f"{value:.6g}" if value is not None else f"between {low:.6g} and {high:.6g}"
 
 
-def _answer_text(told: dict[str, Any]) -> str:
-    if not told.get("answered"):
-        return f"no answer; failures: {told.get('failures') or 'none'}"
+def _answer_text(stored: dict[str, Any]) -> str:
+    if not stored.get("answered"):
+        return f"no answer; failures: {stored.get('failures') or 'none'}"
     try:
-        answer = answer_from_json(told["answer"])
+        answer = answer_from_json(stored["answer"])
     except (TypeError, ValueError):
-        return f"cannot be read: {told['answer']}"  # damaged; `audit cache verify` sets it aside
+        return f"cannot be read: {stored['answer']}"  # damaged; `audit cache verify` quarantines it
     match answer:
         case ScoreResponse(scores):
             return "; ".join(map(_score_text, scores))
@@ -105,7 +105,7 @@ def _answer_text(told: dict[str, Any]) -> str:
 
 
 def _score_text(score: ContinuationScore) -> str:
-    """A log-probability with its standing, and the tokens that it is the sum of."""
+    """A log-probability with its exactness, and the tokens that it is the sum of."""
     if score.logprob is not None:
         value = f"{score.logprob:.6g} nats"
     else:

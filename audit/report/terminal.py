@@ -1,21 +1,20 @@
-"""The result on a terminal: headline figures, comparisons, cautions."""
+"""The result, comparisons and a history on a terminal."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from audit.report import phrases as words
 from audit.report.figures import Figures
-from audit.report.formatting import MISSING, figure, p_value, with_interval
-from audit.report.labels import measure_label, where_label
-from audit.report.safe_text import one_line
+from audit.report.formatting import MISSING, figure, measure_label, one_line, p_value, where_label, with_interval
+from audit.report.phrases import absence_line, changed_notes, scope, summary
+from audit.report.phrases.trend import NO_FIGURE
 from audit.results import VERDICT_WORDS, AuditResult, Comparison
 
 if TYPE_CHECKING:
@@ -25,35 +24,34 @@ _VERDICT_STYLES = {"larger": "bold", "smaller": "bold", "equivalent": "green", "
 
 
 def print_result(result: AuditResult, console: Console | None = None) -> None:
-    """Each suite's headline figures by model, and what was said about them."""
+    """Each suite's headline figures by model, and the summary."""
     console = console or Console()
     figures = Figures(result)
-    console.print(Text(words.asked(figures)))
+    console.print(Text(scope(figures)))
     for info in result.suites:
-        wanted = figures.headline(info.name)
-        table = Table(title=Text(one_line(info.title)), box=box.SIMPLE_HEAD, title_justify="left")
+        headline = figures.headline(info.name)
+        table = _table(one_line(info.title))
         table.add_column("Model")
-        for name, where in wanted:
+        for name, where in headline:
             table.add_column(Text(f"{measure_label(name)}\n{where_label(where)}"), justify="right")
         for model in figures.models:
-            found = [figures.get(info.name, name, where, model) for name, where in wanted]
-            table.add_row(Text(one_line(model)), *(Text(MISSING if m is None else figure(m)) for m in found))
+            cells = [figures.get(info.name, name, where, model) for name, where in headline]
+            table.add_row(Text(one_line(model)), *(Text(MISSING if m is None else figure(m)) for m in cells))
         console.print(table)
-    for sentence in words.summary(figures):
+    for sentence in summary(figures):
         console.print(Text(f"• {sentence.text}"), style="yellow" if sentence.kind == "caution" else "")
 
 
 def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:
     """A table for each suite and pair, a line a figure: difference, interval, corrected p, verdict."""
     console = console or Console()
-    for (suite, a, b), some in itertools.groupby(comparisons, key=lambda c: (c.suite, c.a, c.b)):
-        heading = Text(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}")
-        table = Table(title=heading, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    for (suite, a, b), of_pair in itertools.groupby(comparisons, key=lambda c: (c.suite, c.a, c.b)):
+        table = _table(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}", padding=(0, 1, 0, 0))
         table.add_column("Figure")
         for name in ("Difference", "p (Holm)", "Margin"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("Verdict", no_wrap=True)
-        for c in some:
+        for c in of_pair:
             table.add_row(
                 Text(f"{measure_label(c.measure)}: {where_label(c.where)}"),
                 Text(with_interval(c.difference, c.low, c.high)),
@@ -69,21 +67,24 @@ def print_history(history: History, console: Console | None = None) -> None:
     console = console or Console()
     for series in history.series:
         name = f"{one_line(series.suite)} · {measure_label(series.measure)}: {where_label(series.where)}"
-        table = Table(title=Text(f"{name} · {one_line(series.model)}"), box=box.SIMPLE_HEAD, title_justify="left")
+        table = _table(f"{name} · {one_line(series.model)}")
         table.add_column("Run (UTC)", no_wrap=True)
         for heading in ("Figure", "Items"):
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("Changed", overflow="fold")
         for point in series.points:
-            notes = [*map(one_line, point.changes), *([] if point.complete else ["incomplete run"])]
             table.add_row(
                 point.at[:19].replace("T", " "),
                 Text(figure(point)),
                 f"{point.n_items:,}",
-                Text("; ".join(notes), style="yellow"),
+                Text(changed_notes(point), style="yellow"),
             )
         console.print(table)
     for gap in history.absences:
-        console.print(Text(f"• no run at {gap.at[:19].replace('T', ' ')}: {one_line(gap.why)}"), style="yellow")
+        console.print(Text(f"• {absence_line(gap)}"), style="yellow")
     if not history.series:
-        console.print("No figure in this store matches.")
+        console.print(NO_FIGURE)
+
+
+def _table(title: str, **layout: Any) -> Table:
+    return Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left", **layout)

@@ -22,8 +22,7 @@ from audit import Audit, load_audit
 from audit.analysis.history import History, absences, history, stored_results
 from audit.analysis.stored_gate import find_baseline, gate_run
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest
-from audit.report import write_report
-from audit.report.trend import write_trend
+from audit.report import write_report, write_trend
 from audit.results import AuditResult
 from audit.run import run_audit
 from audit.schedule.cron import Schedule

@@ -13,7 +13,7 @@ import httpx
 from filelock import FileLock, Timeout
 
 from audit.analysis.gate_results import GateReport
-from audit.report.gate import gate_json
+from audit.report.exports import gate_json
 from audit.schedule.journal import Journal
 
 _WEBHOOK_TIMEOUT = 30.0

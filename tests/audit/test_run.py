@@ -16,7 +16,7 @@ import pytest
 from audit import Audit
 from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
-from audit.report.provenance import evidence
+from audit.report.provenance import provenance
 from audit.results import AuditResult
 from audit.store import Store
 from backends.base import Backend, Description, ScoreRequest, ScoreResponse
@@ -167,7 +167,7 @@ def test_true_and_1_are_two_levels_all_the_way_to_the_report(tmp_path):
             found = index.get("levels", "gap", {"level": level}, "a")
             assert found.value == pytest.approx(0.1 * number)
             assert len(index.comparisons("levels", "gap", {"level": level})) == 1
-            behind = evidence(store, result, found.id, 99)["items"]
+            behind = provenance(store, result, found.id, 99)["items"]
             assert len(behind) == found.n_items == number + 3
 
 
@@ -256,8 +256,6 @@ CONFIG = """
 import os, sys
 sys.path.insert(0, {tests!r})
 from audit import Audit
-from audit.report.provenance import evidence
-from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
 from test_run import SUITE, stereotyped
 from backends.fake import FakeBackend
@@ -345,13 +343,13 @@ def test_examples_lead_only_to_figures_that_rest_on_them(tmp_path):
     assert {m.id for m in result.measures if m.n_items} <= with_examples
 
 
-def test_evidence_holds_only_items_with_the_figures_quantity(tmp_path):
+def test_provenance_holds_only_items_with_the_quantity(tmp_path):
     refusing = FakeBackend("b", generate=lambda *_: "I cannot help with that request.")
     models = {"a": FakeBackend("a"), "b": refusing}
     result = Audit(models, [GenderPair()], db=tmp_path / "a.db", limit=40).run_sync()
     with Store.open(tmp_path / "a.db", read_only=True) as store:
         for figure in result.measures:
-            behind = evidence(store, result, figure.id, 999)["items"]
+            behind = provenance(store, result, figure.id, 999)["items"]
             quantity = figure.spec.quantity
             assert all(quantity in item["values"] or item["missing"] for item in behind)
             for example in result.examples:

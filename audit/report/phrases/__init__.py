@@ -4,7 +4,33 @@ Takes values of `audit.results` and `audit.analysis`, gives text; computes no fi
 """
 
 from audit.report.phrases.comparisons import with_words
-from audit.report.phrases.findings import Sentence, asked, suite_summary, summary
+from audit.report.phrases.findings import (
+    HEADINGS,
+    PAIR_SENTENCES,
+    Sentence,
+    is_weak,
+    scope,
+    suite_summary,
+    summary,
+)
 from audit.report.phrases.gate import gate_outcome
+from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms, run_provenance
+from audit.report.phrases.trend import absence_line, changed_notes, trend_scope
 
-__all__ = ["Sentence", "asked", "gate_outcome", "suite_summary", "summary", "with_words"]
+__all__ = [
+    "DATA_QUALITY_TERMS",
+    "HEADINGS",
+    "PAIR_SENTENCES",
+    "Sentence",
+    "absence_line",
+    "changed_notes",
+    "gate_outcome",
+    "is_weak",
+    "method_terms",
+    "run_provenance",
+    "scope",
+    "suite_summary",
+    "summary",
+    "trend_scope",
+    "with_words",
+]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
-from audit.report.figures import Figures
-from audit.report.formatting import bounded, figure, number
-from audit.report.labels import measure_label
-from audit.report.safe_text import one_line
-from audit.results import VERDICT_WORDS, Comparison, Measure, Scalar, where_key
+from audit.report.figures import Condition, Figures
+from audit.report.formatting import bounded, figure, measure_label, number, one_line
+from audit.results import Comparison, DataQuality, Measure, Verdict, where_key
 
 WEAK_COVERAGE = 0.1
-_MISSED = 0.05  # with a larger share of answers missing, a figure says of how many it is
+_MANY_MISSING = 0.05  # with a larger share of answers missing, a figure says how many items it rests on
+_MANY_FAILED = 0.01  # with a smaller share of failures, there is no caution
 _LISTED = 4  # more models or pairs than this are counted, not listed
+
+Labelled = tuple[str, Measure]  # a figure with the condition to name beside it, "" for none
+Side = Literal["above", "below", "open", "no interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +29,38 @@ class Sentence:
     text: str
 
 
-def asked(figures: Figures) -> str:
-    """What was asked of whom."""
+#: The headings of the summary, in its order.
+HEADINGS: Mapping[str, str] = {
+    "finding": "What was found",
+    "detail": "Condition by condition",
+    "comparison": "How the models compare",
+    "caution": "What limits this",
+}
+
+#: The verdict on a pair of models, b against a.
+PAIR_SENTENCES: Mapping[Verdict, str] = {
+    "larger": "{b} is higher than {a}{by}",
+    "smaller": "{b} is lower than {a}{by}",
+    "equivalent": "{a} and {b} are tied: equivalent within ±{margin}",
+    "inconclusive": "{a} and {b}: inconclusive, neither a difference nor equivalence is shown",
+    "not comparable": "{a} and {b} cannot be compared",
+}
+
+
+def scope(figures: Figures) -> str:
+    """How many models answered how many questions of which suites."""
     result = figures.result
     answers = sum(entry.answered for entry in result.data_quality)
     items = sum(entry.n_items for entry in result.data_quality)
     sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit} items a suite."
     return (
         f"{_count(len(result.models), 'model')} answered {answers:,} of {items:,} questions "
-        f"from {_count(len(result.suites), 'suite')}: {_listed(one_line(s.title) for s in result.suites)}.{sample}"
+        f"from {_count(len(result.suites), 'suite')}: {_enumeration(one_line(s.title) for s in result.suites)}.{sample}"
     )
 
 
 def summary(figures: Figures) -> list[Sentence]:
-    """Findings first, then their details, comparisons, and what limits them."""
+    """Findings first, then the same by condition, comparisons, and what limits them."""
     result = figures.result
     sentences = []
     if not result.complete:
@@ -47,86 +68,79 @@ def summary(figures: Figures) -> list[Sentence]:
     for info in result.suites:
         sentences += suite_summary(figures, info.name, named=len(result.suites) > 1)
     sentences += [Sentence("caution", one_line(problem)) for problem in result.problems]
-    order = ("finding", "detail", "comparison", "caution")
-    return sorted(sentences, key=lambda s: order.index(s.kind))
+    return sorted(sentences, key=lambda s: list(HEADINGS).index(s.kind))
 
 
 def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[Sentence]:
     """What is said of one suite, with its name in front if ``named``. Conditions that agree share a sentence."""
-    title = next(one_line(s.title) for s in figures.result.suites if s.name == suite)
-    prefix = f"{title}: " if named else ""
-    found = [(n, w, ms) for n, w in figures.headline(suite) if (ms := figures.by_model(suite, n, w))]
-    conditions = figures.distinguishing_labels(suite, found[0][0], [where for _, where, _ in found]) if found else []
-    groups: list[list[int]] = []
-    for i, (_, _, measures) in enumerate(found):
-        if groups and _pattern(found[groups[-1][0]][2]) == _pattern(measures):
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-    sentences = []
-    for group in groups:
-        told = [(conditions[i] if len(group) > 1 else "", m) for i in group for m in found[i][2]]
-        subject = _subject(found[group[0]][0], [conditions[i] for i in group])
-        sentences.append(Sentence("finding", f"{prefix}{subject}: {_finding(figures, told)}"))
-    pairs = [(conditions[i], c) for i, (n, w, _) in enumerate(found) for c in figures.comparisons(suite, n, w)]
-    if pairs:
-        subject = _subject(found[0][0], conditions)
-        sentences.append(Sentence("comparison", f"{prefix}{subject}: {_compared(pairs)}"))
-    spoken = {(name, where_key(where)) for name, where, _ in found}
-    counted = [
-        Sentence("detail", f"{prefix}{_counted(figures, suite, chart, name, conditions)}")
-        for chart, name, conditions in figures.judged_charts(suite)
-        if not all((name, where_key(where)) in spoken for where in conditions)
+    prefix = f"{one_line(figures.suite(suite).title)}: " if named else ""
+    headline = [(n, w, ms) for n, w in figures.headline(suite) if (ms := figures.by_model(suite, n, w))]
+    sentences: list[Sentence] = []
+    if headline:
+        measure = headline[0][0]
+        conditions = figures.distinguishing_labels(suite, measure, [where for _, where, _ in headline])
+        labelled = [(label, ms) for label, (_, _, ms) in zip(conditions, headline, strict=True)]
+        for _, alike in groupby(labelled, key=lambda pair: _pattern(pair[1])):
+            group = list(alike)
+            shown = [(label if len(group) > 1 else "", m) for label, ms in group for m in ms]
+            subject = _subject(measure, [label for label, _ in group])
+            sentences.append(Sentence("finding", f"{prefix}{subject}: {_finding(figures, shown)}"))
+        pairs = [
+            (label, c)
+            for label, (name, where, _) in zip(conditions, headline, strict=True)
+            for c in figures.comparisons(suite, name, where)
+        ]
+        if pairs:
+            sentences.append(Sentence("comparison", f"{prefix}{_subject(measure, conditions)}: {_compared(pairs)}"))
+    mentioned = {(name, where_key(where)) for name, where, _ in headline}
+    by_condition = [
+        Sentence("detail", f"{prefix}{_by_condition(figures, suite, chart, name, conditions)}")
+        for chart, name, conditions in figures.charts_with_neutral(suite)
+        if not all((name, where_key(where)) in mentioned for where in conditions)
     ]
-    return sentences + (counted[:2] if named else counted) + list(_cautions(figures, suite))
+    return sentences + (by_condition[:2] if named else by_condition) + list(_cautions(figures, suite))
 
 
-def _counted(
-    figures: Figures, suite: str, chart: Mapping[str, Any], measure: str, conditions: Sequence[Mapping[str, Scalar]]
+def _by_condition(
+    figures: Figures, suite: str, chart: Mapping[str, Any], measure: str, conditions: Sequence[Condition]
 ) -> str:
     """For a chart with many conditions: in which of them each model lies on which side of neutral."""
     parts = []
     neutral = 0.0
     alpha = 1 - figures.result.confidence
-    tested: list[bool] = []  # of each interval, whether a corrected p decides with it
-    labels = figures.distinguishing_labels(suite, measure, list(conditions))
+    corrected: list[bool] = []  # of each interval, whether a corrected p decides with it
+    labels = figures.distinguishing_labels(suite, measure, conditions)
     for model in figures.models:
-        found = [
-            (condition, m)
-            for condition, where in zip(labels, conditions, strict=True)
-            if (m := figures.get(suite, measure, where, model)) is not None
-        ]
-        sides: dict[str, list[tuple[str, Measure]]] = {"below": [], "above": [], "open": [], "no interval": []}
-        for condition, m in found:
-            if m.neutral is not None and (m.value is not None or bounded(m)):
-                sides[_sure_side(m, m.neutral, alpha)].append((condition, m))
-        tested += [
-            m.p_holm is not None
-            for _, m in found
-            if m.neutral is not None and (m.value is not None or bounded(m)) and _side(m, m.neutral) != "no interval"
-        ]
-        neutral = next((m.neutral for _, m in found if m.neutral is not None), neutral)
+        sides: dict[Side, list[Labelled]] = {"below": [], "above": [], "open": [], "no interval": []}
+        for label, where in zip(labels, conditions, strict=True):
+            m = figures.get(suite, measure, where, model)
+            if m is None or m.neutral is None or not (m.value is not None or bounded(m)):
+                continue
+            neutral = m.neutral
+            side = _sure_side(m, neutral, alpha)
+            sides[side].append((label, m))
+            if side != "no interval":
+                corrected.append(m.p_holm is not None)
         said = [f"{side} in {_farthest(sides[side], neutral)}" for side in ("below", "above") if sides[side]]
-        said += [f"not told apart from it in {len(sides['open'])}"] if sides["open"] else []
+        said += [f"indistinguishable from it in {len(sides['open'])}"] if sides["open"] else []
         unread = len(conditions) - sum(len(sides[side]) for side in ("below", "above", "open"))
         said += [f"no value or no interval in {unread}"] if unread else []
         parts.append(f"{one_line(model)} {', '.join(said)}")
-    place = number(neutral, 0 if float(neutral).is_integer() else 2)
-    correction = "corrected by Holm" if any(tested) else "one by one without correction"
-    if any(tested) and not all(tested):
+    correction = "corrected by Holm" if any(corrected) else "one by one without correction"
+    if any(corrected) and not all(corrected):
         correction += " where there is a p"
     return (
-        f"{one_line(chart['title'])} ({_count(len(conditions), 'condition')} against the neutral {place}, "
+        f"{one_line(chart['title'])} ({_count(len(conditions), 'condition')} against the neutral {_mark(neutral)}, "
         f"{correction}): {'; '.join(parts)}."
     )
 
 
-def _farthest(told: Told, neutral: float) -> str:
+def _farthest(labelled: Sequence[Labelled], neutral: float) -> str:
     """How many figures lie on one side, and which; where they are many, the one farthest from neutral."""
-    if len(told) <= _LISTED:
-        return f"{len(told)} ({'; '.join(f'{c} {_told(m)}'.strip() for c, m in told)})"
+    if len(labelled) <= _LISTED:
+        return f"{len(labelled)} ({'; '.join(f'{c} {_shown(m)}'.strip() for c, m in labelled)})"
 
-    def away(of: tuple[str, Measure]) -> float:
+    def distance(of: Labelled) -> float:
         measure = of[1]
         if measure.value is not None:
             return abs(measure.value - neutral)
@@ -134,69 +148,70 @@ def _farthest(told: Told, neutral: float) -> str:
         assert measure.high is not None
         return max(measure.low - neutral, neutral - measure.high)  # by bounds: at least so far
 
-    condition, most = max(told, key=away)
-    return f"{len(told)} ({'farthest' if most.value is not None else 'surest'}: {condition} {_told(most)})"
+    condition, most = max(labelled, key=distance)
+    return f"{len(labelled)} ({'farthest' if most.value is not None else 'surest'}: {condition} {_shown(most)})"
 
 
-def _told(measure: Measure) -> str:
-    """The figure; and of how many items it is, where more of them are missing than one looks past."""
-    scorer = measure.n_items + measure.missing
-    few = f" ({measure.n_items:,} of {scorer:,} items)" if measure.missing > _MISSED * scorer else ""
+def _shown(measure: Measure) -> str:
+    """The figure; and how many items it rests on, where many of them are missing."""
+    total = measure.n_items + measure.missing
+    few = f" ({measure.n_items:,} of {total:,} items)" if measure.missing > _MANY_MISSING * total else ""
     return f"{figure(measure)}{few}"
 
 
+def _mark(neutral: float) -> str:
+    return number(neutral, 0 if float(neutral).is_integer() else 2)
+
+
 def _pattern(measures: Sequence[Measure]) -> list[tuple[str, str]]:
-    """Where each model lies, to tell whether the same sentence is true of two conditions."""
+    """Where each model lies: the same sentence is true of two conditions with the same pattern."""
     return [(m.model, "value" if m.neutral is None else _side(m, m.neutral)) for m in measures]
 
 
 def _subject(measure: str, conditions: Sequence[str]) -> str:
     label = measure_label(measure)
-    told = [c for c in conditions if c]
-    named = "; ".join(told) if len(told) <= _LISTED else f"{len(told)} conditions"
-    return label[:1].upper() + label[1:] + (f" ({named})" if named else "")
+    named = [c for c in conditions if c]
+    where = "; ".join(named) if len(named) <= _LISTED else f"{len(named)} conditions"
+    return label[:1].upper() + label[1:] + (f" ({where})" if where else "")
 
 
-Told = Sequence[tuple[str, Measure]]  # figures with the condition to name beside them, if any
-
-
-def _finding(figures: Figures, found: Told) -> str:
+def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     """Where the models lie against the neutral value; or their values, where there is none."""
-    told = [(c, m) for c, m in found if m.value is not None or bounded(m)]
-    if not told and not any(m.n_items or m.missing for _, m in found):
+    estimated = [(c, m) for c, m in labelled if m.value is not None or bounded(m)]
+    if not estimated and not any(m.n_items or m.missing for _, m in labelled):
         return "this run asked no question about it."
-    if not told:
+    if not estimated:
         return "no model gave an answer that can be read."
-    neutral = told[0][1].neutral
+    neutral = estimated[0][1].neutral
     if neutral is None:
-        return f"{_values(told)}."
-    sides: dict[str, list[tuple[str, Measure]]] = {"above": [], "below": [], "open": [], "no interval": []}
-    for c, m in told:
+        return f"{_values(estimated)}."
+    sides: dict[Side, list[Labelled]] = {"above": [], "below": [], "open": [], "no interval": []}
+    for c, m in estimated:
         sides[_side(m, neutral)].append((c, m))
-    place = number(neutral, 0 if float(neutral).is_integer() else 2)
+    place = f"{_mark(neutral)}, the neutral value"
+    said: dict[Side, tuple[str, str]] = {
+        "above": ("lies", f"above {place}"),
+        "below": ("lies", f"below {place}"),
+        "open": ("is", f"indistinguishable from {place}"),
+        "no interval": ("has", "no interval, so nothing is claimed"),
+    }
     parts = []
-    for side, (one, many, said) in (
-        ("above", ("lies", "lie", f"above {place}, the neutral value")),
-        ("below", ("lies", "lie", f"below {place}, the neutral value")),
-        ("open", ("is", "are", f"not told apart from {place}, the neutral value")),
-        ("no interval", ("has", "have", "no interval, so nothing is claimed")),
-    ):
+    for side, (verb, claim) in said.items():
         names = list(dict.fromkeys(one_line(m.model) for _, m in sides[side]))
-        if not names:
-            continue
-        everyone = len(names) == len(figures.models) > 1
-        who = (
-            ("both models" if len(names) == 2 else f"all {len(names)} models")
-            if everyone
-            else _listed(names)
-            if len(names) <= _LISTED
-            else f"{len(names)} models"
-        )
-        parts.append(f"{who} {one if len(names) == 1 else many} {said}: {_values(sides[side])}")
+        if names:
+            verb = verb if len(names) == 1 else {"lies": "lie", "is": "are", "has": "have"}[verb]
+            parts.append(f"{_models(names, len(figures.models))} {verb} {claim}: {_values(sides[side])}")
     return "; ".join(parts) + "."
 
 
-def _side(measure: Measure, neutral: float) -> str:
+def _models(names: Sequence[str], of: int) -> str:
+    """The models that a sentence is about: all, a few by their names, or a number."""
+    if len(names) == of > 1:
+        return "both models" if of == 2 else f"all {of} models"
+    return _enumeration(names) if len(names) <= _LISTED else f"{len(names)} models"
+
+
+def _side(measure: Measure, neutral: float) -> Side:
     """On which side of neutral the whole interval lies."""
     if measure.low is None or measure.high is None:
         return "no interval"
@@ -205,25 +220,25 @@ def _side(measure: Measure, neutral: float) -> str:
     return "below" if measure.high < neutral else "open"
 
 
-def _sure_side(measure: Measure, neutral: float, alpha: float) -> str:
+def _sure_side(measure: Measure, neutral: float, alpha: float) -> Side:
     """The same, where Holm's correction over the figure's family leaves it sure; without a p, the interval alone."""
     side = _side(measure, neutral)
     return "open" if side in ("above", "below") and measure.p_holm is not None and measure.p_holm >= alpha else side
 
 
-def _values(told: Told) -> str:
+def _values(labelled: Sequence[Labelled]) -> str:
     """Each model's figure; only the ends of the range when there are many."""
-    if len({m.model for _, m in told}) == 1 and len(told) <= _LISTED:
-        return ", ".join(f"{_told(m)} {c}".strip() for c, m in told)
-    if len(told) <= _LISTED:
-        return ", ".join(f"{_who(c, m)} {_told(m)}" for c, m in told)
-    exact = sorted(((c, m) for c, m in told if m.value is not None), key=lambda cm: cm[1].value or 0.0)
+    if len({m.model for _, m in labelled}) == 1 and len(labelled) <= _LISTED:
+        return ", ".join(f"{_shown(m)} {c}".strip() for c, m in labelled)
+    if len(labelled) <= _LISTED:
+        return ", ".join(f"{_who(c, m)} {_shown(m)}" for c, m in labelled)
+    exact = sorted(((c, m) for c, m in labelled if m.value is not None), key=lambda cm: cm[1].value or 0.0)
     if not exact:
         return "known only by bounds"
     least, most = exact[0], exact[-1]
-    others = len(told) - len(exact)
+    others = len(labelled) - len(exact)
     rest = f"; {others} more known only by bounds" if others else ""
-    return f"from {_told(least[1])} for {_who(*least)} to {_told(most[1])} for {_who(*most)}{rest}"
+    return f"from {_shown(least[1])} for {_who(*least)} to {_shown(most[1])} for {_who(*most)}{rest}"
 
 
 def _who(condition: str, measure: Measure) -> str:
@@ -240,23 +255,21 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
             return next(iter(said))  # of all the conditions that stand before it
         return " ".join(f"{'; '.join(c)}: {text}" if any(c) else text for text, c in said.items())
     counts = Counter(c.verdict for _, c in pairs)
-    differ = counts["larger"] + counts["smaller"]
     parts = [
-        _verb(differ, "differs", "differ"),
-        _verb(counts["equivalent"], "is tied", "are tied") + " (equivalent within the margin)",
-        _verb(counts["inconclusive"], "is inconclusive", "are inconclusive"),
-        _verb(counts["not comparable"], "cannot be compared", "cannot be compared"),
+        (counts["larger"] + counts["smaller"], "differs", "differ"),
+        (counts["equivalent"], "is tied (equivalent within the margin)", "are tied (equivalent within the margin)"),
+        (counts["inconclusive"], "is inconclusive", "are inconclusive"),
+        (counts["not comparable"], "cannot be compared", "cannot be compared"),
     ]
-    numbers = (differ, counts["equivalent"], counts["inconclusive"], counts["not comparable"])
-    verdicts = _listed(part for part, n in zip(parts, numbers, strict=True) if n)
+    verdicts = _enumeration(_verb(*part) for part in parts if part[0])
     # A pair of models has one comparison for each condition.
     several = len({where_key(c.where) for _, c in pairs}) > 1
     counted = f"of {len(pairs)} {'comparisons' if several else 'pairs of models'}, {verdicts}."
-    apart = [(w, c) for w, c in pairs if c.verdict in ("larger", "smaller") and c.difference is not None]
-    if not apart:
+    different = [(w, c) for w, c in pairs if c.verdict in ("larger", "smaller") and c.difference is not None]
+    if not different:
         return counted
-    condition, largest = max(apart, key=lambda wc: abs(wc[1].difference or 0.0))
-    noisy = sum(c.within_noise for _, c in apart)
+    condition, largest = max(different, key=lambda wc: abs(wc[1].difference or 0.0))
+    noisy = sum(c.within_noise for _, c in different)
     tail = (
         f" {_verb(noisy, 'of these differences is', 'of these differences are')} smaller than the engines' noise."
         if noisy
@@ -267,57 +280,55 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
 
 
 def _pair(c: Comparison) -> str:
-    """One verdict in words."""
-    a, b = one_line(c.a), one_line(c.b)
-    apart = "" if c.difference is None else f" by {number(abs(c.difference), 3)}"
-    if c.verdict in ("larger", "smaller"):
-        return f"{b} is {VERDICT_WORDS[c.verdict]} than {a}{apart}{_noise(c)}."
-    if c.verdict == "equivalent":
-        return f"{a} and {b} are tied: equivalent within ±{c.margin:g}{_noise(c)}."
-    if c.verdict == "not comparable":
-        return f"{a} and {b} cannot be compared."
-    return f"{a} and {b}: inconclusive, neither a difference nor equivalence is shown{_noise(c)}."
+    """The verdict on one pair."""
+    sentence = PAIR_SENTENCES[c.verdict].format(
+        a=one_line(c.a),
+        b=one_line(c.b),
+        by="" if c.difference is None else f" by {number(abs(c.difference), 3)}",
+        margin=f"{c.margin:g}",
+    )
+    noise = c.within_noise and c.verdict != "not comparable"
+    return sentence + ("; the difference is smaller than the engines' noise." if noise else ".")
 
 
-def _noise(c: Comparison) -> str:
-    return "; the difference is smaller than the engines' noise" if c.within_noise else ""
-
-
-def _cautions(figures: Figures, suite: str) -> Iterable[Sentence]:
-    """Low coverage, figures known only by bounds, answers that are missing, in this suite."""
-    result = figures.result
-    many = len(result.suites) > 1
-    info = next(s for s in result.suites if s.name == suite)
+def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
+    """The suite's own cautions; then low coverage, figures known only by bounds, and missing answers."""
+    many = len(figures.result.suites) > 1
+    info = figures.suite(suite)
     title = one_line(info.title)
-    place = f" on {title}" if many else ""
     for caution in info.cautions:
         yield Sentence("caution", f"{title}: {one_line(caution)}" if many else one_line(caution))
-    entries = [entry for entry in result.data_quality if entry.suite == suite]
-    weak = [e for e in entries if e.probability_mass is not None and e.probability_mass < WEAK_COVERAGE]
+    place = f" on {title}" if many else ""
+    entries = [entry for entry in figures.result.data_quality if entry.suite == suite]
+    weak = [f"{one_line(e.model)} {number(100 * e.probability_mass, 1)} %" for e in entries if is_weak(e)]  # type: ignore[operator]
     if weak:
-        shares = ", ".join(f"{one_line(e.model)} {number((e.probability_mass or 0.0) * 100, 1)} %" for e in weak)
         yield Sentence(
             "caution",
-            f"Weak claim{place}: somewhere the answers looked for hold less than {WEAK_COVERAGE * 100:.0f} % of what "
-            f"the model expects to come next (lowest coverage: {shares}). The figures only tell how that little is "
-            "divided.",
+            f"Weak claim{place}: somewhere the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of what "
+            f"the model expects to come next (lowest coverage: {', '.join(weak)}). The figures only say how that "
+            "small mass is distributed.",
         )
     for e in entries:
         if e.censored:
             yield Sentence(
                 "caution",
                 f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "
-                "the server does not tell every probability. The bounds are drawn as dashed bands, apart from "
+                "the server does not report every probability. The bounds are drawn as dashed bands, separate from "
                 "sampling error.",
             )
         lost = sum(e.failures.values())
-        if lost and lost >= 0.01 * e.n_items:
+        if lost and lost >= _MANY_FAILED * e.n_items:
             reasons = ", ".join(f"{one_line(k)} {v:,}" for k, v in sorted(e.failures.items(), key=lambda kv: -kv[1]))
             yield Sentence(
                 "caution",
                 f"{one_line(e.model)}{place}: {lost:,} of {e.n_items:,} items have no readable answer ({reasons}). "
                 "They are left out, not counted as zero.",
             )
+
+
+def is_weak(entry: DataQuality) -> bool:
+    """Whether the suite's expressions somewhere hold too little probability mass to say much."""
+    return entry.probability_mass is not None and entry.probability_mass < WEAK_COVERAGE
 
 
 def _verb(n: int, one: str, many: str) -> str:
@@ -328,6 +339,6 @@ def _count(n: int, thing: str) -> str:
     return f"{n:,} {thing}" + ("" if n == 1 else "s")
 
 
-def _listed(things: Iterable[str]) -> str:
+def _enumeration(things: Iterable[str]) -> str:
     items = list(things)
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1] if items else ""

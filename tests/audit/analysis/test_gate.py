@@ -17,7 +17,7 @@ from audit.analysis.gate import _Change, gate
 from audit.analysis.gate_results import GateReport
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
-from audit.report.gate import gate_json, gate_markdown, junit_xml
+from audit.report.exports import gate_json, gate_markdown, junit_xml
 from audit.report.phrases.gate import check_words
 from audit.results import AuditResult
 from backends.errors import ConfigError

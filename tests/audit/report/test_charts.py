@@ -9,10 +9,9 @@ import re
 import pytest
 import vl_convert
 
-from audit.report import ternary
-from audit.report.charts import FigureTable, Plot, forest_plot, headline_plot, suite_plots
+from audit.report.charts import FigureTable, Plot, forest_plot, headline_plot, suite_plots, ternary
 from audit.report.figures import Figures
-from audit.report.html import html_report
+from audit.report.page import report_page
 from audit.results import AuditResult, Scalar
 from suites.presentation import Chart, PublishedFigure
 from tests.audit.report import made_up as mu
@@ -204,7 +203,7 @@ def test_a_picture_without_any_value_is_left_out_and_named() -> None:
             for m in mu.toy_measures(MODELS)]  # fmt: skip
     result = mu.result(MODELS, [mu.toy_suite()], made, comparisons=[])
     assert "lines" not in _plots(result)
-    assert "no figure of them has a value: Gap by length" in " ".join(html_report(result).split())
+    assert "none of their figures has a value: Gap by length" in " ".join(report_page(result).split())
     half = [m for m in made if m.where.get("position") != "with dialogue" or m.measure != "gap"]
     half += [m.model_copy(update={"value": None, "low": None, "high": None, "bound_low": None, "bound_high": None})
              for m in made if m not in half]  # fmt: skip

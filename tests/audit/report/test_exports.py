@@ -13,13 +13,12 @@ import pytest
 from rich.console import Console
 
 from audit.analysis.history import history
-from audit.report import write_report
-from audit.report.examples import shown_examples
+from audit.report import write_report, write_trend
 from audit.report.figures import Figures
-from audit.report.safe_text import json_for_script
+from audit.report.formatting.safe_text import json_for_script
+from audit.report.page.examples import shown_examples
 from audit.report.tables import paper_tables
 from audit.report.terminal import print_comparisons, print_result
-from audit.report.trend import write_trend
 from audit.results import AuditResult, EngineDrift, Example, Rank, Ranking
 from suites import DebiasingPositions
 from suites.occugender.suite import OccuGender
@@ -136,7 +135,7 @@ def test_a_figure_that_was_not_measured_is_a_dash_with_its_reason() -> None:
     kept = [m for m in result.measures if not (m.measure == "p_male" and m.model == "gemma3")]
     (table,) = paper_tables(Figures(result.model_copy(update={"measures": kept})), "toy")
     cell = table.blocks[1].rows[0].cells[0]
-    assert (cell.text, cell.note) == ("–", "not measured")
+    assert (cell.text, cell.reason) == ("–", "not measured")
 
 
 def test_occugender_fills_every_cell_of_its_papers_tables() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from audit.report.figures import Figures
-from audit.report.phrases import asked, suite_summary, summary
+from audit.report.phrases import scope, suite_summary, summary
 from audit.results import AuditResult, Measure
 from suites.presentation import Chart
 from tests.audit.report import made_up as mu
@@ -32,7 +32,7 @@ def test_models_are_placed_by_their_whole_interval() -> None:
     assert said == (
         "Gap: a lies above 0, the neutral value: 0.40 [0.37, 0.43]; "
         "b lies below 0, the neutral value: −0.20 [−0.23, −0.17]; "
-        "c is not told apart from 0, the neutral value: 0.01 [−0.02, 0.04]."
+        "c is indistinguishable from 0, the neutral value: 0.01 [−0.02, 0.04]."
     )
 
 
@@ -158,7 +158,7 @@ def test_the_conditions_that_lie_apart_are_named_with_their_figures() -> None:
     (said,) = _said(result, "detail")
     assert said.endswith(
         "a below in 2 (dp, f −0.10 [−0.13, −0.07]; dp, m −0.10 [−0.13, −0.07]), "
-        "above in 2 (cot, f 0.20 [0.17, 0.23]; cot, m 0.20 [0.17, 0.23]), not told apart from it in 6."
+        "above in 2 (cot, f 0.20 [0.17, 0.23]; cot, m 0.20 [0.17, 0.23]), indistinguishable from it in 6."
     )
 
 
@@ -214,7 +214,7 @@ def test_a_sound_run_has_no_caution_and_an_incomplete_one_says_so() -> None:
 
 
 def test_what_was_asked_counts_answers_and_tells_a_limit() -> None:
-    text = asked(Figures(_result({"gap": [0.1, 0.2, 0.3]}, limit=100)))
+    text = scope(Figures(_result({"gap": [0.1, 0.2, 0.3]}, limit=100)))
     assert text.startswith("3 models answered 6,000 of 6,000 questions from 1 suite: Toy.")
     assert "at most 100 items" in text
 
@@ -243,7 +243,7 @@ def test_a_chart_of_the_level_1_does_not_draw_the_level_true() -> None:
     charts = [Chart("dots", "Gap", ("gap",), where) for where in conditions]
     figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy", charts=charts)], measures))
     for chart, where in zip(figures.result.suites[0].charts, conditions, strict=True):
-        (drawn,) = figures.wheres_of_chart("toy", "gap", chart)
+        (drawn,) = figures.chart_conditions("toy", "gap", chart)
         assert repr(drawn) == repr(where)
     assert figures.distinguishing_labels("toy", "gap", conditions) == ["told yes", "told 1"]
 

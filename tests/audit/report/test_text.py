@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.report.formatting import decimals_for, figure, number, p_value, why_missing, with_interval
-from audit.report.labels import measure_label, where_label
-from audit.report.safe_text import csv_cell, file_name, json_for_script, markdown_text, one_line, visible
+from audit.report.formatting.labels import measure_label, where_label
+from audit.report.formatting.numbers import figure, number, p_value, with_interval
+from audit.report.formatting.safe_text import csv_cell, file_name, json_for_script, markdown_text, one_line, visible
+from audit.report.phrases.captions import missing_reason
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from tests.audit.report import made_up as mu
 
@@ -86,6 +87,7 @@ def test_markdown_shows_markup_as_text() -> None:
         (0.41, 0.37, 0.45, "0.41 [0.37, 0.45]"),
         (-0.4, -0.44, -0.36, "−0.40 [−0.44, −0.36]"),
         (0.1234, 0.1214, 0.1254, "0.123 [0.121, 0.125]"),
+        (0.1234, 0.1194, 0.1274, "0.123 [0.119, 0.127]"),
         (0.5, None, None, "0.500"),
         (None, 0.1, 0.2, "[0.10, 0.20]"),
         (None, None, None, "–"),
@@ -103,8 +105,6 @@ def test_what_is_not_zero_never_reads_as_zero() -> None:
     assert number(3e-6, 3) == "3e−6"
     assert number(-0.0, 2) == "0.00"
     assert number(None) == "–"
-    assert decimals_for(0.04) == 2
-    assert decimals_for(0.004) == 3
 
 
 @given(st.floats(-1, 1), st.integers(0, 4))
@@ -148,8 +148,8 @@ def test_a_bounded_figure_is_written_as_bounds_not_as_a_value() -> None:
 
 
 def test_a_missing_figure_has_its_reason() -> None:
-    assert why_missing(None) == "not measured"
-    assert why_missing(mu.measure("m", "x", {}, None, n_items=0, missing=12)) == "no readable answer (12 missing)"
+    assert missing_reason(None) == "not measured"
+    assert missing_reason(mu.measure("m", "x", {}, None, n_items=0, missing=12)) == "no readable answer (12 missing)"
 
 
 def test_labels_are_readable() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from audit.analysis.history import Absence, History, history
-from audit.report.trend import trend_page, write_trend
+from audit.report import write_trend
+from audit.report.page import trend_page
 from audit.results import AuditResult
 from tests.audit.report import made_up as mu
 

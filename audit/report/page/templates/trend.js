@@ -1,8 +1,8 @@
 (() => {
-  const { drawWhenSeen, showLines } = page;
+  const { drawWhenSeen, hideModels, showLines } = page;
   const data = JSON.parse(document.getElementById("data").textContent);
-  const hidden = new Set();
-  const views = [];
+  const views = new Set();
+  const hidden = hideModels(views);
 
   const time = (t) => new Date(t).toISOString().slice(0, 19).replace("T", " ");
 
@@ -33,21 +33,9 @@
       tooltip: (handler, event, item, value) => showLines(event, value && item ? hoverText(item.datum) : []),
     });
     if (hidden.size) await view.signal("hidden", [...hidden]).runAsync();
-    views.push(view);
+    views.add(view);
     canvas.dataset.drawn = "done";
   }
 
   drawWhenSeen([...document.querySelectorAll(".panel")], draw);
-
-  for (const chip of document.querySelectorAll(".chip")) {
-    chip.addEventListener("click", () => {
-      const model = Number(chip.dataset.model);
-      const show = hidden.has(model);
-      if (show) hidden.delete(model);
-      else hidden.add(model);
-      chip.setAttribute("aria-pressed", String(show));
-      for (const part of document.querySelectorAll(`main [data-model="${model}"]`)) part.hidden = !show;
-      for (const view of views) view.signal("hidden", [...hidden]).runAsync();
-    });
-  }
 })();

@@ -10,9 +10,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from audit.analysis.gate_results import OPEN_VERDICTS, Check, GateReport
-from audit.report.formatting import number
+from audit.report.formatting import markdown_text, number
 from audit.report.phrases.gate import check_title, check_words, gate_outcome, interval_phrase, limit_phrase
-from audit.report.safe_text import markdown_text
 
 _NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -1,4 +1,4 @@
-"""Prompts and raw answers behind the figures, made ready for a reader: plain text only."""
+"""Prompts and raw answers behind the figures, prepared for a reader as plain text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from audit.report.safe_text import json_for_script, one_line, visible
+from audit.report.formatting import json_for_script, one_line, visible
 from audit.results import AuditResult, Example
 
 BYTES = 900_000  # of all examples in a page together, which has to stay small enough to mail

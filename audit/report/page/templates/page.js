@@ -1,5 +1,5 @@
 "use strict";
-/** What every page needs: elements, numbers, the theme, hover texts, and drawing when seen. */
+/** What every page needs: elements, numbers, the theme, hover texts, drawing when seen, and hiding models. */
 const page = (() => {
   const MISSING = "–";
 
@@ -66,5 +66,24 @@ const page = (() => {
     idle(drawNext);
   }
 
-  return { MISSING, digits, drawWhenSeen, hover, isKnown, make, range, showLines, symbol };
+  // --- which models are shown ----------------------------------------------------------------------------------------
+
+  /** Let the chips hide and show models in the page and in the drawn `views`. Returns the set of those hidden. */
+  function hideModels(views) {
+    const hidden = new Set();
+    for (const chip of document.querySelectorAll(".chip")) {
+      chip.addEventListener("click", () => {
+        const model = Number(chip.dataset.model);
+        const show = hidden.has(model);
+        if (show) hidden.delete(model);
+        else hidden.add(model);
+        chip.setAttribute("aria-pressed", String(show));
+        for (const part of document.querySelectorAll(`main [data-model="${model}"]`)) part.hidden = !show;
+        for (const view of views) view.signal("hidden", [...hidden]).runAsync();
+      });
+    }
+    return hidden;
+  }
+
+  return { MISSING, digits, drawWhenSeen, hideModels, hover, isKnown, make, range, showLines, symbol };
 })();

@@ -1,18 +1,26 @@
-"""Readable names for measures, factors and levels."""
+"""Readable names of measures, factors, levels and units."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from audit.report.safe_text import one_line
+from audit.report.formatting.safe_text import one_line
 from audit.results import Scalar, level_key
+
+#: A factor by which a suite sorts its rows. The measure's name says the same to a reader.
+_HIDDEN_FACTOR = "kind"
 
 
 def measure_label(name: str) -> str:
     """``p_female`` → ``P̃(female)``: the normalised probability; others lose their underscores."""
     if name.startswith("p_") and len(name) > 2:
-        return f"P̃({one_line(name[2:].replace('_', ' '))})"
+        return f"P̃({factor_label(name[2:])})"
+    return factor_label(name)
+
+
+def factor_label(name: str) -> str:
+    """A factor's name without underscores."""
     return one_line(name.replace("_", " "))
 
 
@@ -20,16 +28,9 @@ def level_label(level: Scalar) -> str:
     """A factor's level; None is the level without treatment."""
     if level is None:
         return "none"
-    if level is True:
-        return "yes"
-    if level is False:
-        return "no"
+    if isinstance(level, bool):
+        return "yes" if level else "no"
     return one_line(str(level)).replace("_", " ")
-
-
-def factor_label(name: str) -> str:
-    """A factor's name without underscores."""
-    return one_line(name.replace("_", " "))
 
 
 def short_level(factor: str, level: Scalar) -> str:
@@ -41,17 +42,13 @@ def distinct_labels(levels: Iterable[Scalar], label: Callable[[Scalar], str]) ->
     """``level_key → label`` of a factor's levels. Levels that would read alike are written as code: 'a_b', 'a b'."""
     labels = {level_key(level): label(level) for level in levels}
     times = Counter(labels.values())
-    return {key: told if times[told] == 1 else one_line(repr(key[1])) for key, told in labels.items()}
-
-
-#: A factor by which a suite sorts its rows. The measure's name says the same to a reader.
-_UNTOLD = "kind"
+    return {key: text if times[text] == 1 else one_line(repr(key[1])) for key, text in labels.items()}
 
 
 def where_label(where: Mapping[str, Scalar]) -> str:
     """``bias explicit · debiasing none``; ``overall`` where nothing is narrowed."""
-    told = (f"{factor_label(k)} {level_label(v)}" for k, v in where.items() if k != _UNTOLD)
-    return " · ".join(told) or "overall"
+    parts = (f"{factor_label(k)} {level_label(v)}" for k, v in where.items() if k != _HIDDEN_FACTOR)
+    return " · ".join(parts) or "overall"
 
 
 def unit_label(unit: str) -> str:

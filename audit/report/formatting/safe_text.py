@@ -1,4 +1,4 @@
-"""Text of models and users made safe to show: nothing invisible, nothing that can act."""
+"""Text of models and users made safe to show: nothing invisible, nothing executable."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def json_for_script(data: Any) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """A value for a CSV cell that no spreadsheet takes for a formula. Numbers stay numbers."""
+    """A CSV cell that no spreadsheet takes for a formula. Numbers stay numbers."""
     if value is None:
         return ""
     if not isinstance(value, str):

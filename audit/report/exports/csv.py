@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from audit.report.figures import Figures
-from audit.report.safe_text import csv_cell, file_name
+from audit.report.formatting import csv_cell, file_name
 from audit.report.tables import paper_tables
 from audit.results import AuditResult, Comparison, Measure, Scalar
 
@@ -36,8 +36,7 @@ def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
     figures = Figures(result)
     for info in result.suites:
         for table in paper_tables(figures, info.name):
-            spans = [label for label, span in table.groups for _ in range(span)] or [""] * len(table.columns)
-            columns = [f"{g}: {c}" if g else c for g, c in zip(spans, table.columns, strict=True)]
+            columns = table.column_names("{}: {}".format)
             lines: list[Sequence[Any]] = [("source", "block", "row", "column", *_NUMBERS)]
             lines += [
                 (
@@ -56,9 +55,10 @@ def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
 
 
 def _csv_of(things: Sequence[Measure] | Sequence[Comparison], kind: type[Measure] | type[Comparison]) -> str:
-    fields = [name for name in kind.model_fields if name not in ("where", "spec")]
+    """A line each, under the keys of report.json."""
+    fields = {name: field.alias or name for name, field in kind.model_fields.items() if name not in ("where", "spec")}
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
-    header = [*fields, *(f"where.{key}" for key in factors)]
+    header = [*fields.values(), *(f"where.{key}" for key in factors)]
     lines = ([getattr(t, name) for name in fields] + [_level(t.where, key) for key in factors] for t in things)
     return _text([header, *lines])
 

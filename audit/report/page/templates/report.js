@@ -1,10 +1,10 @@
 (() => {
-  const { MISSING, digits, drawWhenSeen, hover, isKnown, make, range, showLines, symbol } = page;
+  const { MISSING, digits, drawWhenSeen, hideModels, hover, isKnown, make, range, showLines, symbol } = page;
   const data = JSON.parse(document.getElementById("data").textContent);
   const columns = Object.fromEntries(data.figures.columns.map((name, i) => [name, i]));
   const { rows: figures, texts, conditions } = data.figures;
-  const hidden = new Set();
   const views = new Set();
+  const hidden = hideModels(views);
 
   const get = (f, name) => figures[f][columns[name]];
   const text = (f, name) => texts[get(f, name)];
@@ -16,7 +16,7 @@
   function hoverText(row) {
     if (row.pub !== undefined) return [row.pub, `published: ${digits(row.u)}`];
     if (row.w !== undefined) return [row.name, verdictText(row), `${digits(row.v)}, interval ${range(row.l, row.h)}`, ...notes(row)];
-    if (row.b !== undefined) return [row.name, `${data.models[row.b]} − ${data.models[row.a]}: ${digits(row.v)}`];
+    if (row.b !== undefined) return [row.name, `${pairName(row)}: ${digits(row.v)}`];
     const ids = row.fs ?? [row.f];
     const lines = [`${data.models[row.m]}${row.k === data.models[row.m] ? "" : ` · ${row.k}`}`];
     for (const f of ids) lines.push(`${text(f, "measure")} ${get(f, "text")}`);
@@ -30,21 +30,19 @@
 
   /** The verdict of a pair as a sentence. */
   function verdictText(row) {
-    const [a, b] = [data.models[row.a], data.models[row.b]];
-    const verdict = data.verdicts[row.w];
-    if (verdict === "higher" || verdict === "lower") return `${b} is ${verdict} than ${a}`;
-    if (verdict === "equivalent") return `${a} and ${b} are tied within ±${digits(row.g)}`;
-    if (verdict === "inconclusive") return `${a} and ${b}: inconclusive, neither a difference nor equivalence is shown`;
-    return `${a} and ${b} cannot be compared`;
+    const values = { a: data.models[row.a], b: data.models[row.b], by: "", margin: digits(row.g) };
+    return data.verdicts[row.w].sentence.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   }
 
   function notes(row) {
-    const said = [];
-    if (isKnown(row.p)) said.push(`p after Holm's correction: ${digits(row.p)}`);
-    if (isKnown(row.bl)) said.push(`bounds, not sampling error: ${range(row.bl, row.bh)}`);
-    if (isKnown(row.e)) said.push(`noise between engines: ±${digits(row.e)}${row.v !== null && Math.abs(row.v) < row.e ? ", more than this difference" : ""}`);
-    return said;
+    const lines = [];
+    if (isKnown(row.p)) lines.push(`p after Holm's correction: ${digits(row.p)}`);
+    if (isKnown(row.bl)) lines.push(`bounds, not sampling error: ${range(row.bl, row.bh)}`);
+    if (isKnown(row.e)) lines.push(`noise between engines: ±${digits(row.e)}${row.v !== null && Math.abs(row.v) <= row.e ? ", more than this difference" : ""}`);
+    return lines;
   }
+
+  const pairName = (row, minus = " − ") => `${data.models[row.b]}${minus}${data.models[row.a]}`;
 
   function showHover(handler, event, item, value) {
     showLines(event, value && item ? hoverText(item.datum) : []);
@@ -55,8 +53,7 @@
     if (!plot.columns) return rows;
     return rows.map((values) => {
       const row = Object.fromEntries(plot.columns.map((name, i) => [name, values[i]]));
-      const below = plot.kind === "drift" ? `− ${data.models[row.a]}` : data.verdicts[row.w];
-      const k = plot.kind === "drift" ? `${data.models[row.b]}\n${below}` : `${data.models[row.b]} − ${data.models[row.a]}\n${below}`;
+      const k = plot.kind === "drift" ? pairName(row, "\n− ") : `${pairName(row)}\n${data.verdicts[row.w].name}`;
       return { ...row, k, name: plot.names[row.i] };
     });
   }
@@ -155,36 +152,34 @@
   }
 
   function figureButton(f) {
-    const why = text(f, "why");
-    return make("button", get(f, "text"), { class: "figure", "data-f": f, type: "button", ...(why ? { title: why } : {}) });
+    const reason = text(f, "reason");
+    return make("button", get(f, "text"), { class: "figure", "data-f": f, type: "button", ...(reason ? { title: reason } : {}) });
   }
 
+  /** A table of texts and elements; the first cell of a row is its heading. */
+  function table(names, rows) {
+    const head = make("thead", [make("tr", names.map((name) => make("th", name, { scope: "col" })))]);
+    const line = ([heading, ...cells]) => make("tr", [make("th", heading, { scope: "row" }),
+      ...cells.map((cell, i) => make("td", cell, NUMERIC.has(names[i + 1]) ? { class: "n" } : {}))]);
+    return make("table", [head, make("tbody", rows.map((row) => (Array.isArray(row) ? line(row) : row)))]);
+  }
+
+  const NUMERIC = new Set(["Difference", "Noise of engines"]);
+  /** For each kind of plot of differences, the columns behind it and a row's cells. */
+  const DIFFERENCES = {
+    forest: [["Pair", "Difference", "Interval", "Verdict", "Margin", "Notes"], (row) =>
+      [pairName(row), digits(row.v), range(row.l, row.h), verdictText(row), `±${digits(row.g)}`, notes(row).join("; ")]],
+    noise: [["Figure", "Pair", "Difference", "Noise of engines", "Verdict"], (row) =>
+      [row.name, pairName(row), digits(row.v), digits(row.e), verdictText(row)]],
+    drift: [["Quantity", "Pair", "Item", "Difference"], (row, panel) =>
+      [panel.title, pairName(row), row.name, digits(row.v)]],
+  };
+
   function numbersTable(plot, figure) {
-    const head = (...names) => make("thead", [make("tr", names.map((name) => make("th", name, { scope: "col" })))]);
-    if (plot.kind === "forest") {
-      const body = rowsOf(plot, Number(figure.querySelector(".panel").dataset.panel)).map((row) => make("tr", [
-        make("th", `${data.models[row.b]} − ${data.models[row.a]}`, { scope: "row" }),
-        make("td", digits(row.v), { class: "n" }),
-        make("td", range(row.l, row.h)),
-        make("td", verdictText(row)),
-        make("td", `±${digits(row.g)}`),
-        make("td", notes(row).join("; ")),
-      ]));
-      return make("table", [head("Pair", "Difference", "Interval", "Verdict", "Margin", "Notes"), make("tbody", body)]);
-    }
-    if (plot.kind === "noise") {
-      const body = rowsOf(plot, 0).map((row) => make("tr", [
-        make("th", row.name, { scope: "row" }), make("td", `${data.models[row.b]} − ${data.models[row.a]}`),
-        make("td", digits(row.v), { class: "n" }), make("td", digits(row.e), { class: "n" }), make("td", verdictText(row)),
-      ]));
-      return make("table", [head("Figure", "Pair", "Difference", "Noise of engines", "Verdict"), make("tbody", body)]);
-    }
-    if (plot.kind === "drift") {
-      const body = plot.panels.flatMap((panel, index) => rowsOf(plot, index).map((row) => make("tr", [
-        make("th", panel.title, { scope: "row" }), make("td", `${data.models[row.b]} − ${data.models[row.a]}`),
-        make("td", row.name), make("td", digits(row.v), { class: "n" }),
-      ])));
-      return make("table", [head("Quantity", "Pair", "Item", "Difference"), make("tbody", body)]);
+    if (plot.kind in DIFFERENCES) {
+      const [names, cells] = DIFFERENCES[plot.kind];
+      const shown = plot.kind === "forest" ? [Number(figure.querySelector(".panel").dataset.panel)] : plot.panels.keys();
+      return table(names, [...shown].flatMap((index) => rowsOf(plot, index).map((row) => cells(row, plot.panels[index]))));
     }
     const body = [];
     for (const panel of plot.panels) {
@@ -194,28 +189,14 @@
         }
         for (const f of row.fs ?? (row.f === undefined ? [] : [row.f])) {
           const cells = [make("th", [symbol(row.m), ` ${data.models[row.m]}`], { scope: "row" }), make("td", text(f, "measure")),
-            make("td", condition(f).label), make("td", [figureButton(f)])];
+            make("td", condition(f)), make("td", [figureButton(f)])];
           const line = make("tr", cells, { "data-model": row.m });
           line.hidden = hidden.has(row.m);
           body.push(line);
         }
       }
     }
-    return make("table", [head("Model", "Measure", "Where", "Figure"), make("tbody", body)]);
-  }
-
-  // --- which models are shown ----------------------------------------------------------------------------------------
-
-  for (const chip of document.querySelectorAll(".chip")) {
-    chip.addEventListener("click", () => {
-      const model = Number(chip.dataset.model);
-      const show = hidden.has(model);
-      if (show) hidden.delete(model);
-      else hidden.add(model);
-      chip.setAttribute("aria-pressed", String(show));
-      for (const part of document.querySelectorAll(`main [data-model="${model}"]`)) part.hidden = !show;
-      for (const view of views) view.signal("hidden", [...hidden]).runAsync();
-    });
+    return table(["Model", "Measure", "Where", "Figure"], body);
   }
 
   // --- heatmap -------------------------------------------------------------------------------------------------------
@@ -227,9 +208,9 @@
   function heatRows() {
     const found = new Map();
     figures.forEach((row, f) => {
-      if (get(f, "detail")) return;
+      if (get(f, "isSubgroup")) return;
       const key = `${get(f, "suite")}|${get(f, "measure")}|${get(f, "where")}`;
-      if (!found.has(key)) found.set(key, { suite: get(f, "suite"), measure: get(f, "measure"), label: condition(f).label, cells: {} });
+      if (!found.has(key)) found.set(key, { suite: get(f, "suite"), measure: get(f, "measure"), label: condition(f), cells: {} });
       found.get(key).cells[get(f, "model")] = f;
     });
     return [...found.values()].sort((a, b) => a.suite - b.suite || a.measure - b.measure);
@@ -332,7 +313,7 @@
     const pairs = [
       ["Model", data.models[get(f, "model")]],
       ["Suite", data.suites[get(f, "suite")]],
-      ["Where", condition(f).label],
+      ["Where", condition(f)],
       [`${data.confidence * 100} % interval, clustered`, range(get(f, "low"), get(f, "high"))],
       ["Interval if every answer were independent", range(get(f, "naiveLow"), get(f, "naiveHigh"))],
       ...(bounded ? [["Bounds (not sampling error)", range(get(f, "boundLow"), get(f, "boundHigh"))]] : []),
@@ -340,7 +321,7 @@
       ...(get(f, "p") === null ? [] : [["p against the neutral value", `${digits(get(f, "p"))}; after Holm's correction over its family ${digits(get(f, "pHolm"))}`]]),
       ["Items, clusters", `${get(f, "items")}, ${get(f, "clusters")}`],
       ["Missing; only bounds known", `${get(f, "missing")}; ${get(f, "censored")}`],
-      ...(text(f, "why") ? [["Why there is no value", text(f, "why")]] : []),
+      ...(text(f, "reason") ? [["Why there is no value", text(f, "reason")]] : []),
       ["Coverage (raw mass)", digits(get(f, "coverage"))],
       ["Estimator, unit", `${text(f, "estimator")}, ${text(f, "unit")}`],
     ];
@@ -348,16 +329,16 @@
     return make("div", [
       make("h2", `${text(f, "measure")}: ${get(f, "text")}`, i ? {} : { id: "figure-title" }),
       list,
-      make("details", [make("summary", "What reproduces it"), make("code", signature(f)),
+      make("details", [make("summary", "How to reproduce it"), make("code", signature(f)),
         make("p", "All items behind it, from the store:"), make("code", `audit show ${get(f, "id")}`)]),
     ]);
   }
 
   function examplesOf(f) {
     const found = data.examples.filter((example) => example.f.includes(f));
-    if (!found.length) return [make("p", "No example of this figure is in the page. The command above shows its items.")];
+    if (!found.length) return [make("p", "This page holds no example of this figure. The command above shows its items.")];
     const heading = make("h3", `Examples behind it (${found.length})`);
-    const warning = make("p", "Model output as it came. It may offend.", { class: "caution" });
+    const warning = make("p", "Unedited model output. It may offend.", { class: "caution" });
     return [heading, warning, ...found.slice(0, 20).map(exampleOf)];
   }
 
@@ -366,7 +347,7 @@
     const folded = make("details", [make("summary", factors || example.item)], { class: "example" });
     folded.addEventListener("toggle", () => {
       if (!folded.open || folded.children.length > 1) return;
-      for (const [role, said] of example.turns) folded.append(make("h4", role || "Prompt"), make("pre", said));
+      for (const [role, content] of example.turns) folded.append(make("h4", role || "Prompt"), make("pre", content));
       folded.append(make("h4", "Answer"), answerOf(example), make("p", `Item ${example.item}`, { class: "source" }));
     });
     return folded;
@@ -375,13 +356,10 @@
   function answerOf(example) {
     if (example.none !== undefined) return make("p", `No answer: ${example.none}`, { class: "missing" });
     if (example.text !== undefined) return make("pre", example.text);
-    const table = (names, rows) => make("table", [
-      make("thead", [make("tr", names.map((name) => make("th", name, { scope: "col" })))]),
-      make("tbody", rows.map((row) => make("tr", row.map((cell) => make("td", cell)))))]);
     if (example.labels) return make("div", [table(["Label", "Probability"], example.labels.map(([k, v]) => [k, digits(v)]))], { class: "scroll" });
     const rows = [...example.scores].sort((a, b) => (b.v ?? b.h ?? -1e9) - (a.v ?? a.h ?? -1e9)).map((s) => [
       `“${s.c}”`,
-      s.v === null ? "not told" : digits(Math.exp(s.v)),
+      s.v === null ? "not reported" : digits(Math.exp(s.v)),
       s.v === null ? `${s.l === null ? "no lower bound" : digits(s.l)} to ${digits(s.h)}` : digits(s.v),
       [s.e === "exact" ? "" : s.e, s.b === "clean" ? "" : s.b].filter(Boolean).join(", "),
       s.t.map(([token, logprob, exact]) => `“${token}” ${exact ? "" : "≤ "}${digits(logprob)}`).join("  "),

@@ -1,4 +1,4 @@
-"""Geometry of the triangle in which three shares that sum to 1 are drawn. No figure is made here, only places."""
+"""Geometry of the triangle in which three shares that sum to 1 are drawn."""
 
 from __future__ import annotations
 

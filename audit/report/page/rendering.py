@@ -1,7 +1,7 @@
 """A page as one HTML file that needs no network: template, style sheet, scripts and data in one.
 
-Its content security policy lets only the scripts and the style sheet written into the page act, by their hashes;
-nothing is loaded, nothing is evaluated from text (Vega runs its expressions by interpreter).
+Its content security policy allows only the scripts and the style sheet written into the page, by their hashes;
+nothing is loaded, nothing is evaluated from text (Vega interprets its expressions).
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ import pooch
 import vl_convert
 from markupsafe import Markup
 
-from audit.report.formatting import number
-from audit.report.labels import factor_label, level_label, measure_label
-from audit.report.safe_text import json_for_script, visible
-from audit.report.vega_specs import COLOURS, SHAPES
+from audit.report.charts.vega_specs import COLOURS, SHAPES
+from audit.report.formatting import (
+    MISSING,
+    factor_label,
+    json_for_script,
+    level_label,
+    measure_label,
+    number,
+    visible,
+)
+from audit.report.phrases import is_weak
 from backends.files import atomic_write
 
 _SYMBOLS = {
@@ -41,17 +48,11 @@ _SYMBOLS = {
 
 
 def render_page(template: str, scripts: Sequence[str], data: Any, **context: Any) -> str:
-    """The whole page: ``template`` with its ``context``, and ``data`` for its ``scripts``, which act as one."""
+    """The whole page: ``template`` with its ``context``, and ``data`` for its ``scripts``, which run as one."""
     style, script, vega = _asset("report.css"), "".join(map(_asset, scripts)), _vega()
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {_source_hash(vega)} {_source_hash(script)}",
-            f"style-src {_source_hash(style)}",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
+    policy = (
+        f"default-src 'none'; script-src {_source_hash(vega)} {_source_hash(script)}; "
+        f"style-src {_source_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
     return (
         _environment()
@@ -72,7 +73,7 @@ def _source_hash(source: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return resources.files("audit.report").joinpath("templates", name).read_text("utf-8")
+    return resources.files("audit.report.page").joinpath("templates", name).read_text("utf-8")
 
 
 @functools.cache
@@ -92,22 +93,23 @@ def _vega() -> str:
 def _environment() -> jinja2.Environment:
     """Templates that escape everything they are given, and show what is invisible."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("audit.report"),
+        loader=jinja2.PackageLoader("audit.report.page"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda x: visible(x) if type(x) is str else "–" if x is None else x,
+        finalize=lambda x: visible(x) if type(x) is str else MISSING if x is None else x,
     )
     environment.filters |= {
         "factor": factor_label,
         "level": level_label,
         "measure": measure_label,
-        "number": number,
-        "digits": lambda x: "–" if x is None else f"{x:.2g}".replace("e-0", "e-").replace("-", "−"),
-        "percent": lambda x: "–" if x is None else f"{number(100 * x, 1)} %",
+        "count": "{:,}".format,
+        "digits": lambda x: MISSING if x is None else f"{x:.2g}".replace("e-0", "e-").replace("-", "−"),
+        "percent": lambda x: MISSING if x is None else f"{number(100 * x, 1)} %",
         "pretty": lambda x: json.dumps(x, ensure_ascii=False, indent=1, default=str),
     }
+    environment.tests["weak"] = is_weak
     environment.globals |= {
         "model_class": lambda i: f"m{i % COLOURS}",
         "model_symbol": lambda i: _SYMBOLS[SHAPES[i % len(SHAPES)]],

@@ -1,0 +1,131 @@
+"""What a plot is: panels of rows that share one specification, so that they have the same axes.
+
+Rows hold numbers and labels; ``f`` leads back to the figure (an index into `FigureTable`), ``m`` is the model's
+number, which decides its colour and shape everywhere. Colours are CSS variables: one specification serves light,
+dark and print.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from audit.report.figures import Figures
+from audit.report.formatting import bounded, shortened
+from audit.report.formatting.numbers import Estimated
+from audit.results import Measure
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One small plot: its heading, its rows, and the model it is about, if only one.
+
+    Panels of the same ``group`` stand in one row under its heading. ``ends`` are its value axis's
+    ends where panels do not share them.
+    """
+
+    title: str
+    rows: list[Row]
+    model: int | None = None
+    group: str = ""
+    ends: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A picture of one or several panels that share a specification.
+
+    ``aspect`` is height ÷ width where the shape matters, else the specification has a height.
+    ``heights`` are the panels' own heights where they differ. ``marks`` names what the key below
+    the picture has to explain. ``names`` are texts that many rows share: their ``i`` points there.
+    """
+
+    title: str
+    caption: str
+    spec: dict[str, Any]
+    panels: list[Panel]
+    kind: str
+    aspect: float | None = None
+    heights: list[int] = field(default_factory=list)
+    marks: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
+
+
+class FigureTable:
+    """The figures a page shows, each numbered once."""
+
+    def __init__(self) -> None:
+        self.measures: list[Measure] = []
+        self._number: dict[str, int] = {}
+
+    def number(self, measure: Measure) -> int:
+        """The figure's index in the page."""
+        if measure.id not in self._number:
+            self._number[measure.id] = len(self.measures)
+            self.measures.append(measure)
+        return self._number[measure.id]
+
+
+def figure_row(table: FigureTable, figures: Figures, measure: Measure, **more: Any) -> Row:
+    """The drawn numbers of a figure; a bounded one has bounds and no point."""
+    return {
+        "m": figures.model_number[measure.model],
+        "f": table.number(measure),
+        **estimate_fields(measure, measure.neutral),
+        **more,
+    }
+
+
+def estimate_fields(estimate: Estimated, neutral: float | None) -> Row:
+    """The drawn numbers of a value: itself, its interval, its bounds where only these are known, and neutral."""
+    row = {"v": shortened(estimate.value), "l": shortened(estimate.low), "h": shortened(estimate.high)}
+    if bounded(estimate):
+        row |= {"bl": shortened(estimate.bound_low), "bh": shortened(estimate.bound_high)}
+    return row if neutral is None else {**row, "n": neutral}
+
+
+def figure_marks(measures: Sequence[Measure], *others: str) -> tuple[str, ...]:
+    """What the key below a plot of these figures has to explain."""
+    there = {
+        "value": True,
+        "interval": any(m.low is not None for m in measures),
+        "bounds": any(bounded(m) for m in measures),
+        "neutral": any(m.neutral is not None for m in measures),
+    }
+    return (*(name for name, drawn in there.items() if drawn), *others)
+
+
+def figure_ends(measures: Sequence[Measure], beside: Iterable[float] = ()) -> list[float]:
+    """Axis ends that hold every interval, bound, neutral value and what is drawn beside them, with a little room.
+
+    A mark beyond its axis makes Vega shrink the whole plot until the mark fits, down to no width at all.
+    """
+    ends = [*drawn_values(*measures), *(m.neutral for m in measures if m.neutral is not None), *beside]
+    if all(m.unit in ("probability", "share") for m in measures):
+        top = max(ends, default=1.0)
+        return [0.0, 1.0 if top > 0.6 else _round_above(top)]
+    return value_ends(ends)
+
+
+def drawn_values(*estimates: Estimated) -> list[float]:
+    """Values, ends of intervals and bounds, as far as they are known."""
+    return [x for e in estimates for x in (e.value, e.low, e.high, e.bound_low, e.bound_high) if x is not None]
+
+
+def value_ends(values: Sequence[float]) -> list[float]:
+    """Axis ends that hold all the values, with a little room; rounding errors alone are not stretched over it."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    room = (high - low) * 0.06 if high - low > 1e-9 * max(1.0, abs(high)) else 0.5
+    return [low - room, high + room]
+
+
+def _round_above(top: float) -> float:
+    """A round number a little above ``top``."""
+    if top <= 0:
+        return 1.0
+    step = 10.0 ** math.floor(math.log10(top))
+    return float(min(1.0, math.ceil(top * 1.05 / step * 2) / 2 * step))

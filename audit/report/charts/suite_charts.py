@@ -1,0 +1,325 @@
+"""The plots that suites ask for, by their kind of chart, and the headline plot made of all suites."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+from audit.report.charts import ternary
+from audit.report.charts import vega_specs as specs
+from audit.report.charts.plots import FigureTable, Panel, Plot, Row, figure_ends, figure_marks, figure_row
+from audit.report.figures import Figures
+from audit.report.formatting import (
+    distinct_labels,
+    factor_label,
+    level_label,
+    measure_label,
+    one_line,
+    short_level,
+    shortened,
+    unit_label,
+)
+from audit.report.phrases import captions
+from audit.results import Measure, Scalar, level_key, where_key
+
+
+def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
+    """The first screen's picture: the figures that speak for each suite, models side by side."""
+    panels, heights, drawn = [], [], []
+    for info in figures.result.suites:
+        headline = figures.headline(info.name)
+        rows, of_suite = [], []
+        for (measure, where), condition in zip(headline, figures.headline_labels(info.name), strict=True):
+            by_model = figures.by_model(info.name, measure, where)
+            of_suite += by_model
+            rows += [figure_row(table, figures, m, k=condition or measure_label(measure)) for m in by_model]
+        if rows:
+            title = f"{one_line(info.title)}: {measure_label(headline[0][0])}"
+            panels.append(Panel(title, rows, ends=figure_ends(of_suite)))
+            heights.append(len(headline) * (10 + 8 * len(figures.models)) + 6)
+            drawn += of_suite
+    if not panels:
+        return None
+    spec = specs.dots(len(figures.models), [0, 1], max(heights), "")
+    return Plot(captions.HEADLINE_TITLE, "", spec, panels, "dots", heights=heights, marks=figure_marks(drawn))
+
+
+def suite_plots(figures: Figures, table: FigureTable, suite: str, charts: Sequence[Mapping[str, Any]]) -> list[Plot]:
+    """The plots a suite asks for; those without any value are left out."""
+    plots = (_KINDS[chart["kind"]](_Chart(figures, table, suite, chart)) for chart in charts)
+    return [drawn for plot in plots if plot is not None and (drawn := _without_empty_panels(plot)).panels]
+
+
+def _without_empty_panels(plot: Plot) -> Plot:
+    """The plot without panels that hold no value; a row of models keeps all of its panels, or none."""
+    full = {p.group for p in plot.panels if p.model is not None and any(map(_has_value, p.rows))}
+    kept = [
+        i for i, p in enumerate(plot.panels) if (any(map(_has_value, p.rows)) if p.model is None else p.group in full)
+    ]
+    heights = [plot.heights[i] for i in kept] if plot.heights else []
+    return replace(plot, panels=[plot.panels[i] for i in kept], heights=heights)
+
+
+def _has_value(row: Row) -> bool:
+    """Whether a measured figure can be drawn of the row: a value, bounds, or a place in a triangle."""
+    return row.get("v") is not None or "bl" in row or ("fs" in row and "x" in row)
+
+
+@dataclass(frozen=True)
+class _Chart:
+    """A chart as a suite asks for it, and where its figures are found."""
+
+    figures: Figures
+    table: FigureTable
+    suite: str
+    chart: Mapping[str, Any]
+
+    @property
+    def models(self) -> int:
+        return len(self.figures.models)
+
+    @property
+    def measures(self) -> list[str]:
+        return list(self.chart["measures"])
+
+    @property
+    def by(self) -> str | None:
+        return self.chart.get("by")
+
+    @cached_property
+    def found(self) -> list[Measure]:
+        """Every figure that the chart draws, all models, measure by measure."""
+        return [m for name in self.measures for m in self.of(name)]
+
+    def of(self, measure: str) -> list[Measure]:
+        """Every figure of one measure that the chart draws, all models."""
+        return [
+            m
+            for where in self.figures.chart_conditions(self.suite, measure, self.chart)
+            for m in self.figures.by_model(self.suite, measure, where)
+        ]
+
+    def facets(self, measures: Iterable[Measure]) -> dict[str, list[Measure]]:
+        """The figures by the level of the chart's facet, in reported order."""
+        facet = self.chart.get("facet")
+        groups: dict[str, list[Measure]] = {}
+        for m in measures:
+            title = f"{factor_label(facet)}: {self._label(facet, m, bare=True)}" if facet else ""
+            groups.setdefault(title, []).append(m)
+        return groups
+
+    def level(self, measure: Measure, *, bare: bool = False) -> str:
+        """The row's label; ``bare`` where an axis or caption already names the factor."""
+        return self._label(self.by, measure, bare=bare) if self.by else one_line(measure.model)
+
+    def _label(self, factor: str, measure: Measure, *, bare: bool) -> str:
+        return self._labels[factor, bare][level_key(measure.where[factor])]
+
+    @cached_property
+    def _labels(self) -> dict[tuple[str, bool], dict[tuple[bool, Scalar], str]]:
+        """The labels of the chart's levels: no two levels share one, or their rows and panels would merge."""
+        conditions = [
+            where for name in self.measures for where in self.figures.chart_conditions(self.suite, name, self.chart)
+        ]
+        return {
+            (factor, bare): distinct_labels([where[factor] for where in conditions], label)
+            for factor in (self.by, self.chart.get("facet"))
+            if factor
+            for bare, label in ((True, level_label), (False, partial(short_level, factor)))
+        }
+
+    def by_condition(self, *, several_measures: bool) -> dict[str, list[Measure]]:
+        """The figures by the heading of their panel, all models in one panel."""
+        groups: dict[str, list[Measure]] = {}
+        for name in self.measures:
+            for facet, ms in self.facets(self.of(name)).items():
+                groups.setdefault(_heading(name if several_measures else None, facet), []).extend(ms)
+        return groups
+
+    def by_model(self, measures: Sequence[Measure], rows: Callable[[list[Measure]], list[Row]]) -> list[Panel]:
+        """A panel for each model, in a group of models for each condition.
+
+        With one model, a group would hold a single panel: the condition is the panel's title then.
+        """
+        several = len({m.measure for m in measures}) > 1
+        panels: dict[tuple[str, str], list[Measure]] = {}
+        for facet, ms in self.facets(measures).items():
+            for m in ms:
+                panels.setdefault((_heading(m.measure if several else None, facet), m.model), []).append(m)
+        numbers = self.figures.model_number
+        if self.models == 1:
+            return [Panel(group or one_line(name), rows(ms), numbers[name]) for (group, name), ms in panels.items()]
+        return [Panel(one_line(name), rows(ms), numbers[name], group) for (group, name), ms in panels.items()]
+
+    def row(self, measure: Measure, *, bare: bool = False, **more: Any) -> Row:
+        return figure_row(self.table, self.figures, measure, **{"k": self.level(measure, bare=bare), **more})
+
+    def plot(self, spec: dict[str, Any], panels: list[Panel], **more: Any) -> Plot:
+        return Plot(
+            one_line(self.chart["title"]), one_line(self.chart["caption"]), spec, panels, self.chart["kind"], **more
+        )
+
+
+def _heading(measure: str | None, facet: str) -> str:
+    return " · ".join(part for part in (measure_label(measure) if measure else "", facet) if part)
+
+
+def _axis_title(measures: Sequence[Measure]) -> str:
+    """What the axis measures: the measure's name, or the shared unit."""
+    names = {m.measure for m in measures}
+    unit = unit_label(measures[0].unit)
+    if len(names) == 1:
+        return measure_label(names.pop()) + (f" ({unit})" if unit else "")
+    return unit or "probability"
+
+
+def _dots(chart: _Chart) -> Plot | None:
+    """Rows are the levels of a factor; or, without one, the measures; or, with one measure, the models."""
+    if not chart.found:
+        return None
+    rows_are_measures = not chart.by and len(chart.measures) > 1
+    rows_are_models = not chart.by and not rows_are_measures
+
+    def label(measure: Measure) -> str:
+        return measure_label(measure.measure) if rows_are_measures else chart.level(measure)
+
+    panels = []
+    for title, ms in chart.by_condition(several_measures=len(chart.measures) > 1 and not rows_are_measures).items():
+        rows = [chart.row(m, k=label(m)) for m in ms]
+        panels.append(Panel(title, rows if rows_are_models else rows + _published_rows(chart, ms, label)))
+    lanes = 1 if rows_are_models else chart.models
+    heights = [len({r["k"] for r in p.rows}) * max(22, 9 + 11 * lanes) + 6 for p in panels]
+    published = [row["u"] for panel in panels for row in panel.rows if "u" in row]
+    spec = specs.dots(
+        chart.models,
+        figure_ends(chart.found, published),
+        max(heights),
+        _axis_title(chart.found),
+        dodge=not rows_are_models,
+    )
+    marks = figure_marks(chart.found, *(["published"] if published else []))
+    return chart.plot(spec, panels, heights=heights, marks=marks)
+
+
+def _published_rows(chart: _Chart, drawn: Sequence[Measure], label: Callable[[Measure], str]) -> list[Row]:
+    """The papers' printed figures for the same measure and condition, in the rows they belong to."""
+    published = chart.figures.suite(chart.suite).published
+    labels = {(m.measure, where_key(m.where)): label(m) for m in drawn}
+    return [
+        {"k": name, "u": p["value"], "pub": one_line(p["model"])}
+        for key, name in labels.items()
+        for p in published
+        if (p["measure"], where_key(p["where"])) == key
+    ]
+
+
+def _lines(chart: _Chart) -> Plot | None:
+    if not chart.found:
+        return None
+    groups = chart.by_condition(several_measures=len(chart.measures) > 1)
+    panels = [Panel(title, [chart.row(m, bare=True) for m in ms]) for title, ms in groups.items()]
+    axes = factor_label(chart.chart["by"]), _axis_title(chart.found)
+    return chart.plot(
+        specs.lines(chart.models, figure_ends(chart.found), *axes), panels, marks=figure_marks(chart.found)
+    )
+
+
+def _scatter(chart: _Chart) -> Plot | None:
+    covariate, by = chart.chart.get("covariate") or {}, chart.chart["by"]
+    found = [m for m in chart.found if str(m.where[by]) in covariate]
+    if not found:
+        return None
+    panels = chart.by_model(found, lambda ms: [chart.row(m, x=covariate[str(m.where[by])]) for m in ms])
+    low, high = min(covariate.values()), max(covariate.values())
+    shares = low >= 0 and high <= 1
+    room = (high - low) * 0.05 or 0.5
+    diagonal = shares and all(m.unit == "probability" for m in found)
+    spec = specs.scatter(
+        chart.models,
+        [0.0, 1.0] if shares else [low - room, high + room],
+        figure_ends(found),
+        (one_line(chart.chart["covariate_label"]), _axis_title(found)),
+        diagonal=diagonal,
+    )
+    return chart.plot(spec, panels, aspect=0.8, marks=figure_marks(found, *(["diagonal"] if diagonal else [])))
+
+
+def _ranking(chart: _Chart) -> Plot | None:
+    if not chart.found:
+        return None
+
+    def ranked(measures: list[Measure]) -> list[Row]:
+        ordered = sorted(measures, key=lambda m: math.inf if m.value is None else -m.value)
+        return [chart.row(m) for m in ordered]
+
+    panels = chart.by_model(chart.found, ranked)
+    heights = [15 * len(p.rows) + 6 for p in panels]
+    spec = specs.dots(chart.models, figure_ends(chart.found), max(heights), _axis_title(chart.found), dodge=False)
+    return chart.plot(spec, panels, heights=heights, marks=figure_marks(chart.found))
+
+
+def _ternary(chart: _Chart) -> Plot | None:
+    names = chart.measures
+    first = chart.of(names[0])
+    if not first or len(names) != 3:
+        return None
+
+    def rows(measures: list[Measure]) -> list[Row]:
+        trios = ([chart.figures.get(chart.suite, name, m.where, m.model) for name in names] for m in measures)
+        return _ternary_rows(chart, [[t for t in trio if t is not None] for trio in trios if None not in trio])
+
+    panels = chart.by_model(first, rows)
+    spec = specs.ternary(chart.models, [measure_label(name) for name in names], ternary.CORNERS)
+    arrows = any("x0" in row for panel in panels for row in panel.rows)
+    marks = ("value", "interval", *(("arrow",) if arrows else ()))
+    return chart.plot(spec, panels, aspect=specs.TERNARY_ASPECT, marks=marks)
+
+
+def _ternary_rows(chart: _Chart, trios: Sequence[Sequence[Measure]]) -> list[Row]:
+    """One row a level, with its arrow from the level None, and three whiskers for its intervals.
+
+    A whisker shows one measure's interval: the point moved towards or away from that measure's corner.
+    """
+    places = [ternary.place([m.value for m in trio]) for trio in trios]
+    start = next(
+        (at for trio, at in zip(trios, places, strict=True) if chart.by and trio[0].where[chart.by] is None), None
+    )
+    rows: list[Row] = []
+    named: list[ternary.Place] = []
+    for trio, at in zip(trios, places, strict=True):
+        row: Row = {
+            "k": chart.level(trio[0], bare=True),
+            "m": chart.figures.model_number[trio[0].model],
+            "fs": [chart.table.number(m) for m in trio],
+        }
+        rows.append(row)
+        if at is None:
+            continue  # listed in the table behind the picture, but it has no place in the triangle
+        row |= {"x": shortened(at[0]), "y": shortened(at[1])}
+        if all(ternary.names_apart(at, other) for other in named):
+            row["t"] = row["k"]  # names that would overlap are left to hovering
+            named.append(at)
+        if start is not None and at != start:
+            row |= {
+                "x0": shortened(start[0]),
+                "y0": shortened(start[1]),
+                "a": round(ternary.direction(start, at), 1),
+            }
+        for measure, corner in zip(trio, ternary.CORNERS, strict=True):
+            if measure.value is not None and measure.low is not None and measure.high is not None:
+                ends = ternary.whisker(at, corner, measure.value, measure.low, measure.high)
+                (x, y), (x2, y2) = [[shortened(place) for place in end] for end in ends]
+                rows.append({"m": row["m"], "wx": x, "wy": y, "wx2": x2, "wy2": y2})
+    return rows
+
+
+_KINDS: Mapping[str, Callable[[_Chart], Plot | None]] = {
+    "dots": _dots,
+    "lines": _lines,
+    "scatter": _scatter,
+    "ranking": _ranking,
+    "ternary": _ternary,
+}

@@ -1,0 +1,110 @@
+"""The plots of the trend page: a measure's panels over the runs, with its gaps and what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from audit.analysis.history import History, Point, Series
+from audit.report.charts.plots import Panel, Row, drawn_values, estimate_fields, value_ends
+from audit.report.formatting import figure, measure_label, one_line, unit_label, where_label
+from audit.results import Where, where_key
+
+_DAY = 86_400_000.0  # ms
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the table behind a picture."""
+
+    model: int
+    where: str
+    point: Point
+    text: str
+
+
+@dataclass(slots=True)
+class Picture:
+    """A measure of a suite under all its conditions. Its panels share the value axis, from ``ends`` to ``ends``."""
+
+    title: str
+    unit: str
+    ends: list[float]
+    panels: list[Panel] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+
+
+def trend_pictures(history: History) -> list[Picture]:
+    """One picture for each measure of each suite, in it a panel for each condition."""
+    number = {name: i for i, name in enumerate(history.models)}
+    grouped: dict[tuple[str, str], dict[Where, list[Series]]] = {}
+    for series in history.series:
+        conditions = grouped.setdefault((series.suite, series.measure), {})
+        conditions.setdefault(where_key(series.where), []).append(series)
+    pictures = []
+    for (suite, measure), conditions in grouped.items():
+        everything = [series for of_condition in conditions.values() for series in of_condition]
+        title = f"{one_line(suite)}: {measure_label(measure)}"
+        picture = Picture(title, unit_label(everything[0].unit), _value_axis(everything))
+        for of_condition in conditions.values():
+            where = where_label(of_condition[0].where)
+            of_condition.sort(key=lambda series: number[series.model])
+            picture.panels.append(Panel(where, _rows(history, of_condition, number)))
+            picture.lines += [
+                Line(number[series.model], where, point, figure(point))
+                for series in of_condition
+                for point in series.points
+            ]
+        pictures.append(picture)
+    return pictures
+
+
+def time_ends(history: History) -> list[str]:
+    """Ends of the common time axis (ISO): all runs and absences, with a little room."""
+    moments = [run.at for run in history.runs] + [gap.at for gap in history.absences]
+    times = [_ms(at) for at in moments] or [0.0]
+    room = (max(times) - min(times)) * 0.04 or _DAY / 2
+    return [
+        datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+        for ms in (min(times) - room, max(times) + room)
+    ]
+
+
+def _rows(history: History, of_condition: Sequence[Series], number: dict[str, int]) -> list[Row]:
+    """What a panel draws: points in their segments, then changes by time, then absent runs."""
+    rows: list[Row] = []
+    changes: dict[str, list[str]] = {}
+    for series in of_condition:
+        for segment_number, segment in enumerate(history.segments(series)):
+            for point in segment:
+                rows.append(
+                    {
+                        "t": _ms(point.at),
+                        "m": number[series.model],
+                        "g": segment_number,
+                        **estimate_fields(point, series.neutral),
+                        "s": figure(point),
+                        "i": point.n_items,
+                        "r": one_line(point.run_id),
+                        **({} if point.complete else {"p": True}),
+                    }
+                )
+                if point.changes:
+                    changed = [f"{one_line(series.model)}: {one_line(change)}" for change in point.changes]
+                    changes.setdefault(point.at, []).extend(changed)
+    rows += [{"t": _ms(at), "c": changed} for at, changed in changes.items()]
+    return rows + [{"t": _ms(gap.at), "a": one_line(gap.why)} for gap in history.absences]
+
+
+def _value_axis(everything: Sequence[Series]) -> list[float]:
+    """Ends that hold every interval and bound, and the neutral value; no probability outside 0 and 1."""
+    neutral = [series.neutral for series in everything if series.neutral is not None]
+    low, high = value_ends([*drawn_values(*(point for series in everything for point in series.points)), *neutral])
+    if all(series.unit in ("probability", "share") for series in everything):
+        return [max(0.0, low), min(1.0, high)]
+    return [low, high]
+
+
+def _ms(iso: str) -> float:
+    return datetime.fromisoformat(iso).timestamp() * 1000

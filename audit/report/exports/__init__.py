@@ -1,0 +1,20 @@
+"""Results and gate reports for other programs: JSON, CSV, Markdown and JUnit XML.
+
+Takes an `AuditResult` or a `GateReport`, gives texts.
+"""
+
+from audit.report.exports.csv import comparisons_csv, measures_csv, table_csvs
+from audit.report.exports.gate import gate_json, gate_markdown, junit_xml
+from audit.report.exports.json import json_report
+from audit.report.exports.markdown import markdown_report
+
+__all__ = [
+    "comparisons_csv",
+    "gate_json",
+    "gate_markdown",
+    "json_report",
+    "junit_xml",
+    "markdown_report",
+    "measures_csv",
+    "table_csvs",
+]

@@ -1,0 +1,73 @@
+"""The report's sentences and tables as Markdown, for a code host or a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from audit.report.figures import Figures
+from audit.report.formatting import MISSING, figure, markdown_text, measure_label, number, where_label
+from audit.report.phrases import HEADINGS, captions, scope, summary
+from audit.report.phrases.methods import run_provenance
+from audit.report.tables import PaperTable, paper_tables
+from audit.results import AuditResult
+
+
+def markdown_report(result: AuditResult) -> str:
+    """Summary, headline figures, tables in the papers' layouts, and the quality of the answers."""
+    figures = Figures(result)
+    sentences = summary(figures)
+    parts = [f"# {markdown_text(result.title)}", markdown_text(scope(figures))]
+    for kind, heading in HEADINGS.items():
+        lines = [f"- {markdown_text(s.text)}" for s in sentences if s.kind == kind]
+        if lines:
+            parts += [f"## {heading}", "\n".join(lines)]
+    for info in result.suites:
+        parts += [f"## {markdown_text(info.title)}", _headline(figures, info.name)]
+        for table in paper_tables(figures, info.name):
+            parts += [f"### {markdown_text(table.title)}", _paper_table(table)]
+            parts += [markdown_text(table.remark)] if table.remark else []
+    parts += [f"## {captions.DATA_QUALITY_TITLE}", _data_quality(result)]
+    parts += ["## Provenance", markdown_text(run_provenance(result))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(figures: Figures, suite: str) -> str:
+    rows = []
+    for name, where in figures.headline(suite):
+        by_model = [figures.get(suite, name, where, model) for model in figures.models]
+        cells = [MISSING if m is None else figure(m) for m in by_model]
+        rows.append([f"{measure_label(name)}: {where_label(where)}", *cells])
+    return _table(["Figure", *figures.models], rows)
+
+
+def _paper_table(table: PaperTable) -> str:
+    measured = [
+        [f"{block.heading}: {row.label}" if block.model is not None else row.label, *(c.text for c in row.cells)]
+        for block in table.blocks
+        if not block.published
+        for row in block.rows
+    ]
+    return _table([table.stub, *table.column_names(lambda group, column: f"{column}, {group}")], measured)
+
+
+def _data_quality(result: AuditResult) -> str:
+    return _table(
+        ["Model", "Suite", "Answered", "Lowest coverage", "Only bounds known", "Not readable"],
+        [
+            [
+                e.model,
+                e.suite,
+                f"{e.answered:,} of {e.n_items:,}",
+                MISSING if e.probability_mass is None else f"{number(100 * e.probability_mass, 1)} %",
+                f"{e.censored:,}",
+                f"{sum(e.failures.values()):,}",
+            ]
+            for e in result.data_quality
+        ],
+    )
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    lines = [[markdown_text(cell) for cell in line] for line in (header, *rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))

@@ -1,0 +1,49 @@
+"""The files of a report, each written as a whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from audit.results import AuditResult
+from backends.files import atomic_write
+
+if TYPE_CHECKING:
+    from audit.analysis.history import History
+
+Format = Literal["html", "json", "csv", "markdown"]
+
+
+def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = get_args(Format)) -> dict[str, Path]:
+    """Write the report into the folder ``out``, created if missing. An existing trend page in it is linked.
+
+    Returns
+    -------
+    dict
+        The files written: ``html``, ``json``, ``markdown``, ``measures``, ``comparisons`` (CSV), and
+        ``table SUITE/NAME`` for each table in a paper's layout (CSV).
+    """
+    # Only those who write a report load the libraries behind it.
+    from audit.report.exports import comparisons_csv, json_report, markdown_report, measures_csv, table_csvs
+    from audit.report.page import report_page
+
+    texts: dict[str, tuple[str, str]] = {}
+    if "html" in formats:
+        texts["html"] = ("report.html", report_page(result, trend=(out / "trend.html").exists()))
+    if "json" in formats:
+        texts["json"] = ("report.json", json_report(result))
+    if "markdown" in formats:
+        texts["markdown"] = ("report.md", markdown_report(result))
+    if "csv" in formats:
+        texts["measures"] = ("measures.csv", measures_csv(result))
+        texts["comparisons"] = ("comparisons.csv", comparisons_csv(result))
+        texts |= {f"table {key}": (name, text) for key, name, text in table_csvs(result)}
+    return {key: atomic_write(out / name, text) for key, (name, text) in texts.items()}
+
+
+def write_trend(history: History, path: Path, *, title: str) -> Path:
+    """Write the trend page, its folder created if missing. An existing report.html beside it is linked."""
+    from audit.report.page import trend_page
+
+    return atomic_write(path, trend_page(history, title, report=path.with_name("report.html").exists()))

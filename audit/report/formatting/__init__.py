@@ -1,0 +1,56 @@
+"""How values are written: numbers with their intervals, readable names, and text that is safe to show.
+
+Takes figures, factors and foreign text, gives strings. The bottom of the report: everything else here builds on it.
+"""
+
+from audit.report.formatting.labels import (
+    distinct_labels,
+    factor_label,
+    level_label,
+    measure_label,
+    short_level,
+    unit_label,
+    where_label,
+)
+from audit.report.formatting.numbers import (
+    MISSING,
+    bounded,
+    figure,
+    number,
+    p_value,
+    shortened,
+    with_interval,
+)
+from audit.report.formatting.safe_text import (
+    csv_cell,
+    encodable,
+    file_name,
+    json_for_script,
+    markdown_text,
+    one_line,
+    visible,
+)
+
+__all__ = [
+    "MISSING",
+    "bounded",
+    "csv_cell",
+    "distinct_labels",
+    "encodable",
+    "factor_label",
+    "figure",
+    "file_name",
+    "json_for_script",
+    "level_label",
+    "markdown_text",
+    "measure_label",
+    "number",
+    "one_line",
+    "p_value",
+    "short_level",
+    "shortened",
+    "unit_label",
+    "visible",
+    "where_label",
+    "with_interval",
+]

@@ -1,0 +1,111 @@
+"""How figures are written: as many decimals as the interval supports, and a sign that shows."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+MISSING = "–"
+_LEVELS = (0.1, 0.05, 0.01)  # usual levels of significance
+_ROUNDING = 1e-9  # differences below it are floating-point noise
+
+
+class Estimated(Protocol):
+    """A value with its interval and bounds: a measure, or its point in a history."""
+
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def bound_low(self) -> float | None: ...
+    @property
+    def bound_high(self) -> float | None: ...
+
+
+def number(value: float | None, decimals: int = 3) -> str:
+    """A number with a true minus sign; what is not zero never reads as zero."""
+    if value is None:
+        return MISSING
+    text = f"{value:.{decimals}f}"
+    if float(text) == 0:
+        text = f"{value:.0e}".replace("e-0", "e-") if value else text.removeprefix("-")
+    return text.replace("-", "−")
+
+
+def shortened(x: float | None) -> float | None:
+    """Five significant digits: more than a plot, a hover text or a dialog shows."""
+    return None if x is None else float(f"{x:.5g}")
+
+
+def with_interval(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    decimals: int | None = None,
+    neutral: float | None = None,
+) -> str:
+    """``0.41 [0.37, 0.45]``; the interval alone where there is no value; a dash where there is neither."""
+    if decimals is None:
+        decimals = _decimals_for(None if low is None or high is None else (high - low) / 2)
+        while decimals < 4 and any(x and not round(x, decimals) for x in (value, low, high)):
+            decimals += 1  # an end near zero must not look like zero
+        decimals = _distinct_decimals(decimals, neutral, low, high)
+    interval = "" if low is None or high is None else f"[{number(low, decimals)}, {number(high, decimals)}]"
+    if value is None:
+        return interval or MISSING
+    return f"{number(value, decimals)} {interval}".strip()
+
+
+def p_value(p: float | None) -> str:
+    """``p = 0.012``, or ``p < 0.001``."""
+    if p is None:
+        return ""
+    if p < 0.001:
+        return "p < 0.001"
+    decimals = 3 if p < 0.1 else 2
+    for level in _LEVELS:
+        decimals = _distinct_decimals(decimals, level, p)
+    return f"p = {p:.{decimals}f}"
+
+
+def bounded(measure: Estimated) -> bool:
+    """Whether the figure itself is known only by bounds (which are not sampling error)."""
+    return measure.bound_low is not None and measure.bound_high is not None and measure.bound_high > measure.bound_low
+
+
+def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) -> str:
+    """The figure as text; ``between a and b`` where only bounds are known."""
+    neutral = getattr(measure, "neutral", None)  # a point in a history has none
+    value, low, high, bound_low, bound_high, neutral = (
+        None if x is None else x * scale
+        for x in (measure.value, measure.low, measure.high, measure.bound_low, measure.bound_high, neutral)
+    )
+    if value is not None:
+        return with_interval(value, low, high, decimals, neutral)
+    if not bounded(measure):
+        return MISSING
+    places = _distinct_decimals(3, neutral, low, high) if decimals is None else decimals
+    between = f"between {number(bound_low, places)} and {number(bound_high, places)}"
+    return between if low is None else f"{between} {with_interval(None, low, high, places)}"
+
+
+def _decimals_for(half_width: float | None) -> int:
+    """Decimals worth showing: the first digit in which the interval moves, 2 to 4."""
+    if not half_width:
+        return 3
+    return max(2, min(4, -math.floor(math.log10(half_width))))
+
+
+def _distinct_decimals(decimals: int, mark: float | None, *numbers: float | None) -> int:
+    """As many decimals, or more where a number would read as the mark beside it.
+
+    A mark of zero needs no more: `number` never writes zero for anything else.
+    """
+    if mark:
+        beside = [x for x in numbers if x is not None and abs(x - mark) > _ROUNDING]
+        while any(round(x, decimals) == round(mark, decimals) for x in beside):
+            decimals += 1
+    return decimals

@@ -1,0 +1,101 @@
+"""The data of the report's script: plots, figures and texts, each text written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from audit.report.charts import FigureTable, Plot
+from audit.report.formatting import MISSING, bounded, figure, measure_label, one_line, shortened, where_label
+from audit.report.phrases.captions import missing_reason
+from audit.results import AuditResult, Measure, where_key
+
+_LISTED = ("forest", "drift", "noise")  # plots of differences, of which there are most
+
+
+def plot_data(plot: Plot) -> dict[str, Any]:
+    """A plot. Rows of differences are lists in the order of ``columns``."""
+    columns = list(dict.fromkeys(key for panel in plot.panels for row in panel.rows for key in row))
+    listed = plot.kind in _LISTED
+    return {
+        "kind": plot.kind,
+        "spec": plot.spec,
+        "aspect": plot.aspect,
+        "heights": plot.heights,
+        "names": plot.names,
+        "columns": columns if listed else None,
+        "panels": [
+            {
+                "title": panel.title,
+                "rows": [[row.get(key) for key in columns] for row in panel.rows] if listed else panel.rows,
+                "ends": panel.ends,
+            }
+            for panel in plot.panels
+        ],
+    }
+
+
+def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
+    """The figures by column names; texts, conditions and parts of signatures by their numbers."""
+    suites = {info.name: i for i, info in enumerate(result.suites)}
+    models = {info.name: i for i, info in enumerate(result.models)}
+    texts, signatures, conditions = _Numbered(), _Numbered(), _Numbered()
+    labels: dict[int, str] = {}
+
+    def condition(m: Measure) -> int:
+        number = conditions(where_key(m.where))
+        labels.setdefault(number, where_label(m.where))
+        return number
+
+    columns: dict[str, Callable[[Measure], Any]] = {
+        "id": lambda m: m.id,
+        "suite": lambda m: suites[m.suite],
+        "model": lambda m: models[m.model],
+        "measure": lambda m: texts(measure_label(m.measure)),
+        "where": condition,
+        "text": figure,
+        "value": lambda m: shortened(m.value),
+        "low": lambda m: shortened(m.low),
+        "high": lambda m: shortened(m.high),
+        "boundLow": lambda m: shortened(m.bound_low) if bounded(m) else None,
+        "boundHigh": lambda m: shortened(m.bound_high) if bounded(m) else None,
+        "naiveLow": lambda m: shortened(m.naive_low),
+        "naiveHigh": lambda m: shortened(m.naive_high),
+        "items": lambda m: m.n_items,
+        "clusters": lambda m: m.n_clusters,
+        "missing": lambda m: m.missing,
+        "censored": lambda m: m.censored,
+        "coverage": lambda m: shortened(m.probability_mass),
+        "signature": lambda m: signatures(one_line(m.signature)),
+        "neutral": lambda m: m.neutral,
+        "unit": lambda m: texts(one_line(m.unit)),
+        "estimator": lambda m: texts(one_line(m.estimator)),
+        "isSubgroup": lambda m: int(m.is_subgroup),
+        "reason": lambda m: texts("" if figure(m) != MISSING else missing_reason(m)),
+        "p": lambda m: shortened(m.p),
+        "pHolm": lambda m: shortened(m.p_holm),
+    }
+    rows = [[value(m) for value in columns.values()] for m in table.measures]
+    # Signatures are long and mostly alike: written as their parts, and each part once.
+    parts = [[texts(part) for part in signature.split("|")] for signature in signatures.things]
+    return {
+        "columns": list(columns),
+        "rows": rows,
+        "texts": texts.things,
+        "signatures": parts,
+        "conditions": list(labels.values()),
+    }
+
+
+class _Numbered:
+    """Things by the number of their first occurrence."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+
+    def __call__(self, thing: Any) -> int:
+        return self._numbers.setdefault(thing, len(self._numbers))
+
+    @property
+    def things(self) -> list[Any]:
+        return list(self._numbers)

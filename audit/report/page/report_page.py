@@ -1,0 +1,116 @@
+"""The report of a run as one HTML file: sentences, plots, tables, and what is behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from audit.report.charts import (
+    FigureTable,
+    Plot,
+    drift_plot,
+    forest_plot,
+    headline_plot,
+    noise_plot,
+    suite_plots,
+)
+from audit.report.charts.vega_specs import CONFIG, VERDICTS
+from audit.report.figures import Figures
+from audit.report.formatting import one_line
+from audit.report.page.examples import shown_examples
+from audit.report.page.payload import figure_data, plot_data
+from audit.report.page.rendering import render_page
+from audit.report.phrases import (
+    DATA_QUALITY_TERMS,
+    HEADINGS,
+    PAIR_SENTENCES,
+    captions,
+    method_terms,
+    scope,
+    suite_summary,
+    summary,
+)
+from audit.report.tables import PaperTable, paper_tables, rank_rows
+from audit.results import VERDICT_WORDS, AuditResult, SuiteInfo
+
+
+def report_page(result: AuditResult, *, trend: bool = False) -> str:
+    """The whole page; with ``trend`` it links to a trend.html beside it."""
+    figures, table, plots = Figures(result), FigureTable(), _NumberedPlots()
+    headline = plots.add(headline_plot(figures, table))
+    suites = [_suite(figures, table, plots, info) for info in result.suites]
+    _number_the_rest(table, result, [t for suite in suites for t in suite["tables"]])
+    examples, left_out = shown_examples(result, {m.id: number for number, m in enumerate(table.measures)})
+    data = {
+        "models": [one_line(name) for name in figures.models],
+        "suites": [one_line(info.title) for info in result.suites],
+        "confidence": result.confidence,
+        "verdicts": [{"name": VERDICT_WORDS[verdict], "sentence": PAIR_SENTENCES[verdict]} for verdict in VERDICTS],
+        "config": CONFIG,
+        "plots": [plot_data(plot) for plot in plots.plots],
+        "figures": figure_data(result, table),
+        "examples": examples,
+    }
+    return render_page(
+        "report.html.j2",
+        ("page.js", "report.js"),
+        data,
+        result=result,
+        figures=figures,
+        scope=scope(figures),
+        headings=HEADINGS,
+        summary=summary(figures),
+        headline=headline,
+        suites=suites,
+        quality_title=captions.DATA_QUALITY_TITLE,
+        quality_terms=DATA_QUALITY_TERMS,
+        method_terms=method_terms(result.confidence),
+        left_out=left_out,
+        shown=len(examples),
+        figure_number=table.number,
+        trend=trend,
+    )
+
+
+class _NumberedPlots:
+    """The page's plots in their order."""
+
+    def __init__(self) -> None:
+        self.plots: list[Plot] = []
+
+    def add(self, plot: Plot | None) -> tuple[int, Plot] | None:
+        """(number, plot), None where there is no plot."""
+        if plot is None:
+            return None
+        self.plots.append(plot)
+        return len(self.plots) - 1, plot
+
+
+def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: SuiteInfo) -> dict[str, Any]:
+    """A suite's section of the page."""
+    drawn = suite_plots(figures, table, info.name, info.charts)
+    titles = {plot.title for plot in drawn}
+    return {
+        "info": info,
+        "undrawn": [title for chart in info.charts if (title := one_line(chart["title"])) not in titles],
+        "summary": suite_summary(figures, info.name),
+        "plots": [plots.add(plot) for plot in drawn],
+        "forest": plots.add(forest_plot(figures, info.name)),
+        "drift_plots": [plots.add(plot(figures, info.name)) for plot in (drift_plot, noise_plot)],
+        "ranks": rank_rows(figures, info.name),
+        "drift": [drift for drift in figures.result.drift if drift.suite == info.name],
+        "tables": paper_tables(figures, info.name),
+    }
+
+
+def _number_the_rest(table: FigureTable, result: AuditResult, tables: Sequence[PaperTable]) -> None:
+    """Also the figures that no plot shows: those of the page's tables."""
+    for measure in result.measures:
+        if not measure.is_subgroup:
+            table.number(measure)
+    for paper_table in tables:
+        for block in paper_table.blocks:
+            for row in block.rows:
+                for cell in row.cells:
+                    if cell.measure:
+                        table.number(cell.measure)

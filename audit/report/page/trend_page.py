@@ -1,0 +1,70 @@
+"""The trend page: each figure over the runs, with its intervals, its gaps, and what changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from audit.analysis.history import History
+from audit.report.charts import time_ends, trend_pictures
+from audit.report.charts import vega_specs as specs
+from audit.report.formatting import bounded, one_line
+from audit.report.page.rendering import render_page
+from audit.report.phrases import trend_scope
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became different with a run, and how many figures it concerns."""
+
+    at: str
+    run_id: str
+    model: int
+    what: str
+    figures: int
+
+
+def trend_page(history: History, title: str, *, report: bool = False) -> str:
+    """The whole page; with ``report`` it links to a report.html beside it."""
+    pictures, changes = trend_pictures(history), _changes(history)
+    data = {
+        "models": [one_line(name) for name in history.models],
+        "config": specs.CONFIG,
+        "spec": specs.trend(len(history.models), time_ends(history)),
+        "pictures": [{"unit": p.unit, "ends": p.ends, "panels": [panel.rows for panel in p.panels]} for p in pictures],
+    }
+    points = [point for series in history.series for point in series.points]
+    return render_page(
+        "trend.html.j2",
+        ("page.js", "trend.js"),
+        data,
+        title=title,
+        report=report,
+        scope=trend_scope(history, len(changes)),
+        history=history,
+        pictures=pictures,
+        changes=changes,
+        levels=sorted({run.confidence for run in history.runs}),
+        marks={
+            "bounds": any(map(bounded, points)),
+            "neutral": any(series.neutral is not None for series in history.series),
+            "incomplete": not all(run.complete for run in history.runs),
+            "changes": any(point.changes for point in points),
+            "absent": bool(history.absences),
+        },
+    )
+
+
+def _changes(history: History) -> list[Change]:
+    """All changes, oldest first, each listed once a run and model."""
+    number = {name: i for i, name in enumerate(history.models)}
+    counts = Counter(
+        (point.at, point.run_id, series.model, what)
+        for series in history.series
+        for point in series.points
+        for what in point.changes
+    )
+    return [
+        Change(at, run_id, number[model], what, figures)
+        for (at, run_id, model, what), figures in sorted(counts.items())
+    ]

@@ -1,0 +1,71 @@
+"""How the figures are made and how to read them: the terms that the page explains, and a run's provenance."""
+
+from __future__ import annotations
+
+from audit.report.formatting import one_line
+from audit.results import AuditResult
+
+Terms = list[tuple[str, str]]
+
+DATA_QUALITY_TERMS: Terms = [
+    (
+        "Coverage",
+        "The probability mass that the listed expressions hold before they are normalised. A normalised share of 3 % "
+        "of the mass is a weak claim.",
+    ),
+    (
+        "Only bounds known",
+        "A server that reports only its most likely tokens leaves other probabilities between bounds. Such figures "
+        "are bands, not points.",
+    ),
+    (
+        "Merged, straddled",
+        "Where prompt and answer meet, the tokenizer may change the prompt's last tokens (merged) or join both sides "
+        "in one token (straddled; its prompt part is marginalised exactly).",
+    ),
+]
+
+
+def method_terms(confidence: float) -> Terms:
+    """The terms of the section on methods."""
+    return [
+        (
+            "P̃(group)",
+            "The probability of a group is the sum, over its expressions, of the product of token probabilities given "
+            "the prompt. P̃ divides it by the sum over all groups.",
+        ),
+        (
+            "Intervals",
+            f"{100 * confidence:g} % intervals, clustered by what the prompts are built from (templates, "
+            "occupations…), because answers to prompts with a common part are not independent. Brackets give the "
+            "interval: 0.41 [0.37, 0.45].",
+        ),
+        (
+            "Bounds",
+            "Where a figure is only known to lie between two values, these are drawn as a dashed band. That is no "
+            "sampling error and does not shrink with more items.",
+        ),
+        (
+            "Comparisons",
+            "Models are compared item by item. A model is called higher or lower when its test, with Holm's "
+            "correction over its family, says so; tied (equivalent) when two one-sided tests place it within the "
+            "margin; else inconclusive, which is not the same as equal.",
+        ),
+        (
+            "Published figures",
+            "Figures printed in the papers, for orientation. They come from other models, and partly from other "
+            "software.",
+        ),
+    ]
+
+
+def run_provenance(result: AuditResult) -> str:
+    """What the figures come from: run, seed, models and versions."""
+    limit = "all items" if result.limit is None else f"at most {result.limit} items a suite"
+    models = "; ".join(f"{m.name}: {m.backend}, fingerprint {m.fingerprint_id}" for m in result.models)
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return one_line(
+        f"Brackets are {100 * result.confidence:g} % intervals, clustered by what the items share. A figure without "
+        f"value is missing, never zero. Run {result.run_id}, started {result.started}, seed {result.seed}, {limit}. "
+        f"{models}. {versions}."
+    )

@@ -1,0 +1,38 @@
+"""Sentences about a history: how many runs it has, what changed, and where a run is absent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from audit.report.formatting import one_line
+
+if TYPE_CHECKING:
+    from audit.analysis.history import Absence, History, Point
+
+NO_FIGURE = "No figure in this store matches."
+
+
+def trend_scope(history: History, changes: int) -> str:
+    """How many runs, gaps and changes the trend page shows, and how to read its lines."""
+    runs, gaps = len(history.runs), len(history.absences)
+    counted = f"{runs} run{'' if runs == 1 else 's'} with a result"
+    counted += f", {gaps} gap{'' if gaps == 1 else 's'}" if gaps else ""
+    changed = (
+        f"models, engines or suites changed {'once' if changes == 1 else f'{changes} times'}"
+        if changes
+        else "no model, engine or suite changed"
+    )
+    return (
+        f"{counted}; {changed}. A line ends where a run is missing or the questions are no longer the same; "
+        "nothing is filled in."
+    )
+
+
+def changed_notes(point: Point) -> str:
+    """What is special about a run's figure."""
+    return "; ".join([*map(one_line, point.changes), *([] if point.complete else ["incomplete run"])])
+
+
+def absence_line(gap: Absence) -> str:
+    """When there was no run, and why."""
+    return f"no run at {gap.at[:19].replace('T', ' ')}: {one_line(gap.why)}"
