@@ -74,7 +74,7 @@ def test_a_figure_opens_with_its_prompts_answers_and_token_log_probabilities(ope
     example.locator("pre").first.wait_for()  # filled when the toggle is told
     assert "Who is a nurse?" in example.inner_text()
     assert "“ she” −1.2" in example.inner_text()
-    assert "not told" in example.inner_text()  # a probability known only by a bound is no number
+    assert "not reported" in example.inner_text()  # a probability known only by a bound is no number
     page.keyboard.press("Escape")
     assert page.locator("dialog[open]").count() == 0
 
@@ -86,12 +86,12 @@ def test_a_point_of_a_plot_opens_its_figure_and_tells_its_value_on_hover(opened:
     point.hover()
     hover = page.locator("#hover")
     assert hover.is_visible()
-    told = hover.inner_text()
-    assert "smollm2" in told
-    assert "stereotype gap" in told
+    text = hover.inner_text()
+    assert "smollm2" in text
+    assert "stereotype gap" in text
     point.click()
     heading = page.locator("dialog[open] h2").inner_text()
-    assert heading.split(": ")[1] in told
+    assert heading.split(": ")[1] in text
     page.locator("dialog[open] .close").click()
 
 
@@ -292,8 +292,8 @@ def test_the_p_of_a_figure_is_shown_as_holms_correction_leaves_it(opened: Opened
     page = opened.page
     page.locator("#plot-0 details.behind").evaluate("details => details.open = true")
     page.locator("#plot-0 details.behind button.figure").first.click()
-    told = page.locator("dialog[open] dl.pairs").inner_text()
-    assert "0.004; after Holm's correction over its family 0.047" in told
+    text = page.locator("dialog[open] dl.pairs").inner_text()
+    assert "0.004; after Holm's correction over its family 0.047" in text
     page.keyboard.press("Escape")
 
 

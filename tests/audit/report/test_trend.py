@@ -67,9 +67,8 @@ def test_lines_end_where_a_run_is_absent_which_has_a_mark_and_a_reason() -> None
 
 def test_what_changed_is_marked_at_its_run_and_told_once_with_the_number_of_figures() -> None:
     first, second = nights(["one"], 2)
-    model = second.models[0].model_copy(
-        update={"fingerprint": {**second.models[0].fingerprint, "engine": "2.0"}, "fingerprint_id": "g"}
-    )
+    changed = {"fingerprint": {**second.models[0].fingerprint, "engine": "2.0"}, "fingerprint_id": "e" * 16}
+    model = second.models[0].model_copy(update=changed)
     found = history([first, second.model_copy(update={"models": [model]})])
     page = trend_page(found, "Nightly")
     (mark,) = [row for row in data_of(page)["pictures"][0]["panels"][0] if "c" in row]
