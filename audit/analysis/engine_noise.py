@@ -2,7 +2,7 @@
 
 HF and llama.cpp, float32 and bfloat16, in process and behind a server do not give the same
 numbers. What the same weights differ by is no property of a model, so a difference between two
-models that is not larger is said to be so.
+models that is not larger is marked.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def same_weights(
             by_hash.setdefault(fingerprint[WEIGHTS], []).append(name)
     groups += by_hash.values()
     order = list(fingerprints)
-    found = {pair for group in groups for pair in itertools.combinations([name for name in order if name in group], 2)}
-    return sorted(found, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
+    pairs = {pair for group in groups for pair in itertools.combinations([name for name in order if name in group], 2)}
+    return sorted(pairs, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
 
 
 def with_engine_noise(comparisons: Sequence[Comparison], pairs: Collection[tuple[str, str]]) -> list[Comparison]:
@@ -95,24 +95,7 @@ def engine_drift(
     ValueError
         When an item has other continuations on one engine than on the other.
     """
-    first = dict(logprobs_a)
-    gaps: dict[str, np.ndarray] = {}
-    variations: dict[str, float] = {}
-    n_unpaired = 0
-    for item, theirs in logprobs_b.items():
-        ours = first.pop(item, None)
-        if ours is None:
-            n_unpaired += len(theirs)
-            continue
-        if len(ours) != len(theirs):
-            raise ValueError(f"item {item!r}: {len(ours)} continuations on {a}, {len(theirs)} on {b}")
-        both = np.isfinite(ours) & np.isfinite(theirs)
-        n_unpaired += int((~both).sum())
-        if both.any():
-            gaps[item] = theirs[both] - ours[both]
-        if both.all():
-            variations[item] = total_variation(ours, theirs)
-    n_unpaired += sum(len(left) for left in first.values())
+    gaps, variations, n_unpaired = _logprob_gaps(a, b, logprobs_a, logprobs_b)
     every = np.concatenate(list(gaps.values())) if gaps else np.empty(0)
     index, quantity_gaps = _quantity_gaps(rows_a, rows_b)
     farthest = max(variations, key=variations.__getitem__) if variations else None
@@ -144,6 +127,31 @@ def engine_drift(
             for item in evenly_spread(list(gaps), DRAWN_PROMPTS)
         ],
     )
+
+
+def _logprob_gaps(
+    a: str, b: str, logprobs_a: Mapping[str, Floats], logprobs_b: Mapping[str, Floats]
+) -> tuple[dict[str, Floats], dict[str, float], int]:
+    """By item: differences of its continuations' log-probabilities, b minus a, where both are exact; total variation
+    where all are. And how many continuations are left out."""
+    first = dict(logprobs_a)
+    gaps: dict[str, Floats] = {}
+    variations: dict[str, float] = {}
+    n_unpaired = 0
+    for item, of_b in logprobs_b.items():
+        of_a = first.pop(item, None)
+        if of_a is None:
+            n_unpaired += len(of_b)
+            continue
+        if len(of_a) != len(of_b):
+            raise ValueError(f"item {item!r}: {len(of_a)} continuations on {a}, {len(of_b)} on {b}")
+        both = np.isfinite(of_a) & np.isfinite(of_b)
+        n_unpaired += int((~both).sum())
+        if both.any():
+            gaps[item] = of_b[both] - of_a[both]
+        if both.all():
+            variations[item] = total_variation(of_a, of_b)
+    return gaps, variations, n_unpaired + sum(len(left) for left in first.values())
 
 
 def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:

@@ -4,7 +4,7 @@ Prompts are templates × occupations. Items that share an occupation, or a templ
 an interval that takes every item as independent is far too short. Here the levels of each cluster
 factor are taken as drawn from a larger population.
 
-Mean over crossed factors. The items are reduced to cells (one a combination of levels). With
+The items are reduced to cells (one a combination of levels). With
 ``V_k`` the one-way clustered variance of factor k and ``V_c`` the variance that the cells alone
 would give,
 

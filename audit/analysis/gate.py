@@ -107,10 +107,10 @@ def gate(
 
 def check_names(measures: Sequence[Measure], margins: Margins, limits: Mapping[str, Bounds]) -> None:
     """Raise `ConfigError` for a margin or limit that names none of the measures: it would have no effect."""
-    known = {measure.measure for measure in measures}
+    names = {measure.measure for measure in measures}
     named = {
-        "margins": (margins if isinstance(margins, Mapping) else {}, known | {"default"}),
-        "limits": (limits, known | {COVERAGE, REFUSALS}),
+        "margins": (margins if isinstance(margins, Mapping) else {}, names | {"default"}),
+        "limits": (limits, names | {COVERAGE, REFUSALS}),
     }
     newer = {old: new for names in RENAMED_MEASURES.values() for old, new in names.items()}
     for field, (given, allowed) in named.items():
