@@ -33,25 +33,26 @@ from dataclasses import dataclass
 
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 
-START = 4
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+FIRST_WINDOW = 4  # requests
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 10.0
 BURST_SECONDS = 0.5  # refusals within this time are one burst
-REFUSALS = 3  # so many without an answer in between: not our pace is wrong, the moment is
-MEMORY = 64  # requests over which the share of refusals is smoothed
-TOLERATED = 0.08  # share of refusals that cuts nothing, while they cost no wait
-IN_VAIN = 1 / 16  # of the best rate: if some are still refused so far below, the pace is not the reason
-MOODY = 1.25  # so many times their share is tolerated then
-BELOW = 0.98  # what a cut leaves of the measured rate
-CREEP = 0.05  # growth of the rate in a second, less while some are refused
-SELDOM = 20.0  # seconds of slower creeping for each second that a refusal makes everybody wait
-SEARCH = 2.8  # growth in a second while the server's rate is unknown: doubles four times a second
-CHANGED = 1.25  # so far above the measured rate without a refusal: it is no longer true
-ALIKE = 0.7  # a measured rate this near to the one that was refused is believed
-SAVED_SECONDS = 0.25  # of the rate may be caught up at once after a standstill of ours
-SHORTEST = 0.05  # seconds over which a rate is measured
-LEAST = 1.0  # requests a second that are always tried
-ENOUGH = 10  # answers that make a measured rate
-REMEMBERED = 512  # answers whose time is kept
+REFUSALS_BEFORE_PAUSE = 3  # so many without an answer in between: not our pace is wrong, the moment is
+SMOOTHING_REQUESTS = 64  # requests over which the share of refusals is smoothed
+TOLERATED_SHARE = 0.08  # share of refusals that cuts nothing, while they cost no wait
+#: Of the best rate: if some are still refused so far below, the pace is not the reason.
+FUTILE_RATE_SHARE = 1 / 16
+TOLERANCE_FACTOR = 1.25  # so many times their share is tolerated then
+RATE_AFTER_CUT = 0.98  # what a cut leaves of the measured rate
+CREEP_PER_SECOND = 0.05  # growth of the rate in a second, less while some are refused
+CREEP_SLOWDOWN_PER_SECOND = 20.0  # seconds of slower creeping for each second that a refusal makes everybody wait
+SEARCH_PER_SECOND = 2.8  # growth in a second while the server's rate is unknown: doubles four times a second
+CHANGED_RATE_FACTOR = 1.25  # so far above the measured rate without a refusal: it is no longer true
+AGREEING_RATE_SHARE = 0.7  # a measured rate this near to the one that was refused is believed
+CATCH_UP_SECONDS = 0.25  # of the rate may be caught up at once after a standstill of ours
+SHORTEST_MEASUREMENT_SECONDS = 0.05  # seconds over which a rate is measured
+LOWEST_RATE_PER_SECOND = 1.0  # requests a second that are always tried
+MIN_MEASURED_ANSWERS = 10  # answers that make a measured rate
+MAX_ANSWER_TIMES = 512  # answers whose time is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Limiter:
         only a handful when it is found out.
     """
 
-    def __init__(self, most: int, start: int = START) -> None:
+    def __init__(self, most: int, start: int = FIRST_WINDOW) -> None:
         self.most = most
         self.window = float(min(start, most))
         self.rate: float | None = None
@@ -86,7 +87,7 @@ class Limiter:
         self._sure = False  # whether that was measured well
         self._cost = 0.0  # seconds that the last cut's refusal made everybody wait
         self._share = 0.0  # of refusals among the latest requests
-        self._tolerated = TOLERATED
+        self._tolerated = TOLERATED_SHARE
         self._refused = 0  # since the last cut
         self._best = 0.0  # the highest rate that was ever measured
         self._saved_up = 0  # the most that the server takes at once: what it took before its first refusal
@@ -94,13 +95,13 @@ class Limiter:
         self._credited = 0.0
         self._hold = 0  # answers still to come before anything grows
         self._refusals = 0  # in a row, without an answer in between
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
         self._paused_until = -math.inf
         self._paused_seconds = 0.0  # since the last cut
         self._first = math.inf
         self._last_cut = self._last_pause = -math.inf
         self._accepted = 0  # since the last cut
-        self._answers: deque[float] = deque(maxlen=REMEMBERED)  # times of the latest answers
+        self._answers: deque[float] = deque(maxlen=MAX_ANSWER_TIMES)  # times of the latest answers
         self._waiting: deque[asyncio.Future[Ticket]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -146,9 +147,9 @@ class Limiter:
     def _grow(self, ticket: Ticket, now: float) -> None:
         self._accepted += 1
         self._answers.append(now)
-        self._share -= self._share / MEMORY
+        self._share -= self._share / SMOOTHING_REQUESTS
         if ticket.at > max(self._last_cut, self._last_pause):
-            self._refusals, self._pause = 0, FIRST_PAUSE
+            self._refusals, self._pause = 0, FIRST_PAUSE_SECONDS
         if self._hold:
             self._hold -= 1
             return
@@ -156,30 +157,30 @@ class Limiter:
             self.window = min(self.most, self.window + (1.0 if self._doubling else 1.0 / math.sqrt(self.window)))
         if ticket.paced and self.rate is not None:
             self.rate *= 1 + self._growth() / self.rate  # an answer comes every 1 / rate seconds
-            if self.rate > CHANGED * self._measured:
+            if self.rate > CHANGED_RATE_FACTOR * self._measured:
                 self._searching = True
 
     def _growth(self) -> float:
         """Of the rate, in a second."""
         if self._searching:
-            return SEARCH if self._share <= self._tolerated else 0.0
+            return SEARCH_PER_SECOND if self._share <= self._tolerated else 0.0
         calm = max(0.0, 1.0 - self._share / self._tolerated)
-        return CREEP * calm / (1 + (SELDOM * self._cost if self._sure else 0.0))
+        return CREEP_PER_SECOND * calm / (1 + (CREEP_SLOWDOWN_PER_SECOND * self._cost if self._sure else 0.0))
 
     def _refuse(self, ticket: Ticket, now: float, cost: float) -> None:
         """Take in a 429 that asks everybody to wait for ``cost`` seconds."""
         if ticket.at <= max(self._last_cut, self._last_pause):
             return  # it belongs to a burst that was already seen
-        self._share += (1 - self._share) / MEMORY
+        self._share += (1 - self._share) / SMOOTHING_REQUESTS
         self._refused += 1
         self._refusals += 1
-        streak = self._refusals == REFUSALS and self._tolerated == TOLERATED
+        streak = self._refusals == REFUSALS_BEFORE_PAUSE and self._tolerated == TOLERATED_SHARE
         too_many = cost > 0 or self._share > self._tolerated or streak
         if too_many and self._accepted and now - self._last_cut >= BURST_SECONDS:
             self._cut(now, cost)
-        if self._refusals >= REFUSALS:  # whatever the pace: wait, and longer each time
+        if self._refusals >= REFUSALS_BEFORE_PAUSE:  # whatever the pace: wait, and longer each time
             self._paused_until = max(self._paused_until, now + self._pause)
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
             self._last_pause = now
             self.window = max(1.0, self.window / 2)
 
@@ -192,13 +193,13 @@ class Limiter:
         else:
             taken = self._taken(now)
             self._best = max(self._best, taken)
-            self.rate = min(self.rate, taken) * BELOW
+            self.rate = min(self.rate, taken) * RATE_AFTER_CUT
             share = self._refused / (self._accepted + self._refused)
-            self._searching = cost == 0 and self.rate < IN_VAIN * self._best and TOLERATED < share < 0.5
+            self._searching = cost == 0 and self.rate < FUTILE_RATE_SHARE * self._best and TOLERATED_SHARE < share < 0.5
             if self._searching:
-                self._tolerated = MOODY * share
+                self._tolerated = TOLERANCE_FACTOR * share
             self._share = min(self._share, self._tolerated / 2)
-        self.rate = self._measured = max(self.rate, LEAST)
+        self.rate = self._measured = max(self.rate, LOWEST_RATE_PER_SECOND)
         self.window = max(1.0, (self.in_flight + 1) / 2 if self._doubling else 0.9 * self.window)
         self._doubling = False
         self._credit, self._credited = 0.0, now
@@ -212,11 +213,15 @@ class Limiter:
         since = now - self._last_cut
         rate = self._accepted / since  # at least: it may have had nothing left to save up in while we paused
         for place, at in enumerate(self._answers):
-            if at > self._last_cut and now - at >= SHORTEST:
+            if at > self._last_cut and now - at >= SHORTEST_MEASUREMENT_SECONDS:
                 rate = max(rate, (len(self._answers) - place - self._saved_up) / (now - at))
-        busy = self._accepted >= ENOUGH and self._paused_seconds < 0.1 * since
-        self._sure = busy or rate > ALIKE * self.rate
-        return rate if self._sure else max(rate, self._accepted / max(since - self._paused_seconds, SHORTEST))
+        busy = self._accepted >= MIN_MEASURED_ANSWERS and self._paused_seconds < 0.1 * since
+        self._sure = busy or rate > AGREEING_RATE_SHARE * self.rate
+        return (
+            rate
+            if self._sure
+            else max(rate, self._accepted / max(since - self._paused_seconds, SHORTEST_MEASUREMENT_SECONDS))
+        )
 
     # -- admitting -------------------------------------------------------------------------
 
@@ -226,7 +231,7 @@ class Limiter:
             return None
         if self.rate is not None:
             unpaused = max(0.0, now - max(self._credited, self._paused_until))
-            most = max(1.0, min(self.rate * SAVED_SECONDS, self._saved_up / 2))
+            most = max(1.0, min(self.rate * CATCH_UP_SECONDS, self._saved_up / 2))
             self._credit = min(self._credit + unpaused * self.rate, most)
             self._credited = now
             if self._credit < 1.0 - 1e-9:

@@ -49,7 +49,7 @@ class ShutdownRequest:
 def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
     """Within this block SIGINT and SIGTERM request ``stop``; a second one exits 130 at once.
 
-    ``resume_hint`` is printed on stderr: how to go on later. To be used in the main thread, inside
+    ``resume_hint`` says on stderr how to resume later. To be used in the main thread, inside
     a running loop.
     """
     loop = asyncio.get_running_loop()
@@ -63,11 +63,11 @@ def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
             # os.write: the handler may have interrupted a print in this very thread.
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{name} again: exit.\n".encode())
             os._exit(INTERRUPTED)
-        told = (
+        message = (
             f"\n{name}: no new requests; waiting at most {stop.grace:g} s for those in flight. "
-            f"Once more to exit at once.\n{resume_hint}\n"
+            f"Press Ctrl-C again to exit immediately.\n{resume_hint}\n"
         )
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, told.encode())
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, message.encode())
         loop.call_soon_threadsafe(stop.request, name)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

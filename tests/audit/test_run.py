@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from audit import Audit
+from audit.collect.shutdown import ShutdownRequest
 from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.provenance import provenance
@@ -250,6 +251,50 @@ def test_answers_of_a_model_that_was_swapped_are_set_aside_and_asked_again(tmp_p
     again = stereotyped()
     assert audit_of(tmp_path, again, limit=500).run_sync().complete
     assert sum(again.asked.values()) == 100
+
+
+def test_interrupted_run_still_evaluates_what_is_stored(tmp_path):
+    whole = Audit({"m": FakeBackend()}, [Questioning()], db=tmp_path / "a.db").run_sync()
+
+    class Stopping(FakeBackend):
+        async def run(self, batch):
+            stop.request("SIGINT")
+            return await super().run(batch)
+
+    class More(Questioning):
+        """One more item, before the others."""
+
+        def items(self):
+            yield Item("first", ScoreRequest("first", (" she",)), {"level": True})
+            yield from super().items()
+
+    async def interrupted():
+        nonlocal stop
+        stop = ShutdownRequest()
+        return await Audit({"m": Stopping()}, [More()], db=tmp_path / "a.db").run(stop=stop)
+
+    stop = None
+    result = asyncio.run(interrupted())
+    assert result.interrupted
+    assert result.data_quality[0].failures == {"not asked": 1}  # what follows from the new answer
+    assert result.data_quality[0].answered == whole.data_quality[0].answered + 1
+
+
+def test_follow_ups_of_a_swapped_models_answers_are_dropped(tmp_path):
+    class Swapped(FakeBackend):
+        unverified_since = None
+
+        async def verify_identity(self):
+            self.unverified_since = 0.0
+
+        def drain_ambiguous(self):
+            return []
+
+    result = Audit({"m": Swapped()}, [Questioning()], db=tmp_path / "a.db").run_sync()
+    first = sum(1 for _ in Levels().items())
+    assert result.data_quality[0].failures == {"not asked": first}
+    assert result.data_quality[0].n_items == first
+    assert all(example.answer is None for example in result.examples)
 
 
 CONFIG = """
