@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from audit.collect import CHUNK
 from audit.collect.items import CHARACTERS_PER_TOKEN
-from audit.collect.plan import CHUNK
 from audit.config import AuditConfig
 from audit.resolve import DescribedBackend, resolve_audit
 from audit.store import Store, keyed_request

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from audit.collect.items import PackedItems
-from audit.collect.sample import limit_items
+from audit.collect import PackedItems, limit_items
 from audit.config import AuditConfig
 from audit.store import Store
 from backends.base import Backend, Description

@@ -12,11 +12,8 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 
 from audit.analysis.responses import ParsedResponses, Place, Responses
+from audit.collect import CHUNK, Job, OnEvent, Outcome, Plan, Question, ShutdownRequest, look_up, run_jobs
 from audit.collect.items import estimate_work
-from audit.collect.jobs import Job, OnEvent, Outcome
-from audit.collect.plan import CHUNK, Plan, Question, look_up
-from audit.collect.scheduler import run_jobs
-from audit.collect.shutdown import ShutdownRequest
 from audit.resolve import DescribedBackend, ResolvedAudit
 from audit.store import Store, keyed_request
 from backends.base import Answer

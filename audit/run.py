@@ -25,8 +25,7 @@ from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResu
 from audit.analysis.examples import read_examples
 from audit.analysis.gate import check_names
 from audit.analysis.responses import ParsedResponses, Responses
-from audit.collect.jobs import OnEvent, Outcome
-from audit.collect.shutdown import ShutdownRequest, stop_on_signals
+from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.report.phrases import with_words

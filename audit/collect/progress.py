@@ -42,7 +42,7 @@ class Display:
             else None
         )
         self._tasks: dict[tuple[str, int | None], TaskID] = {}
-        self._told: dict[str, float] = {}
+        self._printed: dict[str, float] = {}
         self._began: dict[tuple[str, int | None], float] = {}
         self._last: dict[str, str] = {}
 
@@ -72,17 +72,17 @@ class Display:
             self._bars.update(task, completed=_completed(event), total=event.total, counts=counts, items=items)
             return
         now = time.monotonic()
-        self._began.setdefault((event.job, event.total), now)  # follow-up questions are a stretch of their own
+        self._began.setdefault((event.job, event.total), now)  # follow-up questions are timed on their own
         finished = event.total is not None and event.done >= event.total
-        if not finished and not self._verbose and now - self._told.get(event.job, 0.0) < _LINE_SECONDS:
+        if not finished and not self._verbose and now - self._printed.get(event.job, 0.0) < _LINE_SECONDS:
             return
-        self._told[event.job] = now
+        self._printed[event.job] = now
         if self._json:
             fields = ("job", "done", "total", "cached", "retried", "failed", "note")
             line = json.dumps({"progress": {name: getattr(event, name) for name in fields}})
         else:
             line = f"{event.job}: {event.done}/{event.total or '?'}{self._eta(event, now)}, {counts}"
-        if line != self._last.get(event.job):  # a job's end is told when it is stored, and when all is closed
+        if line != self._last.get(event.job):  # a job's end is reported when it is stored, and when all is closed
             self._last[event.job] = line
             print(line, file=sys.stderr, flush=True)
 

@@ -185,7 +185,7 @@ class Questioning(Levels):
         return Row(item.id, item.factors, {"p": IdentifiedInterval.exact(0.5)})
 
 
-def test_a_question_that_failed_is_asked_and_counted_once_also_where_questions_follow(tmp_path):
+def test_failed_question_is_counted_once_where_others_follow(tmp_path):
     backend = FakeBackend(faults=Faults(0.3, ("context_length",), permanent=True), batch_size=1)
     result = Audit({"m": backend}, [Questioning()], db=tmp_path / "a.db").run_sync()
     assert set(backend.asked.values()) == {1}
@@ -195,7 +195,7 @@ def test_a_question_that_failed_is_asked_and_counted_once_also_where_questions_f
     assert model.asked + model.failed == len(backend.asked) > first
 
 
-def test_a_backend_that_cannot_do_what_a_suite_asks_is_told_before_it_is_asked(tmp_path):
+def test_backend_lacking_a_capability_is_refused_before_asking(tmp_path):
     class Mute(FakeBackend):
         async def describe(self):
             return Description({"backend": "mute"}, frozenset({"generate"}))
@@ -228,7 +228,7 @@ def test_a_backend_of_three_methods_goes_through_a_whole_audit(tmp_path):
     assert asyncio.run(dry_run_audit(audit)).models[0].cached == 20
 
 
-def test_answers_of_a_model_that_was_swapped_are_set_aside_and_asked_again(tmp_path):
+def test_swapped_models_answers_are_quarantined_and_asked_again(tmp_path):
     class Swapped(FakeBackend):
         unverified_since = None
 
@@ -342,7 +342,7 @@ def lines(path):
 
 
 @pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, sent, exit_code):
+def test_interrupted_run_resumes_where_it_stopped(tmp_path, sent, exit_code):
     path, fields = write_config(tmp_path, "interrupted", latency=0.05)
     run = start(path)
     while len(lines(fields["ledger"])) < 120:
@@ -413,7 +413,7 @@ class Refusing(OccuGender):
         return replace(row, values={}, missing="refusal") if item.factors["dominated_by"] == "female" else row
 
 
-def test_answers_that_cannot_be_read_are_told_by_group(tmp_path):
+def test_unreadable_answers_are_counted_by_group(tmp_path):
     suite = Refusing(("explicit",))
     (entry,) = Audit({"m": stereotyped()}, [suite], db=tmp_path / "a.db", limit=40).run_sync().data_quality
     assert entry.failures == {"refusal": entry.failures_by["female"]}

@@ -108,7 +108,7 @@ async def storm(requests, in_flight, server, wait=None, latency=0.02):
 
 @pytest.mark.parametrize("wait", [None, 0.0, 1.0])
 @pytest.mark.parametrize("size", [10, 100])
-def test_a_storm_takes_little_more_than_the_ideal_time_and_few_requests(virtual, size, wait):
+def test_storm_takes_near_the_ideal_time_with_few_requests(virtual, size, wait):
     seconds, asked = virtual.run_until_complete(storm(1500, 200, Bucket(100, size), wait))
     # Whoever asks for a second's pause and saves up a tenth of one meanwhile makes each pause cost 0.9 s. One
     # shows that there is a limit, another one where it is: 14.9 + 1.8 s is the least that anybody can need.
@@ -133,19 +133,19 @@ def test_a_server_that_changes_its_rate_is_followed(virtual, before, after, requ
     assert asked <= 1.15 * requests
 
 
-def test_single_refusals_that_do_not_depend_on_the_pace_slow_nothing_down(virtual):
+def test_refusals_unrelated_to_the_pace_slow_nothing_down(virtual):
     seconds, asked = virtual.run_until_complete(storm(6000, 64, Moody(0.02)))
     assert seconds <= 1.5 * 6000 * 0.021 / 64
     assert asked <= 1.04 * 6000
 
 
-def test_a_server_that_refuses_a_tenth_at_any_pace_is_not_asked_ever_slower(virtual):
+def test_server_refusing_a_tenth_at_any_pace_is_not_slowed(virtual):
     seconds, asked = virtual.run_until_complete(storm(3000, 64, Moody(0.1)))
     assert seconds <= 60  # 20 times the time without any 429; endless where each of them slows it down
     assert asked <= 1.15 * 3000
 
 
-def test_after_a_cut_refusals_within_half_a_second_do_not_cut_again(virtual):
+def test_refusals_within_half_a_second_cut_once(virtual):
     async def cuts():
         limiter, at = Limiter(8, start=8), asyncio.get_running_loop().time
         found = []
@@ -167,7 +167,7 @@ def test_after_a_cut_refusals_within_half_a_second_do_not_cut_again(virtual):
     assert all(later - earlier >= 0.5 for earlier, later in itertools.pairwise(found))
 
 
-async def test_without_429_all_are_let_in_flight_within_a_few_round_trips():
+async def test_without_429_the_window_opens_in_a_few_round_trips():
     limiter = Limiter(64)
     most = 0
 
@@ -206,7 +206,7 @@ async def test_a_5xx_does_not_cut_and_holds_growth_for_a_round_trip():
     assert limiter.window > 8
 
 
-async def test_a_wait_that_the_server_asks_for_holds_all_and_then_freezes_nobody():
+async def test_requested_wait_holds_all_and_then_frees_all():
     limiter = Limiter(8, start=8)
     tickets = [await limiter.enter() for _ in range(8)]
     started = time.monotonic()
@@ -260,12 +260,12 @@ def failure(kind):
     return BackendError(kind, "no")
 
 
-def test_the_breaker_stops_after_five_alike_that_cannot_be_mended():
+def test_breaker_stops_after_five_equal_permanent_failures():
     breaker = CircuitBreaker()
     assert [breaker.update(failure("auth")) is None for _ in range(5)] == [True] * 4 + [False]
 
 
-def test_an_answer_or_another_failure_in_between_starts_the_count_anew():
+def test_breaker_restarts_its_count_after_something_else():
     breaker = CircuitBreaker()
     for between in (None, failure("quota")):
         for _ in range(4):

@@ -70,7 +70,7 @@ def stored(store, items, fingerprint=FP):
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 7}, {"device": "cpu", "batch_size": 16, "max_in_flight": 1}])
-async def test_all_is_asked_once_and_stored_and_a_second_run_asks_nothing(store, options):
+async def test_all_is_asked_once_and_nothing_by_a_second_run(store, options):
     backend = server(**options)
     outcome = await run(store, backend, scores(300))
     assert (outcome.items, outcome.answered, outcome.cached, outcome.failed) == (300, 300, 0, 0)
@@ -119,7 +119,7 @@ class MixedUp(FakeBackend):
         return taken
 
 
-async def test_an_answer_that_may_be_another_questions_is_set_aside_and_asked_again(store):
+async def test_ambiguous_answer_is_quarantined_and_asked_again(store):
     backend = MixedUp("server", batch_size=1, max_in_flight=1)
     outcome = await run(store, backend)
     assert (outcome.items, outcome.answered, outcome.failed) == (50, 50, 0)
@@ -132,7 +132,7 @@ async def test_an_answer_that_may_be_another_questions_is_set_aside_and_asked_ag
     ] == ["perhaps another question's answer"]
 
 
-async def test_an_interrupted_run_sets_such_an_answer_aside_too(store):
+async def test_interrupted_run_quarantines_ambiguous_answers_too(store):
     stop = ShutdownRequest()
 
     class Interrupted(MixedUp):
@@ -177,7 +177,7 @@ async def test_a_passing_failure_is_asked_again_until_it_is_answered(store):
     assert store.stats()["failures"] == 0
 
 
-async def test_attempts_are_limited_and_the_failure_is_kept_and_asked_by_the_next_run(store):
+async def test_failure_after_all_attempts_is_asked_by_the_next_run(store):
     faults = Faults(0.3, ("server",) * 5)
     backend = server(faults=faults)
     first = await run(store, backend)
@@ -215,13 +215,13 @@ async def test_a_wait_the_server_asks_for_replaces_ours(store):
     assert 0.3 <= time.monotonic() - started < 3
 
 
-async def test_a_failure_that_takes_longer_than_the_patience_is_asked_again_all_the_same(store):
+async def test_failure_slower_than_max_wait_is_asked_again(store):
     backend = server(latency=0.05, faults=Faults(1.0, ("timeout", "timeout")))
     outcome = await run(store, backend, scores(8), retry=RetryPolicy(attempts=3, first_wait=0.001, max_wait=0.01))
     assert (outcome.answered, outcome.failed, outcome.retried) == (8, 0, 16)
 
 
-async def test_who_only_says_slow_down_is_given_up_when_the_patience_is_over(store):
+async def test_server_with_only_429_is_given_up_after_max_wait(store):
     backend = server(faults=Faults(1.0, ("rate_limited",) * 999))
     started = time.monotonic()
     outcome = await run(store, backend, scores(1), retry=RetryPolicy(attempts=2, max_wait=0.5))
@@ -239,7 +239,7 @@ async def test_a_wait_that_nobody_can_wait_for_fails_at_once(store):
 
 
 @pytest.mark.parametrize("kind", ["auth", "quota", "not_found"])
-async def test_different_requests_that_fail_alike_for_good_stop_it_within_20_requests(store, kind):
+async def test_equal_permanent_failures_stop_within_20_requests(store, kind):
     backend = server(max_in_flight=64, latency=0.02, faults=Faults(1.0, (kind,), permanent=True))
     started = time.monotonic()
     outcome = await run(store, backend, scores(5000))
@@ -318,7 +318,7 @@ async def test_a_probability_that_is_no_number_is_never_stored(store):
     assert outcome.failures == {"malformed": 1}
 
 
-async def test_a_foreign_exceptions_text_is_not_kept_where_there_is_a_key(store):
+async def test_foreign_exception_text_is_dropped_where_a_key_is(store):
     class Leaky(FakeBackend):
         endpoint = "host key 123"
 
@@ -358,7 +358,7 @@ async def test_two_models_of_one_identity_are_asked_once(store):
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-async def test_what_a_halted_model_has_not_asked_is_free_for_another_of_its_identity(store, device):
+async def test_halted_models_leases_are_free_for_its_twin(store, device):
     options = {"batch_size": 2, "max_in_flight": 1, "device": device}
     broke = FakeBackend("broke", **options, faults=Faults(1.0, ("quota",), permanent=True))
     paying = FakeBackend("paying", **options)
@@ -397,7 +397,7 @@ class Watched(FakeBackend):
         self._events.append((self.name, "close"))
 
 
-async def test_models_that_share_a_device_take_turns_and_servers_run_beside_them(store):
+async def test_models_on_one_device_take_turns_beside_servers(store):
     events = []
     options = {"latency": 0.01, "batch_size": 5, "max_in_flight": 1}
     backends = [
@@ -493,7 +493,7 @@ class Writing(LocalBackend):
         return answers
 
 
-async def test_a_local_models_texts_are_stored_and_counted_while_their_batch_is_under_way(store):
+async def test_local_texts_are_stored_while_their_batch_runs(store):
     seen = []
 
     def on_event(progress):
@@ -506,7 +506,7 @@ async def test_a_local_models_texts_are_stored_and_counted_while_their_batch_is_
     assert store.stats()["answers"] == 20
 
 
-async def test_a_stop_keeps_the_texts_a_local_model_has_written_and_does_not_wait_for_the_rest(store):
+async def test_stop_keeps_written_local_texts_without_waiting(store):
     stop = ShutdownRequest(grace=0.2)
     backend = Writing(0.1)
     asyncio.get_running_loop().call_later(0.35, stop.request, "SIGINT")
@@ -520,7 +520,7 @@ async def test_a_stop_keeps_the_texts_a_local_model_has_written_and_does_not_wai
     assert (again.cached, again.answered) == (outcome.answered, 20 - outcome.answered)
 
 
-async def test_a_store_that_fails_while_a_batch_is_under_way_ends_the_run(store):
+async def test_store_failing_during_a_batch_ends_the_run(store):
     async def full(entries):
         raise StoreError(store.path, "full", "no space")
 
@@ -532,7 +532,7 @@ async def test_a_store_that_fails_while_a_batch_is_under_way_ends_the_run(store)
 # -- stopping ----------------------------------------------------------------------------------
 
 
-async def test_a_stop_lets_what_is_in_flight_finish_and_nothing_is_paid_twice(store):
+async def test_stop_lets_requests_in_flight_finish(store):
     backend = server(latency=0.05)
     stop = ShutdownRequest()
     asyncio.get_running_loop().call_later(0.3, stop.request, "SIGINT")
@@ -620,7 +620,7 @@ async def test_progress_ends_at_the_total(store):
     assert [e.done for e in events] == sorted(e.done for e in events)
 
 
-async def test_progress_tells_the_work_that_is_asked_and_left(store):
+async def test_progress_reports_work_asked_and_left(store):
     for expected in ((sum(range(120)), 0), (0, 0)):  # then all is cached
         events = []
         plan = plan_of(scores(120), FP, total=120, work=range(120))
