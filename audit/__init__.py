@@ -18,7 +18,7 @@ __all__ = ["Audit", "load_audit"]
 
 
 class Audit(config.AuditConfig):
-    """An audit: which suites are asked of which models, and how the answers are compared.
+    """An audit: models, the suites that question them, and how the answers are compared.
 
     Parameters
     ----------

@@ -254,10 +254,10 @@ def _relative_to(folder: Path, options: Mapping[str, Any], paths: Mapping[str, C
     return found
 
 
-def _pick(option: str, known: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+def _pick(option: str, available: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
     for name in names:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
+        if name not in available:
+            close = difflib.get_close_matches(name, available, n=1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
-            raise ConfigError(option, name, "not in this audit", f"{hint}Known: {', '.join(known)}")
-    return {name: value for name, value in known.items() if not names or name in names}
+            raise ConfigError(option, name, "not in this audit", f"{hint}Known: {', '.join(available)}")
+    return {name: value for name, value in available.items() if not names or name in names}

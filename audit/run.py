@@ -83,12 +83,12 @@ async def run_audit(
             result = await asyncio.to_thread(run.evaluate, outcomes, problems, stop.requested)
         except BaseException as error:
             with contextlib.suppress(StoreError):  # the store itself may be what failed
-                store.runs.finish(run_id, f"failed: {type(error).__name__}", None)
+                store.runs.end(run_id, f"failed: {type(error).__name__}", None)
             raise
         finally:
             await resolved.close()
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
-        store.runs.finish(run_id, status, result)
+        store.runs.end(run_id, status, result)
     return result
 
 

@@ -1,6 +1,6 @@
 """Audits at set times, one at a time.
 
-APScheduler says when. A lock file beside the store lets one run go on at a time, over all
+APScheduler says when. A lock file beside the store allows one run at a time, over all
 processes. A slot that was missed while not running (the machine was off, the process was killed,
 the run before took too long) is caught up once or skipped, as the user chose.
 """

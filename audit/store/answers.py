@@ -197,7 +197,7 @@ def is_sound_prompt(name: str, body: Any) -> bool:
 def _check_key(row: AnswerRow, prompts: Mapping[str, bytes]) -> None:
     if row.prompt not in prompts:
         raise DamagedError
-    request = join_request(row.kind, from_json_bytes(prompts[row.prompt]), from_json_bytes(row.detail))
+    request = join_request(row.kind, from_json_bytes(prompts[row.prompt]), from_json_bytes(row.part))
     if answer_keys(request, row.fingerprint) != (row.key,):
         raise DamagedError
 
@@ -247,7 +247,7 @@ def insert_answers(db: sqlite3.Connection, rows: Sequence[AnswerRow]) -> None:
     db.executemany(f"INSERT OR IGNORE INTO answers ({ANSWER_COLUMNS}) VALUES ({placeholders(AnswerRow._fields)})", rows)
 
 
-def _question(db: sqlite3.Connection, fingerprint: str, kind: str, prompt: str, detail: bytes) -> dict[str, Any]:
+def _question(db: sqlite3.Connection, fingerprint: str, kind: str, prompt: str, part: bytes) -> dict[str, Any]:
     fields = db.execute("SELECT body FROM fingerprints WHERE id = ?", (fingerprint,)).fetchone()
     text = db.execute("SELECT body FROM prompts WHERE id = ?", (prompt,)).fetchone()
     return {
@@ -255,7 +255,7 @@ def _question(db: sqlite3.Connection, fingerprint: str, kind: str, prompt: str, 
         "fingerprint": None if fields is None else from_json_bytes(fields[0]),
         "kind": kind,
         "prompt": None if text is None else from_json_bytes(text[0]),
-        "detail": from_json_bytes(detail),
+        "detail": from_json_bytes(part),
     }
 
 

@@ -128,24 +128,27 @@ def _score_from_json(data: list[Any]) -> ContinuationScore:
 
 
 class AnswerRow(NamedTuple):
-    """One stored answer, as its table has it; ``checksum`` covers all columns before it."""
+    """One stored answer, as its table has it. ``part`` (the column ``detail``) is what its key asks beside the prompt.
+
+    ``checksum`` covers all columns before it.
+    """
 
     key: str
     fingerprint: str
     kind: str
     prompt: str
-    detail: bytes
+    part: bytes
     body: bytes
     checksum: str
     at: float
 
     @classmethod
     def make(
-        cls, key: str, fingerprint: str, kind: str, prompt: str, detail: bytes, body: bytes, *, at: float
+        cls, key: str, fingerprint: str, kind: str, prompt: str, part: bytes, body: bytes, *, at: float
     ) -> AnswerRow:
         """A row with its checksum."""
         return cls(
-            key, fingerprint, kind, prompt, detail, body, _checksum(key, fingerprint, kind, prompt, detail, body), at
+            key, fingerprint, kind, prompt, part, body, _checksum(key, fingerprint, kind, prompt, part, body), at
         )
 
     @property
@@ -167,15 +170,15 @@ class AnswerRow(NamedTuple):
 
 
 #: The columns of the table of answers, for SQL.
-ANSWER_COLUMNS = ", ".join(AnswerRow._fields)
+ANSWER_COLUMNS = "key, fingerprint, kind, prompt, detail, body, checksum, at"
 
 
 class DamagedError(Exception):
     """A stored row is not what was written."""
 
 
-def _checksum(key: str, fingerprint: str, kind: str, prompt: str, detail: bytes, body: bytes) -> str:
-    parts = b"\n".join((key.encode(), fingerprint.encode(), kind.encode(), prompt.encode(), detail, body))
+def _checksum(key: str, fingerprint: str, kind: str, prompt: str, part: bytes, body: bytes) -> str:
+    parts = b"\n".join((key.encode(), fingerprint.encode(), kind.encode(), prompt.encode(), part, body))
     return hashlib.sha256(parts).hexdigest()[:32]
 
 

@@ -2,7 +2,7 @@
 
 An answer's key holds the id of its model's fingerprint. A field that leaves the fingerprint because it changes no
 answer changes that id. So that nothing is asked again, such fields are declared retired
-(`backends.base.Description.retired`), and the model goes on under the id that its answers have. Where several ids
+(`backends.base.Description.retired`), and the model keeps the id that its answers have. Where several ids
 were in use, the one with the most answers is kept, and the answers of the others are copied under it; the old rows
 stay, since the rows of earlier runs name their keys.
 """
@@ -98,6 +98,6 @@ def _under(db: sqlite3.Connection, row: AnswerRow, fingerprint: str) -> AnswerRo
     prompt = db.execute("SELECT body FROM prompts WHERE id = ?", (row.prompt,)).fetchone()
     if not row.is_sound or prompt is None or not is_sound_prompt(row.prompt, prompt[0]):
         return None
-    request = join_request(row.kind, from_json_bytes(prompt[0]), from_json_bytes(row.detail))
+    request = join_request(row.kind, from_json_bytes(prompt[0]), from_json_bytes(row.part))
     (key,) = answer_keys(request, fingerprint)
-    return AnswerRow.make(key, fingerprint, row.kind, row.prompt, row.detail, row.body, at=row.at)
+    return AnswerRow.make(key, fingerprint, row.kind, row.prompt, row.part, row.body, at=row.at)

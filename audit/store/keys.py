@@ -143,9 +143,9 @@ def keyed_request(request: Request, fingerprint: str) -> KeyedRequest:
     prefix = _hash_prefix(kind, fingerprint).copy()
     prefix.update(to_bytes(f"{canonical_json(prompt)}\n"))
     keys = []
-    for detail in details:
+    for part in details:
         digest = prefix.copy()
-        digest.update(to_json_bytes(detail))
+        digest.update(to_json_bytes(part))
         keys.append("a1-" + digest.hexdigest()[:40])
     return KeyedRequest(request, fingerprint, kind, prompt, tuple(details), tuple(keys))
 
@@ -162,9 +162,9 @@ def _hash_prefix(kind: str, fingerprint: str) -> hashlib._Hash:
 
 
 def split_request(request: Request) -> tuple[str, Any, list[Any]]:
-    """A request as (kind, prompt, details), ready for JSON: one detail for each key.
+    """A request as (kind, prompt, details), ready for JSON: one part for each key.
 
-    The detail of a score is its continuation; of a generation, how it is drawn; a
+    The part of a score is its continuation; of a generation, how it is drawn; a
     classification has none (None).
     """
     match request:
@@ -186,12 +186,12 @@ def split_request(request: Request) -> tuple[str, Any, list[Any]]:
             return "classify", text, [None]
 
 
-def join_request(kind: str, prompt: Any, detail: Any) -> Request:
-    """The request behind one key: the reverse of `split_request` for one detail."""
+def join_request(kind: str, prompt: Any, part: Any) -> Request:
+    """The request behind one key: the reverse of `split_request` for one part."""
     if kind == "score":
-        return ScoreRequest(prompt_from_json(prompt), (detail,))
+        return ScoreRequest(prompt_from_json(prompt), (part,))
     if kind == "generate":
-        temperature, top_p, top_k, penalty, max_tokens, stop, seed, repeat = detail
+        temperature, top_p, top_k, penalty, max_tokens, stop, seed, repeat = part
         sampling = Sampling(temperature, top_p, top_k, penalty, max_tokens, tuple(stop))
         return GenerateRequest(prompt_from_json(prompt), sampling, seed, repeat)
     if kind == "classify":

@@ -53,7 +53,7 @@ class Runs:
             (run_id, title, to_bytes(config), _now()),
         )
 
-    def finish(self, run_id: str, status: str, result: AuditResult | None) -> None:
+    def end(self, run_id: str, status: str, result: AuditResult | None) -> None:
         """Record how a run ended, and its result."""
         self._database.write(
             "UPDATE runs SET status = ?, finished = ?, result = ? WHERE id = ?",

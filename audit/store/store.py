@@ -120,7 +120,7 @@ class Store:
             with contextlib.closing(connect(self.path, read_only=True)) as source:
                 source.backup(copy)
             copy.close()
-            os.link(part, target)  # fails rather than overwrites, should the target have appeared meanwhile
+            os.link(part, target)  # fails rather than overwrites, should the target have appeared in between
         finally:
             copy.close()
             part.unlink(missing_ok=True)

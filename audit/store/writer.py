@@ -1,7 +1,7 @@
 """The store's one writing thread, with group commits.
 
-What arrives while a transaction commits goes into the next one, so that the cost of a flush is shared and nobody waits
-longer than about two of them. Other processes may write to the same file: each transaction is short and begins
+What arrives while a transaction commits goes into the next one, so that the cost of a flush is shared and no caller
+waits longer than about two of them. Other processes may write to the same file: each transaction is short and begins
 IMMEDIATE, so that none can fail half way for want of a lock.
 """
 

@@ -125,7 +125,7 @@ def test_a_python_config_that_cannot_run_says_why(tmp_path, text, says):
         load_audit(write(tmp_path / "c.py", text))
 
 
-def test_a_python_config_by_a_relative_path_names_the_line_that_failed(tmp_path, monkeypatch):
+def test_a_failing_python_config_names_its_line(tmp_path, monkeypatch):
     write(tmp_path / "c.py", "x = 1\n1 / 0")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
@@ -233,7 +233,7 @@ def test_a_folder_beside_the_config_takes_no_name_of_an_option(tmp_path):
         ('sed = 1\n[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"', "sed", "seed"),
     ],
 )
-def test_a_wrong_toml_config_names_field_and_mend(tmp_path, text, field, says):
+def test_a_wrong_toml_config_names_field_and_hint(tmp_path, text, field, says):
     with pytest.raises(ConfigError, match=says) as caught:
         load_audit(write(tmp_path / "c.toml", text))
     assert caught.value.field == field

@@ -139,7 +139,7 @@ class KeyServer:
         if b"/v1/completions" not in head:
             return _packet({"error": {"message": "no such route"}}, "404 No")
         if model == "refused-from-the-start":
-            self._note(model, head)
+            self._record_key(model, head)
             return _refused("401 No")
         if QUESTION not in str(body.get("prompt")) or model not in REPLIES:
             await asyncio.sleep(0.02 if model == "answers-all" else 0)
@@ -148,7 +148,7 @@ class KeyServer:
         self._times[question] = self._times.get(question, 0) + 1
         if model in _ONCE and self._times[question] > 1:
             return _packet(_right(model))
-        self._note(model, head)
+        self._record_key(model, head)
         if model == "hang":
             await asyncio.sleep(30)
         if model == "reset":
@@ -157,7 +157,7 @@ class KeyServer:
             writer.transport.abort()
         return REPLIES[model]
 
-    def _note(self, model: str, head: bytes) -> None:
+    def _record_key(self, model: str, head: bytes) -> None:
         if f"authorization: bearer {KEY}".encode() in head.lower():
             self.struck.add(model)
 

@@ -1,7 +1,7 @@
 """The faults a server can have, chosen by (fault, trial, request, attempt), so that they replay.
 
 A prompt names its own fate, ``fault|trial|index``, so one server serves every trial at once and
-whoever reads a ledger knows what should have happened. Where log-probabilities are asked for, a
+whoever reads a record knows what should have happened. Where log-probabilities are asked for, a
 continuation follows it.
 """
 
@@ -62,7 +62,7 @@ REFUSED_FOR_GOOD: Mapping[str, tuple[str, str]] = {
 CONTINUATIONS = (" Male", " Female")
 #: These take longer than a request may.
 SLOW = frozenset({"hang", "slow-loris", "late-answer"})
-#: After these a request may rightly end a run without an answer: the failure is stored, told, and asked
+#: After these a request may rightly end a run without an answer: the failure is stored, reported, and asked
 #: again by the next run. What is broken for good stays a failure.
 MAY_FAIL = frozenset(
     {
@@ -86,7 +86,7 @@ MAY_FAIL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What is to happen to one request, told by its prompt."""
+    """What is to happen to one request, as its prompt says."""
 
     fault: str
     trial: str

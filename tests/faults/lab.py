@@ -61,9 +61,9 @@ class Lab:
         self.folder = folder
         # Trials run in several threads; of a process's end, too, only one thread may take notice at a time.
         self._lock = threading.RLock()
-        self._ledger = folder / "ledger.tsv"
+        self._record = folder / "record.tsv"
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.server", str(self._ledger)],
+            [sys.executable, "-m", "tests.faults.server", str(self._record)],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -120,21 +120,21 @@ class Lab:
 
     def paid_twice(self, prompts: Sequence[str]) -> int:
         """How many right answers the server sent beyond the first to each of the prompts."""
-        self._read_ledger()
+        self._read_record()
         return sum(max(0, self._delivered[p] - 1) for p in prompts)
 
     def asked(self, prompts: Sequence[str]) -> int:
         """How many requests the server saw for these prompts."""
-        self._read_ledger()
+        self._read_record()
         return sum(self._asked[p] for p in prompts)
 
-    def _read_ledger(self) -> None:
-        with self._lock, self._ledger.open("rb") as data_quality:
-            self._take_in(data_quality)
+    def _read_record(self) -> None:
+        with self._lock, self._record.open("rb") as record:
+            self._take_in(record)
 
-    def _take_in(self, data_quality: BinaryIO) -> None:
-        data_quality.seek(self._read_to)
-        data = data_quality.read()
+    def _take_in(self, record: BinaryIO) -> None:
+        record.seek(self._read_to)
+        data = record.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._read_to += len(whole)
         for line in whole.decode().splitlines():
@@ -154,7 +154,7 @@ class Lab:
             return len(keys)  # killed before the store was made
 
     def check(self, spec: Spec) -> Verdict:
-        """Compare the ledger, the acknowledgements and the store."""
+        """Compare the server's record, the acknowledgements and the store."""
         keys = [answer_keys(request, FINGERPRINT) for request in spec.requests]
         with Store.open(spec.db, read_only=True) as store:
             stored = store.answers.read_many(key for some in keys for key in some)
@@ -184,7 +184,7 @@ def _is_true(answer: Answer, fate: Fate) -> bool:
 
 
 def acknowledged(spec: Spec) -> set[str]:
-    """Keys whose answers the audit was told to be on the disk."""
+    """Keys whose answers were acknowledged as stored."""
     if not spec.acks.exists():
         return set()
     lines = (line.split("\t") for line in spec.acks.read_text().splitlines())

@@ -1,8 +1,8 @@
-"""A server with planted faults, on raw asyncio, with a ledger that is on the disk before it answers.
+"""A server with planted faults, on raw asyncio, with a record that is on the disk before it answers.
 
-    python -m tests.faults.server LEDGER      prints its port, serves until stdin closes
+    python -m tests.faults.server RECORD      prints its port, serves until stdin closes
 
-Each line of the ledger is ``prompt TAB attempt TAB what``. ``answered`` means that the whole right
+Each line of the record is ``prompt TAB attempt TAB what``. ``answered`` means that the whole right
 answer was sent in time: what a provider would bill and a client could have kept.
 """
 
@@ -52,8 +52,8 @@ class Bucket:
 class FaultServer:
     """Serves ``/v1/completions`` and ``/v1/chat/completions``."""
 
-    def __init__(self, data_quality: Path) -> None:
-        self._ledger = os.open(data_quality, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    def __init__(self, record: Path) -> None:
+        self._record = os.open(record, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         self._attempts: Counter[str] = Counter()
         self._buckets: dict[str, Bucket] = {}
         self._last: dict[str, dict[str, object]] = {}
@@ -63,10 +63,10 @@ class FaultServer:
         self._huge = b'{"choices": [' + b" " * 40 * 2**20 + b"]}"
         self._bomb = gzip.compress(b" " * 200 * 2**20, 1)
 
-    def note(self, prompt: str, attempt: int, what: str) -> None:
+    def write_down(self, prompt: str, attempt: int, what: str) -> None:
         """Write a line, and have it on the disk."""
-        os.write(self._ledger, f"{prompt}\t{attempt}\t{what}\n".encode())
-        os.fsync(self._ledger)
+        os.write(self._record, f"{prompt}\t{attempt}\t{what}\n".encode())
+        os.fsync(self._record)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, one request after the other."""
@@ -102,17 +102,17 @@ class FaultServer:
         fate = Fate.of(prompt)
         await asyncio.sleep(DELAY_SECONDS)
         if fate.fault in REFUSED_FOR_GOOD:
-            self.note(prompt, attempt, fate.fault)
+            self.write_down(prompt, attempt, fate.fault)
             status, code = REFUSED_FOR_GOOD[fate.fault]
             await self._send(writer, {"error": {"message": "planted", "type": code, "code": code}}, status)
             return True
         if fate.fault == "gzip":
-            self.note(prompt, attempt, "answered")
+            self.write_down(prompt, attempt, "answered")
             packed = gzip.compress(json.dumps(self._right(prompt, fate.truth, body)).encode())
             await self._send(writer, packed, extra=["Content-Encoding: gzip"])
             return True
         if not fate.strikes(attempt):
-            self.note(prompt, attempt, "answered")
+            self.write_down(prompt, attempt, "answered")
             answer = self._right(prompt, fate.truth, body)
             self._last[prompt.rpartition("|")[0]] = answer  # before it is sent: a copy may overtake its original
             await self._send(writer, answer)
@@ -128,13 +128,13 @@ class FaultServer:
             self._attempts[prompt] += 1
             await asyncio.sleep(DELAY_SECONDS)
             if not fate.strikes(attempt):
-                self.note(prompt, attempt, "answered")
+                self.write_down(prompt, attempt, "answered")
             elif fate.fault == "logprobs-swapped":
                 theirs = await self._swapped(prompt.rpartition("|")[0], reply)
-                self.note(prompt, attempt, "answered" if theirs is reply else fate.fault)
+                self.write_down(prompt, attempt, "answered" if theirs is reply else fate.fault)
                 reply = theirs
             else:
-                self.note(prompt, attempt, fate.fault)
+                self.write_down(prompt, attempt, fate.fault)
                 _spoil(fate, reply)
         await self._send(writer, reply.body, f"{reply.status} Said")
 
@@ -159,10 +159,10 @@ class FaultServer:
         bucket = self._buckets.setdefault(prompt.rpartition("|")[0], Bucket(float(rate), float(size)))
         if bucket.take():
             await asyncio.sleep(0.02)
-            self.note(prompt, attempt, "answered")
+            self.write_down(prompt, attempt, "answered")
             await self._send(writer, self._right(prompt, Fate.of(prompt).truth, body))
         else:
-            self.note(prompt, attempt, "429")
+            self.write_down(prompt, attempt, "429")
             await self._send(writer, _ERROR, "429 Too Many Requests", [f"Retry-After: {wait}"] if wait else [])
         return True
 
@@ -170,14 +170,14 @@ class FaultServer:
         prompt, fault = fate.prompt, fate.fault
         right = self._right(prompt, fate.truth, body)
         if fault in ("slicing", "nul", "bom"):
-            self.note(prompt, attempt, "answered")
+            self.write_down(prompt, attempt, "answered")
             data = _packet(right, bom=fault == "bom")
             step = 7 if fault == "slicing" else len(data)
             for start in range(0, len(data), step):
                 writer.write(data[start : start + step])
                 await writer.drain()
             return True
-        self.note(prompt, attempt, "answered" if fault == "answered-twice" else fault)
+        self.write_down(prompt, attempt, "answered" if fault == "answered-twice" else fault)
         if fault == "hang":
             await asyncio.sleep(HANG_SECONDS)
             return False
@@ -294,8 +294,8 @@ def _packet(
     return head.encode() + body
 
 
-async def _main(data_quality: Path) -> None:
-    server = FaultServer(data_quality)
+async def _main(record: Path) -> None:
+    server = FaultServer(record)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=2**24, backlog=1024)
     print(listening.sockets[0].getsockname()[1], flush=True)
     closed = asyncio.Event()

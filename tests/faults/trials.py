@@ -232,7 +232,7 @@ def flipped_byte(lab: Lab, name: str) -> Verdict:
 
 
 def truncated_file(lab: Lab, name: str) -> Verdict:
-    """Half a database is refused and left alone; a backup goes on."""
+    """Half a database is refused and left alone; a backup replaces it."""
     spec = lab.spec("none", f"truncated-{name}")
     lab.run(spec)
     backup = spec.db.with_name("backup.db")
@@ -280,11 +280,11 @@ def campaign(lab: Lab, answers: int, kills: int, seed: int = 0) -> tuple[Verdict
     # What is killed between its storing and its saying so is not acknowledged.
     spec = lab.spec("none", f"campaign-{seed}", answers + 16 * kills, in_flight=16)
     draw = random.Random(seed)
-    known: set[str] = set()
+    confirmed: set[str] = set()
     made = most = lost = paid = 0
     while made < kills:
         process = lab.start(spec)
-        _wait_for_acknowledged(process, spec, len(known) + draw.uniform(0, 1.8) * answers / kills)
+        _wait_for_acknowledged(process, spec, len(confirmed) + draw.uniform(0, 1.8) * answers / kills)
         time.sleep(draw.uniform(0, 0.05))
         if process.exitcode is not None:
             break  # all was asked before all kills were made
@@ -292,8 +292,8 @@ def campaign(lab: Lab, answers: int, kills: int, seed: int = 0) -> tuple[Verdict
         lab.wait(process)
         made += 1
         said = acknowledged(spec)
-        lost += lab.lost(spec, said - known)
-        known = said
+        lost += lab.lost(spec, said - confirmed)
+        confirmed = said
         now = lab.paid_twice(spec.prompts)
         most, paid = max(most, now - paid), now
     while (verdict := _live_on(lab, spec)).unresolved:

@@ -95,9 +95,9 @@ def test_absences_of_journal_and_store_are_listed_once(tmp_path: Path) -> None:
         journal.write("ended", now, status="done", run_id="x")
         time.sleep(0.01)  # the next run must not seem to start before the kill
         store.runs.start("later", "nightly", "{}")
-        store.runs.finish("later", "failed: OSError", None)
+        store.runs.end("later", "failed: OSError", None)
         store.runs.start("fine", "nightly", "{}")
-        store.runs.finish("fine", "done", result(1, [0.1, 0.3]))
+        store.runs.end("fine", "done", result(1, [0.1, 0.3]))
         found = absences(store, journal.entries(), "nightly")
         assert absences(store, [], "another") == []
     assert [gap.why for gap in found] == [
@@ -125,7 +125,7 @@ def test_a_kill_that_is_noticed_late_hides_no_other_run(tmp_path: Path) -> None:
         store.runs.start("killed", "nightly", "{}")
         time.sleep(0.01)  # the store keeps milliseconds
         store.runs.start("bad", "nightly", "{}")
-        store.runs.finish("bad", "failed: OSError", None)
+        store.runs.end("bad", "failed: OSError", None)
         journal = Journal(tmp_path / "journal.jsonl")
         journal.write("killed", now - timedelta(seconds=1), error="its process ended before the run did")
         found = absences(store, journal.entries(), "nightly")
@@ -138,7 +138,7 @@ def test_stored_results_are_finished_runs_oldest_first(tmp_path: Path) -> None:
             store.runs.start(f"run{run}", "nightly" if run < 3 else "other", "{}")
         stored = [result(run, [0.1, 0.1 * run]) for run in (1, 2)]
         for one in stored:
-            store.runs.finish(one.run_id, "done", one)
-        store.runs.finish("run3", "failed", None)
+            store.runs.end(one.run_id, "done", one)
+        store.runs.end("run3", "failed", None)
         assert list(stored_results(store)) == stored
         assert list(stored_results(store, "other")) == []

@@ -45,7 +45,7 @@ def config(tmp_path):
     return write
 
 
-def test_run_writes_a_report_and_every_other_command_reads_the_store(audit, config, tmp_path):
+def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     db = tmp_path / "a.db"
     code, out, _ = audit("run", config())
     assert code == 0
@@ -94,7 +94,7 @@ def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path)
     assert "key a1-" in out
 
 
-def test_verify_sets_aside_what_it_says_and_the_next_run_asks_that_again(audit, config, tmp_path):
+def test_verify_quarantines_and_the_next_run_asks_again(audit, config, tmp_path):
     db = tmp_path / "a.db"
     audit("run", config())
     with sqlite3.connect(db) as connection:
@@ -102,10 +102,10 @@ def test_verify_sets_aside_what_it_says_and_the_next_run_asks_that_again(audit, 
         connection.execute("UPDATE prompts SET body = '\"other\"' WHERE id = (SELECT min(id) FROM prompts)")
     code, out, err = audit("cache", "verify", "--db", db)
     assert code == 1
-    told = err.count("will be asked again")
-    assert told >= 3
-    assert f"{told} damaged and quarantined" in out
-    assert json.loads(audit("cache", "stats", "--db", db, "--json")[1])["quarantine"] == told
+    quarantined = err.count("will be asked again")
+    assert quarantined >= 3
+    assert f"{quarantined} damaged and quarantined" in out
+    assert json.loads(audit("cache", "stats", "--db", db, "--json")[1])["quarantine"] == quarantined
     assert audit("run", config())[0] == 0
     assert audit("cache", "verify", "--db", db)[0] == 0
 
@@ -141,7 +141,7 @@ def test_a_dry_run_counts_and_asks_nothing(audit, config, tmp_path):
     assert (first["requests"], first["cached"], first["seconds"]) == (0, 100, 0.0)
 
 
-def test_a_dry_run_leaves_no_store_behind_so_that_a_fresh_run_may_follow(audit, config, tmp_path, monkeypatch):
+def test_a_dry_run_leaves_no_store_behind(audit, config, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     path = config()
     path.write_text(path.read_text().replace(repr(str(tmp_path / "a.db")), "'~/a.db'"))
@@ -153,7 +153,7 @@ def test_a_dry_run_leaves_no_store_behind_so_that_a_fresh_run_may_follow(audit, 
     assert "this store holds answers" in err
 
 
-def test_a_dry_run_estimates_a_cost_and_does_not_call_it_a_bound(audit, config):
+def test_a_dry_run_estimates_a_cost(audit, config):
     hosted = """
 from backends.base import RequestCost
 
@@ -203,7 +203,7 @@ suite = "OccuGender"
         ("prices = { prompt = 1, completion = 2 }", "connection"),  # it is asked, and is not there
     ],
 )
-def test_a_limit_to_costs_is_refused_where_a_server_has_no_prices(audit, tmp_path, options, says):
+def test_a_cost_limit_without_prices_is_refused(audit, tmp_path, options, says):
     path = tmp_path / "audit.toml"
     path.write_text(f'db = "{tmp_path}/a.db"\nout = "{tmp_path}/out"\n' + HOSTED.format(options=options))
     code, _, err = audit("run", path, "--max-cost", "1.5")
@@ -254,7 +254,7 @@ def test_help_teaches(audit):
     assert audit("--version")[1].startswith("bias-audit ")
 
 
-def test_a_folder_that_cannot_be_written_is_named_without_a_traceback(audit, config, tmp_path):
+def test_an_unwritable_folder_is_named_without_a_traceback(audit, config, tmp_path):
     (tmp_path / "taken").write_text("a file")
     code, _, err = audit("run", config(), "--out", tmp_path / "taken")
     assert code == 1
@@ -262,7 +262,7 @@ def test_a_folder_that_cannot_be_written_is_named_without_a_traceback(audit, con
     assert "Traceback" not in err
 
 
-def test_a_limit_that_names_no_figure_is_told_by_the_run_already(audit, config):
+def test_a_limit_that_names_no_figure_is_reported_by_the_run(audit, config):
     path = config()
     path.write_text(path.read_text().replace('"p_diverse": (0.0', '"p_divers": (0.0'))
     code, _, err = audit("run", path)

@@ -1,4 +1,4 @@
-"""Schedules that really fire, are killed, miss slots, and tell of regressions."""
+"""Schedules that really fire, are killed, miss slots, and notify of regressions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def serve_until(schedule: Schedule, enough: Callable[[], bool], seconds: float =
         ("0 0 * * */3", ["2026-01-03 00:00", "2026-01-04 00:00", "2026-01-07 00:00"]),  # Sunday, Wednesday, Saturday
     ],
 )
-def test_crontab_means_what_cron_means(cron: str, expected: list[str]) -> None:
+def test_a_crontab_expression_means_what_cron_means(cron: str, expected: list[str]) -> None:
     trigger = cron_trigger(cron)
     at = datetime(2026, 1, 1, 0, 0, 1).astimezone()
     for wanted in expected:
@@ -82,7 +82,7 @@ def test_crontab_means_what_cron_means(cron: str, expected: list[str]) -> None:
     ("cron", "in_spring", "in_autumn"),
     [("30 2 * * *", 1, 1), ("0,30 2 * * *", 1, 2), ("30 * * * *", 23, 25), ("*/30 2 * * *", 1, 4)],
 )
-def test_a_time_that_clocks_put_back_bring_again_is_one_slot_unless_it_is_every_hour_or_minute(
+def test_a_repeated_wall_time_is_one_slot_unless_hourly(
     cron: str, in_spring: int, in_autumn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zone = ZoneInfo("Europe/Berlin")
@@ -96,7 +96,7 @@ def test_a_time_that_clocks_put_back_bring_again_is_one_slot_unless_it_is_every_
         assert len(slots) - 1 == expected
 
 
-def test_the_slot_after_the_hour_that_comes_twice_is_not_taken_for_one_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slot_after_a_repeated_hour_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     zone = ZoneInfo("Europe/Berlin")
     monkeypatch.setattr("apscheduler.triggers.cron.get_localzone", lambda: zone)
     second_time = datetime(2026, 10, 25, 2, 10, tzinfo=zone, fold=1)
@@ -109,7 +109,7 @@ def test_a_crontab_that_cannot_be_read_is_refused(cron: str) -> None:
         cron_trigger(cron)
 
 
-def test_it_fires_at_its_times_and_keeps_each_outcome(tmp_path: Path) -> None:
+def test_a_schedule_fires_and_records_each_outcome(tmp_path: Path) -> None:
     runs: list[float] = []
 
     def run() -> RunOutcome:
@@ -123,7 +123,7 @@ def test_it_fires_at_its_times_and_keeps_each_outcome(tmp_path: Path) -> None:
     assert {round(b - a) for a, b in itertools.pairwise(runs)} == {1}
 
 
-def test_a_run_that_raises_is_kept_and_the_schedule_goes_on(tmp_path: Path) -> None:
+def test_a_run_that_raises_does_not_end_the_schedule(tmp_path: Path) -> None:
     kept = journal(tmp_path)
 
     def run() -> RunOutcome:
@@ -135,7 +135,7 @@ def test_a_run_that_raises_is_kept_and_the_schedule_goes_on(tmp_path: Path) -> N
     assert (ended[0]["status"], ended[0]["error"]) == ("failed", "RuntimeError: no model today")
 
 
-def test_slots_during_a_long_run_never_overlap_and_follow_the_policy(tmp_path: Path) -> None:
+def test_slots_during_a_long_run_follow_the_policy(tmp_path: Path) -> None:
     for policy, expected in (("run", "ended"), ("skip", "missed")):
         kept = journal(tmp_path / policy)
         running: list[int] = []
@@ -176,7 +176,7 @@ def missed_yesterday(kept: Journal) -> None:
     kept.write("ended", then, status="done", run_id="old")
 
 
-def test_slots_missed_while_away_are_caught_up_by_one_run(tmp_path: Path) -> None:
+def test_missed_slots_are_caught_up_by_one_run(tmp_path: Path) -> None:
     kept = journal(tmp_path)
     missed_yesterday(kept)
     hour = (datetime.now().hour + 12) % 24  # far from now, so that no slot falls into the test
@@ -189,7 +189,7 @@ def test_slots_missed_while_away_are_caught_up_by_one_run(tmp_path: Path) -> Non
     assert events(kept)[3:] == ["started", "ended"]
 
 
-def test_slots_missed_while_away_are_skipped_if_asked(tmp_path: Path) -> None:
+def test_missed_slots_are_skipped_if_configured(tmp_path: Path) -> None:
     kept = journal(tmp_path)
     missed_yesterday(kept)
     hour = (datetime.now().hour + 12) % 24
@@ -212,7 +212,7 @@ Schedule("* * * * * *", Slots(run, Journal(Path(sys.argv[1])))).serve()
 """
 
 
-def test_a_killed_run_is_noted_and_caught_up(tmp_path: Path) -> None:
+def test_a_killed_run_is_recorded_and_caught_up(tmp_path: Path) -> None:
     kept = journal(tmp_path)
     child = subprocess.Popen([sys.executable, "-c", CHILD, str(kept.path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -235,7 +235,7 @@ def test_a_killed_run_is_noted_and_caught_up(tmp_path: Path) -> None:
     assert len(runs) == 1
 
 
-def test_a_second_schedule_of_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_schedule_of_one_store_is_refused(tmp_path: Path) -> None:
     kept = journal(tmp_path)
     refused: list[str] = []
 
@@ -291,7 +291,7 @@ def test_a_regression_calls_the_command_and_the_webhook(tmp_path: Path) -> None:
     assert json.loads(said.read_text()) == json.loads(got[0]) == json.loads(gate_json(regressed()))
 
 
-def test_who_cannot_be_told_is_noted_and_nothing_else_breaks(tmp_path: Path) -> None:
+def test_a_failed_notification_is_recorded(tmp_path: Path) -> None:
     kept = journal(tmp_path)
     slots = Slots(
         lambda: RunOutcome("now", "done", regressed()),

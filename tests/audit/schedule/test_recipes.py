@@ -113,7 +113,7 @@ def test_the_systemd_units_are_sound_and_their_command_runs(home: Path) -> None:
     assert shell(f"cd audits && {command}", home).returncode == 3
 
 
-def test_the_hosted_ci_runs_its_steps_and_fails_when_a_figure_regressed(home: Path) -> None:
+def test_the_hosted_ci_fails_when_a_figure_regressed(home: Path) -> None:
     workflow = yaml.safe_load((RECIPES / "bias-audit.yml").read_text())
     (job,) = workflow["jobs"].values()
     steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step and "name" in step}
@@ -139,5 +139,5 @@ def test_the_hosted_ci_runs_its_steps_and_fails_when_a_figure_regressed(home: Pa
     worsen(home)
     assert [step(name).returncode for name in steps] == [0, 3, 0]
     assert "Gate failed" in summary.read_text()
-    told = History.model_validate_json(done("cd audits && audit history --db audit.db --json", home, **runner))
-    assert len(told.runs) == 2
+    history = History.model_validate_json(done("cd audits && audit history --db audit.db --json", home, **runner))
+    assert len(history.runs) == 2

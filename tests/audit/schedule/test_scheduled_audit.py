@@ -110,7 +110,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     return folder, seen
 
 
-def test_it_fires_three_times_within_a_minute_and_tells_each_outcome(night: tuple[Path, dict[str, Any]]) -> None:
+def test_three_runs_in_a_minute_report_each_outcome(night: tuple[Path, dict[str, Any]]) -> None:
     _, seen = night
     assert seen["seconds"] < 60
     lines = seen["first"].splitlines()
@@ -120,7 +120,7 @@ def test_it_fires_three_times_within_a_minute_and_tells_each_outcome(night: tupl
     assert len(set(slots)) == len(slots) >= 5
 
 
-def test_a_kill_and_the_slots_missed_after_it_are_noted_and_caught_up(night: tuple[Path, dict[str, Any]]) -> None:
+def test_a_kill_and_missed_slots_are_recorded_and_caught_up(night: tuple[Path, dict[str, Any]]) -> None:
     _, seen = night
     entries = seen["entries"]
     assert seen["killed"] == -signal.SIGKILL
@@ -136,7 +136,7 @@ def test_a_kill_and_the_slots_missed_after_it_are_noted_and_caught_up(night: tup
     assert "caught up by one run" in seen["second"].splitlines()[1]
 
 
-def test_a_signal_ends_the_run_that_is_on_early_and_keeps_it(night: tuple[Path, dict[str, Any]]) -> None:
+def test_a_signal_ends_the_current_run_and_keeps_it(night: tuple[Path, dict[str, Any]]) -> None:
     _, seen = night
     assert seen["stopped"] == 130
     assert seen["entries"][-1]["event"] == "ended"
@@ -183,7 +183,7 @@ def run(*arguments: object) -> int:
     return int(left.value.code or 0)
 
 
-def test_one_slot_judges_the_run_and_tells_of_a_regression(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_slot_checks_the_run_and_reports_a_regression(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, db = config(tmp_path, 100), tmp_path / "audit.db"
     assert run("run", path) == 0
     assert run("baseline", "save", "good", "--db", db) == 0
@@ -218,7 +218,7 @@ def test_one_slot_judges_the_run_and_tells_of_a_regression(tmp_path: Path, capsy
         (["--once", "--on-regression", "true"], "--on-regression"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_served(
+def test_wrong_options_are_reported_before_serving(
     options: list[str], field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("schedule", config(tmp_path, 8), *options) == 2

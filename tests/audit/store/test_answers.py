@@ -139,9 +139,9 @@ def test_inspect_shows_model_question_and_answer(store):
     store.fingerprints.resolve({"model": "m"})
     e = entry(3)
     put(store, e)
-    told = store.answers.inspect(e.question.keys[1])
-    assert told["fingerprint"] == {"model": "m"}
-    assert told["prompt"] == "prompt 3"
-    assert told["detail"] == " b\x00\ud800"
-    assert told["checksum"] == "right"
-    assert told["answer"][1][0][0] == e.answer.scores[1].logprob
+    found = store.answers.inspect(e.question.keys[1])
+    assert found["fingerprint"] == {"model": "m"}
+    assert found["prompt"] == "prompt 3"
+    assert found["detail"] == " b\x00\ud800"
+    assert found["checksum"] == "right"
+    assert found["answer"][1][0][0] == e.answer.scores[1].logprob

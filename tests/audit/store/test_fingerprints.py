@@ -80,7 +80,7 @@ def test_several_older_fingerprints_lose_no_answer(store):
 def test_an_older_fingerprint_that_comes_later_is_added(store):
     first = answered(store, range(5), OLDER[0])
     assert store.fingerprints.resolve(NOW, RETIRED) == first
-    answered(store, range(4, 20), OLDER[1])  # by an earlier version, meanwhile
+    answered(store, range(4, 20), OLDER[1])  # by an earlier version, in between
     assert store.fingerprints.resolve(NOW, RETIRED) == first
     assert missing(store, range(20), first) == []
 

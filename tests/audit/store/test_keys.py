@@ -23,7 +23,7 @@ from backends.base import (
 )
 from backends.errors import BackendError
 
-# Python's text() leaves surrogates out unless it is told otherwise.
+# Python's text() leaves surrogates out by default.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
 PROMPTS = TEXT | st.lists(st.builds(Message, st.sampled_from(["system", "user", "assistant"]), TEXT), max_size=3).map(
     tuple
@@ -80,7 +80,7 @@ def test_an_answer_reads_back_from_json_to_the_last_bit(answer):
     assert again == answer
     if isinstance(answer, ScoreResponse):
         for before, after in zip(answer.scores, again.scores, strict=True):
-            assert struct.pack("<d", before.high) == struct.pack("<d", after.high)  # also tells 0.0 from -0.0
+            assert struct.pack("<d", before.high) == struct.pack("<d", after.high)  # also distinguishes 0.0 from -0.0
 
 
 def test_an_error_reads_back():
@@ -90,7 +90,7 @@ def test_an_error_reads_back():
     assert again.to_json() == error.to_json()
 
 
-def test_a_surrogate_pair_is_not_the_character_it_would_spell_in_ascii_json():
+def test_a_surrogate_pair_is_not_its_ascii_json_character():
     pair, character = "\ud83d\ude00", "\U0001f600"
     assert json.dumps(pair) == json.dumps(character)  # the trap
     assert keys.answer_keys(ClassifyRequest(pair), "f") != keys.answer_keys(ClassifyRequest(character), "f")
@@ -134,7 +134,7 @@ def test_a_key_is_the_documented_hash():
     assert keys.answer_keys(ScoreRequest("p", (" a",)), "fp1-x") == (expected,)
 
 
-def test_a_fingerprint_has_one_id_whatever_the_order_of_its_fields():
+def test_a_fingerprint_id_ignores_the_order_of_fields():
     assert keys.fingerprint_id({"a": 1, "b": None}) == keys.fingerprint_id({"b": None, "a": 1})
     assert keys.fingerprint_id({"a": 1}) != keys.fingerprint_id({"a": True})
     assert keys.fingerprint_id({"a": 1}).startswith("fp1-")
@@ -146,7 +146,7 @@ def test_what_is_no_number_is_refused(value):
         keys.canonical_json({"x": value})
 
 
-def test_an_answer_is_joined_only_when_every_continuation_is_there():
+def test_an_answer_is_joined_only_when_complete():
     request = ScoreRequest("p", (" a", " b"))
     a, b = keys.answer_keys(request, "f")
     scores = [ContinuationScore.exact([TokenLogprob(" x", 0, 2, v)]) for v in (-1.0, -2.0)]
@@ -158,7 +158,7 @@ def test_an_answer_is_joined_only_when_every_continuation_is_there():
     assert codecs.join_answers(request, (a, b), {a: pieces[a], b: error}) is error
 
 
-def test_an_answer_that_does_not_fit_its_request_is_seen():
+def test_an_answer_that_does_not_match_is_noticed():
     request = ScoreRequest("p", (" a", " b"))
     one = ScoreResponse((ContinuationScore.exact([TokenLogprob(" a", 0, 2, -1.0)]),))
     assert not codecs.matches_request(request, one)

@@ -62,8 +62,8 @@ def test_runs_and_results_are_kept(store):
     assert store.runs.result("r1") is None
     with pytest.raises(ConfigError, match="no finished run"):
         store.runs.find("last")
-    store.runs.finish("r1", "done", result("r1"))
-    store.runs.finish("r2", "failed: ValueError", None)
+    store.runs.end("r1", "done", result("r1"))
+    store.runs.end("r2", "failed: ValueError", None)
     newest, oldest = store.runs.all()
     assert (newest.id, newest.status, newest.finished is None) == ("r2", "failed: ValueError", False)
     assert (oldest.id, oldest.config, oldest.status) == ("r1", '{"a": "\ud800"}', "done")
@@ -78,8 +78,8 @@ def test_runs_and_results_are_kept(store):
 def test_a_baseline_is_saved_once_then_promoted(store):
     for run in ("r1", "r2", "open"):
         store.runs.start(run, "t", "{}")
-    store.runs.finish("r1", "done", result("r1"))
-    store.runs.finish("r2", "done", result("r1"))
+    store.runs.end("r1", "done", result("r1"))
+    store.runs.end("r2", "done", result("r1"))
     with pytest.raises(ConfigError, match="not there"):
         store.runs.promote_baseline("main", "r1")
     with pytest.raises(ConfigError, match="no result"):
