@@ -95,7 +95,7 @@ class Drafts:
         draft = _filled(self.content["tables"][name], words)
         return TableLayout(name=name, columns=tuple(columns), rows=tuple(rows), **draft)
 
-    def chart(self, name: str, covariate: Mapping[str, float] | None = None, **words: str) -> Chart:
+    def chart(self, name: str, covariate: Mapping[str, float] | None = None, /, **words: str) -> Chart:
         """The chart of that name."""
         return Chart(covariate=covariate, **_filled(self.content["charts"][name], words))
 

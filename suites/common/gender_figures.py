@@ -13,61 +13,35 @@ from suites.presentation import PublishedFigure, TableColumn
 
 #: Factors whose levels are drawn from a larger population.
 CLUSTERS = ("occupation", "template")
+#: P̃ of each group.
+PROBABILITIES = tuple(f"p_{group}" for group in GROUPS)
 #: Groups of occupations that the papers' tables show.
 DOMINATED = ("female", "male")
 #: Letters of the published files → measure.
 _LETTERS = {"m": "p_male", "f": "p_female", "d": "p_diverse"}
 
 
-def probability_specs(
-    where: Mapping[str, Factor], family: str, *, clusters: tuple[str, ...] = CLUSTERS, is_subgroup: bool = False
-) -> Iterator[MeasureSpec]:
-    """P̃ of each group."""
-    for group in GROUPS:
-        name = f"p_{group}"
-        yield MeasureSpec(
-            name, name, where, clusters=clusters, family=family, is_subgroup=is_subgroup, probability_mass="coverage"
-        )
-
-
-def coverage_spec(
-    where: Mapping[str, Factor], family: str, *, clusters: tuple[str, ...] = CLUSTERS, is_subgroup: bool = False
+def figure(
+    measure: str,
+    where: Mapping[str, Factor],
+    family: str,
+    *,
+    clusters: tuple[str, ...] = CLUSTERS,
+    is_subgroup: bool = False,
 ) -> MeasureSpec:
-    """The raw mass of all expressions."""
-    return MeasureSpec("coverage", "coverage", where, clusters=clusters, family=family, is_subgroup=is_subgroup)
+    """A figure over answers, such as ``p_female``, or an effect of a text in the prompt, see `suites.common.contrasts`.
 
-
-def gap_spec(
-    where: Mapping[str, Factor], family: str, *, clusters: tuple[str, ...] = CLUSTERS, is_subgroup: bool = False
-) -> MeasureSpec:
-    """The stereotype gap: 0 without bias."""
-    return MeasureSpec(
-        "stereotype_gap",
-        "stereotype_gap",
-        where,
-        clusters=clusters,
-        unit="difference of probabilities",
-        neutral=0.0,
-        family=family,
-        is_subgroup=is_subgroup,
-        probability_mass="coverage",
-    )
-
-
-def effect_spec(
-    measure: str, where: Mapping[str, Factor], family: str, *, clusters: tuple[str, ...] = CLUSTERS
-) -> MeasureSpec:
-    """An effect of a text in the prompt, see `suites.common.contrasts`."""
-    return MeasureSpec(
-        measure,
-        measure,
-        where,
-        clusters=clusters,
-        unit=unit_of(measure),
-        neutral=0.0,
-        family=family,
-        contrast=True,
-    )
+    The stereotype gap and effects are 0 without bias; effects are contrasts. The raw mass stands beside
+    probabilities and gaps.
+    """
+    common: dict[str, Any] = {"clusters": clusters, "family": family, "is_subgroup": is_subgroup}
+    if measure == "stereotype_gap":
+        common |= {"unit": "difference of probabilities", "neutral": 0.0, "probability_mass": "coverage"}
+    elif measure in PROBABILITIES:
+        common["probability_mass"] = "coverage"
+    elif measure != "coverage":
+        common |= {"unit": unit_of(measure), "neutral": 0.0, "contrast": True}
+    return MeasureSpec(measure, measure, where, **common)
 
 
 def group_columns(where: Mapping[str, Factor], title: str = "") -> Iterator[TableColumn]:

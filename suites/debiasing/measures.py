@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from suites.base import Factor, MeasureSpec
-from suites.common.gender_figures import CLUSTERS, coverage_spec, effect_spec, gap_spec, probability_specs
+from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure
 from suites.debiasing.material import REFERENCE, DebiasingPrompt
 from suites.debiasing.positions import WITHOUT_DIALOGUE
 from suites.occugender import BIASES
@@ -77,31 +77,32 @@ class Measures:
     ) -> Iterator[MeasureSpec]:
         for dominated_by in self.dominated_by:
             of_group = {**where, "dominated_by": dominated_by}
-            yield from probability_specs(of_group, f"group probabilities, {family}", is_subgroup=is_subgroup)
-        yield gap_spec(where, f"stereotype gap, {family}", is_subgroup=is_subgroup)
-        yield coverage_spec(where, f"raw mass, {family}", is_subgroup=is_subgroup)
+            for measure in PROBABILITIES:
+                yield figure(measure, of_group, f"group probabilities, {family}", is_subgroup=is_subgroup)
+        yield figure("stereotype_gap", where, f"stereotype gap, {family}", is_subgroup=is_subgroup)
+        yield figure("coverage", where, f"raw mass, {family}", is_subgroup=is_subgroup)
 
     def _effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         for versus in self.controls:
             for measure in _EFFECTS:
                 family = f"{measure}, {where['bias']}, {where['position']}, versus {versus}"
                 for p in self._controlled(versus):
-                    yield effect_spec(measure, {**where, "instruction": p.id, "versus": versus}, family)
+                    yield figure(measure, {**where, "instruction": p.id, "versus": versus}, family)
                 for abstraction in self.abstractions(versus):
                     of_degree = {**where, "degree": abstraction, "versus": versus}
-                    yield effect_spec(measure, of_degree, f"{family}, by abstraction")
+                    yield figure(measure, of_degree, f"{family}, by abstraction")
             for p in self._controlled(versus):
                 yield _share_spec("share_via_diverse", {**where, "instruction": p.id, "versus": versus})
         for p in self._controlled("placebo"):
             family = f"placebo_effect, {where['bias']}, {where['position']}"
-            yield effect_spec("placebo_effect", {**where, "placebo": p.id, "versus": "none"}, family)
+            yield figure("placebo_effect", {**where, "placebo": p.id, "versus": "none"}, family)
 
     def _attenuation(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         for versus in self.controls:
             for measure in _ATTENUATIONS:
                 family = f"{measure}, {where['bias']}, {where['under']}, versus {versus}"
                 for p in self._controlled(versus):
-                    yield effect_spec(measure, {**where, "instruction": p.id, "versus": versus}, family)
+                    yield figure(measure, {**where, "instruction": p.id, "versus": versus}, family)
             for p in self._controlled(versus):
                 yield _share_spec("share_attenuated", {**where, "instruction": p.id, "versus": versus})
 
@@ -119,7 +120,7 @@ class Measures:
             family = f"effect_reference_text, {where['position']}, versus {versus}"
             for p in self._controlled(versus):
                 here = {**where, "instruction": p.id, "versus": versus}
-                yield effect_spec("effect_reference_text", here, family, clusters=("template",))
+                yield figure("effect_reference_text", here, family, clusters=("template",))
 
 
 def _share_spec(measure: str, where: Mapping[str, Factor]) -> MeasureSpec:

@@ -10,7 +10,9 @@ from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
 from suites.debiasing.measures import Measures
 from suites.occugender import BIASES
-from suites.presentation import Chart, PublishedFigure, TableLayout
+from suites.presentation import Chart, Drafts, PublishedFigure, TableLayout
+
+_DRAFTS = Drafts(load("debiasing_report").content)
 
 
 def published_figures(measures: Measures) -> Iterator[PublishedFigure]:
@@ -28,62 +30,31 @@ def published_figures(measures: Measures) -> Iterator[PublishedFigure]:
                     yield from published_probabilities(f"GPT-3 {model}", where, printed)
 
 
-def table_layouts(measures: Measures, *, with_published: bool) -> list[TableLayout]:
+def table_layouts(measures: Measures, *, with_published: bool) -> Iterator[TableLayout]:
     """One table for each kind of bias: prompts by positions."""
     rows: list[tuple[str, Mapping[str, Factor]]] = [("None", {"debiasing": None})]
     rows += [(str(p.id), {"debiasing": p.id}) for p in measures.prompts]
     rows += [(f"Average {a}", {"abstraction": a}) for a in measures.abstractions()]
-    source = load("published_results").content["debiasing_positions"]["source"]
-    return [
-        TableLayout(
-            f"{bias}_bias_by_position",
-            f"{bias.capitalize()} bias with each debiasing prompt at each position, in per cent",
-            tuple(
-                column
-                for position in measures.positions
-                for column in group_columns(
-                    {"bias": bias, "position": position}, f"{position.replace('_', ' ').capitalize()}, "
-                )
-            ),
-            rows=tuple(rows),
-            scale=100,
-            decimals=1,
-            source=f"{source}. Published averages are means of the printed figures." if with_published else "",
+    source = ""
+    if with_published:
+        paper = load("published_results").content["debiasing_positions"]["source"]
+        source = f"{paper}. Published averages are means of the printed figures."
+    for bias in BIASES:
+        columns = (
+            column
+            for name in measures.positions
+            for column in group_columns({"bias": bias, "position": name}, f"{name.replace('_', ' ').capitalize()}, ")
         )
-        for bias in BIASES
-    ]
+        yield _DRAFTS.table(f"{bias}_bias_by_position", columns, rows, source=source)
 
 
 def charts(measures: Measures) -> Iterator[Chart]:
     """Effects, the way of each prompt between the three groups, and what a dialogue leaves of the effects."""
-    versus = measures.controls[-1]
-    for bias in BIASES:
-        yield Chart(
-            "dots",
-            f"{bias.capitalize()} bias: effect of each debiasing prompt on the stereotype gap, against {versus}",
-            ("effect",),
-            {"bias": bias, "versus": versus},
-            by="instruction",
-            facet="position",
-            caption="Below 0: less stereotype than with the control at the same place.",
-        )
-    for bias in BIASES:
+    words = [{"bias": bias, "Bias": bias.capitalize(), "versus": measures.controls[-1]} for bias in BIASES]
+    for of_bias in words:
+        yield _DRAFTS.chart("effect", **of_bias)
+    for of_bias in words:
         for group in measures.dominated_by:
-            yield Chart(
-                "ternary",
-                f"{bias.capitalize()} bias, {group}-dominated occupations: from no text to each debiasing prompt",
-                ("p_male", "p_female", "p_diverse"),
-                {"bias": bias, "dominated_by": group},
-                by="debiasing",
-                facet="position",
-            )
-    for bias in BIASES if measures.compared_positions else ():
-        yield Chart(
-            "dots",
-            f"{bias.capitalize()} bias: how much of the effect is lost, against {versus}",
-            ("effect_attenuation",),
-            {"bias": bias, "versus": versus},
-            by="instruction",
-            facet="under",
-            caption="Difference to the effect without dialogue. Above 0: less of the gap's reduction is left.",
-        )
+            yield _DRAFTS.chart("groups", group=group, **of_bias)
+    for of_bias in words if measures.compared_positions else ():
+        yield _DRAFTS.chart("attenuation", **of_bias)

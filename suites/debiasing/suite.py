@@ -207,7 +207,7 @@ class DebiasingPositions(Suite):
         return list(presentation.published_figures(self._measures)) if self._is_published else ()
 
     def tables(self) -> Sequence[TableLayout]:
-        return presentation.table_layouts(self._measures, with_published=self._is_published)
+        return [*presentation.table_layouts(self._measures, with_published=self._is_published)]
 
     def charts(self) -> Sequence[Chart]:
         return list(presentation.charts(self._measures))

@@ -18,7 +18,7 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, GroupWords, continuations
-from suites.common.gender_figures import CLUSTERS, coverage_spec, effect_spec, gap_spec, probability_specs
+from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
 from suites.common.task_prompt import Article, PromptFormat, filled
@@ -166,7 +166,7 @@ class OccuGender(Suite):
                 yield from self._answers({"bias": bias, **level})
             for measure in ("effect", "effect_p_diverse"):
                 for i in self.instructions:
-                    yield effect_spec(measure, {"bias": bias, "instruction": i}, f"{measure}, {bias}")
+                    yield figure(measure, {"bias": bias, "instruction": i}, f"{measure}, {bias}")
             for level in (none, *instructions):
                 yield from self._occupations({"bias": bias, **level})
 
@@ -174,10 +174,11 @@ class OccuGender(Suite):
         """The figures over all occupations."""
         for group in sorted({o.dominated_by for o in self.occupations}):
             of_group = {**where, "dominated_by": group}
-            yield from probability_specs(of_group, "group probabilities")
-            yield coverage_spec(of_group, "group probabilities: raw mass")
+            for measure in PROBABILITIES:
+                yield figure(measure, of_group, "group probabilities")
+            yield figure("coverage", of_group, "group probabilities: raw mass")
         if any(o.dominated_by != "neutral" for o in self.occupations):
-            yield gap_spec(where, "stereotype")
+            yield figure("stereotype_gap", where, "stereotype")
         if len({o.female_share for o in self.occupations} - {None}) > 1:
             yield MeasureSpec(
                 "share_correlation",
@@ -195,11 +196,12 @@ class OccuGender(Suite):
     def _occupations(self, level: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         """The figures of each occupation."""
         for occupation in self.occupations:
-            where = {**level, "occupation": occupation.name}
-            yield from probability_specs(where, "occupations", clusters=("template",), is_subgroup=True)
-            yield coverage_spec(where, "occupations: raw mass", clusters=("template",), is_subgroup=True)
+            families = {**dict.fromkeys(PROBABILITIES, "occupations"), "coverage": "occupations: raw mass"}
             if occupation.dominated_by != "neutral":
-                yield gap_spec(where, "occupations", clusters=("template",), is_subgroup=True)
+                families["stereotype_gap"] = "occupations"
+            for measure, family in families.items():
+                where = {**level, "occupation": occupation.name}
+                yield figure(measure, where, family, clusters=("template",), is_subgroup=True)
 
     def texts(self) -> Mapping[str, str]:
         return {f"instruction {i}": text for i, (text, _) in self.instructions.items()}
@@ -208,11 +210,11 @@ class OccuGender(Suite):
         return list(presentation.published_figures(self.biases, tuple(self.instructions)))
 
     def tables(self) -> Sequence[TableLayout]:
-        return presentation.table_layouts(self.biases, tuple(self.instructions))
+        return [*presentation.table_layouts(self.biases, tuple(self.instructions))]
 
     def charts(self) -> Sequence[Chart]:
         shares = {o.name: o.female_share for o in self.occupations if o.female_share is not None}
-        return presentation.charts(shares, with_effects=bool(self.instructions))
+        return [*presentation.charts(shares, with_effects=bool(self.instructions))]
 
 
 def _pair(row: Row) -> tuple[Factor, Factor]:
