@@ -128,7 +128,7 @@ def _plant(kill: _Killer, acks: int) -> None:
     async def write(self: Answers, entries: Sequence[Entry]) -> None:
         await real_write(self, entries)
         for entry in entries:
-            for key in entry.keys:
+            for key in entry.question.keys:
                 os.write(acks, f"{key}\t{type(entry.answer).__name__}\n".encode())
         kill("acknowledged")
 
