@@ -170,7 +170,7 @@ def _public(path: Path) -> int:
 
 
 def _repeated(paths: Any) -> int:
-    """Stretches of equal lines (blanks, comments and imports left out) that occur in more than one place."""
+    """Segments of equal lines (blanks, comments and imports left out) that occur in more than one place."""
     windows: Counter[tuple[str, ...]] = Counter()
     texts = []
     for path in paths:

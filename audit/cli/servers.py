@@ -20,7 +20,7 @@ def probe(
     as_json: Json = False,
 ) -> None:
     """Test empirically what a server can do and whether its log-probabilities are true."""
-    from backends.openai import OpenAIBackend
+    from backends import OpenAIBackend
 
     async def ask() -> Any:
         backend = OpenAIBackend(url, model=model, api_key_env=api_key_env)

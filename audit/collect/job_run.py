@@ -277,8 +277,8 @@ class JobRun:
             self._refusing_since = min(self._refusing_since, time.monotonic())
         return [pair for place, pair in enumerate(zip(pending, answers, strict=True)) if place not in early]
 
-    def _is_given_up(self, counted: int) -> bool:
-        return counted >= self._retry.attempts or time.monotonic() - self._refusing_since > self._retry.max_wait
+    def _is_given_up(self, attempts: int) -> bool:
+        return attempts >= self._retry.attempts or time.monotonic() - self._refusing_since > self._retry.max_wait
 
     async def _sleep(self, seconds: float) -> None:
         with self._interruptible():

@@ -67,7 +67,7 @@ async def run_jobs(
     tasks = [asyncio.create_task(_take_turns(turn)) for turn in turns]
     helpers = [asyncio.create_task(_renew(store)), asyncio.create_task(_watch(stop, halt_all))]
     try:
-        failure = await _finish(tasks, halt_all, stop)
+        failure = await _wait_for_all(tasks, halt_all, stop)
     finally:
         for task in (*tasks, *helpers):
             task.cancel()
@@ -97,7 +97,7 @@ async def _take_turns(runs: Sequence[JobRun]) -> None:
             await run.job.backend.close()
 
 
-async def _finish(
+async def _wait_for_all(
     tasks: Sequence[asyncio.Task[None]], halt_all: Callable[[str], None], stop: ShutdownRequest
 ) -> BaseException | None:
     """Wait for all. After a stop, or the first failure, what is in flight has the grace to end."""

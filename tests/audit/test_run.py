@@ -305,20 +305,20 @@ from audit.report.figures import Figures
 from test_run import SUITE, stereotyped
 from backends.fake import FakeBackend
 
-class Ledger(FakeBackend):
+class Journal(FakeBackend):
     '''Notes on disk what it answers, before it answers.'''
     async def run(self, batch):
         answers = await super().run(batch)
-        with open({ledger!r}, "a") as ledger:
+        with open({journal!r}, "a") as journal:
             for request in batch:
-                print(hash((request.prompt, request.continuations)), file=ledger)
-            ledger.flush()
-            os.fsync(ledger.fileno())
+                print(hash((request.prompt, request.continuations)), file=journal)
+            journal.flush()
+            os.fsync(journal.fileno())
         return answers
 
 planted = stereotyped()
 audit = Audit(
-    {{"m": Ledger("stereotyped", score=planted._score, latency={latency}, batch_size=8, max_in_flight=2)}},
+    {{"m": Journal("stereotyped", score=planted._score, latency={latency}, batch_size=8, max_in_flight=2)}},
     [SUITE], db={db!r}, out={out!r}, limit=400,
 )
 """
@@ -326,7 +326,7 @@ audit = Audit(
 
 def write_config(tmp_path, name, latency):
     path = tmp_path / f"{name}.py"
-    fields = {k: str(tmp_path / f"{name}.{k}") for k in ("ledger", "db", "out")}
+    fields = {k: str(tmp_path / f"{name}.{k}") for k in ("journal", "db", "out")}
     path.write_text(textwrap.dedent(CONFIG).format(tests=os.path.dirname(__file__), latency=latency, **fields))
     return path, fields
 
@@ -345,13 +345,13 @@ def lines(path):
 def test_interrupted_run_resumes_where_it_stopped(tmp_path, sent, exit_code):
     path, fields = write_config(tmp_path, "interrupted", latency=0.05)
     run = start(path)
-    while len(lines(fields["ledger"])) < 120:
+    while len(lines(fields["journal"])) < 120:
         assert run.poll() is None, run.stderr.read()
         time.sleep(0.01)
     run.send_signal(sent)
     run.communicate(timeout=60)
     assert run.returncode == exit_code
-    before = lines(fields["ledger"])
+    before = lines(fields["journal"])
     assert len(before) < 400
     with Store.open(fields["db"]) as store:
         kept = store.stats()["answers"]
@@ -359,7 +359,7 @@ def test_interrupted_run_resumes_where_it_stopped(tmp_path, sent, exit_code):
 
     output, errors = start(path).communicate(timeout=120)
     resumed = AuditResult.model_validate(json.loads(output.splitlines()[-1]))
-    asked = Counter(lines(fields["ledger"]))
+    asked = Counter(lines(fields["journal"]))
     twice = sum(count - 1 for count in asked.values())
     assert len(asked) == 400
     assert twice <= (16 if sent == signal.SIGKILL else 0), errors  # in flight at the kill: 2 batches of 8

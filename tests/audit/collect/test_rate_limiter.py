@@ -70,7 +70,7 @@ class Window:
         return self.used <= self.most
 
 
-class Moody:
+class Throttling:
     """Refuses some at random, whatever the pace."""
 
     def __init__(self, share):
@@ -134,13 +134,13 @@ def test_a_server_that_changes_its_rate_is_followed(virtual, before, after, requ
 
 
 def test_refusals_unrelated_to_the_pace_slow_nothing_down(virtual):
-    seconds, asked = virtual.run_until_complete(storm(6000, 64, Moody(0.02)))
+    seconds, asked = virtual.run_until_complete(storm(6000, 64, Throttling(0.02)))
     assert seconds <= 1.5 * 6000 * 0.021 / 64
     assert asked <= 1.04 * 6000
 
 
 def test_server_refusing_a_tenth_at_any_pace_is_not_slowed(virtual):
-    seconds, asked = virtual.run_until_complete(storm(3000, 64, Moody(0.1)))
+    seconds, asked = virtual.run_until_complete(storm(3000, 64, Throttling(0.1)))
     assert seconds <= 60  # 20 times the time without any 429; endless where each of them slows it down
     assert asked <= 1.15 * 3000
 
