@@ -89,14 +89,14 @@ def comparison(a: Measure, b: Measure, margin: float = 0.02, **more: Any) -> Com
         "p_holm": 0.03,
         "effect_size": 0.4,
         "margin": margin,
-        "detectable": 0.03,
+        "minimum_detectable_effect": 0.03,
         "n_items": a.n_items,
         "n_clusters": a.n_clusters,
         "verdict": verdict,
         "test": "paired, clustered t",
         "family": a.family,
         "words": f"{b.model} against {a.model}: {verdict}.",
-        "detail": a.is_subgroup,
+        "is_subgroup": a.is_subgroup,
     }
     return Comparison(
         suite=a.suite,
@@ -161,7 +161,7 @@ def result(
     if comparisons is None:
         comparisons = list(_pairs(measures))
     if data_quality is None:
-        data_quality = [ledger_entry(m, s.name) for s in suites for m in models]
+        data_quality = [data_quality_of(m, s.name) for s in suites for m in models]
     fields: dict[str, Any] = {
         "run_id": "run-1",
         "title": "A made-up audit",
@@ -237,7 +237,7 @@ def four_suites(models: int) -> AuditResult:
     return result(names, infos, measures, examples=shown, comparisons=compared, drift=engines)
 
 
-def ledger_entry(model: str, suite: str, **more: Any) -> DataQuality:
+def data_quality_of(model: str, suite: str, **more: Any) -> DataQuality:
     fields: dict[str, Any] = {
         "n_items": 2000,
         "answered": 2000,

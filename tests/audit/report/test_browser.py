@@ -61,7 +61,7 @@ def test_every_plot_is_drawn_without_complaint_or_network(opened: Opened, report
     assert opened.requests == [report.as_uri()]
 
 
-def test_a_figure_opens_with_its_prompts_answers_and_token_log_probabilities(opened: Opened) -> None:
+def test_a_figure_opens_with_prompts_answers_and_tokens(opened: Opened) -> None:
     page = opened.page
     page.locator("#suite-0 table.paper button.figure").first.click()
     dialog = page.locator("dialog[open]")
@@ -69,9 +69,9 @@ def test_a_figure_opens_with_its_prompts_answers_and_token_log_probabilities(ope
     assert "audit show" in dialog.inner_html()
     assert "It may offend" in dialog.inner_text()
     example = dialog.locator("details.example").first
-    assert not example.locator("pre").count()  # folded until asked for
+    assert not example.locator("pre").count()  # folded until opened
     example.locator("summary").click()
-    example.locator("pre").first.wait_for()  # filled when the toggle is told
+    example.locator("pre").first.wait_for()  # filled once the toggle event has fired
     assert "Who is a nurse?" in example.inner_text()
     assert "“ she” −1.2" in example.inner_text()
     assert "not reported" in example.inner_text()  # a probability known only by a bound is no number
@@ -79,7 +79,7 @@ def test_a_figure_opens_with_its_prompts_answers_and_token_log_probabilities(ope
     assert page.locator("dialog[open]").count() == 0
 
 
-def test_a_point_of_a_plot_opens_its_figure_and_tells_its_value_on_hover(opened: Opened) -> None:
+def test_a_point_opens_its_figure_and_shows_its_value_on_hover(opened: Opened) -> None:
     page = opened.page
     point = page.locator("#plot-0 .canvas svg path[aria-roledescription=point]").first
     point.scroll_into_view_if_needed()
@@ -155,7 +155,7 @@ def test_differences_of_another_figure_can_be_chosen(opened: Opened) -> None:
     assert forest.locator(".canvas svg").count() == 1
 
 
-def test_the_numbers_behind_a_picture_can_be_read_without_seeing_it(opened: Opened) -> None:
+def test_the_numbers_behind_a_picture_are_a_table(opened: Opened) -> None:
     page = opened.page
     picture = page.locator("#plot-0")
     picture.locator("details.behind summary").focus()
@@ -227,7 +227,7 @@ def test_hostile_names_and_answers_do_nothing_but_show(browser: Browser, tmp_pat
     page.locator("#suite-0 table.paper button.figure").first.click()
     for example in page.locator("dialog[open] details.example").all():
         example.locator("summary").click()
-    example.locator("pre").first.wait_for()  # filled when the toggle is told
+    example.locator("pre").first.wait_for()  # filled once the toggle event has fired
     assert "<img src=x onerror=" in page.locator("dialog[open]").inner_text()
     assert "⟨U+202E⟩" in page.locator("dialog[open]").inner_text()
     assert page.locator("body img").count() == 0
@@ -238,7 +238,7 @@ def test_hostile_names_and_answers_do_nothing_but_show(browser: Browser, tmp_pat
     page.close()
 
 
-def test_drift_is_drawn_prompt_by_prompt_and_beside_the_differences(opened: Opened) -> None:
+def test_drift_is_drawn_by_prompt_and_beside_differences(opened: Opened) -> None:
     page = opened.page
     drift = page.locator("#suite-1 .picture.drift")
     assert drift.locator("h5").all_inner_texts()[:3] == [
@@ -266,7 +266,7 @@ def test_drift_is_drawn_prompt_by_prompt_and_beside_the_differences(opened: Open
     assert opened.complaints == []
 
 
-def test_a_scatter_plot_can_be_enlarged_and_then_names_its_points(opened: Opened) -> None:
+def test_an_enlarged_scatter_plot_names_its_points(opened: Opened) -> None:
     page = opened.page
     picture = page.locator("#suite-1 .picture.scatter")
     before = picture.locator(".canvas svg").first.bounding_box()
@@ -288,7 +288,7 @@ def test_a_scatter_plot_can_be_enlarged_and_then_names_its_points(opened: Opened
     assert opened.complaints == []
 
 
-def test_the_p_of_a_figure_is_shown_as_holms_correction_leaves_it(opened: Opened) -> None:
+def test_the_p_of_a_figure_is_shown_after_holms_correction(opened: Opened) -> None:
     page = opened.page
     page.locator("#plot-0 details.behind").evaluate("details => details.open = true")
     page.locator("#plot-0 details.behind button.figure").first.click()

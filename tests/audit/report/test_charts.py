@@ -39,7 +39,7 @@ def test_every_kind_of_chart_is_drawn_by_vega(toy: AuditResult) -> None:
 
 
 @pytest.mark.parametrize("largest", [0.0003, 0.03, 0.3])
-def test_the_axis_holds_the_papers_figures_too_or_the_plot_would_have_no_width(largest: float) -> None:
+def test_the_axis_holds_the_papers_figures_too(largest: float) -> None:
     where = [{"told": level} for level in ("a", "b")]
     measures = [mu.measure("m", "gap", w, largest, largest / 2, neutral=0.0, unit="difference") for w in where]
     published = [PublishedFigure("GPT-3", "gap", w, value) for w, value in zip(where, (0.402, -0.2), strict=True)]
@@ -112,7 +112,7 @@ def test_levels_that_read_alike_keep_their_own_rows_and_panels(
     assert [row["k"] for row in lines.panels[0].rows] == bare
 
 
-def test_bounds_are_drawn_apart_and_a_missing_figure_has_no_place(toy: AuditResult) -> None:
+def test_bounds_are_a_band_and_a_missing_figure_is_not_drawn(toy: AuditResult) -> None:
     rows = {(r["m"], r["k"]): r for r in _plots(toy)["dots"].panels[0].rows if "m" in r}
     bounded, missing, exact = rows[1, "debiasing 2"], rows[1, "debiasing 3"], rows[0, "debiasing 2"]
     assert (bounded["v"], bounded["bl"], bounded["bh"]) == (None, 0.2, 0.35)
@@ -160,7 +160,7 @@ def test_ternary_corners_and_middle() -> None:
     assert ternary.place((0.5, None, 0.5)) is None
 
 
-def test_ternary_whisker_moves_one_share_and_keeps_the_ratio_of_the_others() -> None:
+def test_a_ternary_whisker_keeps_the_ratio_of_the_others() -> None:
     at = ternary.place((0.5, 0.3, 0.2))
     assert at is not None
     low, high = ternary.whisker(at, ternary.CORNERS[0], 0.5, 0.4, 0.75)
@@ -178,7 +178,7 @@ def test_ternary_arrows_start_at_the_untreated_level(toy: AuditResult) -> None:
     assert all(-90 < r["a"] < 0 for r in treated)
 
 
-def test_forest_draws_the_headline_first_and_holds_every_interval(toy: AuditResult) -> None:
+def test_forest_has_the_headline_first_and_every_interval(toy: AuditResult) -> None:
     forest = forest_plot(Figures(toy), "toy")
     assert forest is not None
     assert forest.panels[0].title == "gap: position without dialogue · debiasing none"

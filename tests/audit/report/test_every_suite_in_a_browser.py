@@ -75,9 +75,7 @@ def test_every_suite_is_answered_and_compared(audited: tuple[AuditResult, Path])
     assert page.stat().st_size < 5_000_000
 
 
-def test_every_plot_of_every_suite_is_drawn_without_complaint_or_network(
-    opened: Opened, audited: tuple[AuditResult, Path]
-) -> None:
+def test_every_plot_is_drawn_without_complaint_or_network(opened: Opened, audited: tuple[AuditResult, Path]) -> None:
     page = opened.page
     panels = page.locator(".panel .canvas")
     assert panels.count() > 30

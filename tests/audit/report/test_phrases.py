@@ -49,14 +49,14 @@ def test_a_model_without_readable_answers_is_said_to_have_none() -> None:
     assert said == "Gap: no model gave an answer that can be read."
 
 
-def test_a_figure_that_the_sample_did_not_ask_is_no_unreadable_answer() -> None:
+def test_a_figure_not_sampled_is_no_unreadable_answer() -> None:
     result = _result({"gap": [None, None, None]})
     unasked = [m.model_copy(update={"n_items": 0, "missing": 0}) for m in result.measures]
     (said,) = _said(result.model_copy(update={"measures": unasked}), "finding")
     assert said == "Gap: this run asked no question about it."
 
 
-def test_two_models_are_both_and_conditions_that_agree_share_a_sentence() -> None:
+def test_conditions_that_agree_share_a_sentence() -> None:
     conditions = [{"debiasing": None, "bias": bias} for bias in ("explicit", "implicit", "other")]
     values = {"a": (0.4, 0.4, 0.1), "b": (0.42, 0.42, 0.3)}
     measures = [
@@ -72,7 +72,7 @@ def test_two_models_are_both_and_conditions_that_agree_share_a_sentence() -> Non
     ]
 
 
-def test_ties_are_called_ties_and_inconclusive_is_not_called_equal() -> None:
+def test_ties_are_named_and_inconclusive_is_not_equal() -> None:
     (said,) = _said(_result({"gap": [0.4, 0.401, 0.42]}), "comparison")
     assert said == (
         "Gap: a and b are tied: equivalent within ±0.02. "
@@ -82,7 +82,7 @@ def test_ties_are_called_ties_and_inconclusive_is_not_called_equal() -> None:
 
 
 @pytest.mark.parametrize(("margin", "told"), [(0.005, "±0.005"), (0.015, "±0.015"), (0.125, "±0.125"), (0.1, "±0.1")])
-def test_a_margin_is_told_as_it_was_given(margin: float, told: str) -> None:
+def test_a_margin_is_written_as_it_was_given(margin: float, told: str) -> None:
     measures = _result({"gap": [0.4, 0.401]}, ("a", "b")).measures
     tied = mu.comparison(*measures, margin=margin, verdict="equivalent")
     (said,) = _said(_result({"gap": [0.4, 0.401]}, ("a", "b"), comparisons=[tied]), "comparison")
@@ -126,9 +126,9 @@ def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
 
 def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
     entries = [
-        mu.ledger_entry("a", "toy", probability_mass=0.031),
-        mu.ledger_entry("b", "toy", censored=900),
-        mu.ledger_entry("c", "toy", answered=1950, failures={"timeout": 20, "refusal": 30}),
+        mu.data_quality_of("a", "toy", probability_mass=0.031),
+        mu.data_quality_of("b", "toy", censored=900),
+        mu.data_quality_of("c", "toy", answered=1950, failures={"timeout": 20, "refusal": 30}),
     ]
     said = _said(_result({"gap": [0.1, 0.2, 0.3]}, data_quality=entries), "caution")
     assert len(said) == 3
@@ -146,7 +146,7 @@ def test_a_figure_of_few_of_its_items_says_of_how_many() -> None:
         assert said.endswith(f"0.43]{told}.")
 
 
-def test_the_conditions_that_lie_apart_are_named_with_their_figures() -> None:
+def test_conditions_off_neutral_are_named_with_their_figures() -> None:
     chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
     values = {"zero": 0.01, "cot": 0.2, "few": 0.01, "dp": -0.1, "x": 0.01}
     measures = [
@@ -162,7 +162,7 @@ def test_the_conditions_that_lie_apart_are_named_with_their_figures() -> None:
     )
 
 
-def test_a_figure_that_is_only_ranked_by_level_does_not_speak_for_the_suite() -> None:
+def test_a_figure_ranked_by_level_is_no_headline() -> None:
     charts = [
         Chart("dots", "Bias score", ("score",), by="condition"),
         Chart("ranking", "How often an occupation is called so", ("called",), {"condition": "c0"}, by="occupation"),
@@ -182,9 +182,7 @@ def test_a_figure_that_is_only_ranked_by_level_does_not_speak_for_the_suite() ->
         ((0.2, None, 0.2, 0.2, 0.2), "corrected by Holm where there is a p)"),
     ],
 )
-def test_the_correction_that_decides_is_told_though_a_figure_has_no_value(
-    corrected: tuple[float | None, ...], told: str
-) -> None:
+def test_the_correction_is_named_though_a_value_is_missing(corrected: tuple[float | None, ...], told: str) -> None:
     chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
     measures = [
         mu.measure("a", "score", {"condition": f"c{i}", "gender": gender}, value, neutral=0.0).model_copy(
@@ -197,7 +195,7 @@ def test_the_correction_that_decides_is_told_though_a_figure_has_no_value(
     assert told in said
 
 
-def test_conditions_by_different_factors_are_not_told_in_one_sentence() -> None:
+def test_conditions_by_other_factors_share_no_sentence() -> None:
     measures = [
         mu.measure("a", "gap", where, 0.3, neutral=0.0)
         for where in ({"gender": "f"}, {"gender": "m"}, {"region": "n"}, {"region": "s"})
@@ -208,12 +206,12 @@ def test_conditions_by_different_factors_are_not_told_in_one_sentence() -> None:
     ]
 
 
-def test_a_sound_run_has_no_caution_and_an_incomplete_one_says_so() -> None:
+def test_only_an_incomplete_run_has_a_caution() -> None:
     assert _said(_result({"gap": [0.1, 0.2, 0.3]}), "caution") == []
     assert "incomplete" in _said(_result({"gap": [0.1, 0.2, 0.3]}, complete=False), "caution")[0]
 
 
-def test_what_was_asked_counts_answers_and_tells_a_limit() -> None:
+def test_scope_counts_answers_and_names_a_limit() -> None:
     text = scope(Figures(_result({"gap": [0.1, 0.2, 0.3]}, limit=100)))
     assert text.startswith("3 models answered 6,000 of 6,000 questions from 1 suite: Toy.")
     assert "at most 100 items" in text
@@ -248,7 +246,7 @@ def test_a_chart_of_the_level_1_does_not_draw_the_level_true() -> None:
     assert figures.distinguishing_labels("toy", "gap", conditions) == ["told yes", "told 1"]
 
 
-def test_conditions_that_read_alike_are_told_apart() -> None:
+def test_conditions_that_read_alike_get_distinct_labels() -> None:
     conditions = [{"told": "a_b"}, {"told": "a b"}, {"told": "c"}]
     measures = [mu.measure("a", "gap", where, 0.2) for where in conditions]
     figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy")], measures))

@@ -35,7 +35,7 @@ def points(data: dict[str, Any], model: int = 0) -> list[dict[str, Any]]:
     return [row for row in data["pictures"][0]["panels"][0] if row.get("m") == model]
 
 
-def test_every_figure_of_every_run_is_drawn_with_its_interval_and_is_in_the_table() -> None:
+def test_every_figure_of_every_run_is_drawn_and_in_the_table() -> None:
     models = ["one", "two"]
     found = history(nights(models))
     page = trend_page(found, "Nightly")
@@ -56,7 +56,7 @@ def test_conditions_that_read_alike_have_their_own_panels() -> None:
     assert [len(panel) for panel in picture["panels"]] == [1, 1]
 
 
-def test_lines_end_where_a_run_is_absent_which_has_a_mark_and_a_reason() -> None:
+def test_lines_end_at_an_absent_run_with_its_reason() -> None:
     gap = Absence(at="2026-01-02T12:00:00+00:00", why="1 slot missed, skipped")
     page = trend_page(history(nights(["one"]), [gap]), "Nightly")
     assert [row["g"] for row in points(data_of(page))] == [0, 0, 1, 1]
@@ -65,7 +65,7 @@ def test_lines_end_where_a_run_is_absent_which_has_a_mark_and_a_reason() -> None
     assert "1 slot missed, skipped" in page.split('id="gaps"')[1]
 
 
-def test_what_changed_is_marked_at_its_run_and_told_once_with_the_number_of_figures() -> None:
+def test_a_change_is_marked_at_its_run_and_listed_once() -> None:
     first, second = nights(["one"], 2)
     changed = {"fingerprint": {**second.models[0].fingerprint, "engine": "2.0"}, "fingerprint_id": "e" * 16}
     model = second.models[0].model_copy(update=changed)

@@ -53,7 +53,7 @@ def test_no_text_cell_of_a_csv_starts_like_a_formula(text: str) -> None:
     assert read.strip()[:1] not in {"=", "+", "-", "@", "\t", "\r"}
 
 
-def test_the_factor_that_only_sorts_rows_is_not_told() -> None:
+def test_the_factor_that_only_sorts_rows_is_not_shown() -> None:
     assert where_label({"kind": "pair", "condition": "zero-shot"}) == "condition zero-shot"
     assert where_label({"kind": "pair"}) == "overall"
 
@@ -128,7 +128,7 @@ def test_a_written_number_reads_back_to_its_last_digit(value: float, decimals: i
         (0.02, 0.0004, 0.0396, 0.0, "0.0200 [0.0004, 0.0396]"),
     ],
 )
-def test_an_end_beside_the_neutral_value_does_not_read_as_that_value(
+def test_an_end_beside_neutral_does_not_read_as_neutral(
     value: float, low: float, high: float, neutral: float | None, text: str
 ) -> None:
     assert (
@@ -136,7 +136,7 @@ def test_an_end_beside_the_neutral_value_does_not_read_as_that_value(
     )
 
 
-def test_an_end_of_bounds_beside_the_neutral_value_does_not_read_as_that_value() -> None:
+def test_a_bound_beside_neutral_does_not_read_as_neutral() -> None:
     known = mu.measure("m", "x", {}, None, 0.0, bounds=(0.50004, 0.6), neutral=0.5)
     assert figure(known) == "between 0.50004 and 0.60000 [0.50004, 0.60000]"
 
