@@ -45,7 +45,7 @@ def record(responses: Responses, number: int, answer: GenerateResponse | Backend
         responses.record((number, 0), follow, (f"k{number}#",), text("follow"))
 
 
-def test_rows_stand_in_the_items_order_with_follow_ups_after_their_block() -> None:
+def test_rows_stand_in_item_order_follow_ups_after_each_block() -> None:
     responses = Responses(Asking())
     for number in (513, 2, 0, 512, 1):
         record(responses, number, text("x" * number))
@@ -63,7 +63,7 @@ def test_later_answer_replaces_a_failure() -> None:
     assert (parsed.failures, parsed.rows[0].values["length"].value) == ({"not asked": 1}, 4)
 
 
-def test_retracted_answer_counts_as_not_asked_and_takes_its_follow_ups_along() -> None:
+def test_retracted_answer_is_not_asked_and_drops_follow_ups() -> None:
     responses = Responses(Asking())
     for number in range(3):
         record(responses, number, text("word"))

@@ -55,7 +55,7 @@ def test_follow_up_questions_have_a_time_of_their_own(clock, capsys):
     assert lines(capsys)[-1] == "m: 20/40, 10 s left, 0 cached, 0 retried, 0 failed"
 
 
-def test_the_end_is_told_once_though_it_is_reported_twice(clock, capsys):
+def test_end_reported_twice_is_printed_once(clock, capsys):
     display = progress.Display()
     for _ in range(2):
         display(Progress("m", 5, 5, 5, 0, 0))

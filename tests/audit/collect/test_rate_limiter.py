@@ -280,6 +280,6 @@ def test_failures_of_single_requests_never_stop_a_run():
 
 def test_a_server_that_never_recovers_stops_a_run_after_twenty():
     breaker = CircuitBreaker()
-    told = [breaker.update(failure("server")) for _ in range(20)]
-    assert told[:-1] == [None] * 19
-    assert "server" in told[-1]
+    reasons = [breaker.update(failure("server")) for _ in range(20)]
+    assert reasons[:-1] == [None] * 19
+    assert "server" in reasons[-1]

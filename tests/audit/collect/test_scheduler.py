@@ -102,7 +102,7 @@ class MixedUp(FakeBackend):
 
     unverified_since = None
     mixed_up: ScoreRequest | None = None
-    told = False
+    drained = False
 
     async def run(self, batch):
         [request] = batch
@@ -115,7 +115,7 @@ class MixedUp(FakeBackend):
         return
 
     def drain_ambiguous(self):
-        taken, self.told = [] if self.told else [self.mixed_up], True
+        taken, self.drained = [] if self.drained else [self.mixed_up], True
         return taken
 
 
@@ -362,7 +362,12 @@ async def test_halted_models_leases_are_free_for_its_twin(store, device):
     options = {"batch_size": 2, "max_in_flight": 1, "device": device}
     broke = FakeBackend("broke", **options, faults=Faults(1.0, ("quota",), permanent=True))
     paying = FakeBackend("paying", **options)
-    jobs = [Job(b.name, b, plan_of(scores(60), FP)) for b in (broke, paying)]
+
+    def later():
+        time.sleep(0.3)  # in the look-up's thread: the other one has the leases by now
+        return scores(60)()
+
+    jobs = [Job(b.name, b, plan_of(items, FP)) for b, items in ((broke, scores(60)), (paying, later))]
     async with asyncio.timeout(20):
         done = await run_jobs(jobs, store, stop=ShutdownRequest(), retry=FAST)
     assert "quota" in done["broke"].stopped

@@ -56,7 +56,7 @@ def audit():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_lets_the_rest_finish_and_tells_how_to_resume(audit, number):
+def test_first_signal_lets_the_rest_finish_with_a_resume_hint(audit, number):
     process = audit(0.3)
     process.send_signal(number)
     out, err = process.communicate(timeout=10)
