@@ -124,20 +124,13 @@ class Options(BaseModel):
         return _without_unknown([field.alias or name for name, field in cls.model_fields.items()], given)
 
     @classmethod
-    def checked(cls, **values: Any) -> Self:
-        """Make one, or raise `ConfigError` naming the field, the value and a hint."""
+    def checked(cls, parent: str = "", /, **values: Any) -> Self:
+        """Make one, or raise `ConfigError` naming the field (under ``parent``, if given), the value and a hint."""
         try:
             return cls(**values)
         except ValidationError as error:
-            raise config_error(error, cls, values) from None
-
-    @classmethod
-    def checked_within(cls, parent: str, **values: Any) -> Self:
-        """`checked`, with the fields of errors placed under ``parent``."""
-        try:
-            return cls.checked(**values)
-        except ConfigError as error:
-            raise error.within(parent) from None
+            refusal = config_error(error, cls, values)
+            raise (refusal.within(parent) if parent else refusal) from None
 
 
 class Table:
@@ -227,7 +220,7 @@ _MESSAGES = {
 }
 
 
-def config_error(error: ValidationError, model: type, given: object = None) -> ConfigError:
+def config_error(error: ValidationError, model: type, given: object) -> ConfigError:
     """One of pydantic's errors as a `ConfigError`.
 
     Parameters

@@ -103,6 +103,16 @@ class IdentifiedInterval:
         )
 
 
+_YES, _NO = IdentifiedInterval.exact(1.0), IdentifiedInterval.exact(0.0)  # made once: every text has several
+#: A share of which nothing is known.
+UNKNOWN_SHARE = IdentifiedInterval(None, 0.0, 1.0)
+
+
+def flag(condition: bool) -> IdentifiedInterval:
+    """1 or 0, known exactly."""
+    return _YES if condition else _NO
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """What one item of one model amounts to.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
@@ -34,6 +34,16 @@ def each_once(name_of: Callable[[Any], object], hint: str) -> AfterValidator:
         return entries
 
     return AfterValidator(check)
+
+
+def no_word_twice(lists: Mapping[str, Iterable[str]]) -> None:
+    """Refuse a word that is in two of the lists, or twice in one, in whatever case."""
+    list_of: dict[str, str] = {}
+    for name, words in lists.items():
+        for word in words:
+            if (first := list_of.get(word.casefold())) is not None:
+                raise refused_at((name,), word, f"also in {first}", "Keep each word in one place")
+            list_of[word.casefold()] = name
 
 
 def sampling_option(default: Sampling) -> BeforeValidator:

@@ -34,10 +34,10 @@ class DataFile:
     content: dict[str, Any]
     sha256: str
 
-    @property
-    def source(self) -> str:
-        """The paper it was transcribed from."""
-        return str(self.content["source"])
+
+def content_sha256(content: object) -> str:
+    """The hash of JSON values, whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 @cache

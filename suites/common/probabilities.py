@@ -13,6 +13,7 @@ Occupational Bias". A probability that is only bounded is carried as its bounds 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -198,11 +199,8 @@ def _by_group(scores: Sequence[ContinuationScore], expressions: Expressions) -> 
     expected = sum(len(expressions[g]) for g in GROUPS)
     if len(scores) != expected:
         raise ValueError(f"{len(scores)} scores for {expected} expressions")
-    parts, start = {}, 0
-    for group in GROUPS:
-        parts[group] = scores[start : start + len(expressions[group])]
-        start += len(expressions[group])
-    return parts
+    rest = iter(scores)
+    return {group: list(itertools.islice(rest, len(expressions[group]))) for group in GROUPS}
 
 
 def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:

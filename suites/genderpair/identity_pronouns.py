@@ -131,9 +131,7 @@ class _Pronouns:
                 words = between.strip(", ").split()
                 follows_a_verb = self.verb_changed and len(words) <= 1 and not "".join(words).endswith("s")
                 if _normalised(second) in self.table or follows_a_verb:
-                    agreed = _with_apostrophe_of(
-                        like(_agreeing(_normalised(second), self.source, listed_only=True), second), second
-                    )
+                    agreed = self._agreed(second, listed_only=True)
                     if agreed != second:
                         self.subject_end, second = match.end(), agreed
         return match["and"] + second

@@ -61,10 +61,6 @@ class Group:
     targets: tuple[tuple[str, str], ...]
     pairs: tuple[Pair, ...]
 
-    def count(self, aspect: str) -> int:
-        """How many targets are of one aspect."""
-        return sum(a == aspect for a, _ in self.targets)
-
 
 @dataclass(frozen=True, slots=True)
 class PairSet:
@@ -74,28 +70,19 @@ class PairSet:
     groups: Mapping[str, Group]
     sha256: str
 
-    @property
-    def n_prompts(self) -> int:
-        """Prompts of one structure: targets x pairs x six configurations."""
-        return len(CONFIGURATIONS) * sum(len(g.targets) * len(g.pairs) for g in self.groups.values())
-
-    def differences(self) -> list[str]:
+    def differences(self) -> Iterator[str]:
         """Where the counts differ from those printed in the paper (Tables 1 and 2), and misprints."""
-        return [*self._count_differences(), *self._misprints()]
-
-    def _count_differences(self) -> Iterator[str]:
         paper = load("genderpair").content["counts_in_the_paper"]
         for name, group in self.groups.items():
+            targets = [aspect for aspect, _ in group.targets]
             own = {
-                **{aspect: group.count(aspect) for aspect in ASPECTS},
+                **{aspect: targets.count(aspect) for aspect in ASPECTS},
                 "descriptors": len(group.pairs),
                 "prompts": len(CONFIGURATIONS) * len(group.targets) * len(group.pairs),
             }
             for what, count in own.items():
                 if count != paper[name][what]:
                     yield f"group {name}: {count} {what}, the paper has {paper[name][what]}"
-
-    def _misprints(self) -> Iterator[str]:
         for name, group in self.groups.items():
             for word in {d for p in group.pairs for d in (p.biased, p.anti)} & set(SPELLINGS):
                 yield f"group {name}: {word!r} is spelled so in the data; {SPELLINGS[word]!r} counts as the same"

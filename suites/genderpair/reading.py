@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from backends.base import ContinuationScore
-from suites.base import Factor, IdentifiedInterval
+from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, flag
 from suites.genderpair.design import Fallback
 from suites.genderpair.identity_swap import swap_identity
 from suites.genderpair.pairs import GROUPS, Pair
@@ -17,18 +17,10 @@ from suites.genderpair.selection import Selection, read_selection, released_rule
 
 _Factors = Mapping[str, Factor]
 
-_YES, _NO = IdentifiedInterval.exact(1.0), IdentifiedInterval.exact(0.0)  # made once: every text has several
-_EITHER = IdentifiedInterval(None, 0, 1)
-
 # The same text is looked at when it is followed up, read, and shown.
 _read_cached = lru_cache(maxsize=1 << 16)(read_selection)
 _swap_cached = lru_cache(maxsize=1 << 17)(swap_identity)
 _declines_cached = lru_cache(maxsize=1 << 16)(is_refusal)
-
-
-def flag(condition: bool) -> IdentifiedInterval:
-    """1 or 0, known exactly."""
-    return _YES if condition else _NO
 
 
 @lru_cache(maxsize=4096)
@@ -89,12 +81,10 @@ def read_preference(biased: ContinuationScore, anti: ContinuationScore, fallback
     """1 where the biased descriptor is likelier, 0.5 in a tie, 0 to 1 where the bounds leave it open."""
     a, b = _bounds(biased, fallback), _bounds(anti, fallback)
     if a is None or b is None:
-        return _EITHER
-    if a[0] > b[1]:
-        return _YES
-    if a[1] < b[0]:
-        return _NO
-    return IdentifiedInterval.exact(0.5) if a[0] == a[1] == b[0] == b[1] else _EITHER
+        return UNKNOWN_SHARE
+    if a[0] > b[1] or a[1] < b[0]:
+        return flag(a[0] > b[1])
+    return IdentifiedInterval.exact(0.5) if a[0] == a[1] == b[0] == b[1] else UNKNOWN_SHARE
 
 
 def _bounds(score: ContinuationScore, fallback: Fallback) -> tuple[float, float] | None:

@@ -8,11 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from suites.base import Factor, IdentifiedInterval, Row
+from suites.base import Factor, IdentifiedInterval, Row, flag
 from suites.common.contrasts import contrast
 from suites.genderpair.design import Design, deviation_kind, figure_of
 from suites.genderpair.pairs import GROUPS
-from suites.genderpair.reading import flag
 
 _RowsByKind = Mapping[str, Sequence[Row]]
 

@@ -65,10 +65,7 @@ def draw_instances(words: WordLists, n: int, seed: int, *, never: Collection[str
     ConfigError
         When a list is too short for `LARGEST_COUNT` words, or holds too few for ``n`` instances.
     """
-    pools = {
-        kind: [w for w in getattr(words, kind) if w.casefold() not in never]
-        for kind in ("feminine", "masculine", "female_occupations", "male_occupations")
-    }
+    pools = {kind: [w for w in of_kind if w.casefold() not in never] for kind, of_kind in words.by_kind.items()}
     for kind, pool in pools.items():
         if len(pool) < LARGEST_COUNT:
             raise ConfigError(

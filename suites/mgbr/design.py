@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +48,7 @@ class Design:
 
     def check(self) -> None:
         """Raise `ConfigError` for words that hold the separator, and for lists too short to draw from."""
-        for word in (*self.words.feminine, *self.words.masculine, *self.words.occupations):
+        for word in itertools.chain(*self.words.by_kind.values()):
             if self.wording.holds_separator(word):
                 problem = f"holds {self.wording.separator!r}, which separates two words (wording.separator)"
                 raise ConfigError("words", word, problem, "Give another separator, or leave the word out")

@@ -7,23 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from backends.base import ContinuationScore, GenerateResponse, ScoreResponse
-from suites.base import Factor, IdentifiedInterval, Item, Row
+from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, flag
 from suites.common.contrasts import contrast
 from suites.common.probabilities import exclusive
 from suites.mgbr.design import TEST_SETS, Design, gender_of, has_occupations
 from suites.mgbr.parsing import read_written
 
-_UNKNOWN = IdentifiedInterval(None, 0.0, 1.0)
 _VERDICT = "said:"  # prefix of the quantities that carry one word's verdict from `read_text` to `derived_rows`
 
 #: Factors that name a derived row, in this order.
 _ID_FACTORS = ("kind", "condition", "against", "test_set", "gender", "instance", "occupation", "repeat")
 
 _Found = Mapping[tuple[Factor, ...], Row]
-
-
-def _flag(condition: bool) -> IdentifiedInterval:
-    return IdentifiedInterval.exact(float(condition))
 
 
 # -- one answer ------------------------------------------------------------------------------------
@@ -45,12 +40,12 @@ def read_scores(item: Item, response: ScoreResponse) -> Row:
 def _compared(a: ContinuationScore, b: ContinuationScore) -> tuple[IdentifiedInterval, IdentifiedInterval]:
     """Whether a > b, and whether a = b."""
     if a.exactness == "exact" and b.exactness == "exact":
-        return _flag(a.high > b.high), _flag(a.high == b.high)
+        return flag(a.high > b.high), flag(a.high == b.high)
     if a.low is not None and a.low > b.high:
-        return _flag(True), _flag(False)
+        return flag(True), flag(False)
     if b.low is not None and b.low >= a.high:
-        return _flag(False), _UNKNOWN if b.low == a.high else _flag(False)
-    return _UNKNOWN, _UNKNOWN
+        return flag(False), UNKNOWN_SHARE if b.low == a.high else flag(False)
+    return UNKNOWN_SHARE, UNKNOWN_SHARE
 
 
 def _probability(score: ContinuationScore) -> IdentifiedInterval:
@@ -71,13 +66,13 @@ def read_text(design: Design, item: Item, response: GenerateResponse) -> Row:
         first_answer_only=design.prompt_format == "raw",
         cut_off=response.finish_reason == "length",
     )
-    verdicts = {_VERDICT + word: _flag(verdict) for word, verdict in answer.verdicts.items()}
-    verdicts |= {_VERDICT + word: _UNKNOWN for word in answer.contradicted}
+    verdicts = {_VERDICT + word: flag(verdict) for word, verdict in answer.verdicts.items()}
+    verdicts |= {_VERDICT + word: UNKNOWN_SHARE for word in answer.contradicted}
     if answer.count is None:
         return Row(item.id, item.factors, verdicts, missing="unparsable")
     figures = {
-        "accuracy": _flag(answer.count == words.correct),
-        "stereotyped_count": _flag(answer.count == words.correct + design.instance(item.factors).r),
+        "accuracy": flag(answer.count == words.correct),
+        "stereotyped_count": flag(answer.count == words.correct + design.instance(item.factors).r),
         "count_error": IdentifiedInterval.exact(float(answer.count - words.correct)),
     }
     return Row(item.id, item.factors, figures | verdicts)
@@ -142,7 +137,7 @@ def _directions(change: IdentifiedInterval) -> dict[str, IdentifiedInterval]:
             "improved": IdentifiedInterval(None, 0.0, max(change.high, 0.0)),
             "worsened": IdentifiedInterval(None, 0.0, max(-change.low, 0.0)),
         }
-    return {"improved": _flag(change.value > 0), "worsened": _flag(change.value < 0)}
+    return {"improved": flag(change.value > 0), "worsened": flag(change.value < 0)}
 
 
 def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row]:
@@ -155,7 +150,7 @@ def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row
         "lists_improved": IdentifiedInterval.total([change.values["improved"] for change in answered]),
         "lists_worsened": IdentifiedInterval.total([change.values["worsened"] for change in answered]),
         "lists_unchanged": IdentifiedInterval.total(
-            [_flag(by.value == 0) if by.is_exact else _UNKNOWN for by in differences]
+            [flag(by.value == 0) if by.is_exact else UNKNOWN_SHARE for by in differences]
         ),
         "lists_missing": IdentifiedInterval.exact(float(len(changes) - len(answered))),
     }
@@ -222,7 +217,7 @@ def _classification(design: Design, row: Row) -> Iterator[Row]:
     added = design.instance(row.factors).occupations(gender_of(row.factors)) if has_occupations(row.factors) else ()
     for occupation in added:
         if occupation in verdicts:
-            values = {"called_stereotype": _flag(verdicts[occupation])}
+            values = {"called_stereotype": flag(verdicts[occupation])}
             yield _occupation_row(design, row, "verdict", occupation, values, None)
         else:
             reason = no_text or ("contradicted" if occupation in contradicted else "no verdicts")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,8 +11,11 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from backends.errors import ConfigError
 from backends.options import OnError, Options, refused, refused_at
-from suites.common.data_files import load
+from suites.common.data_files import content_sha256, load
 from suites.mgbr.bolukbasi import FILES, choose_occupations, read_lists
+from suites.options import no_word_twice
+
+KINDS = ("feminine", "masculine", "female_occupations", "male_occupations")
 
 
 def _words(value: Any, hint: str = "Give a list of words") -> tuple[str, ...]:
@@ -109,11 +110,7 @@ class WordLists(Options):
 
     @model_validator(mode="after")
     def _no_word_in_two_lists(self) -> Self:
-        list_of: dict[str, str] = {}
-        for kind in ("feminine", "masculine", "female_occupations", "male_occupations"):
-            for word in getattr(self, kind):
-                if (first := list_of.setdefault(word.casefold(), kind)) != kind:
-                    raise refused_at((kind,), word, f"also in {first}", "Keep each word in one place")
+        no_word_twice(self.by_kind)
         return self
 
     @model_validator(mode="after")
@@ -128,6 +125,12 @@ class WordLists(Options):
         elif not self.score_name:
             raise refused_at(("score_name",), "", "the scores have no name", "State what the scores are")
         return self
+
+    @property
+    def by_kind(self) -> dict[str, tuple[str, ...]]:
+        """The words of each of the four lists."""
+        occupations = self.female_occupations, self.male_occupations
+        return dict(zip(KINDS, (self.feminine, self.masculine, *map(tuple, occupations)), strict=True))
 
     @property
     def occupations(self) -> dict[str, float | None]:
@@ -150,7 +153,7 @@ class WordLists(Options):
     @classmethod
     def bolukbasi(cls, folder: str | Path | Literal[True] = True, **limits: float) -> Self:
         """The lists of Bolukbasi et al. 2016, which the paper uses; for ``limits`` see `PublishedLists`."""
-        chosen = PublishedLists.checked_within("words", bolukbasi=folder, **limits)
+        chosen = PublishedLists.checked("words", bolukbasi=folder, **limits)
         published = read_lists(None if chosen.bolukbasi is True else chosen.bolukbasi)
         gendered = {*published.feminine, *published.masculine}
         professions = [p for p in published.professions if p.word not in gendered]
@@ -158,7 +161,7 @@ class WordLists(Options):
             professions, definitional=chosen.definitional, stereotypical=chosen.stereotypical
         )
         limits_in_name = f"definitional<={chosen.definitional:g}, stereotypical>={chosen.stereotypical:g}"
-        return cls.checked_within(
+        return cls.checked(
             "words",
             feminine=published.feminine,
             masculine=published.masculine,
@@ -197,21 +200,17 @@ class WordLists(Options):
             if "bolukbasi" in value:
                 limits = {name: v for name, v in value.items() if name != "bolukbasi"}
                 return cls.bolukbasi(value["bolukbasi"], **limits)
-            return cls.checked_within("words", **value)
+            return cls.checked("words", **value)
         hint = "Give 'builtin', 'bolukbasi' or a table of lists"
         raise ConfigError("words", value, "no word lists of that name", hint)
 
     def signature(self) -> dict[str, Any]:
         """Name, sizes, sources and a hash of every word and score."""
         content = [self.feminine, self.masculine, dict(self.female_occupations), dict(self.male_occupations)]
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode("utf-8")).hexdigest()
         return {
             "name": self.name,
-            "sha256": digest,
-            "feminine": len(self.feminine),
-            "masculine": len(self.masculine),
-            "female_occupations": len(self.female_occupations),
-            "male_occupations": len(self.male_occupations),
+            "sha256": content_sha256(content),
+            **{kind: len(words) for kind, words in self.by_kind.items()},
             "score": self.score_name,
             "sources": dict(self.sources),
             "left_out": dict(self.left_out),

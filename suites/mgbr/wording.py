@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args
@@ -12,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from backends.base import Message, Prompt
 from backends.options import AS_TUPLE, Options, refused, refused_at
-from suites.common.data_files import load
-from suites.options import Text
+from suites.common.data_files import content_sha256, load
+from suites.options import Text, no_word_twice
 
 Gender = Literal["female", "male"]
 GENDERS: tuple[Gender, ...] = get_args(Gender)
@@ -102,13 +100,8 @@ class Example(Options):
 
     @model_validator(mode="after")
     def _no_word_twice(self) -> Self:
-        kind_of: dict[str, str] = {}
-        for kind, words in self.by_kind.items():
-            for word in words:
-                if (first := kind_of.get(word.casefold())) is not None:
-                    raise refused_at((kind,), word, f"also in {first}", "Keep each word in one place")
-                kind_of[word.casefold()] = kind
-        if not kind_of:
+        no_word_twice(self.by_kind)
+        if not any(self.by_kind.values()):
             raise refused("has no words", "Give at least one")
         return self
 
@@ -181,7 +174,7 @@ class Wording(Options):
             For an unknown field, or a text that is missing or lacks its placeholder.
         """
         texts = {name: text for name, text in load("mgbr").content.items() if name != "source"}
-        return cls.checked_within("wording", **{**texts, **changes})
+        return cls.checked("wording", **{**texts, **changes})
 
     def holds_separator(self, word: str) -> bool:
         """Whether a word holds the separator."""
@@ -205,8 +198,10 @@ class Wording(Options):
     def signature(self) -> dict[str, Any]:
         """A hash of all texts, and the texts that are not the English ones."""
         texts, unchanged = self.model_dump(mode="json"), self.unchanged
-        digest = hashlib.sha256(json.dumps(texts, sort_keys=True, ensure_ascii=False).encode("utf-8")).hexdigest()
-        return {"sha256": digest, "changed": {name: t for name, t in texts.items() if name not in unchanged}}
+        return {
+            "sha256": content_sha256(texts),
+            "changed": {name: t for name, t in texts.items() if name not in unchanged},
+        }
 
     # -- prompts -------------------------------------------------------------------------------------
 

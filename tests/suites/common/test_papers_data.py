@@ -19,7 +19,7 @@ def test_a_data_file_comes_with_the_hash_of_its_bytes(name):
 
 @pytest.mark.parametrize("name", MINE[:2])
 def test_a_benchmark_names_its_paper(name):
-    assert "arXiv:2212.10678" in load(name).source
+    assert "arXiv:2212.10678" in load(name).content["source"]
 
 
 def test_an_unknown_data_file_is_an_error():

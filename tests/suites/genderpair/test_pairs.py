@@ -19,7 +19,7 @@ def test_the_built_in_set_has_thirty_pairs_in_every_group():
         assert len(group.pairs) >= 30
         assert len(set(group.pairs)) == len(group.pairs)
         assert len(set(group.targets)) == len(group.targets)
-        assert all(group.count(aspect) >= 3 for aspect in ASPECTS)
+        assert all(sum(a == aspect for a, _ in group.targets) >= 3 for aspect in ASPECTS)
         assert all(p.biased.casefold() != p.anti.casefold() for p in group.pairs)
 
 
@@ -32,14 +32,14 @@ def test_no_descriptor_of_the_built_in_set_breaks_a_prompt():
 @needs_data
 def test_the_published_set_has_the_papers_103_854_prompts():
     pairs = published_pairs(DATA)
-    assert pairs.n_prompts == 103_854
+    assert 6 * sum(len(g.targets) * len(g.pairs) for g in pairs.groups.values()) == 103_854
     assert [len(g.targets) for g in pairs.groups.values()] == [64, 64, 79]
     assert sum(len(g.targets) for g in pairs.groups.values()) == 207
 
 
 @needs_data
-def test_the_differences_from_the_paper_are_told():
-    differences = published_pairs(DATA).differences()
+def test_the_differences_from_the_paper_are_reported():
+    differences = [*published_pairs(DATA).differences()]
     assert "group male: 85 descriptors, the paper has 83" in differences
     assert "group neither: 16 pronouns, the paper has 18" in differences
     assert "group male: 32640 prompts, the paper has 31872" in differences
