@@ -22,16 +22,8 @@ from suites.common.expressions import continuations
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
-from suites.debiasing import presentation
+from suites.debiasing import material, presentation
 from suites.debiasing.effects import derived_rows
-from suites.debiasing.material import (
-    REFERENCE,
-    DebiasingPrompts,
-    Design,
-    papers_prompts,
-    papers_tasks,
-    reference_texts,
-)
 from suites.debiasing.measures import Measures
 from suites.debiasing.positions import (
     DialogueOption,
@@ -85,11 +77,11 @@ class DebiasingPositions(Suite):
     @checked_options
     def __init__(
         self,
-        design: Design = "paper",
+        design: material.Design = "paper",
         *,
         prompt_format: PromptFormat = "raw",
         positions: Positions | None = None,
-        prompts: DebiasingPrompts | None = None,
+        prompts: material.DebiasingPrompts | None = None,
         dialogue: DialogueOption | None = None,
         placebo: bool = True,
         article: Article = "as_printed",
@@ -101,11 +93,11 @@ class DebiasingPositions(Suite):
         self.positions = positions_in(prompt_format, positions)
         self.dialogue = default_dialogue() if dialogue is None else dialogue
         self.occupations = papers_occupations() if occupations is None else occupations
-        self.prompts = papers_prompts(design) if prompts is None else prompts
+        self.prompts = material.papers_prompts(design) if prompts is None else prompts
         if not placebo:
             self.prompts = tuple(replace(p, placebo=None) for p in self.prompts)
-        self.tasks = {task.id: task for task in papers_tasks(design)}
-        self.references = reference_texts()
+        self.tasks = {task.id: task for task in material.papers_tasks(design)}
+        self.references = material.reference_texts()
         self._is_published = design == "paper" and prompts is None
         groups = sorted({o.dominated_by for o in self.occupations})
         self._measures = Measures(tuple(p.name for p in self.positions), self.prompts, tuple(groups))
@@ -154,12 +146,10 @@ class DebiasingPositions(Suite):
                             {"bias": task.bias, "template": task.id, **occupation.factors, **shared},
                         )
                 for number, (prompt, continuation) in enumerate(self.references, start=1):
-                    name = f"{REFERENCE}-{number:02d}"
-                    yield Item(
-                        f"{prefix}/{name}",
-                        self._request(position, prompt, text, (prompt.space(self.prompt_format) + continuation,)),
-                        {"bias": REFERENCE, "template": name, "occupation": None, "dominated_by": None, **shared},
-                    )
+                    name = f"{material.REFERENCE}-{number:02d}"
+                    words = (prompt.space(self.prompt_format) + continuation,)
+                    nobody = {"bias": material.REFERENCE, "template": name, "occupation": None, "dominated_by": None}
+                    yield Item(f"{prefix}/{name}", self._request(position, prompt, text, words), {**nobody, **shared})
 
     def _request(
         self, position: Position, prompt: TaskPrompt, text: str | None, words: tuple[str, ...]
@@ -175,7 +165,7 @@ class DebiasingPositions(Suite):
                 yield f"placebo-{p.id}", p.placebo, {"abstraction": None, "placebo": p.id}
 
     def read(self, item: Item, response: Response) -> Row:
-        if item.factors["bias"] == REFERENCE:
+        if item.factors["bias"] == material.REFERENCE:
             return _read_reference(item, response)
         expressions = self.tasks[str(item.factors["template"])].expressions
         return read_gender_answer(item.id, item.factors, response, expressions, self.token_aggregation)

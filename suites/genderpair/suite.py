@@ -51,20 +51,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SkipValidation
 
-from backends.base import (
-    Backend,
-    Capability,
-    ClassifyRequest,
-    ClassifyResponse,
-    GenerateRequest,
-    GenerateResponse,
-    Message,
-    Prompt,
-    Response,
-    Sampling,
-    ScoreRequest,
-    ScoreResponse,
-)
+from backends import base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
@@ -81,7 +68,7 @@ from suites.options import sampling_option
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 #: Greedy, and long enough for a short text.
-DEFAULT_SAMPLING = Sampling(max_tokens=128)
+DEFAULT_SAMPLING = base.Sampling(max_tokens=128)
 
 _PairsOption = Annotated[
     str | Path | PairSet, OnError("not a set of pairs", 'Give "built-in", "published" or a folder')
@@ -133,7 +120,7 @@ class GenderPair(Suite):
         structures: Annotated[Sequence[str], some_of(STRUCTURES)] = ("paper",),
         prompt_format: Literal["raw", "chat"] = "raw",
         repeats: Annotated[int, Field(ge=1)] = 1,
-        sampling: Annotated[Sampling, sampling_option(DEFAULT_SAMPLING)] = DEFAULT_SAMPLING,
+        sampling: Annotated[base.Sampling, sampling_option(DEFAULT_SAMPLING)] = DEFAULT_SAMPLING,
         seed: int = 0,
         fallback: Fallback = "probability",
         toxicity: _ScorerOption = "profanity",
@@ -161,8 +148,8 @@ class GenderPair(Suite):
     # -- questions ---------------------------------------------------------------------------------
 
     @property
-    def needs(self) -> frozenset[Capability]:
-        needed: set[Capability] = {"generate"}
+    def needs(self) -> frozenset[base.Capability]:
+        needed: set[base.Capability] = {"generate"}
         if self.design.fallback != "none":
             needed.add("score")
         if self.prompt_format == "chat":
@@ -170,7 +157,7 @@ class GenderPair(Suite):
         return frozenset(needed)
 
     @property
-    def scorers(self) -> Mapping[str, Backend]:
+    def scorers(self) -> Mapping[str, base.Backend]:
         return {name: scorer.backend for name, scorer in self.design.text_scorers.items()}
 
     def signature(self) -> Mapping[str, Any]:
@@ -218,13 +205,13 @@ class GenderPair(Suite):
         if self.sampling.temperature > 0:
             digest = hashlib.sha256(f"{self.seed}\n{identity}".encode()).digest()
             seed = int.from_bytes(digest[:4], "big") >> 1
-        prompt: Prompt = text + "\n" if self.prompt_format == "raw" else (Message("user", text),)
+        prompt: base.Prompt = text + "\n" if self.prompt_format == "raw" else (base.Message("user", text),)
         for repeat in range(self.design.repeats):
-            request = GenerateRequest(prompt, self.sampling, seed, repeat)
+            request = base.GenerateRequest(prompt, self.sampling, seed, repeat)
             yield Item(f"{identity}/r{repeat}", request, {**factors, "repeat": repeat})
 
-    def follow_ups(self, item: Item, response: Response) -> Iterable[Item]:
-        if not isinstance(response, GenerateResponse):
+    def follow_ups(self, item: Item, response: base.Response) -> Iterable[Item]:
+        if not isinstance(response, base.GenerateResponse):
             return
         factors, text = item.factors, response.text
         if self.design.fallback != "none" and needs_preference(factors, text):
@@ -233,21 +220,21 @@ class GenderPair(Suite):
             return
         swapped = swapped_versions(factors, text) if self.design.audit_scorers else {}
         for name in self.design.text_scorers:
-            yield Item(f"{item.id}#{name}", ClassifyRequest(text), {**factors, "kind": name}, name)
+            yield Item(f"{item.id}#{name}", base.ClassifyRequest(text), {**factors, "kind": name}, name)
             for group, version in swapped.items():
                 swapped_factors = {**factors, "kind": f"swapped {name}", "swapped_to": group}
-                yield Item(f"{item.id}#{name}>{group}", ClassifyRequest(version), swapped_factors, name)
+                yield Item(f"{item.id}#{name}>{group}", base.ClassifyRequest(version), swapped_factors, name)
 
     # -- rows, figures, report -----------------------------------------------------------------------
 
-    def read(self, item: Item, response: Response) -> Row:
+    def read(self, item: Item, response: base.Response) -> Row:
         match response:
-            case GenerateResponse(text):
+            case base.GenerateResponse(text):
                 return Row(item.id, item.factors, read_text(item.factors, text))
-            case ScoreResponse((biased, anti)):
+            case base.ScoreResponse((biased, anti)):
                 preferred = read_preference(biased, anti, self.design.fallback)
                 return Row(item.id, item.factors, {"prefers_biased": preferred})
-            case ClassifyResponse():
+            case base.ClassifyResponse():
                 assert item.scorer is not None
                 scores = self.design.text_scorers[item.scorer].read(response)
                 if scores is None:
@@ -275,10 +262,10 @@ class GenderPair(Suite):
         return [*presentation.charts(self.design)]
 
 
-def _preference(item: Item) -> ScoreRequest:
+def _preference(item: Item) -> base.ScoreRequest:
     """log P of each descriptor with its closing mark, right after the opening mark of an answer."""
-    assert isinstance(item.request, GenerateRequest)
+    assert isinstance(item.request, base.GenerateRequest)
     pair, (opening, closing) = pair_of(item.factors), marks_of(str(item.factors["structure"]))
     prompt = item.request.prompt
-    context = prompt + opening if isinstance(prompt, str) else (*prompt, Message("assistant", opening))
-    return ScoreRequest(context, (pair.biased + closing, pair.anti + closing))
+    context = prompt + opening if isinstance(prompt, str) else (*prompt, base.Message("assistant", opening))
+    return base.ScoreRequest(context, (pair.biased + closing, pair.anti + closing))

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from backends.errors import ConfigError
 from suites.common.data_files import PinnedFile, load
 
 _BASE = "https://raw.githubusercontent.com/tolga-b/debiaswe/6bb03ee2a0d7214339e513ca71cd0a99069dc29c/data/"
@@ -88,12 +87,7 @@ def read_lists(folder: str | Path | None = None) -> BolukbasiLists:
     data = {
         name: json.loads(file.path(folder, field="words.bolukbasi").read_text("utf-8")) for name, file in FILES.items()
     }
-    try:
-        professions = tuple(Profession(_plain(w), float(d), float(s)) for w, d, s in data["professions"])
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            "words.bolukbasi", str(folder), f"not in the published form ({error})", "Use the files of debiaswe"
-        ) from error
+    professions = tuple(Profession(_plain(w), float(d), float(s)) for w, d, s in data["professions"])
     feminine, masculine, left_out = split_by_gender(data["gender_specific"])
     return BolukbasiLists(feminine, masculine, professions, left_out)
 

@@ -52,15 +52,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from backends.base import (
-    Capability,
-    GenerateRequest,
-    GenerateResponse,
-    Response,
-    Sampling,
-    ScoreRequest,
-    ScoreResponse,
-)
+from backends import base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
@@ -75,7 +67,7 @@ from suites.options import sampling_option
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 #: How a text is drawn unless the config says otherwise: long enough for a step a word.
-DEFAULT_SAMPLING = Sampling(max_tokens=512)
+DEFAULT_SAMPLING = base.Sampling(max_tokens=512)
 #: Tokens that a count alone may take when the model writes nothing else.
 COUNT_TOKENS = 8
 
@@ -138,7 +130,7 @@ class MGBR(Suite):
         genders: Annotated[Sequence[Gender], some_of(GENDERS)] = GENDERS,
         mode: Literal["likelihood", "generation"] = "likelihood",
         prompt_format: Literal["raw", "chat"] = "raw",
-        sampling: Annotated[Sampling, sampling_option(DEFAULT_SAMPLING)] | None = None,
+        sampling: Annotated[base.Sampling, sampling_option(DEFAULT_SAMPLING)] | None = None,
         repeats: Annotated[int, Field(ge=1)] = 1,
         seed: Annotated[int, Field(ge=0)] = 0,
     ) -> None:
@@ -165,8 +157,8 @@ class MGBR(Suite):
     # -- questions ---------------------------------------------------------------------------------
 
     @property
-    def needs(self) -> frozenset[Capability]:
-        ask: Capability = "generate" if self.design.written else "score"
+    def needs(self) -> frozenset[base.Capability]:
+        ask: base.Capability = "generate" if self.design.written else "score"
         return frozenset({ask, "chat"}) if self.design.prompt_format == "chat" else frozenset({ask})
 
     def items(self) -> Iterator[Item]:
@@ -195,15 +187,15 @@ class MGBR(Suite):
             prompt = wording.scored_prompt(gender, condition, words, design.prompt_format)
             counts = (words.correct, words.correct + instance.r)
             continuations = tuple(f" {count}{wording.answer_end}" for count in counts)
-            yield Item(item_id, ScoreRequest(prompt, continuations), factors)
+            yield Item(item_id, base.ScoreRequest(prompt, continuations), factors)
             return
         prompt = wording.written_prompt(gender, condition, words, design.prompt_format)
         sampling = self._sampling_of(gender, condition)
         for repeat in range(design.repeats):
-            request = GenerateRequest(prompt, sampling, design.seed, repeat)
+            request = base.GenerateRequest(prompt, sampling, design.seed, repeat)
             yield Item(f"{item_id}/{repeat}", request, {**factors, "repeat": repeat})
 
-    def _sampling_of(self, gender: Gender, condition: str) -> Sampling:
+    def _sampling_of(self, gender: Gender, condition: str) -> base.Sampling:
         sampling = self.sampling
         if self.design.prompt_format == "raw":  # where a base model continues with a question of its own
             sampling = replace(sampling, stop=(*sampling.stop, "\n\n" + self.design.wording.instruction[gender]))
@@ -231,10 +223,10 @@ class MGBR(Suite):
 
     # -- rows, figures, report -----------------------------------------------------------------------
 
-    def read(self, item: Item, response: Response) -> Row:
-        if isinstance(response, ScoreResponse):
+    def read(self, item: Item, response: base.Response) -> Row:
+        if isinstance(response, base.ScoreResponse):
             return read_scores(item, response)
-        assert isinstance(response, GenerateResponse)
+        assert isinstance(response, base.GenerateResponse)
         return read_text(self.design, item, response)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:

@@ -22,17 +22,7 @@ from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
 from suites.common.task_prompt import Article, PromptFormat, filled
-from suites.occugender import presentation
-from suites.occugender.material import (
-    BIASES,
-    Bias,
-    Biases,
-    Debiasing,
-    Templates,
-    occugender_expressions,
-    occugender_instructions,
-    occugender_templates,
-)
+from suites.occugender import material, presentation
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 
@@ -78,23 +68,23 @@ class OccuGender(Suite):
     @checked_options
     def __init__(
         self,
-        bias: Biases = BIASES,
+        bias: material.Biases = material.BIASES,
         *,
         prompt_format: PromptFormat = "raw",
-        debiasing: Debiasing = False,
+        debiasing: material.Debiasing = False,
         article: Article = "as_printed",
-        templates: Templates = "paper",
+        templates: material.Templates = "paper",
         occupations: Occupations | None = None,
-        expressions: dict[Bias, GroupWords] | None = None,
+        expressions: dict[material.Bias, GroupWords] | None = None,
         token_aggregation: TokenAggregation = "product",
     ) -> None:
-        self.biases = tuple(b for b in BIASES if b in bias)
+        self.biases = tuple(b for b in material.BIASES if b in bias)
         self.prompt_format, self.article, self.token_aggregation = prompt_format, article, token_aggregation
-        chosen = tuple(occugender_instructions()) if debiasing is True else debiasing or ()
-        self.instructions = {i: text for i, text in occugender_instructions().items() if i in chosen}
-        self.templates = tuple(occugender_templates(templates, self.biases))
+        chosen = tuple(material.occugender_instructions()) if debiasing is True else debiasing or ()
+        self.instructions = {i: text for i, text in material.occugender_instructions().items() if i in chosen}
+        self.templates = tuple(material.occugender_templates(templates, self.biases))
         self.occupations = papers_occupations() if occupations is None else occupations
-        given = occugender_expressions() if expressions is None else expressions
+        given = material.occugender_expressions() if expressions is None else expressions
         if absent := [b for b in self.biases if b not in given]:
             raise ConfigError("expressions", given, f"has no entry {absent[0]!r}", "Give one for each bias asked about")
         self.expressions: dict[str, Expressions] = {b: given[b] for b in self.biases}

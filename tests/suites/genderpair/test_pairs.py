@@ -1,5 +1,7 @@
 """Pair sets: the one that ships, and the published one against the paper's counts."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -35,6 +37,25 @@ def test_the_published_set_has_the_papers_103_854_prompts():
     assert 6 * sum(len(g.targets) * len(g.pairs) for g in pairs.groups.values()) == 103_854
     assert [len(g.targets) for g in pairs.groups.values()] == [64, 64, 79]
     assert sum(len(g.targets) for g in pairs.groups.values()) == 207
+
+
+@needs_data
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_published_orders_hold_the_same_pairs(group):
+    pairs = [(p.biased, p.anti) for p in published_pairs(DATA).groups[group].pairs]
+    for entry in json.loads((DATA / FILES[group].name).read_text("utf-8")):
+        target = entry["object"]
+        expected = {
+            "format1": pairs,
+            "format1_anti": [(anti, biased) for biased, anti in pairs],
+            "format2": [(target, biased) for biased, _ in pairs],
+            "format2_anti": [(target, anti) for _, anti in pairs],
+            "format3": [(biased, target) for biased, _ in pairs],
+            "format3_anti": [(anti, target) for _, anti in pairs],
+        }
+        for form, listed in expected.items():
+            parts = [inner.split(", ", 1) for inner in re.findall(r"\(([^()]*)\)", entry[form])]
+            assert [(first.strip(), second.strip()) for first, second in parts] == listed
 
 
 @needs_data
