@@ -52,7 +52,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from backends import base
+import backends.base as base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
