@@ -23,7 +23,7 @@ from typing import Any
 from audit.analysis.engine_noise import same_weights
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
-from audit.analysis.gate import check_names
+from audit.analysis.gate.against_baseline import check_names
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig

@@ -33,7 +33,7 @@ def gate(
     "insufficient evidence", never "unchanged". A figure that has no better side, such as the effect
     of a debiasing text, is checked only where the config's `margins` name it.
     """
-    from audit.analysis.stored_gate import gate_run
+    from audit.analysis.gate.stored import gate_run
     from audit.report.exports import gate_json, gate_markdown, junit_xml
 
     with open_store(db) as store:

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 
 from audit import Audit, load_audit
+from audit.analysis.gate.stored import find_baseline, gate_run
 from audit.analysis.history import History, absences, history, stored_results
-from audit.analysis.stored_gate import find_baseline, gate_run
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest
 from audit.report import write_report, write_trend
 from audit.results import AuditResult
@@ -40,7 +40,7 @@ class ScheduledAudit:
     config : Path
         Read again at every slot, so that an edit counts from the next one.
     baseline : str, optional
-        What each run is compared with: see `audit.analysis.stored_gate.find_baseline`.
+        What each run is compared with: see `audit.analysis.gate.stored.find_baseline`.
     on_line : callable
         Gets one line for each outcome.
 

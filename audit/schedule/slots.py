@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from filelock import FileLock, Timeout
 
-from audit.analysis.gate_results import GateReport
+from audit.analysis.gate.results import GateReport
 from audit.report.exports import gate_json
 from audit.schedule.journal import Journal
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.analysis.gate import check_names
+from audit.analysis.gate.against_baseline import check_names
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.results import AuditResult, FigureName, SuiteInfo, renamed_quantities, renamed_row

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from audit.analysis.gate_results import OPEN_VERDICTS, Check, GateReport
+from audit.analysis.gate.results import OPEN_VERDICTS, Check, GateReport
 from audit.report.formatting import markdown_text, number
 from audit.report.phrases.gate import check_title, check_words, gate_outcome, interval_phrase, limit_phrase
 

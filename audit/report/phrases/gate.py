@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from audit.analysis.decisions import MOST_UNPAIRED
 from audit.analysis.differences import unpaired_share
-from audit.analysis.gate_results import OPEN_VERDICTS, Check, GatedFigure, LimitCheck
+from audit.analysis.gate.results import OPEN_VERDICTS, Check, GatedFigure, LimitCheck
 from audit.report.formatting import number
 from audit.report.phrases.comparisons import nothing_in_common
 

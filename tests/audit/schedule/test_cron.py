@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from audit.analysis.gate_results import GatedFigure, GateReport
+from audit.analysis.gate.results import GatedFigure, GateReport
 from audit.report.exports import gate_json
 from audit.schedule import Journal, RunOutcome, Schedule, Slots
 from audit.schedule.cron import cron_trigger

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.analysis.differences import End, PairedDifference
-from audit.analysis.gate import _Change, gate
-from audit.analysis.gate_results import GateReport
+from audit.analysis.gate.against_baseline import _Change, gate
+from audit.analysis.gate.results import GateReport
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.report.exports import gate_json, gate_markdown, junit_xml

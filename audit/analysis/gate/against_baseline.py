@@ -32,8 +32,8 @@ from scipy import special
 from audit.analysis.decisions import DEFAULT_MARGIN, Claim, Decision, decide, margin_of
 from audit.analysis.differences import End, PairedDifference, paired_differences
 from audit.analysis.estimators import finite
-from audit.analysis.gate_results import GatedFigure, GateReport, GateVerdict, Obstacle
-from audit.analysis.limits import COVERAGE, REFUSALS, Bounds, check_limits
+from audit.analysis.gate.limits import COVERAGE, REFUSALS, Bounds, check_limits
+from audit.analysis.gate.results import GatedFigure, GateReport, GateVerdict, Obstacle
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import RENAMED_MEASURES, AuditResult, Measure
 from audit.signatures import EXTENT, signature_changes

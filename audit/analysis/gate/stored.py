@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from audit.analysis.decisions import DEFAULT_MARGIN
-from audit.analysis.gate import RowsOf, gate
-from audit.analysis.gate_results import GateReport
+from audit.analysis.gate.against_baseline import RowsOf, gate
+from audit.analysis.gate.results import GateReport
 from audit.results import AuditResult, renamed_quantities, renamed_row
 from audit.store import Store
 from backends.errors import ConfigError

@@ -13,7 +13,7 @@ import numpy as np
 
 from audit.analysis.design import cluster_codes
 from audit.analysis.estimators import allow_for_few_outcomes, clustered_mean, finite
-from audit.analysis.gate_results import LimitCheck, LimitVerdict
+from audit.analysis.gate.results import LimitCheck, LimitVerdict
 from audit.analysis.table import RowTable
 from audit.results import AuditResult, Measure, where_key
 from suites.base import MeasureSpec

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from audit import Audit
-from audit.analysis.stored_gate import gate_run
+from audit.analysis.gate.stored import gate_run
 from audit.run import run_audit
 from audit.store import Store
 from backends.fake import FakeBackend, PlantedBias
