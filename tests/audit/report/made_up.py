@@ -180,20 +180,26 @@ def result(
         measures=list(measures),
         comparisons=comparisons,
         data_quality=data_quality,
-        examples=[_behind_figures(e, measures) for e in examples],
+        examples=list(_behind_figures(examples, measures)),
         **(fields | more),
     )
 
 
-def _behind_figures(example: Example, measures: Sequence[Measure]) -> Example:
-    """There are no rows here to tell what an example is behind: every figure that its factors allow."""
-    figures = [
-        m.id
-        for m in measures
-        if (m.model, m.suite) == (example.model, example.suite)
-        and all(example.factors.get(factor, level) == level for factor, level in m.where.items())
-    ]
-    return example.model_copy(update={"figures": figures})
+def _behind_figures(examples: Iterable[Example], measures: Sequence[Measure]) -> Iterator[Example]:
+    """There are no rows here to say what an example is behind: every figure that its factors allow."""
+    of_suite: dict[tuple[str, str], list[Measure]] = {}
+    for m in measures:
+        of_suite.setdefault((m.model, m.suite), []).append(m)
+    allowed: dict[Any, list[str]] = {}
+    for e in examples:
+        key = (e.model, e.suite, tuple(e.factors.items()))
+        if key not in allowed:
+            allowed[key] = [
+                m.id
+                for m in of_suite.get(key[:2], ())
+                if all(e.factors.get(factor, level) == level for factor, level in m.where.items())
+            ]
+        yield e.model_copy(update={"figures": allowed[key]})
 
 
 def drift(suite: str, a: str, b: str, prompts: int = 100) -> EngineDrift:
