@@ -25,7 +25,7 @@ def classifier_folder(path, *labels):
 def test_a_folder_whose_labels_are_recognised_is_a_scorer(tmp_path):
     folder = classifier_folder(tmp_path, "nothate", "Hate")
     [scorer] = suite(toxicity=folder).design.text_scorers.values()
-    # Told by its name alone: the same classifier in another place measures the same.
+    # Identified by its name alone: the same classifier in another place measures the same.
     assert (scorer.labels, scorer.what, scorer.backend.model) == ({"toxicity": "Hate"}, Path(folder).name, folder)
     folder = classifier_folder(tmp_path, "negative", "positive", "neutral")
     [scorer] = suite(regard=folder).design.text_scorers.values()
