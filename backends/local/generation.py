@@ -135,7 +135,7 @@ class TextGenerator:
     def generate(
         self, requests: Sequence[GenerateRequest], on_response: OnResponse = discard_response
     ) -> list[Generated]:
-        """One answer for each request, in order; ``on_response`` is called with each text as soon as it is finished."""
+        """One answer for each request, in order; ``on_response`` is called with each as soon as it is known."""
         answers: list[Generated | None] = [None] * len(requests)
         prompts: dict[int, list[int]] = {}
         for index, request in enumerate(requests):
@@ -188,8 +188,7 @@ class TextGenerator:
                     if text.answer is not None:
                         running -= 1
                         answers[text.index] = text.answer
-                        if isinstance(text.answer, GenerateResponse):
-                            on_response(text.index, text.answer)
+                        on_response(text.index, text.answer)
                 slots.settle()
 
     def _advance(self, text: Text, output: Logits | int) -> None:
