@@ -12,7 +12,7 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, cast
 
@@ -27,16 +27,6 @@ from suites.base import Suite
 
 #: Names of backends in a TOML config.
 BACKENDS = {"hf": "HFBackend", "llamacpp": "LlamaCppBackend", "openai": "OpenAIBackend", "fake": "FakeBackend"}
-#: Options that may be a path to read from, in tables too, and the names that they take beside one.
-_PATHS: Mapping[str, Collection[str]] = {
-    "model": (),
-    "adapter": (),
-    "key_file": (),
-    "bolukbasi": (),
-    "pairs": ("built-in", "published"),
-    "toxicity": ("profanity", "paper"),
-    "regard": ("vader", "paper"),
-}
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
@@ -225,7 +215,7 @@ def _tables(fields: Mapping[str, Any], name: str, example: str) -> Mapping[str, 
     return tables
 
 
-def _build(field: str, table: Any, kind_field: str, kinds: Mapping[str, Callable[..., Any]], folder: Path) -> Any:
+def _build(field: str, table: Any, kind_field: str, kinds: Mapping[str, type[Any]], folder: Path) -> Any:
     """The backend or suite of a table, whose kind stands in ``kind_field``."""
     if not isinstance(table, Mapping):
         raise ConfigError(field, table, "not a table", f"Write it as [{field}]")
@@ -233,10 +223,8 @@ def _build(field: str, table: Any, kind_field: str, kinds: Mapping[str, Callable
     kind = options.pop(kind_field, None)
     if kind not in kinds:
         raise ConfigError(f"{field}.{kind_field}", kind, "unknown", f"Use one of: {', '.join(kinds)}")
-    # A server's model is a name that means nothing here, whatever lies beside the config.
-    paths = {name: words for name, words in _PATHS.items() if (kind, name) != ("openai", "model")}
     try:
-        return kinds[kind](**_relative_to(folder, options, paths))
+        return kinds[kind](**_relative_to(folder, options, kinds[kind].path_options))
     except ConfigError as error:
         raise error.within(field) from None
     except (TypeError, ValueError) as error:

@@ -187,9 +187,9 @@ class Comparison(OfFigure, Reported):
     """One measure of two models, paired item by item. ``difference`` is b minus a.
 
     ``p`` is two-sided, ``p_holm`` corrected within ``family``; ``margin`` is the user's
-    equivalence margin and ``detectable`` the smallest difference this design would find with
+    equivalence margin and ``minimum_detectable_effect`` the smallest difference this design would find with
     80 % power. ``bound_low``/``bound_high`` are identification bounds of the difference.
-    ``unmatched`` counts items of which only one of the two has a value: they are left out.
+    ``n_unpaired`` counts items of which only one of the two has a value: they are left out.
     ``undefined_for`` names the models for which no item that both answered defines the figure; both of
     them where each is defined on other items, and none where they answered no item in common.
     ``engine_noise`` is the largest difference of this figure between engines with the same weights.
@@ -269,7 +269,7 @@ class EngineDrift(Reported):
     ----------
     n_prompts, n_logprobs : int
         Prompts, and continuations of them, that both engines scored exactly.
-    unmatched : int
+    n_unpaired : int
         Continuations left out: one engine has no score, or only bounds.
     logprob_mean, logprob_mean_abs, logprob_max_abs : float or None
         Difference of a continuation's log-probability, nats.

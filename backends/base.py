@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from backends.errors import BackendError
 
@@ -253,6 +253,9 @@ class Backend(ABC):
         The most calls of ``run`` that may be under way together.
     """
 
+    #: Constructor options that may be a path, in tables too, and the words that they take beside one. A relative path
+    #: in a TOML config starts at the config's folder.
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     device: str | None = None
     endpoint: str | None = None
     batch_size: int = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -193,6 +193,8 @@ class Suite(ABC):
     strata: ClassVar[tuple[str, ...]] = ()
     #: Factor by whose levels missing answers are counted; rows without it are counted by the first stratum.
     failures_factor: ClassVar[str | None] = None
+    #: As in `backends.base.Backend`: options that may be a path, and the words that they take beside one.
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     #: Factors whose equal values name items that a limited run keeps or drops together (the
     #: conditions of one paired design). Empty: each item is on its own. May depend on the options.
     sampled_together: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ take turns: one is run to its end and closed before the next one starts.
 
 A request is leased in the store, asked, retried by tenacity while that may help, and its answer is
 on the disk before its place is given to the next request. So at any moment no more than
-``max_in_flight`` requests are paid and not yet kept (for a local model, which costs nothing, one
+``max_in_flight`` requests are completed but not yet persisted (for a local model, which costs nothing, one
 batch more: it computes while the last one is being stored).
 """
 

@@ -45,9 +45,9 @@ def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) ->
 def provenance_text(behind: dict[str, Any]) -> str:
     """The same, for a person to read on a terminal."""
     figure = behind["figure"]
-    where = ", ".join(f"{k}={v}" for k, v in figure["where"].items())
+    where = "".join(f", {k}={v}" for k, v in figure["where"].items())
     lines = [
-        f"{figure['measure']} of {figure['model']} on {figure['suite']} ({where})",
+        f"{figure['measure']} of {figure['model']} on {figure['suite']}{where}",
         f"  value {_number(figure['value'])}  interval {_number(figure['low'])} to {_number(figure['high'])}",
         f"  {figure['n_items']} items, {figure['missing']} missing, {figure['censored']} known only by bounds",
         f"  {figure['signature']}",

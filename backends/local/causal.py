@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from backends.base import Answer, Capability, Description, GenerateRequest, OnResponse, Prompt, Request, ScoreRequest
 from backends.errors import AuditError, BackendError, ConfigError
@@ -60,6 +60,7 @@ class LoadedModel:
 class CausalBackend(LocalBackend):
     """Answers requests for scores and texts; the model is loaded at the first one, or refused once for all."""
 
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"model": (), "adapter": ()}
     batch_size = 256
 
     def __init__(self, threads: int | None) -> None:

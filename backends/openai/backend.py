@@ -7,10 +7,10 @@ import contextlib
 import ipaddress
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import httpx
 from pydantic import AfterValidator, Field
@@ -123,6 +123,8 @@ class OpenAIBackend(Backend):
         When another model was noticed under the same name: the time (seconds since the epoch)
         of the last canary that was right. Answers that came later may be of either model.
     """
+
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": ()}
 
     @checked_options
     def __init__(

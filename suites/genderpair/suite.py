@@ -44,7 +44,7 @@ repeats             one group: standard deviation of the repeats' means
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -107,6 +107,11 @@ class GenderPair(Suite):
     """
 
     name: ClassVar[str] = "GenderPair"
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {
+        "pairs": ("built-in", "published"),
+        "toxicity": ("profanity", "paper"),
+        "regard": ("vader", "paper"),
+    }
     version: ClassVar[int] = 2  # 2: picks, refusals and swapped identities are read more closely
     strata: ClassVar[tuple[str, ...]] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")

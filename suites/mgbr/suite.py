@@ -46,9 +46,9 @@ verdict         one occupation in a written chain of thought: is it called femin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -115,6 +115,7 @@ class MGBR(Suite):
     """
 
     name = "MGBR"
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"bolukbasi": ()}
     version = 2  # 2: recall is of all words of the list, not of those with a verdict
     strata = ("gender",)
     sampled_together = ("instance",)

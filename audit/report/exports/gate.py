@@ -56,8 +56,9 @@ def gate_markdown(report: GateReport) -> str:
     failed, total = f"{len(report.failures)} of " if report.failures else "", len(report.checks)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts().items())
     against = "its limits alone" if report.baseline_run_id is None else f"baseline `{report.baseline_run_id}`"
+    checks = "check" if total == 1 else "checks"
     lines = [
-        f"# Gate {gate_outcome(bool(report.exit_code), report.counts())}: {failed}{total} checks",
+        f"# Gate {gate_outcome(bool(report.exit_code), report.counts())}: {failed}{total} {checks}",
         "",
         f"Run `{report.run_id}` against {against}: {counts or 'nothing to check'}.",
     ]

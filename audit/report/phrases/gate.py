@@ -12,10 +12,10 @@ from audit.report.phrases.comparisons import nothing_in_common
 
 
 def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
-    """The outcome of a gate. One without a conclusive check has not passed: it decided nothing."""
+    """The outcome of a gate. One without a conclusive check has not passed."""
     if failed:
         return "failed"
-    return "decided nothing" if set(verdicts) <= set(OPEN_VERDICTS) else "passed"
+    return "without conclusive checks" if set(verdicts) <= set(OPEN_VERDICTS) else "passed"
 
 
 def check_title(check: Check) -> str:

@@ -377,7 +377,7 @@ def test_gate_without_conclusive_checks_decided_nothing() -> None:
     unanswered = gate_of(Run(BASE, rows=refused), Run(BASE))
     assert [one.verdict for one in unanswered.figures] == ["not comparable"]
     page = gate_markdown(unanswered)
-    assert page.startswith("# Gate decided nothing: 1 checks")
+    assert page.startswith("# Gate without conclusive checks: 1 check")
     assert "- not comparable: stereotype_gap of m on s: the two runs answered no item in common." in page
     assert unanswered.exit_code == 0
 
