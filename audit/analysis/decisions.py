@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.differences import PairedDifference
-from audit.analysis.tests import holm
+from audit.analysis.significance import holm
 
 #: Margin of a measure for which none is given.
 DEFAULT_MARGIN = 0.02

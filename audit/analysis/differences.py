@@ -24,8 +24,8 @@ from audit.analysis.estimators import (
     crossed_factors,
     unknown_where_few_are_alike,
 )
+from audit.analysis.significance import mcnemar_exact, p_of_counts_outside
 from audit.analysis.table import Bools, Quantity, RowTable
-from audit.analysis.tests import mcnemar_exact, p_of_counts_outside
 from suites.base import MeasureSpec
 
 

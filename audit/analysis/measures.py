@@ -25,8 +25,8 @@ from audit.analysis.estimators import (
     finite,
     unknown_where_few_are_alike,
 )
+from audit.analysis.significance import holm
 from audit.analysis.table import Bools, Quantity, RowTable
-from audit.analysis.tests import holm
 from audit.results import FigureName, Measure
 from audit.signatures import encode_parts, write_signature
 from suites.base import MeasureSpec

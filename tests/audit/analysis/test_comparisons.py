@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
 from audit.analysis.comparisons import compare_models, rank_models, swapped
-from audit.analysis.tests import mcnemar_exact
+from audit.analysis.significance import mcnemar_exact
 from audit.report.phrases.comparisons import describe
 from audit.results import Comparison
 from suites.base import IdentifiedInterval, MeasureSpec, Row
