@@ -268,7 +268,7 @@ def _place(location: Place, given: object) -> Place:
             given = given[part] if isinstance(given, Sequence) and part < len(given) else None
         elif (dataclasses.is_dataclass(given) or isinstance(given, BaseModel)) and hasattr(given, part):
             given = getattr(given, part)
-        elif given is not None and _BRANCH.fullmatch(part):
+        elif _BRANCH.fullmatch(part):
             continue
         place.append(part)
     return tuple(place)

@@ -50,6 +50,8 @@ def sampling_option(default: Sampling) -> BeforeValidator:
     """How texts are drawn: a `Sampling`, or a table of the fields that differ from ``default``."""
 
     def check(given: Any) -> Sampling:
+        if given is None:
+            return default
         if isinstance(given, Sampling):
             return given
         if not isinstance(given, Mapping):

@@ -45,20 +45,24 @@ class Fingerprints:
             (own, to_json_bytes(dict(fingerprint)), time.time()),
         )
         with self._database.read() as db:
-            aliases: dict[str, str] = dict(db.execute("SELECT id, kept_under FROM fingerprint_aliases"))
+            rows = db.execute("SELECT id, kept_under, copied_to FROM fingerprint_aliases").fetchall()
+            aliases = {name: kept_under for name, kept_under, _ in rows}
+            copied_to = {name: last for name, _, last in rows}
             same = {own} | (_same_model(db, fingerprint, retired) if retired else set())
         targets = {aliases[name] for name in same if name in aliases}
         same |= targets
         if same == {own}:
             return own
         kept_under = min(targets) if targets else self._most_answered(same)
-        pending = {name for name in same if aliases.get(name) != kept_under}
-        for name in sorted(pending - {kept_under}):
-            self._copy_answers(name, kept_under)
-        if pending:
-            rows = [(name, kept_under) for name in sorted(pending)]
-            sql = "INSERT OR REPLACE INTO fingerprint_aliases (id, kept_under) VALUES (?, ?)"
-            self._database.submit(lambda db: db.executemany(sql, rows)).result()
+        for name in sorted(same):
+            last = copied_to.get(name, 0) if aliases.get(name) == kept_under else 0
+            if name != kept_under:  # an earlier version that still runs may have written more since the last time
+                last = self._copy_answers(name, kept_under, last)
+            if aliases.get(name) != kept_under or last != copied_to.get(name):
+                self._database.write(
+                    "INSERT OR REPLACE INTO fingerprint_aliases (id, kept_under, copied_to) VALUES (?, ?, ?)",
+                    (name, kept_under, last),
+                )
         return kept_under
 
     def _most_answered(self, ids: Set[str]) -> str:
@@ -68,16 +72,18 @@ class Fingerprints:
             counts: dict[str, int] = dict(db.execute(sql, names))
         return max(names, key=lambda name: counts.get(name, 0))
 
-    def _copy_answers(self, source: str, target: str) -> None:
-        """Copy the answers of one id under another, in portions. What is there already stays; repeating is harmless."""
+    def _copy_answers(self, source: str, target: str, last: int) -> int:
+        """Copy the answers of one id behind row ``last`` under another, in portions. Returns the last row copied.
+
+        What is there already stays; repeating is harmless.
+        """
         sql = f"SELECT rowid, {ANSWER_COLUMNS} FROM answers WHERE fingerprint = ? AND rowid > ? ORDER BY rowid LIMIT ?"
-        last = 0
         while True:
             with self._database.read() as db:
                 found = db.execute(sql, (source, last, _COPIED_TOGETHER)).fetchall()
                 copies = [_under(db, AnswerRow(*row), target) for _, *row in found]
             if not found:
-                return
+                return last
             last = found[-1][0]
             rows = [row for row in copies if row is not None]
             self._database.submit(lambda db, rows=rows: insert_answers(db, rows)).result()  # type: ignore[misc]

@@ -127,5 +127,10 @@ def m004_row_chunks(db: Any) -> None:
 
 @migrations()  # type: ignore[untyped-decorator]
 def m005_fingerprint_aliases(db: Any) -> None:
-    """Fingerprints that mean one model, though earlier versions wrote more fields: whose id its answers have."""
-    db["fingerprint_aliases"].create({"id": str, "kept_under": str}, pk="id", not_null={"kept_under"})
+    """Fingerprints that mean one model, though earlier versions wrote more fields: whose id its answers have.
+
+    ``copied_to`` is the last row of ``answers`` that was copied under that id.
+    """
+    db["fingerprint_aliases"].create(
+        {"id": str, "kept_under": str, "copied_to": int}, pk="id", not_null={"kept_under", "copied_to"}
+    )

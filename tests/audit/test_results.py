@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from audit.analysis.gate.against_baseline import check_names
+from audit.analysis.gate.stored import under_todays_names
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.results import AuditResult, FigureName, SuiteInfo, renamed_quantities, renamed_row
@@ -77,6 +78,15 @@ def test_file_that_is_no_result_is_refused() -> None:
 def test_older_name_of_a_margin_gets_the_new_one() -> None:
     with pytest.raises(ConfigError, match="It is now called effect_attenuation"):
         check_names(result().measures, {"forgotten": 0.1}, {})
+
+
+def test_stored_margins_follow_renamed_measures() -> None:
+    assert under_todays_names({"forgotten": 0.1, "default": 0.2}, result()) == {
+        "effect_attenuation": 0.1,
+        "default": 0.2,
+    }
+    own = result(MeasureSpec("forgotten", "forgotten", WHERE), suite="Custom")
+    assert under_todays_names({"forgotten": 0.1}, own) == {"forgotten": 0.1}
 
 
 def test_figure_name_has_one_print_and_one_key() -> None:

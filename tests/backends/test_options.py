@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -35,6 +36,7 @@ class Thing:
         n: Annotated[int, Field(ge=1), OnError("not a number of lists", "Give 1 or more")] = 3,
         copy: Literal["a", "b"] = "a",
         pair: Pair = FIRST,
+        out: str | Path = "out",
     ) -> None:
         self.options = (model, n, copy, pair)
 
@@ -50,14 +52,15 @@ def test_valid_options_arrive_with_defaults():
         ({"model": "m", "n": True}, "n", True, "not a number of lists", "Give 1 or more"),
         ({"model": "m", "copy": "c"}, "copy", "c", "unknown", "Use one of: 'a' or 'b'"),
         ({"model": 4}, "model", 4, "not a text", "Write it in quotes"),
+        ({"model": "m", "out": None}, "out", None, "not a text", "Write it in quotes"),
         ({}, "model", None, "missing", "Give it"),
-        ({"model": "m", "m": 1}, "m", 1, "unknown field", "Remove it. Known fields: model, n, copy, pair"),
+        ({"model": "m", "m": 1}, "m", 1, "unknown field", "Remove it. Known fields: model, n, copy, pair, out"),
         (
             {"model": "m", "pairs": 1},
             "pairs",
             1,
             "unknown field",
-            "Did you mean 'pair'? Known fields: model, n, copy, pair",
+            "Did you mean 'pair'? Known fields: model, n, copy, pair, out",
         ),
         ({"model": "m", "pair": {"left": 1, "right": 3}}, "pair.right", 3, "odd", "Give an even one"),
         (

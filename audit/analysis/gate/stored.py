@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -13,6 +15,8 @@ from audit.analysis.gate.results import GateReport
 from audit.results import AuditResult, renamed_quantities, renamed_row
 from audit.store import Store
 from backends.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def gate_run(
@@ -41,14 +45,15 @@ def gate_run(
     if baseline is None and not limits:
         raise ConfigError("--baseline", None, "neither a baseline nor limits to check against", "Give one of them")
     current = store.runs.finished_result(run_id)
+    margins = config.get("margins", DEFAULT_MARGIN) if margin is None else margin
     before = None if baseline is None else find_baseline(store, baseline)
     return gate(
         current,
         before,
         rows=_rows_of(store, current),
         baseline_rows=_rows_of(store, current if before is None else before),
-        margins=config.get("margins", DEFAULT_MARGIN) if margin is None else margin,
-        limits=limits,
+        margins=under_todays_names(margins, current) if isinstance(margins, dict) else margins,
+        limits=under_todays_names(limits, current),
         inconclusive_fails=inconclusive_fails,
     )
 
@@ -57,6 +62,12 @@ def _rows_of(store: Store, result: AuditResult) -> RowsOf:
     """The rows of a run, their quantities under today's names."""
     rows, names = store.runs.rows_of(result.run_id), renamed_quantities(result)
     return lambda model, suite: [renamed_row(row, names.get(suite, {})) for row in rows(model, suite)]
+
+
+def under_todays_names(rules: Mapping[str, T], result: AuditResult) -> dict[str, T]:
+    """The margins or limits of a stored config, whose measures may have been renamed since."""
+    newer = {old: new for names in renamed_quantities(result).values() for old, new in names.items()}
+    return {newer.get(name, name): rule for name, rule in rules.items()}
 
 
 def find_baseline(store: Store, name: str) -> AuditResult:

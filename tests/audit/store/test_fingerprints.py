@@ -85,6 +85,17 @@ def test_an_older_fingerprint_that_comes_later_is_added(store):
     assert missing(store, range(20), first) == []
 
 
+def test_answers_written_later_under_an_older_id_are_used(store):
+    few = answered(store, range(3), OLDER[0])
+    most = answered(store, range(2, 9), OLDER[1])
+    assert store.fingerprints.resolve(NOW, RETIRED) == most
+    answered_by_an_earlier_version = [Entry(keyed_request(question(i), few), answer_to(question(i))) for i in (20, 21)]
+    for entry in answered_by_an_earlier_version:
+        put(store, entry)
+    assert store.fingerprints.resolve(NOW, RETIRED) == most
+    assert missing(store, [*range(9), 20, 21], most) == []
+
+
 def test_a_copy_that_was_interrupted_is_completed(store, monkeypatch):
     answered(store, range(3), OLDER[0])
     most = answered(store, range(2, 9), OLDER[1])
