@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -21,7 +22,7 @@ class Display:
     Parameters
     ----------
     as_json : bool
-        One JSON object a line instead of bars.
+        One JSON object per line instead of bars.
     verbose : bool
         Without a terminal: a line at every event, not every ten seconds.
     """
@@ -48,16 +49,23 @@ class Display:
 
     def __enter__(self) -> Display:
         if self._bars:
-            self._bars.start()
+            with contextlib.suppress(OSError):
+                self._bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._bars:
-            self._bars.stop()
+            with contextlib.suppress(OSError):
+                self._bars.stop()
 
     def __call__(self, event: JobProgress) -> None:
+        """Show an event. A stderr that was closed (``2>&1 | head``) does not fail the run."""
+        with contextlib.suppress(OSError):
+            self._show(event)
+
+    def _show(self, event: JobProgress) -> None:
         counts = f"{event.cached} cached, {event.retried} retried, {event.failed} failed"
         if event.note:
             counts += f" ({event.note})"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from audit.collect import progress
@@ -60,3 +63,27 @@ def test_end_reported_twice_is_printed_once(clock, capsys):
     for _ in range(2):
         display(Progress("m", 5, 5, 5, 0, 0))
     assert lines(capsys) == ["m: 5/5, 5 cached, 0 retried, 0 failed"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_closed_stderr_does_not_fail_the_run(as_json, clock, monkeypatch):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    closed = os.fdopen(write_end, "w")
+    monkeypatch.setattr(sys, "stderr", closed)
+    with progress.Display(as_json=as_json, verbose=True) as display:
+        display(Progress("m", 1, 5, 0, 0, 0))
+        display(Progress("m", 5, 5, 0, 0, 0))
+    with pytest.raises(BrokenPipeError):  # the pipe was closed indeed
+        closed.close()
+
+
+def test_a_terminal_that_went_away_does_not_fail_the_run(monkeypatch):
+    terminal, controlled = os.openpty()
+    screen = os.fdopen(controlled, "w")
+    monkeypatch.setattr(sys, "stderr", screen)
+    display = progress.Display()
+    os.close(terminal)
+    with display:
+        display(Progress("m", 1, 5, 0, 0, 0))
+        display(Progress("m", 5, 5, 0, 0, 0))
