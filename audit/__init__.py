@@ -35,7 +35,7 @@ class Audit(config.AuditConfig):
     seed : int
         Seed of samples and resampling.
     limit : int, optional
-        Ask only about so many items of each suite: a balanced sample, the same for every model.
+        Number of items to ask of each suite: a balanced sample, the same for every model.
     confidence : float
         Level of all intervals, in (0, 1).
     margins : float or mapping of measure name to float

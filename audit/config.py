@@ -31,8 +31,11 @@ _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
 def _check_models(models: Any) -> Any:
-    if not isinstance(models, Mapping) or not models:
-        raise refused("no models", "Give a mapping of names to backends")
+    hint = 'Give one backend or more by name, e.g. models={"mine": HFBackend(…)}'
+    if not isinstance(models, Mapping):
+        raise refused("not a mapping of names to backends", hint)
+    if not models:
+        raise refused("no models", hint)
     for name, backend in models.items():
         if not isinstance(name, str) or not name.strip():
             raise refused("a model without a name", "Name each model with a text")
@@ -44,16 +47,20 @@ def _check_models(models: Any) -> Any:
 
 def _name_suites(suites: Any) -> dict[str, Suite]:
     """A sequence or mapping of suites, by name."""
-    if not isinstance(suites, Mapping | Sequence) or isinstance(suites, str) or not suites:
+    if not isinstance(suites, Mapping | Sequence) or isinstance(suites, str):
+        raise refused("not a list of suites", "Write it as a list, e.g. suites=[OccuGender()]")
+    if not suites:
         raise refused("no suites", "Give at least one, e.g. suites=[OccuGender()]")
     named: dict[str, Suite] = {}
     entries = suites.items() if isinstance(suites, Mapping) else enumerate(suites)
     for place, suite in entries:
+        if isinstance(suite, type) and issubclass(suite, Suite):
+            raise refused_at((place,), suite, "a class, not an instance", f"Write {suite.__name__}()")
         if not isinstance(suite, Suite):
             raise refused_at((place,), suite, "not a suite", "Use one of the package `suites`, or your own")
         name = suite.name if isinstance(place, int) else place
         if not isinstance(name, str) or not _SUITE_NAME.fullmatch(name):
-            raise refused(f"{name!r} is no name of a suite", "Use letters, digits and . _ + -")
+            raise refused(f"{name!r} is not a valid suite name", "Use letters, digits and . _ + -")
         if name in named:
             hint = f'Give a mapping: suites={{"{name}": …, "{name}-chat": …}}'
             raise refused(f"two suites are called {name!r}", hint)
@@ -72,13 +79,13 @@ def _check_bounds(bounds: Any) -> tuple[float | None, float | None]:
             raise refused("not numbers", hint)
     least, most = (None if bound is None or math.isinf(bound) else float(bound) for bound in bounds)
     if least is None and most is None:
-        raise refused("open on both sides, so nothing is limited", hint)
+        raise refused("both sides are open, so this limits nothing", hint)
     if least is not None and most is not None and least > most:
-        raise refused("at least is more than at most, so no figure can keep it", hint)
+        raise refused("the lower limit exceeds the upper limit, so no figure can meet it", hint)
     return least, most
 
 
-Margin = Annotated[float, Field(ge=0), OnError("not a margin", "Give 0 or more")]
+Margin = Annotated[float, Field(ge=0), OnError("not a margin", "Give a number, 0 or more, without quotes")]
 Bounds = Annotated[tuple[float | None, float | None], BeforeValidator(_check_bounds)]
 Group = Annotated[tuple[str, ...], AS_TUPLE]
 
@@ -102,7 +109,7 @@ class AuditConfig:
             Annotated[int, Field(ge=1)] | None, OnError("not a number of items", "Give 1 or more, or leave it out")
         ] = None,
         confidence: Annotated[
-            float, Field(gt=0, lt=1), OnError("not a confidence level", "Give a value between 0 and 1")
+            float, Field(gt=0, lt=1), OnError("not a confidence level", "Give a number between 0 and 1, without quotes")
         ] = 0.95,
         margins: Margin | Mapping[str, Margin] = 0.02,
         limits: Mapping[str, Bounds] | None = None,
@@ -115,7 +122,7 @@ class AuditConfig:
         self.margins, self.limits, self.same_weights = margins, dict(limits or {}), same_weights
         for name in (name for group in same_weights for name in group):
             if name not in self.models:
-                raise ConfigError("same_weights", name, "no model of this audit", f"Known: {', '.join(self.models)}")
+                raise ConfigError("same_weights", name, "not a model of this audit", f"Known: {', '.join(self.models)}")
 
     def check(self) -> None:
         """Raise `ConfigError` for anything that can be seen to be wrong without loading a model."""
@@ -170,12 +177,12 @@ def _from_python(path: Path, of: type[A]) -> A:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
-    except ConfigError:
-        raise
     except Exception as error:
         # The loader gives the code an absolute file name, however the path was written.
         line = next((f.lineno for f in reversed(inspect.trace()) if f.filename == spec.origin), None)
         where = f"{path}:{line}" if line else str(path)
+        if isinstance(error, ConfigError):
+            raise ConfigError(f"{where}: {error.field}", error.value, error.problem, error.hint) from None
         raise ConfigError(
             "CONFIG", where, f"running it raised {type(error).__name__}: {error}", "Fix that line"
         ) from error
@@ -216,7 +223,7 @@ def _tables(fields: Mapping[str, Any], name: str, example: str) -> Mapping[str, 
 
 
 def _build(field: str, table: Any, kind_field: str, kinds: Mapping[str, type[Any]], folder: Path) -> Any:
-    """The backend or suite of a table, whose kind stands in ``kind_field``."""
+    """The backend or suite of a table, whose kind is in ``kind_field``."""
     if not isinstance(table, Mapping):
         raise ConfigError(field, table, "not a table", f"Write it as [{field}]")
     options = dict(table)

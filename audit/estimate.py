@@ -130,7 +130,7 @@ class RequestCounts:
     prompt_characters : int
         Of the requests, each prompt as often as it is sent.
     generated_tokens : int
-        Takes each text at its longest.
+        Upper bound: each text at its full length.
     sample : list of (prompt, int)
         Some of the prompts, each as likely as the others, and how often each is sent.
     """
@@ -146,7 +146,7 @@ class RequestCounts:
         counts = count_tokens(backend, [prompt for prompt, _ in self.sample]) if self.sample else []
         if counts is None:
             tokens = round(self.prompt_characters / CHARACTERS_PER_TOKEN)
-            return tokens, f"estimated: {CHARACTERS_PER_TOKEN:g} characters a token"
+            return tokens, f"estimated: {CHARACTERS_PER_TOKEN:g} characters per token"
         sent = sum(count * times for count, (_, times) in zip(counts, self.sample, strict=True))
         if len(self.sample) == self.requests:
             return sent, "counted"

@@ -11,6 +11,7 @@ by `Backend.run`, so that one failed request never shifts or hides its neighbour
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args
 
 ErrorKind = Literal[
@@ -32,6 +33,9 @@ ErrorKind = Literal[
 #: Kinds by the names under which older stores keep them.
 _OLDER_KINDS = {"untruthful": "inconsistent"}
 ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
+
+#: How Python writes an object without a text of its own; messages give its type alone.
+_ADDRESS = re.compile(r"<[\w.<>]*?(\w+) object at 0x[0-9a-fA-F]+>")
 
 #: Seconds. A server that asks for a longer pause is not waited for.
 LONGEST_ASKED_PAUSE = 300.0
@@ -58,7 +62,8 @@ class ConfigError(AuditError):
 
     def __init__(self, field: str, value: object, problem: str, hint: str) -> None:
         self.field, self.value, self.problem, self.hint = field, value, problem, hint
-        super().__init__(f"{field} = {value!r}: {problem}. {hint}.")
+        shown = _ADDRESS.sub(r"\1", repr(value))
+        super().__init__(f"{field} = {shown}: {problem}. {hint}.")
 
     def within(self, parent: str) -> ConfigError:
         """The same error with its field placed under ``parent``."""

@@ -25,6 +25,7 @@ def stats(db: Db = DEFAULT_DB, as_json: Json = False) -> None:
     models = counts.pop("models")
     for name, value in counts.items():
         typer.echo(f"{name:12} {value:,}")
+    typer.echo("A scored question has one answer per continuation.")
     print_rows(
         [{"fingerprint": m["fingerprint_id"], "kind": m["kind"], "answers": m["answers"]} for m in models], False
     )
@@ -35,7 +36,7 @@ def verify(db: Db = DEFAULT_DB) -> None:
     """Read every row, check its checksum and hash its key again. Damaged rows are quarantined."""
     with open_store(db) as store:
         found = store.answers.verify()
-    if found.damaged:  # only now for writing: a file with problems of its own can be read and no more
+    if found.damaged:  # opened for writing only now: a file with problems of its own may be readable only
         with open_store(db, read_only=False) as store:
             found = store.answers.verify()
     typer.echo(

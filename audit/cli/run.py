@@ -15,7 +15,7 @@ from backends.errors import ConfigError
 
 Limit = Annotated[
     int | None,
-    typer.Option(min=1, help="Ask about so many items of each suite: a balanced sample, the same for every model."),
+    typer.Option(min=1, help="Number of items to ask of each suite: a balanced sample, the same for every model."),
 ]
 Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Only these models (repeatable).")]
 Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only these suites (repeatable).")]
@@ -56,7 +56,10 @@ def run(
     audit = load_audit(config).only(models or (), suites or (), **given)
     if not resume and audit.db.exists():
         raise ConfigError(
-            "--fresh", str(audit.db), "this store holds answers", "Give --db a new path; none is deleted for you"
+            "--fresh",
+            str(audit.db),
+            "this store holds answers",
+            "Give --db a new path; stores are never deleted automatically",
         )
     if max_cost is not None:
         _limit_cost(audit, max_cost)
@@ -72,7 +75,7 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
     for name, backend in audit.models.items():
         if isinstance(backend, SupportsPrices) and backend.spent() is not None:
             backend.limit_cost(max_cost)
-        elif backend.endpoint is not None:  # its bill could pass any limit unseen
+        elif backend.endpoint is not None:  # its cost cannot be followed, so no limit could hold
             raise ConfigError("--max-cost", max_cost, f"models.{name} has no prices", "Give prices too")
 
 

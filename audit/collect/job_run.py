@@ -360,7 +360,7 @@ async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_respo
         failed = BackendError("internal", f"{type(backend).__name__}.run raised {type(error).__name__}{text}")
         return [failed] * len(pending)
     if len(answers) != len(pending):
-        wrong = BackendError("malformed", f"{len(answers)} answers to {len(pending)} requests")
+        wrong = BackendError("malformed", f"requests: {len(pending)}, answers: {len(answers)}")
         return [wrong] * len(pending)
     return [
         _as_stored(answer)

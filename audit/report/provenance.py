@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from audit.report import formatting
 from audit.results import AuditResult, Measure, renamed_quantities, where_key
 from audit.store import Store, answer_from_json
 from backends.base import ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
@@ -45,15 +46,18 @@ def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) ->
 def provenance_text(behind: dict[str, Any]) -> str:
     """The same, for a person to read on a terminal."""
     figure = behind["figure"]
-    where = "".join(f", {k}={v}" for k, v in figure["where"].items())
+    where = "".join(f", {k}={v}" for k, v in figure["where"].items()) or ", overall"
     lines = [
         f"{figure['measure']} of {figure['model']} on {figure['suite']}{where}",
-        f"  value {_number(figure['value'])}  interval {_number(figure['low'])} to {_number(figure['high'])}",
+        f"  value {formatting.figure(Measure.model_validate(figure))}",
         f"  {figure['n_items']} items, {figure['missing']} missing, {figure['censored']} known only by bounds",
         f"  {figure['signature']}",
     ]
     if not behind["items"]:
-        lines += ["", "No items of its own are stored: it is made of other figures, or its run kept no rows."]
+        lines += [
+            "",
+            "No items are stored for this figure: it is computed from other figures, or its run stored no rows.",
+        ]
     for item in behind["items"]:
         lines += ["", f"{item['item']}" + (f"  MISSING: {item['missing']}" if item["missing"] else "")]
         lines += [f"  {name} = {_identified(*v)}" for name, v in item["values"].items()]
@@ -76,10 +80,6 @@ def _figure(result: AuditResult, figure_id: str) -> Measure:
             "FIGURE-ID", figure_id, f"{len(matching)} figures of run {result.run_id} match", "See `id` in report.json"
         )
     return matching[0]
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.6g}"
 
 
 def _identified(low: float, value: float | None, high: float) -> str:

@@ -72,7 +72,8 @@ class Store:
             hint = store_error(path, error).hint
             raise ConfigError("db", str(path), f"cannot be opened: {error}", hint) from None
         except OSError as error:
-            hint = "Give it write permission, or another --db"
+            fix = "Create the folder" if isinstance(error, FileNotFoundError) else "Give it write permission"
+            hint = f"{fix}, or give another --db"
             raise ConfigError("db", str(path), f"cannot be opened: {error.strerror}", hint) from None
 
     def __enter__(self) -> Store:

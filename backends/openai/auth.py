@@ -45,12 +45,12 @@ class ApiKey:
         if value and re.search(r"[^\x21-\x7e]", value):
             raise ConfigError(self._field, self._source, "the key holds blanks or characters beyond ASCII", "Fix it")
         if needed and self._source and not value:
-            raise ConfigError(
-                self._field,
-                self._source,
-                "the key that is named is not set, and the server is not on this machine",
-                f"Set the environment variable, or {NAME_NONE}",
-            )
+            if self._file is not None:
+                raise ConfigError(
+                    self._field, self._source, "the file is empty, and the server is not local", "Write the key into it"
+                )
+            problem = f"environment variable {self._source} is not set, and the server is not local"
+            raise ConfigError(self._field, self._source, problem, f"Set it, or {NAME_NONE}")
 
     def read(self) -> str | None:
         """The key, or None."""

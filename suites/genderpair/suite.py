@@ -77,7 +77,7 @@ _ScorerOption = Annotated[str | Path | TextScorer | None, SkipValidation]  # `te
 
 
 class GenderPair(Suite):
-    """The GenderPair benchmark.
+    """Which of two descriptors a model picks for a gender target, and how it writes about it (GenderPair).
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ from suites.presentation import Chart, PublishedFigure, TableLayout
 
 
 class OccuGender(Suite):
-    """OccuGender over a list of occupations.
+    """Which gender a model associates with each occupation of a list (OccuGender).
 
     Parameters
     ----------

@@ -133,6 +133,27 @@ def test_a_failing_python_config_names_its_line(tmp_path, monkeypatch):
     assert caught.value.value == "c.py:2"
 
 
+def test_an_option_error_in_a_python_config_names_its_line(tmp_path, monkeypatch):
+    write(tmp_path / "c.py", "from suites import MGBR\nn = -1\nMGBR(n=n)")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^c\.py:3: n = -1: "):
+        load_audit("c.py")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"models": FakeBackend()}, "^models = FakeBackend: not a mapping of names to backends"),
+        ({"suites": TwoQuestions()}, "^suites = TwoQuestions: not a list of suites"),
+        ({"suites": [TwoQuestions]}, r"^suites\[0\] = .*: a class, not an instance. Write TwoQuestions\(\)\.$"),
+        ({"suites": [TwoQuestions()] * 2}, r"^suites = \[TwoQuestions, TwoQuestions\]: two suites are called 'two'"),
+    ],
+)
+def test_an_object_in_the_wrong_place_is_named_by_type(changes, says):
+    with pytest.raises(ConfigError, match=says):
+        Audit(**{"models": {"m": FakeBackend()}, "suites": [TwoQuestions()]} | changes)
+
+
 def test_a_toml_config_has_the_same_fields(tmp_path):
     path = write(
         tmp_path / "c.toml",

@@ -88,4 +88,4 @@ def test_an_estimate_without_a_tokenizer_says_so(store):
 
     tokens, tokens_by = count_requests(items(8)(), FP, NoTokenizer(), store).prompt_tokens(NoTokenizer())
     assert tokens == 16
-    assert "4 characters a token" in tokens_by
+    assert "4 characters per token" in tokens_by

@@ -85,9 +85,9 @@ def find_baseline(store: Store, name: str) -> AuditResult:
         try:
             return AuditResult.model_validate_json(Path(name).read_bytes())
         except ValidationError as error:
-            raise ConfigError(
-                "--baseline", name, f"not a report.json ({error.error_count()} problems)", "Give a report.json of a run"
-            ) from None
+            problems = f"{error.error_count()} problem{'s' if error.error_count() > 1 else ''}"
+            hint = "Give a report.json of a run"
+            raise ConfigError("--baseline", name, f"not a report.json ({problems})", hint) from None
     matching = [run.id for run in store.runs.all() if run.id.startswith(name)]
     if len(matching) != 1:
         raise ConfigError(
