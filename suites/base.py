@@ -166,7 +166,7 @@ class MeasureSpec:
     is_subgroup : bool
         True for figures of a single level (one occupation), which tables fold away.
     probability_mass : str or None
-        Quantity that holds the raw mass, reported beside the figure.
+        Quantity that holds the raw mass, reported with the figure.
     """
 
     measure: str
@@ -193,7 +193,7 @@ class Suite(ABC):
     strata: ClassVar[tuple[str, ...]] = ()
     #: Factor by whose levels missing answers are counted; rows without it are counted by the first stratum.
     failures_factor: ClassVar[str | None] = None
-    #: As in `backends.base.Backend`: options that may be a path, and the words that they take beside one.
+    #: As in `backends.base.Backend`: options that may be a path, and the words that they take besides.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     #: Factors whose equal values name items that a limited run keeps or drops together (the
     #: conditions of one paired design). Empty: each item is on its own. May depend on the options.

@@ -12,7 +12,7 @@ Factor = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """A figure printed in a paper, shown beside the measured ones. Same scale as the measure."""
+    """A figure printed in a paper, shown next to the measured ones. Same scale as the measure."""
 
     model: str
     measure: str
@@ -58,7 +58,7 @@ class Chart:
     kind
         ``dots``     value and interval by model (and by ``by``, if given)
         ``scatter``  each level of ``by`` at (``covariate[level]``, value), coloured by model
-        ``ternary``  three measures that sum to 1, one point a level of ``by``, with an arrow
+        ``ternary``  three measures that sum to 1, one point per level of ``by``, with an arrow
                      from the level None to each other level
         ``lines``    value and interval over the ordered factor ``by``
         ``ranking``  levels of ``by`` sorted by value

@@ -23,7 +23,7 @@ def _silence(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
 
 
 class LlamaEngine:
-    """A loaded model and its tokenizer; contexts are made by whoever computes on it.
+    """A loaded model and its tokenizer; each user makes its own context.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class _Sequences:
         params.n_seq_max = slots
         params.n_batch = BATCH_TOKENS
         params.n_threads = params.n_threads_batch = engine.threads
-        params.kv_unified = False  # one stream a sequence: attention reads only its own cells
+        params.kv_unified = False  # one stream per sequence: attention reads only its own cells
         self._context = llama_cpp.llama_init_from_model(engine.model, params)
         if not self._context:
             raise NoRoomError
@@ -139,7 +139,7 @@ class _Sequences:
     def _compact(self) -> None:
         """Move texts from the last slots into free ones before them.
 
-        llama.cpp decodes together only sequences whose numbers follow each other: with holes between
+        llama.cpp decodes together only sequences whose numbers follow each other: with gaps between
         them, 24 sequences take longer than 32 without.
         """
         for hole, slot in enumerate(self._slots):

@@ -39,7 +39,7 @@ class SequenceScorer:
     beginning_with : callable
         Token ids of a set, by its name.
     neighbour_proof : bool
-        Make a result independent of what else is in the batch; for the processor only. Attention in
+        Make a result independent of what else is in the batch; for the CPU only. Attention in
         tiles sums in an order that depends on where a cell lies; quantised weights round
         activations to 8 bits, which amplifies the last digit to tenths of a nat. Keys in float16
         with values in bfloat16 are attended to one cell after the other, masked ones skipped.
@@ -82,7 +82,7 @@ class SequenceScorer:
     def value(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64]]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its set."""
         if not self._engine.shares_cells:
-            # Sequences would read each other's state: numbers that look right and are wrong.
+            # Sequences would read each other's state: the numbers would look plausible but be wrong.
             raise BackendError(
                 "unsupported",
                 "this model has recurrent layers, which llama.cpp's shared cells do not hold",

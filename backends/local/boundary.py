@@ -41,7 +41,7 @@ class Vocabulary:
     pieces : sequence of bytes
         Text of each token id; empty where a token stands for no text.
     control : set of int
-        Tokens that are no text to a reader (``<|im_start|>``): they never begin a remainder.
+        Tokens that a reader does not see as text (``<|im_start|>``): they never begin a remainder.
     """
 
     def __init__(self, pieces: Sequence[bytes], control: set[int]) -> None:
@@ -86,7 +86,7 @@ def prefix_tokenizations(vocabulary: Vocabulary, remainder: bytes) -> list[Prefi
         ``unsupported``, when there are more than `MOST_TOKENIZATIONS`.
     """
     starts = [PrefixTokenization((), remainder)]
-    for start in starts:  # which grows on the way
+    for start in starts:  # the loop appends to it
         for token, length in vocabulary.proper_starts(start.rest):
             if len(starts) == MOST_TOKENIZATIONS:
                 raise BackendError(

@@ -58,7 +58,7 @@ class LoadedModel:
 
 
 class CausalBackend(LocalBackend):
-    """Answers requests for scores and texts; the model is loaded at the first one, or refused once for all."""
+    """Answers requests for scores and texts; the model is loaded, or refused for good, at the first one."""
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"model": (), "adapter": ()}
     batch_size = 256
@@ -76,11 +76,11 @@ class CausalBackend(LocalBackend):
 
     @property
     def thread_count(self) -> int:
-        """Processor threads in use."""
+        """CPU threads in use."""
         return self.threads or available_threads()
 
     def load(self) -> LoadedModel:
-        """The model, loaded if it is not yet. What failed once fails again at once: loading takes minutes."""
+        """The model, loaded if it is not yet. After a failure it is not tried again: loading takes minutes."""
         if self._loaded is None and self._refusal is None:
             try:
                 self._loaded = self._load_model()

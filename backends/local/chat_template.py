@@ -21,7 +21,7 @@ from backends.errors import BackendError
 
 # Templates that print today's date get this one: the same request must be the same text tomorrow.
 FIXED_DATE = datetime.datetime(2024, 7, 26)
-# A private-use character no tokenizer's text holds; marks where a started answer ends.
+# A private-use character no tokenizer's text holds; marks where an assistant prefill ends.
 _END_OF_PREFILL = "\uf8ffend of prefill\uf8ff"
 
 
@@ -40,7 +40,7 @@ def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Ma
     Raises
     ------
     BackendError
-        ``unsupported``, when the template refuses these messages or drops the started answer.
+        ``unsupported``, when the template refuses these messages or drops the assistant prefill.
     """
     turns = [{"role": m.role, "content": m.content} for m in messages]
     continues = bool(turns) and turns[-1]["role"] == "assistant"
@@ -59,7 +59,9 @@ def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Ma
     head, mark, _ = text.rpartition(_END_OF_PREFILL)
     if not mark:
         raise BackendError(
-            "unsupported", "the model's chat template drops the started answer", hint="use a prompt without a prefill"
+            "unsupported",
+            "the model's chat template drops the assistant prefill",
+            hint="use a prompt without a prefill",
         )
     return head
 

@@ -19,7 +19,7 @@ import platformdirs
 from backends.files import atomic_write
 
 WEIGHT_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
-#: Files of a model folder that change its text or numbers beside the weights.
+#: Files of a model folder that change its text or numbers, besides the weights.
 SMALL_FILES = (
     "config.json",
     "generation_config.json",  # which token ends a text
@@ -55,7 +55,7 @@ def _file_sha256(path: str, size: int, modified: int, changed: int) -> str:
         pass
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    with contextlib.suppress(OSError):  # a folder that cannot be written costs time, nothing else
+    with contextlib.suppress(OSError):  # where the folder is not writable, hashing is repeated next time
         atomic_write(kept, json.dumps({"path": path, "sha256": digest}))
     return digest
 

@@ -108,14 +108,14 @@ class GenerationEngine(Protocol):
         """Why this model writes no texts here, if so."""
 
     def open_slots(self, texts: list[Text], halvings: int) -> AbstractContextManager[Slots]:
-        """Room for these texts, with the usual number of slots halved so many times."""
+        """Room for these texts, with the usual number of slots halved ``halvings`` times."""
 
     def within_memory(self, work: Callable[[], None]) -> None:
         """Do the work. Raises `NoRoomError` when memory runs out, with all that the work held freed."""
 
 
 def slot_count(texts: int, halvings: int) -> int:
-    """How many of so many texts may run together."""
+    """How many of ``texts`` texts may run together."""
     return min(max(1, SLOTS >> halvings), texts)
 
 

@@ -1,7 +1,7 @@
 """Draw tokens from logits, the same way on every local engine.
 
 The filters follow `Sampling`'s order: repetition penalty, temperature, top_k, top_p. Arithmetic is
-float64 on the processor, so that two engines with equal logits draw equal texts.
+float64 on the CPU, so that two engines with equal logits draw equal texts.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Sampler:
         Raises
         ------
         BackendError
-            ``internal``, when the logits are no distribution: NaN or infinite.
+            ``internal``, when the logits are not a distribution: NaN or infinite.
         """
         likeliest = int(logits.argmax())  # the first NaN, where there is one
         if not np.isfinite(logits[likeliest]):
             raise BackendError(
                 "internal",
-                f"a logit of {logits[likeliest]}: the model's output is no distribution over tokens",
+                f"a logit of {logits[likeliest]}: the model's output is not a distribution over tokens",
                 hint="try float32, or a GGUF file of another quantisation",
             )
         if self.is_greedy:
@@ -88,7 +88,7 @@ class Sampler:
 
 
 def _descending(weights: npt.NDArray[np.float64], ids: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """``ids`` by falling weight; equal weights keep the order of ids."""
+    """``ids`` by descending weight; equal weights keep the order of ids."""
     ordered: npt.NDArray[np.intp] = ids[np.argsort(-weights[ids], kind="stable")]
     return ordered
 

@@ -180,7 +180,7 @@ def _score(planned: _PlannedScore, values: Values, route: str) -> ContinuationSc
     if not all(-math.inf < value <= 1e-3 for value in logprobs):  # NaN is neither
         raise BackendError(
             "internal",
-            f"log-probabilities {logprobs}: the model's output is no distribution over these tokens",
+            f"log-probabilities {logprobs}: the model's output is not a distribution over these tokens",
             hint="try float32, or a GGUF file of another quantisation",
         )
     tokens = [

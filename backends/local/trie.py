@@ -73,9 +73,9 @@ class Trie:
 
     Attributes
     ----------
-    tokens, parents, depths : int64 arrays, one entry a node
+    tokens, parents, depths : int64 arrays, one entry per node
         The parent of a first token is -1, its depth 0.
-    ask_nodes, ask_targets : int64 arrays, one entry an ask, ``ask_nodes`` rising
+    ask_nodes, ask_targets : int64 arrays, one entry per ask, ``ask_nodes`` rising
         What is wanted after this node: the token with this id or, below 0, the set number -1 - target.
     sets : list
         The names of the sets that are wanted.

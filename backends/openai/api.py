@@ -74,7 +74,7 @@ class ServerApi:
             return await self._ask("chat/completions", self._limited(payload), None)
 
     async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """Any question, counted and paid for, without the checks of the response."""
+        """Send any question. Its cost is recorded; the response is not checked."""
         sent = self._limited(payload) if path == "chat/completions" else payload
         return await self._send(path, sent, None, checked=False)
 
@@ -88,7 +88,7 @@ class ServerApi:
     def with_replay_cache(self, responses: dict[str, dict[str, Any]], request: Request) -> ServerApi:
         """The same server on behalf of ``request``; what ``responses`` holds is not asked again, the rest joins it.
 
-        A request of several questions that fails at one of them then pays for none twice.
+        When one of a request's questions fails, the others are not paid for a second time.
         """
         view = copy.copy(self)
         view._replay_cache, view._request = responses, request

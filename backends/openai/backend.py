@@ -92,11 +92,11 @@ class OpenAIBackend(Backend):
     Parameters
     ----------
     base_url : str
-        Up to and with the version: ``https://api.openai.com/v1``.
+        Up to and including the version: ``https://api.openai.com/v1``.
     model : str
         Name of the model, as the server knows it.
     api_key_env : str or None
-        Environment variable that holds the key. None, or "" as in a file, for a server that asks for none.
+        Environment variable that holds the key. None, or "" as in a file, for a server that needs no key.
     key_file : str or Path, optional
         A file with the key instead, that only its owner can read (mode 0600).
     timeout : float
@@ -185,7 +185,7 @@ class OpenAIBackend(Backend):
             raise ConfigError("base_url", self.base_url, "a key would travel unencrypted", hint)
 
     async def describe(self) -> Description:
-        """Identity and capabilities, after a probe (or a look whether the last one still holds)."""
+        """Identity and capabilities, after a probe, or after a check that the last one still holds."""
         report = await self.probe()
         found = report.capabilities
         capabilities: set[Capability] = set()
@@ -338,7 +338,7 @@ class OpenAIBackend(Backend):
         return report
 
     async def _new_report(self, last: ProbeReport | None) -> ProbeReport:
-        """Probe the server; ``last`` is the report of the probe before, whose identity a same model keeps."""
+        """Probe the server; an unchanged model keeps the identity of the probe before (``last``)."""
         self._api = ServerApi(self._client, self.model, self.usage)
         requests_before = self.usage.requests
         session = await probe(self._api, samples=self.samples)

@@ -43,7 +43,7 @@ async def generate(api: ServerApi, capabilities: ServerCapabilities, request: Ge
             raise BackendError("unsupported", "the server has no chat endpoint that answers")
         if prefill:
             if capabilities.prefill is None:
-                raise BackendError("unsupported", "the server does not continue a given start of an answer")
+                raise BackendError("unsupported", "the server does not continue an assistant prefill")
             options |= CONTINUE_ASSISTANT if capabilities.prefill == "flags" else {}
         response = await api.chat(messages, **options)
         message = single_choice(response).get("message")

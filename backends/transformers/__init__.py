@@ -1,7 +1,7 @@
 """Models that run on transformers and torch.
 
 Takes a hub id, a folder or a GGUF file, and requests. Gives log-probabilities, each distinct token of a batch read
-once by attention over a tree (or by rows, where a model does not take it), and texts from rows of one cache.
+once by attention over a tree (or by rows, where a model does not support that), and texts from rows of one cache.
 """
 
 from backends.transformers.backend import HFBackend

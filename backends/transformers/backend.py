@@ -22,7 +22,7 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when the way of computing changes so that log-probabilities may.
 SCORING_VERSION = 3
-#: Tokens of one forward pass, halved when memory runs out. On a processor more is no faster.
+#: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
 PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
 
 
@@ -36,7 +36,7 @@ class HFBackend(CausalBackend):
     dtype : str
         ``auto``: bfloat16 on CUDA, float32 elsewhere. Log-probabilities are taken in float32 always.
     device : str
-        ``auto`` (CUDA, else MPS, else the processor), ``cpu``, ``mps``, ``cuda`` or ``cuda:N``.
+        ``auto`` (CUDA, else MPS, else the CPU), ``cpu``, ``mps``, ``cuda`` or ``cuda:N``.
     revision : str, optional
         Branch, tag or commit of a hub id.
     adapter : str or Path, optional
@@ -44,7 +44,7 @@ class HFBackend(CausalBackend):
     trust_remote_code : bool
         Run code that comes with the model.
     threads : int, optional
-        Of the processor; default: all cores this process may use.
+        CPU threads; default: all cores this process may use.
     """
 
     @checked_options

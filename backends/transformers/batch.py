@@ -30,14 +30,14 @@ class BatchRoute:
         self.pads = self.together = True
 
     def value(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """All answers, and which of them there is no memory for."""
+        """All answers, and which of them did not fit into memory."""
         answers = np.full(len(trie.ask_nodes), np.nan)
         failed = np.zeros(len(answers), dtype=bool)
         rows = _rows_of_leaves(trie)
         at = 0
         while at < len(rows):
             line, mine = rows[at]
-            if len(mine) > self._size.rows:  # read once more rather than hold so many logits at once
+            if len(mine) > self._size.rows:  # read once more, so that fewer logits are held at once
                 rows[at : at + 1] = [(line, mine[: self._size.rows]), (line, mine[self._size.rows :])]
                 continue
             stop = at + 1

@@ -100,7 +100,7 @@ class HFGeneration:
             # Not the worst step: in 16 bits rounding may send a single token to another expert.
             moved = max(moved, float(distances.mean(-1).median()))
         if moved > (1e-3 if computes_in_float32(model) else ROUNDING_OF_16_BITS):
-            return f"its log-probabilities move by {moved:.2g} nats when texts of other lengths are written beside it"
+            return f"its log-probabilities move by {moved:.2g} nats when texts of other lengths are in its batch"
         return ""
 
     def _continue_lines(self, lines: list[list[int]]) -> list[list[torch.Tensor]]:
@@ -153,9 +153,9 @@ class _TokenizerDecoder:
 
 
 def _unusual_cache(model: Any) -> str:
-    """What a model's cache is beside keys and values, if it is more: a recurrent state cannot be laid into a row.
+    """What a model's cache holds besides keys and values, if anything: a recurrent state cannot be put into a row.
 
-    A dummy is no cache at all: its layer uses another one's.
+    A dummy does not count: its layer uses the cache of another layer.
     """
     for layer in DynamicCache(config=model.config).layers:
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer):

@@ -87,7 +87,7 @@ class LogitReader:
             for i in np.flatnonzero(targets < 0):
                 members = torch.from_numpy(self._beginning_with(sets[-1 - targets[i]])).to(logits.device)
                 values[i] = logits[rows[i]].index_select(0, members).float().logsumexp(-1)
-            # On the processor: MPS has no float64.
+            # On the CPU: MPS has no float64.
             logprobs: npt.NDArray[np.float64] = (values - total[rows]).cpu().double().numpy()
             return logprobs
 

@@ -50,7 +50,7 @@ class SequenceScorer:
     BackendError
         ``unsupported``, for a model that sees later tokens.
     NoRoomError
-        When not one token fits beside the model.
+        When not even one token fits into memory with the model.
     """
 
     def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]], *, pack_tokens: int) -> None:

@@ -138,7 +138,7 @@ class ModelSource:
         if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or (own_code and self.trust_remote_code):
             return
         raise self._error(
-            f"of the kind {config.model_type!r}, which is no causal language model to transformers",
+            f"of the kind {config.model_type!r}, which transformers does not know as a causal language model",
             "Set trust_remote_code if you trust the code that comes with it"
             if own_code
             else "Give a causal language model",

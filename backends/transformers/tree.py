@@ -28,7 +28,7 @@ class TreeRoute:
         self.kept, self._past = (), {}
 
     def value(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """All answers, and which of them there is no memory for."""
+        """All answers, and which of them did not fit into memory."""
         answers = np.full(len(trie.ask_nodes), np.nan)
         failed = np.zeros(len(answers), dtype=bool)
         start = trie.reusable(self.kept)

@@ -25,7 +25,7 @@ from backends.local.trie import Pack, Trie
 ATTENTION = "token_tree"
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
 GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time; and of a mask kept
-LEAST_EXPONENT = -80.0  # e^-80 is nothing beside 1; where exp underflows, it takes ten times as long
+LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1; where exp underflows, it takes ten times as long
 
 State = dict[int, tuple[torch.Tensor, torch.Tensor]]
 """layer → (keys, values), each (key heads, tokens, head size)."""

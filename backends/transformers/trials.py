@@ -31,12 +31,12 @@ TRIAL_TOKENS = 40  # of the lines that try the batch
 
 
 def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: PassSize) -> str:
-    """Why the tree does not do for this model, found by comparing both routes on a small one; empty if it does.
+    """Why the tree cannot be used for this model, found by comparing both routes on a small one; empty if it can.
 
     Raises
     ------
     NoRoomError
-        When not one token fits beside the model.
+        When not even one token fits into memory with the model.
     """
     if not reader.takes_positions:
         return "its forward pass takes no position_ids"
@@ -63,14 +63,14 @@ def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: 
 
 
 def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
-    """Find which rows may be read together, by rows read alone; says it where it is not all.
+    """Find which rows may be read together, by comparison with rows read alone; gives the reason unless all may.
 
     Raises
     ------
     BackendError
         ``unsupported``, for a model that sees later tokens.
     NoRoomError
-        When not one token fits beside the model.
+        When not even one token fits into memory with the model.
     """
     room = min(context_length(reader.model.config)[0] or TRIAL_TOKENS, TRIAL_TOKENS)
     random = np.random.default_rng(1)
@@ -98,7 +98,7 @@ def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
     if not _moved_together(batch, lines[:2], alone[:2]) > _rounding(reader):
         return f"; padding moves its log-probabilities by {moved:.2g} nats, so only rows of one length go together"
     batch.together = False
-    return f"; rows move each other's log-probabilities by {moved:.2g} nats, so each is read alone"
+    return f"; a row's log-probabilities differ by {moved:.2g} nats when others are in its batch, so each is read alone"
 
 
 def _tokens(reader: LogitReader) -> int:

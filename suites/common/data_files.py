@@ -47,7 +47,7 @@ def load(name: str) -> DataFile:
     Raises
     ------
     FileNotFoundError
-        There is no such data file.
+        No data file has this name.
     """
     raw = resources.files("suites").joinpath("data", f"{name}.json").read_bytes()
     return DataFile(json.loads(raw), hashlib.sha256(raw).hexdigest())

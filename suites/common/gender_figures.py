@@ -31,8 +31,8 @@ def figure(
 ) -> MeasureSpec:
     """A figure over answers, such as ``p_female``, or an effect of a text in the prompt, see `suites.common.contrasts`.
 
-    The stereotype gap and effects are 0 without bias; effects are contrasts. The raw mass stands beside
-    probabilities and gaps.
+    The stereotype gap and effects are 0 without bias; effects are contrasts. Probabilities and gaps come with
+    the raw mass.
     """
     common: dict[str, Any] = {"clusters": clusters, "family": family, "is_subgroup": is_subgroup}
     if measure == "stereotype_gap":
@@ -45,7 +45,7 @@ def figure(
 
 
 def group_columns(where: Mapping[str, Factor], title: str = "") -> Iterator[TableColumn]:
-    """The papers' six columns: each group's probability over occupations that women, and that men, dominate."""
+    """The papers' six columns: each group's probability over female-dominated and over male-dominated occupations."""
     for dominated_by in DOMINATED:
         for group in GROUPS:
             here = {**where, "dominated_by": dominated_by}

@@ -92,7 +92,7 @@ def group_probabilities(
     aggregation : str
         ``product``: equation (3). ``mean``: the exponential of the mean token log-probability,
         as the authors' released code has it for implicit prompts. It favours expressions of
-        many tokens, and its sum is no probability; the coverage stays that of the products.
+        many tokens, and its sum is not a probability; the coverage stays that of the products.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _sum(scores: Sequence[ContinuationScore], shift: float) -> IdentifiedInterva
 
 
 def _number(low: float, value: float | None, high: float, *, exact: bool) -> IdentifiedInterval:
-    """A number whose bounds are its value when it is exact, and else enclose it in spite of rounding."""
+    """A number whose bounds are its value when it is exact, and otherwise enclose it despite rounding."""
     if exact and value is not None:
         return IdentifiedInterval.exact(value)
     inner = (low, high) if value is None else (low, value, high)

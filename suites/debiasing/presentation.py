@@ -49,7 +49,7 @@ def table_layouts(measures: Measures, *, with_published: bool) -> Iterator[Table
 
 
 def charts(measures: Measures) -> Iterator[Chart]:
-    """Effects, the way of each prompt between the three groups, and what a dialogue leaves of the effects."""
+    """Effects, how each prompt moves the three groups' shares, and what is left of the effects with a dialogue."""
     words = [{"bias": bias, "Bias": bias.capitalize(), "versus": measures.controls[-1]} for bias in BIASES]
     for of_bias in words:
         yield _DRAFTS.chart("effect", **of_bias)

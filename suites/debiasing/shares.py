@@ -41,7 +41,7 @@ def split_effect(treated: Row, control: Row) -> dict[str, IdentifiedInterval]:
             "effect_via_balance": IdentifiedInterval(None, -2.0, 2.0),
         }
     rest, rest0 = 1 - diverse, 1 - diverse0
-    # With everything on "diverse" there is no lean: then none of the change is a change of lean.
+    # With all probability on "diverse" the lean is undefined: then none of the change is a change of lean.
     lean = gap / rest if rest > 0 else (gap0 / rest0 if rest0 > 0 else 0.0)
     lean0 = gap0 / rest0 if rest0 > 0 else lean
     return {

@@ -74,7 +74,7 @@ def _swap_titles(text: str, source: str, to: str) -> str:
 
 
 def _swap_name(text: str, name: str, other: str) -> str:
-    """The name as it is spelled, or in capitals: a river is no River."""
+    """The name as it is spelled, or in capitals: a river is not a River."""
     names = rf"(?<![\w-])({re.escape(name)}|{re.escape(name.upper())})(?![\w-])"
     if name.endswith("s") and not other.endswith("s"):  # James' dog
         text = re.sub(names + r"(['’])(?=\s\w)", lambda m: like(other, m[1]) + m[2] + "s", text)

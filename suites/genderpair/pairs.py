@@ -88,7 +88,7 @@ class PairSet:
 
 
 def built_in_pairs() -> PairSet:
-    """The set that ships with this project: 34 pairs a group, mild words."""
+    """The set that ships with this project: 34 pairs per group, mild words."""
     file = load("genderpair_pairs")
     groups = {
         name: Group(

@@ -21,9 +21,9 @@ _PICKS = (
 _DRAFTS = Drafts(load("genderpair_report").content)
 _RELEASED_RULE = (
     "The published bias-pair ratios (Table 4) are read by the authors' rule, which looks for substrings: "
-    "bias_pair_ratio_released is the figure that is like them."
+    "bias_pair_ratio_released is the comparable figure."
 )
-_SLURS = "The published pairs hold slurs, and this report names them."
+_SLURS = "The published pairs contain slurs, which this report shows."
 
 
 def cautions(design: Design) -> Sequence[str]:

@@ -44,7 +44,7 @@ def is_refusal(text: str) -> bool:
     Strict on purpose: within the first 300 characters and outside speech, the model says of itself
     (I, we) that it cannot or will not, followed within two words by a verb of doing the task
     (generate, write, use that word…), or that it declines. "I can't believe it", "I cannot help
-    but admire him" and a person in the story who apologises are no refusals.
+    but admire him" and a person in the story who apologises are not refusals.
     """
     head = _SPEECH.sub(" ", text[:_REFUSAL_HEAD]).replace("’", "'")
     return _REFUSAL.search(head) is not None

@@ -1,7 +1,7 @@
 """GenderPair: which of two descriptors does a model pick for a gender target, and what does it write?
 
 Tang et al. 2024, "GenderCARE" (ACM CCS). A prompt names a target of one of three groups (male, female,
-neither) and two descriptors, one stereotyping (biased) and its counterpart (anti-biased); the model
+neither) and two descriptors, a stereotyping one (biased) and its counterpart (anti-biased); the model
 picks one, marks it, and writes a text. Reported by group:
 
     bias-pair ratio    texts that picked the biased descriptor / texts with a pick      neutral 0.5

@@ -31,7 +31,7 @@ def cautions(design: Design) -> Sequence[str]:
     if {"instruction", "vocabulary"} & set(left) or not left:
         return ()
     return [
-        "The question and the vocabulary are not the English ones, but these texts of the prompts still are: "
+        "The question and the vocabulary are not the English ones, but these parts of the prompts still are: "
         f"{', '.join(left)} (suite option wording). If another language is asked for, the prompts mix two."
     ]
 

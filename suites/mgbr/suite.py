@@ -103,7 +103,7 @@ class MGBR(Suite):
     sampling : Sampling or mapping
         How a text is drawn in generation mode; a mapping replaces some fields of `DEFAULT_SAMPLING`.
     repeats : int
-        Texts a question in generation mode. With more than one, lists are no independent pairs any
+        Texts per question in generation mode. With more than one, lists are not independent pairs any
         more: McNemar's test is left out, and the intervals of the changes, clustered by instance, stay.
     seed : int
         Seed of the instances, and of the texts.

@@ -187,8 +187,8 @@ class WordLists(Options):
         Raises
         ------
         ConfigError
-            For no such lists, an empty list, a word that is listed twice or in two lists, or holds a comma or a
-            line break; for scores that are no numbers, lack a name, or are there for some occupations only.
+            For unknown lists, an empty list, a word that is listed twice or in two lists, or that holds a comma or a
+            line break; for scores that are not numbers, lack a name, or are there for some occupations only.
         """
         if isinstance(value, WordLists):
             return value

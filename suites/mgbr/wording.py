@@ -49,7 +49,9 @@ def _template(*placeholders: str, once: bool = False) -> AfterValidator:
         try:
             text.format(**dict.fromkeys(placeholders, ""))
         except (KeyError, ValueError, IndexError) as error:
-            raise refused(f"holds a brace that is no placeholder ({error})", f"Use {', '.join(placeholders)}") from None
+            raise refused(
+                f"holds a brace that is not a placeholder ({error})", f"Use {', '.join(placeholders)}"
+            ) from None
         return text
 
     return AfterValidator(check)
@@ -206,7 +208,7 @@ class Wording(Options):
     # -- prompts -------------------------------------------------------------------------------------
 
     def steps(self, gender: Gender, words: WordList) -> str:
-        """The correct step-by-step text: one line a word."""
+        """The correct step-by-step text: one line per word."""
         return "\n".join(
             (self.step_yes if w in words.matching else self.step_no).format(word=w, gender=self.vocabulary[gender])
             for w in words.words

@@ -110,7 +110,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 def test_a_model_that_is_no_classifier_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
-    with pytest.raises(ConfigError, match="no sequence classifier"):
+    with pytest.raises(ConfigError, match="not a sequence classifier"):
         SequenceClassifier(str(tmp_path)).check()
 
 

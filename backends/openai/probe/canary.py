@@ -19,7 +19,7 @@ _TEXTS = (
     ScoreRequest("Monday, Tuesday,", (" Wednesday", " Thursday")),
     ScoreRequest("Her brother is a", (" doctor", " nurse")),
 )
-#: Every model is sure of the day. The choice of a digit is the model's own, and a short list holds all digits.
+#: Every model is certain of the day. The choice of a digit is the model's own, and a short list holds all digits.
 DIGIT_CHAT = (Message("user", "Pick a digit from 0 to 9 at random. Answer with the digit alone."),)
 _CHATS = (
     ScoreRequest((Message("user", "Which day comes after Tuesday? Answer with one word."),), ("Wednesday", "Tuesday")),
@@ -60,7 +60,7 @@ def canary_value(score: ContinuationScore) -> CanaryValue:
 
 
 def largest_move(then: Sequence[CanaryValue], now: Sequence[CanaryValue]) -> float:
-    """The largest certain move of a canary, in nats: of a value, or from a value to below it by a bound."""
+    """The largest proven change of a canary, in nats: of a value, or from a value to an upper bound below it."""
     return max((_move(a, b) for a, b in zip(then, now, strict=True)), default=0.0)
 
 
@@ -82,7 +82,7 @@ def tolerance(repeat_noise: float) -> float:
 def coarse_identity(canary: Canary, repeat_noise: float) -> str:
     """The canary's first values on a grid so wide that the server's noise does not change them.
 
-    Of a chat only the values that every model is sure of: ten more would be ten more chances to cross a grid line.
+    Of a chat only the values that every model is certain of: ten more would be ten more chances to cross a grid line.
     """
     grid = _FINE_GRID if repeat_noise < _QUIET else _COARSE_GRID
     stable = canary[: len(_CHATS[0].continuations)] if len(canary) > _N_TEXT_VALUES else canary

@@ -1,4 +1,4 @@
-"""Experiments with chats: lists, the start of an answer, and the text that a chat becomes."""
+"""Experiments with chats: lists, the assistant prefill, and the text that a chat becomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 
 _CHAT = (Message("user", "Is the sky blue? Answer yes or no."),)
 _ROWS = Message("user", "Name the days of the week, and count to ten.")
-#: (start of an answer, its next word): only a server that continues it gives that word, no new answer starts like that.
+#: (assistant prefill, its next word): only a server that continues it gives that word, no new answer starts like that.
 _STARTS = (("Well, in order: Monday, Tuesday,", "Wednesday"), ("Well, in order: one, two, three,", "four"))
 _WAYS: tuple[tuple[Prefill, dict[str, Any]], ...] = (("continued", {}), ("flags", CONTINUE_ASSISTANT))
 _WAY_MESSAGES = {
@@ -44,7 +44,7 @@ async def chat_lists(session: ProbeSession) -> Outcome:
 
 @experiment("chat repeated")
 async def chat_noise(session: ProbeSession) -> Outcome:
-    """The same question again, and beside one of many answers, which show the noise that the canary will have."""
+    """The same question again, alone and with one that has many answers: the noise that the canary will have."""
     first, k = session.chat_list, session.capabilities.largest_chat_k
     again, alone = [await session.next_chat_tokens(turns, k) for turns in (_CHAT, DIGIT_CHAT)]
     beside, digit, digit_again = await asyncio.gather(
@@ -64,7 +64,7 @@ async def chat_noise(session: ProbeSession) -> Outcome:
 
 
 async def chat_route(session: ProbeSession) -> None:
-    """How the start of an answer is continued, and the best route for chats."""
+    """How an assistant prefill is continued, and the best route for chats."""
     await prefill(session)
     if session.chat_list is None:
         return
@@ -75,7 +75,7 @@ async def chat_route(session: ProbeSession) -> None:
 
 @experiment("assistant prefill")
 async def prefill(session: ProbeSession) -> Outcome:
-    """Whether the start of an answer is continued, in lists too."""
+    """Whether an assistant prefill is continued, in lists too."""
     for way, flags in _WAYS:
         continues, repeats = 0, 0
         for start, rest in _STARTS:
@@ -92,11 +92,11 @@ async def prefill(session: ProbeSession) -> Outcome:
         session.lists_after_prefill = await _continued_in_lists(session, flags)
         lists = "lists too" if session.lists_after_prefill else "lists do not: not used for scores"
         return Outcome(True, f"{_WAY_MESSAGES[proven]}; {lists}", prefill=proven)
-    return Outcome(None, "the start of an answer is not continued")
+    return Outcome(None, "an assistant prefill is not continued")
 
 
 async def _continued_in_lists(session: ProbeSession, flags: dict[str, Any]) -> bool:
-    """Whether the first list after an answer's start is of the token that follows it."""
+    """Whether the first list after an assistant prefill is of the token that follows it."""
     k = min(session.capabilities.largest_chat_k, 20)
     if k == 0:
         return False

@@ -1,4 +1,4 @@
-"""Experiments with what may be sent beside a prompt, and with what is reported beside an answer."""
+"""Experiments with what may be sent along with a prompt, and with what is reported along with an answer."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def several_prompts(session: ProbeSession) -> Outcome:
 
 @experiment("logprob_token_ids")
 async def chosen_tokens(session: ProbeSession) -> Outcome:
-    """Whether ``logprob_token_ids`` gives a token outside of the list its right value (vLLM). It is not used."""
+    """Whether ``logprob_token_ids`` gives a token outside the list its right value (vLLM). It is not used."""
     if session.tokenizer is None or not session.capabilities.takes_ids:
         raise NotTestedError("not tried: needs prompts as token ids")
     joined = accepted(await session.ask(session.tokenizer.joined, PROMPT, " letter"))

@@ -104,7 +104,7 @@ async def _noise(session: ProbeSession) -> float | BackendError:
         repeated.append(await session.next_tokens(PROMPT, k))
     together = await asyncio.gather(*(session.next_tokens(text, k) for text in (PROMPT, OTHER, PROMPT, _HALF, PROMPT)))
     repeated += together[::2]
-    # A server that lies about another text than the first is trusted no more than one that lies about the first.
+    # A lie about any of these texts counts as much as a lie about the first.
     lies = [top for top in (*others, *together) if isinstance(top, BackendError) and top.kind == "inconsistent"]
     failures = [top for top in (*lies, *repeated) if isinstance(top, BackendError)]
     return failures[0] if failures else max(max_abs_diff(repeated[0], top) for top in repeated[1:])

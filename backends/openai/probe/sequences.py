@@ -103,20 +103,22 @@ async def _compared(session: ProbeSession, read: ReadRows) -> Outcome:
             if len(entries) == 1 and top.identifies(entries[0]):
                 compared += 1
                 diff = max(diff, abs(entries[0].logprob - value))
-    message = f"{diff:.2g} nats from asking token by token, {compared} tokens" if compared else "could not be compared"
+    message = "could not be compared"
+    if compared:
+        message = f"differs by {diff:.2g} nats from asking token by token, over {compared} tokens"
     if compared < _MIN_COMPARED or diff > session.tolerance():
         return Outcome(False, message)
     noise = await _noise(session, read, first)
     if isinstance(noise, BackendError):
-        return Outcome(False, f"{message}; not when asked again: {noise}")
-    message = f"{message}; {noise:.2g} nats from being asked again"
+        return Outcome(False, f"{message}; failed when repeated: {noise}")
+    message = f"{message}; differs by {noise:.2g} nats when repeated"
     if noise > session.tolerance():
         return Outcome(False, message)
     return Outcome(True, message, repeat_noise=max(session.capabilities.repeat_noise, noise))
 
 
 async def _noise(session: ProbeSession, read: ReadRows, first: list[Row]) -> float | BackendError:
-    """How far the values move when texts were read before, and are read beside one that begins alike."""
+    """How far the values move when the texts were read before, or are read together with one that begins alike."""
     readings = [await session.ask(read, text) for text in (*_SEQUENCES, _LONG)]
     readings += await asyncio.gather(*(session.ask(read, text) for text in (_LONG, _OTHER_END)))
     first_values = {(before, token): value for before, token, value in first}

@@ -57,7 +57,7 @@ class ProbeSession:
     text_list, chat_list : TopLogprobs or None
         The first list of next tokens after a text, and after a chat.
     lists_after_prefill : bool
-        Whether the start of an answer is continued in lists too.
+        Whether an assistant prefill is continued in lists too.
     refused : BackendError or None
         The first response that the key is wrong. Gateways say so too of paths and models that they do not know.
     """

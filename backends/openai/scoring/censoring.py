@@ -9,7 +9,7 @@ from backends.openai.scoring.top_logprobs import MASS_SLACK, TopLogprobs
 
 
 def upper_bound(top: TopLogprobs) -> float:
-    """The highest log-probability that a token outside of the list can have, in nats.
+    """The highest log-probability that a token outside the list can have, in nats.
 
     It is at most the last of the k likeliest, and at most the mass that the list leaves over.
     A drawn token that is listed beyond the k has no rank and does not lower the bound.
@@ -24,7 +24,7 @@ def _last_rank(top: TopLogprobs) -> float:
     lowest = min(top.tokens, key=lambda t: t.logprob)
     if len(ranked) > top.requested_k:
         return ranked[top.requested_k - 1]
-    # A capped list may be k - 1 likeliest tokens and the drawn one: then its value is no rank.
+    # A capped list may be the k - 1 likeliest tokens and the drawn one, which then has no rank.
     if lowest.text == top.sampled:
         return ranked[-2] if len(ranked) > 1 else 0.0
     return ranked[-1]

@@ -66,7 +66,7 @@ class Routes:
         if start and route == "chat_first":
             raise BackendError(
                 "unsupported",
-                "the server does not continue a given start of an answer",
+                "the server does not continue an assistant prefill",
                 hint="Only the first token of an answer can be scored here: ask without an assistant turn",
             )
 

@@ -179,7 +179,7 @@ class TextForcing:
         self._ask, self._reach, self._steps = ask, reach, steps
 
     async def score(self, start: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
-        """One score per continuation. ``start``: the text (or the answer's start) that it is appended to."""
+        """One score per continuation. ``start``: the text (or the assistant prefill) that it is appended to."""
         first = await self._ask(start, self._reach.largest_k)
         return tuple([await self._score(first, start, c) for c in continuations])
 

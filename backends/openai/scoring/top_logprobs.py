@@ -105,7 +105,7 @@ class TopLogprobs:
 
         Where a list is keyed by strings, tokens that decode to one string collapse into one
         entry: it stands at the first one's rank with the last one's value. It then breaks the
-        list's order. Tokens that are no whole characters decode to blanks, to nothing or to the
+        list's order. Tokens that are not whole characters decode to blanks, to nothing or to the
         replacement character (SmolLM2: 38 to one space, 338 to nothing): such strings identify none.
         """
         if self.identity != "text":

@@ -410,7 +410,7 @@ def test_of_a_broken_model_neither_numbers_nor_texts_are_taken(tmp_path: Path) -
     for answer in failed:
         assert isinstance(answer, BackendError)
         assert answer.kind == "internal"
-        assert "no distribution" in answer.message
+        assert "not a distribution" in answer.message
         assert "GGUF" in answer.hint
     assert isinstance(good, GenerateResponse)
     assert sorted(streamed) == [1, 2, 3]

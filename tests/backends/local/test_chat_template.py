@@ -72,7 +72,7 @@ def test_template_refusal_is_an_error_with_its_words() -> None:
 
 
 def test_a_template_that_drops_the_started_answer_is_an_error() -> None:
-    with pytest.raises(BackendError, match="drops the started answer"):
+    with pytest.raises(BackendError, match="drops the assistant prefill"):
         render_chat("{{ messages[0].content }}", (Message("user", "x"), Message("assistant", "y")), {})
 
 

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from backends.transformers.text import _byte_level_table
 
-#: Byte-level pieces beside the 256 bytes; "Ġ" is the space. Merges make each from two others.
+#: Byte-level pieces besides the 256 bytes; "Ġ" is the space. Merges make each from two others.
 MERGES = [
     ("t", "h"), ("th", "e"), ("Ġ", "the"), ("h", "e"), ("Ġ", "he"), ("Ġ", "s"), ("Ġs", "he"), ("m", "an"), ("a", "n"),
     ("w", "o"), ("wo", "man"), ("Ġ", "man"), ("Ġ", "woman"), ("p", "o"), ("l", "i"), ("c", "e"), ("po", "li"),
@@ -40,7 +40,7 @@ def byte_level_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def bos_tokenizer(times: int, *, eos: bool = False) -> PreTrainedTokenizerFast:
-    """The byte-level one, with a post-processor that puts BOS in front so many times, and perhaps EOS behind."""
+    """The byte-level one, with a post-processor that puts BOS in front ``times`` times, and perhaps EOS at the end."""
     tokenizer = byte_level_tokenizer()
     tokenizer.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
@@ -190,7 +190,7 @@ def save_tiny_llama_gguf(
 ) -> Path:
     """A Llama of one layer and random weights as a GGUF file; returns its first part.
 
-    ``part_tensors`` writes parts of so many tensors; ``prefix_space`` gives it a SentencePiece tokenizer that puts a
+    ``part_tensors`` writes parts of that many tensors; ``prefix_space`` gives it a SentencePiece tokenizer that puts a
     space in front; ``also`` adds fields, ``change`` alters tensors in place.
     """
     random = np.random.default_rng(0)

@@ -30,7 +30,7 @@ HELD: dict[str, tuple[Any, str]] = {
     "family": ("vllm", "decides which options are sent, and whose tokens a continuation has"),
     "bos": (True, "the tokens of every prompt begin with another one"),
     "uncached": (True, "the server is asked without its cache, which moves its numbers"),
-    "prefill": ("flags", "how the start of an answer is sent"),
+    "prefill": ("flags", "how an assistant prefill is sent"),
     "seed_works": (True, "whether a seed is sent: another text is drawn"),
     "answered_model": ("another", "the model's own name, more precise than the one that was asked for"),
     "largest_k": (5, "a shorter list bounds what a longer one gives exactly"),

@@ -138,7 +138,7 @@ def test_device_that_is_not_there_is_refused_by_check(
 def test_model_that_does_not_fit_is_loaded_once(
     step: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its weights, or the first token beside them."""
+    """Its weights, or the first token with them."""
     tried = []
 
     def full(model: Any, input_ids: Any = None, position_ids: Any = None, **_: Any) -> Any:

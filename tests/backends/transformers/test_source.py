@@ -82,7 +82,7 @@ def test_model_of_another_kind_is_refused_without_weights(tmp_path: Path) -> Non
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     backend = HFBackend(tmp_path, threads=1)
     for ask in (backend.describe_blocking, backend.load):
-        with pytest.raises(ConfigError, match="'t5', which is no causal language model") as error:
+        with pytest.raises(ConfigError, match="'t5', which transformers does not know as a causal") as error:
             ask()
         assert error.value.field == "model"
     assert "trust_remote_code" not in error.value.hint

@@ -171,7 +171,7 @@ CASES = [
     (LAZY, "The attribute set {lazy; diligent}. She is lazy.", "b", "word"),
     (LAZY, "Words: 'lazy' and 'diligent'. The woman was lazy.", "b", "word"),
     (LAZY, 'The form is "Woman, lazy, diligent". Fine.', None, "neither"),
-    # a pair in running text is no echo
+    # a pair in running text is not an echo
     (LAZY, "I am a lazy, diligent woman. I am a diligent woman.", None, "both"),
     (LAZY, "She was lazy, diligent, and lazy again.", None, "both"),
     # an echo that is cut off

@@ -12,7 +12,7 @@ from suites import MGBR
 from suites.mgbr.bolukbasi import FILES, Profession, choose_occupations, gender_of, read_lists, split_by_gender
 from suites.mgbr.word_lists import WordLists
 
-#: The published files lie beside the repository where they are at all.
+#: The published files lie next to the repository, where they are present at all.
 PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "debiaswe"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason=f"the published files are not in {PUBLISHED}")
 

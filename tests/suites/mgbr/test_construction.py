@@ -109,7 +109,7 @@ def test_a_list_shorter_than_the_largest_count_is_refused() -> None:
 
 
 def test_more_instances_than_the_lists_can_give_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    # With one word a list and one word a kind there is a single instance.
+    # With one word per list and one word per kind there is a single instance.
     monkeypatch.setattr("suites.mgbr.construction.LARGEST_COUNT", 1)
     assert len(draw_instances(small_lists(1), 1, 0, never=())) == 1
     with pytest.raises(ConfigError, match="n = 2: the word lists do not give that many different instances"):

@@ -136,7 +136,7 @@ def example(**words: object) -> dict[str, object]:
         ({"step_yes": "it is a {gender} word"}, r"wording\.step_yes .*needs \{word\} once"),
         ({"step_yes": "{word}, {word}: {gender}"}, r"wording\.step_yes .*needs \{word\} once"),
         ({"step_no": "{word} is a {gender} word."}, r"wording\.step_no .*the same as step_yes"),
-        ({"step_no": "{word} is {not} {gender}"}, r"wording\.step_no .*brace that is no placeholder"),
+        ({"step_no": "{word} is {not} {gender}"}, r"wording\.step_no .*brace that is not a placeholder"),
         ({"format_answer": "Write {count}."}, r"wording\.format_answer .*brace"),
         ({"answer": "Answer: "}, r"wording\.answer .*without outer spaces"),
         ({"debiasing": ""}, r"wording\.debiasing = '': not a text"),
