@@ -1,4 +1,4 @@
-"""The house in figures, before and after its folders were made: `python -m tests.house`.
+"""Size and structure of the code, before and after its move into folders: `python -m tests.house`.
 
 It prints a table and never fails: figures to look at, not limits. What must hold (no circle of imports, layers) is
 tested in `tests/test_imports.py`. The figures before, made by this script on the older tree, are in
@@ -88,23 +88,27 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 def depth(graph: Graph) -> int:
-    """Modules on the longest chain of imports; 0 where a circle makes it endless."""
-    if circles(graph):
-        return 0
-    known: dict[str, int] = {}
+    """Modules on the longest chain of imports; those of a circle count as one."""
+    group = {name: members[0] for members in circles(graph) for name in members}
+    merged: dict[str, set[str]] = {}
+    for name, imported in graph.items():
+        own = group.get(name, name)
+        merged.setdefault(own, set()).update({group.get(other, other) for other in imported} - {own})
+    depths: dict[str, int] = {}
 
     def below(node: str) -> int:
-        if node not in known:
-            known[node] = 1 + max((below(other) for other in graph[node]), default=0)
-        return known[node]
+        if node not in depths:
+            depths[node] = 1 + max((below(other) for other in merged[node]), default=0)
+        return depths[node]
 
-    return max(map(below, graph), default=0)
+    return max(map(below, merged), default=0)
 
 
 def measure(root: Path) -> dict[str, Any]:
     """All figures of a tree."""
     figures: dict[str, Any] = {}
     everything: dict[str, Path] = {}
+    folders: dict[str, int] = {}
     for package in PACKAGES:
         files = modules(root, package)
         everything |= files
@@ -112,18 +116,18 @@ def measure(root: Path) -> dict[str, Any]:
         figures[f"{package}: files"] = len(files)
         figures[f"{package}: modules at its top level"] = sum(path.parent == root / package for path in files.values())
         rooms = Counter(path.parent for path in files.values() if path.name != "__init__.py")
-        folder, count = rooms.most_common(1)[0]
-        figures[f"{package}: most modules in a folder"] = f"{count} ({folder.relative_to(root)})"
+        folders |= {str(folder.relative_to(root)): count for folder, count in sorted(rooms.items())}
     figures["lines without tests"] = sum(figures[f"{package}: lines"] for package in PACKAGES)
     figures["test lines"] = sum(_lines(path) for path in (root / "tests").rglob("*.py"))
     inside = import_graph(modules(root, "audit"))
     figures["audit: imports inside"] = sum(map(len, inside.values()))
-    figures["audit: modules on the longest chain of imports"] = depth(inside) or "endless: a circle"
+    figures["audit: modules on the longest chain of imports"] = depth(inside)
     figures["circles of imports"] = len(circles(import_graph(everything)))
     functions = [_function(name, node) for name, path in everything.items() for node in _functions(path)]
     figures["functions"] = len(functions)
     longest = max(functions, key=lambda f: f["lines"])
-    figures["longest function"] = f"{longest['lines']} lines ({longest['name']})"
+    figures["longest function"] = f"{longest['lines']} lines, {longest['parameters']} parameters"
+    figures["longest function: name"] = longest["name"]
     figures["functions over 60 lines"] = sum(f["lines"] > 60 for f in functions)
     widest = max((f for f in functions if not f["constructor"]), key=lambda f: f["parameters"])
     figures["most parameters, constructors apart"] = f"{widest['parameters']} ({widest['name']})"
@@ -136,6 +140,7 @@ def measure(root: Path) -> dict[str, Any]:
     figures[f"runs of {REPEATED} lines that stand twice"] = _repeated(everything.values())
     tests = [node.name for path in (root / "tests").rglob("test_*.py") for node in _functions(path)]
     figures["test names over 60 characters"] = sum(len(n) > 60 for n in tests if n.startswith("test_"))
+    figures |= {f"modules in {folder}": count for folder, count in folders.items()}
     return figures
 
 
@@ -153,7 +158,7 @@ def _function(module: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict
     """Lines of code: decorators and the docstring are left out."""
     body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
     given = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    command = any("command" in ast.unparse(d) for d in node.decorator_list)  # its parameters are the options
+    command = module.startswith("audit.cli")  # the parameters of a command are its options
     return {
         "name": f"{module}.{node.name}",
         "lines": (node.end_lineno or 0) - body[0].lineno + 1,
@@ -199,9 +204,9 @@ def main() -> None:
         return
     before = json.loads(BEFORE.read_text())
     width = max(map(len, now))
-    print(f"{'':{width}}  {'before':>42}  {'now':>42}")
-    for name, value in now.items():
-        print(f"{name:{width}}  {before.get(name, '')!s:>42}  {value!s:>42}")
+    print(f"{'':{width}}  {'before':>44}  {'now':>44}")
+    for name in dict.fromkeys((*before, *now)):
+        print(f"{name:{width}}  {before.get(name, '')!s:>44}  {now.get(name, '')!s:>44}")
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ class OpenAIBackend(Backend):
             capabilities.add("chat")
         notes = {
             "server": found.family or "unknown",
-            "repeat noise": f"{found.repeat_noise:.2g} nats",
+            "spread": f"{found.repeat_noise:.2g} nats",
             "list": f"{found.largest_k} next tokens, identified by {found.identity}",
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
