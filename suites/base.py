@@ -210,7 +210,7 @@ class Suite(ABC):
 
     @abstractmethod
     def signature(self) -> Mapping[str, Any]:
-        """Everything of the suite that may change a figure: options, data hashes. JSON-ready."""
+        """All of the suite that may change a figure: options, data hashes. JSON-ready."""
 
     @abstractmethod
     def read(self, item: Item, response: Response) -> Row:

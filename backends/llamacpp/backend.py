@@ -130,7 +130,7 @@ class LlamaCppBackend(CausalBackend):
 
 def _has_text_version(header: dict[str, Value]) -> bool:
     """Whether a request may become, or score, other tokens of this file than before there was a `TEXT_VERSION`."""
-    # The space that tokenizers, but for byte-level ones, may put behind a special token was not scored before.
+    # The space that tokenizers, but for byte-level ones, may put after a special token was not scored before.
     byte_level = header.get("tokenizer.ggml.model") == "gpt2"
     spaced = not byte_level and header.get("tokenizer.ggml.add_space_prefix") is not False
     # Chats had no BOS that their template did not write, and found tools and documents undefined.

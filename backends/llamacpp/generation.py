@@ -159,7 +159,7 @@ class _Sequences:
         if shared == 0:
             return
         if source is not slot:
-            # Between streams only whole sequences can be copied; what is too much is cut off below.
+            # Between streams only whole sequences can be copied; the surplus is cut off below.
             llama_cpp.llama_memory_seq_cp(self._memory, source.sequence, slot.sequence, -1, -1)
         if not llama_cpp.llama_memory_seq_rm(self._memory, slot.sequence, shared, -1):
             raise BackendError("internal", "llama.cpp could not shorten a sequence", hint="report the model's name")
@@ -195,7 +195,7 @@ class _Sequences:
 
 
 def _bytes_per_cell(model: Any) -> int:
-    """Bytes of keys and values (two bytes a number) of one token."""
+    """Bytes of keys and values (two bytes per number) of one token."""
     heads = max(llama_cpp.llama_model_n_head(model), 1)
     width = llama_cpp.llama_model_n_embd(model) * llama_cpp.llama_model_n_head_kv(model) // heads
     return max(1, 2 * 2 * int(llama_cpp.llama_model_n_layer(model)) * int(width))

@@ -14,7 +14,7 @@ prompt and r the prompt's text after e,
 where the last term sums over every token that begins with r and, where shorter tokens can spell a start of r,
 over all minimal tokenizations of r.
 
-A space that the tokenizer puts behind a special token (`<|a|>` and `She` become `<|a|>|▁|S|he`) is there only because
+A space that the tokenizer puts after a special token (`<|a|>` and `She` become `<|a|>|▁|S|he`) is there only because
 of the continuation: its token is the continuation's first.
 """
 
@@ -195,7 +195,7 @@ def place(
 
 
 def _begins_with_added_space(prompt: str, continuation: bytes, pieces: Sequence[bytes], start: int, added: int) -> bool:
-    """Whether the pieces behind the prompt's own, from ``start`` on, spell the continuation with a space in front.
+    """Whether the pieces after the prompt's own, from ``start`` on, spell the continuation with a space in front.
 
     The prompt's last piece must be its very end: where a tokenizer drops a text's last space, that space is
     the prompt's although its tokens do not hold it.

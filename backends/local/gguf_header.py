@@ -77,7 +77,9 @@ def gguf_parts(path: Path, header: dict[str, Value]) -> list[Path]:
     parts = [path.with_name(f"{start}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1)]
     for part in parts:
         if not part.is_file():
-            raise ConfigError("model", str(path), f"its part {part.name} is missing", "Put it beside the first")
+            raise ConfigError(
+                "model", str(path), f"its part {part.name} is missing", "Put it into the folder of the first"
+            )
     return parts
 
 

@@ -25,7 +25,7 @@ class _Figure:
     of_all_groups: bool = True
 
     def specs(self, groups: Sequence[str]) -> Iterator[MeasureSpec]:
-        """One specification a group, and one of all."""
+        """One specification for each group, and one for all."""
         levels: list[dict[str, Factor]] = [{"group": group} for group in groups]
         for level in [*levels, {}] if self.of_all_groups and len(groups) > 1 else levels:
             yield MeasureSpec(

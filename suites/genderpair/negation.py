@@ -1,7 +1,7 @@
 """Whether a word in a text is affirmed or negated, by what stands around it.
 
 Rule-based, within one clause. From the word backwards, light words (articles, forms of "be", pronouns,
-verbs of saying and thinking) are skipped; negations met on the way are counted, and an even number
+verbs of saying and thinking) are skipped; negations found there are counted, and an even number
 cancels ("no less wise"). A list under one negation is negated as a whole ("not rude, mean or
 lazy"). Where a negation stands in the clause and its scope is not clear, the answer is None: unknown.
 """

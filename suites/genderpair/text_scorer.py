@@ -127,6 +127,6 @@ def _recognised(field: str, choice: object, kind: _Kind) -> TextScorer:
     if any(len(candidates) != 1 for candidates in by_quantity.values()):
         problem = f"its labels {labels} do not show which one is {' or '.join(kind.label_names)}"
         raise ConfigError(field, model, problem, "Pass a TextScorer that maps each quantity to a label")
-    # A folder by its name alone: its weights are in the fingerprint, and where it lies measures nothing.
+    # A folder by its name alone: its weights are in the fingerprint, and where it lies changes no answer.
     what = Path(model).name if Path(model).expanduser().is_dir() else model
     return TextScorer(backend, {quantity: label for quantity, (label,) in by_quantity.items()}, what)

@@ -1,7 +1,7 @@
 """Parses what a model wrote about a list: its count, and its verdict on each word.
 
 Parsing is strict: an ambiguous answer is unreadable (None), never guessed. A count is a
-number in digits that stands alone behind the answer's start: "Answer: 3", "**Answer:** 3.". Not
+number in digits that stands alone after the answer's start: "Answer: 3", "**Answer:** 3.". Not
 read: "Answer: three", "Answer: 3 or 4", "Answer: 3/6", a number cut off by the length limit, two
 answers that differ.
 """

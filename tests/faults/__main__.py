@@ -21,12 +21,12 @@ from tests.faults.trials import TRIALS, campaign
 
 CAMPAIGN = "campaign"
 AT_ONCE = 3  # trials; they mostly wait
-#: Faults that are a draw each time need more of them, where the others are tried often too.
+#: Faults whose outcome is random need more trials, where the others are tried often too.
 OFTEN = {"kill -9: any time": 100}
 
 
 def main() -> int:
-    """Run the trials that are asked for and print the table."""
+    """Run the requested trials and print the table."""
     options = _options()
     trials, kills, (at, parts) = options.trials, options.kills, options.part
     bad = 0

@@ -79,7 +79,7 @@ REPLIES: Mapping[str, bytes] = {
     "hang": b"",
     "reset": f"HTTP/1.1 200 OK\r\nX: {KEY}".encode(),
 }
-#: These pass when they are asked again, so that no time is spent on giving them up.
+#: These succeed when asked again, so that no time is spent until they are given up.
 _ONCE = (
     *("hang", "reset", "truncated", "cut-off", "echoed-headers", "a-list", "in-an-object", "retry-after-holds-it"),
     *("as-the-status-line", "as-a-broken-header", "as-a-chunk", "html-with-200", "error-with-200"),

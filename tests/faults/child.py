@@ -52,7 +52,7 @@ KILL_POINTS = (
 
 @dataclass(frozen=True)
 class Spec:
-    """One life of an audit."""
+    """One process of an audit, from its start to its end."""
 
     port: int
     db: Path
@@ -158,7 +158,7 @@ def live(spec: Spec) -> None:
 
 
 def live_scheduled(spec: Spec) -> None:
-    """Run as one slot of a schedule. Exits 0 when it was done, 1 when another process was at it."""
+    """One scheduled run. Exits 0 when it was done, 1 when another process was running."""
     kill = _begin(spec)
 
     def run() -> RunOutcome:
@@ -217,7 +217,7 @@ async def _audit(spec: Spec, kill: _Killer) -> int:
 
 
 def _most_memory(reset: bool = False) -> int:
-    """The most memory that this process has held at once, in bytes; ``reset`` forgets what was before now."""
+    """The most memory that this process has held at once, in bytes; ``reset`` starts anew from now."""
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
     status = Path("/proc/self/status").read_text()

@@ -25,7 +25,7 @@ from tests.faults.faults import CONTINUATIONS, Fate
 
 _ROOT = Path(__file__).parents[2]
 processes = multiprocessing.get_context("forkserver")
-#: What each life of an audit would import anew.
+#: What each process of an audit would import anew.
 PRELOADED = ["tests.faults.child", "httpcore", "anyio._backends._asyncio", "certifi"]
 processes.set_forkserver_preload(PRELOADED)
 
@@ -90,14 +90,14 @@ class Lab:
         return replace(Spec(self.port, folder / "audit.db", folder / "acks.tsv", prompts), **options)  # type: ignore[arg-type]
 
     def start(self, spec: Spec, *, scheduled: bool = False) -> BaseProcess:
-        """Let an audit live, by itself or as a slot of a schedule."""
+        """Start an audit, by itself or as one run of a schedule."""
         process = processes.Process(target=live_scheduled if scheduled else live, args=(spec,))
         with self._lock:
             process.start()
         return process
 
     def run(self, spec: Spec, timeout: float = 60.0) -> int:
-        """Let an audit live to its end; returns its exit code (-9: killed)."""
+        """Run an audit to its end; returns its exit code (-9: killed)."""
         return self.wait(self.start(spec), timeout)
 
     def wait(self, process: BaseProcess, timeout: float = 60.0) -> int:
@@ -119,7 +119,7 @@ class Lab:
         os.kill(process.pid, number)
 
     def paid_twice(self, prompts: Sequence[str]) -> int:
-        """How many right answers the server sent beyond the first to each of the prompts."""
+        """How many right answers the server sent, the first to each prompt not counted."""
         self._read_record()
         return sum(max(0, self._delivered[p] - 1) for p in prompts)
 

@@ -33,7 +33,7 @@ DELAY_SECONDS = 0.002
 
 
 class Bucket:
-    """What a rate-limited endpoint allows: ``rate`` a second, at most ``size`` saved up."""
+    """What a rate-limited endpoint allows: ``rate`` per second, at most ``size`` saved up."""
 
     def __init__(self, rate: float, size: float) -> None:
         self.rate, self.size, self.level, self.at = rate, size, size, time.monotonic()

@@ -31,7 +31,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trials(lab, request):
-    """The trials that are asked for, some at once since they mostly wait."""
+    """The requested trials, some at once since they mostly wait."""
     names = [item.callspec.params["fault"] for item in request.session.items if "trials" in item.fixturenames]
     with ThreadPoolExecutor(3) as pool:
         yield {name: pool.submit(TRIALS[name], lab, "short") for name in names}

@@ -1,4 +1,4 @@
-"""What can go wrong, one function each: lives through it, and returns what the checker found."""
+"""What can go wrong, one function each: it runs the audit under that fault and returns what the checker found."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def killed_at_random(lab: Lab, name: str) -> Verdict:
 
 
 def _after_death(lab: Lab, spec: Spec, in_flight: int | None = None) -> Verdict:
-    """What was acknowledged must be there; then live on."""
+    """What was acknowledged must be there; then go on."""
     lost = lab.lost(spec, acknowledged(spec))
     verdict = _live_on(lab, spec)
     verdict.lost += lost
@@ -277,7 +277,7 @@ def campaign(lab: Lab, answers: int, kills: int, seed: int = 0) -> tuple[Verdict
 
     Returns the verdict, kills made, answers acknowledged, and the most that one kill had paid again.
     """
-    # What is killed between its storing and its saying so is not acknowledged.
+    # An audit that is killed after storing an answer has not acknowledged it yet.
     spec = lab.spec("none", f"campaign-{seed}", answers + 16 * kills, in_flight=16)
     draw = random.Random(seed)
     confirmed: set[str] = set()

@@ -424,7 +424,7 @@ def test_load_failure_is_an_answer_of_each_request(tmp_path: Path) -> None:
 
 
 def test_refused_model_is_loaded_once_until_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: a whole model that writes nothing is not at hand."""
+    """By hand: no whole model that writes nothing is available."""
     loads = []
 
     def refused(*_: Any, **__: Any) -> None:

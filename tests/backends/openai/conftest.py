@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses are noted and not made."""
+    """Pauses are recorded, not made."""
     pauses: list[float] = []
     sleep = asyncio.sleep
 

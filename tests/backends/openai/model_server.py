@@ -21,7 +21,7 @@ LONGEST = {"vllm": 20, "openai": 5}
 
 
 class ModelServer(RawServer):
-    """Serves one model. ``prefill_repeated``: the lists of a chat start with the given start of the answer."""
+    """Serves one model. ``prefill_repeated``: the lists of a chat start with the assistant prefill."""
 
     def __init__(
         self, llama: ReferenceModel, style: Literal["vllm", "openai"], *, prefill_repeated: bool = False

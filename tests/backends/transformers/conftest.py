@@ -14,5 +14,5 @@ from tests.backends.local.tiny_models import (
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One saved tiny model a family."""
+    """One saved tiny model per family."""
     return {family: save_tiny_model(family, tmp_path_factory.mktemp(family)) for family in FAMILIES}

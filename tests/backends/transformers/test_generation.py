@@ -69,7 +69,7 @@ def model(request):
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Models this small are slower on several threads."""
+    """Models of this size are slower on several threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

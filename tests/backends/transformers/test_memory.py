@@ -56,7 +56,7 @@ def test_memory_never_enough_is_an_error_of_each_request(
 def test_prompt_too_large_fails_alone_and_size_grows_back(
     family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By hand: 20 tokens a pass, and none beyond the 60th."""
+    """By hand: 20 tokens per pass, and none beyond the 60th."""
     backend = HFBackend(folders[family], threads=1)
     good = [ScoreRequest(f"the man said {i}{j}", (" he", " she")) for i in range(6) for j in range(6)]
     usual = scores(backend, good)

@@ -45,7 +45,7 @@ def test_truncation_stored_with_a_tokenizer_takes_no_token(direction: str) -> No
 
 @pytest.mark.parametrize(("times", "eos"), [(1, False), (1, True), (2, False), (2, True)])
 def test_bos_stands_in_front_once(times: int, eos: bool) -> None:
-    """However often the post-processor puts it, written in the text or not, and without the EOS behind."""
+    """However often the post-processor puts it, written in the text or not, and without the EOS at its end."""
     tokenizer = bos_tokenizer(times, eos=eos)
     plain = HFTextEncoder(byte_level_tokenizer()).encode(["the man"], chat=False)[0]
     encoder = HFTextEncoder(tokenizer)

@@ -17,7 +17,7 @@ CONTENT = b'["nurse", "plumber"]\n'
 
 
 class Server(ThreadingHTTPServer):
-    """Serves CONTENT at every path but /gone.json, and counts requests."""
+    """Serves CONTENT at every path except /gone.json, and counts requests."""
 
     asked = 0
 

@@ -61,7 +61,7 @@ async def test_a_busy_server_is_waited_for_when_its_record_is_used(tmp_path: Pat
 
 
 class GoesDown(IdLiar):
-    """Its gateway says that it is down from the first whole text that is read, until it is well again."""
+    """From the first whole text on, its gateway reports it as down, until it recovers."""
 
     down, well = False, False
 
@@ -80,7 +80,7 @@ async def test_a_server_down_during_the_probe_is_not_recorded(tmp_path: Path, wa
 
 
 class OddGateway(IdLiar):
-    """Its gateway calls it down where a whole text is to be read, and on paths that it does not know."""
+    """Its gateway reports it as down when a whole text is to be read, and on unknown paths."""
 
     status = 503
 
@@ -98,7 +98,7 @@ async def test_a_gateway_down_for_one_question_refuses_only_that(tmp_path: Path,
 
 
 class NoSuchModel(IdLiar):
-    """Its gateway says of a model that it does not know that the server is down."""
+    """For an unknown model its gateway reports that the server is down."""
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
         return super().reply(path, sent) if sent.get("model") in (None, MODEL) else Reply({"error": "no upstream"}, 503)
@@ -114,7 +114,7 @@ def backend_of(liar: Liar, folder: Path) -> OpenAIBackend:
 
 
 class Gateway(Liar):
-    """Between us and the model: what it does not know, it refuses as if the key were wrong."""
+    """A gateway in front of the model: what it does not know, it refuses as if the key were wrong."""
 
     def __init__(self, refusal: str) -> None:
         super().__init__()
