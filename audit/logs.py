@@ -1,4 +1,4 @@
-"""What happened in a run, a JSON object a line, in a file of its own; and on the terminal with -v.
+"""What happened in a run, one JSON object per line, in a file of its own; and on the terminal with -v.
 
 No secret is written: what looks like a key, and the values of environment variables that hold
 keys, are taken out of every line, tracebacks included.

@@ -232,7 +232,7 @@ class Comparison(OfFigure, Reported):
 
 
 class Rank(Reported):
-    """The ranks one model may truly have, 1 the highest. ``tied_with`` are the models not surely apart from it."""
+    """A model's plausible ranks, 1 the highest. ``tied_with`` are the models not distinguishable from it."""
 
     model: str
     best: int

@@ -15,7 +15,7 @@ from suites.base import MeasureSpec
 
 _LONGEST_VALUE = 120  # characters of a value
 
-#: Parts that say how many items are asked and how sure to be, not what is measured.
+#: Parts that say how many items are asked and at which confidence, not what is measured.
 EXTENT = frozenset({"limit", "seed", "confidence"})
 
 

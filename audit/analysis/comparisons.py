@@ -1,6 +1,6 @@
-"""Which of two models has more of something, and how sure that is: pairs of models, item by item.
+"""Which of two models has more of something, and how certain that is: pairs of models, item by item.
 
-Many comparisons at once find differences by luck. Holm's correction holds the chance of even one
+Many comparisons at once find differences by chance. Holm's correction holds the chance of even one
 wrong "larger" or "smaller" to 1 - confidence over all pairs of models and all figures of one
 family of one suite: a reader looks over all pairs, so all pairs are corrected together. Figures of
 single levels (``is_subgroup``) are a family of their own. Claims of equivalence are corrected likewise.
@@ -57,7 +57,7 @@ def compare_models(
         t of 0.8) standard errors, m the tests in the family: the first step of Holm, so the
         smallest difference found with 80 % power whatever the other comparisons say. Where McNemar's
         test counts too, it is at least what that finds if all discordant items fall one way; None
-        where so few items are never enough.
+        where there are too few items for any difference.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _claims(family: Sequence[PairedDifference]) -> Iterator[list[Claim]]:
         Estimate(low + margin, low_se, low_df, 0, 0).p_above(0.0),
         Estimate(high - margin, high_se, high_df, 0, 0).p_below(0.0),
     )
-    # Neither test alone is safe: that of t with few discordant items, the other with clusters.
+    # The t test is unreliable with few discordant items, the score test with clusters: the larger p counts.
     of_counts: Floats = np.array([difference.p_of_counts_outside for difference in family])
     outside = np.where(np.isnan(outside), np.nan, np.fmax(outside, of_counts))
     for difference, p in zip(family, outside.tolist(), strict=True):
@@ -164,10 +164,10 @@ def _found_by_mcnemar(n: int, alpha: float) -> float:
 def rank_models(comparisons: Iterable[Comparison]) -> list[Ranking]:
     """Rank the models by each figure that has comparisons of all their pairs, the highest value first.
 
-    A model's rank lies between 1 + the models surely larger, and the number of models less those
-    surely smaller; "surely" is the corrected verdict, so all intervals of a family hold together
+    A model's rank lies between 1 + the models significantly larger, and the number of models less those
+    significantly smaller. Significance is the corrected verdict, so all intervals of a family hold together
     at its confidence (Mogstad, Romano, Shaikh & Wilhelm 2024, Rev. Econ. Stud. 91(1)). Models that
-    are not surely apart, equivalent ones too, are ties.
+    are not distinguishable, equivalent ones included, are ties.
     """
     figures: dict[FigureKey, list[Comparison]] = {}
     for c in comparisons:
@@ -178,7 +178,7 @@ def rank_models(comparisons: Iterable[Comparison]) -> list[Ranking]:
 
 def _ranking(figure: Sequence[Comparison]) -> Ranking:
     models = list(dict.fromkeys(name for c in figure for name in (c.a, c.b)))
-    above: dict[str, set[str]] = {name: set() for name in models}  # models surely larger
+    above: dict[str, set[str]] = {name: set() for name in models}  # models significantly larger
     for c in figure:
         if c.verdict == "larger":
             above[c.a].add(c.b)

@@ -13,8 +13,8 @@ Plans, ch. 6). In simulations of 40 occupations whose templates' slopes vary by 
 more, intervals over occupations alone covered 58 to 92 % with three templates and 86 to 93 % with 25;
 these cover 91 to 98 %, 94 to 97 % where templates do not matter, and with two templates 88 to 97 %. Two models
 that are alike differ at the 5 % level in 2 to 8 % with three templates and 2 to 5 % with 25 (occupations
-alone: up to 88 %). Covered is the correlation with as many items a cluster: means over few noisy
-items correlate less than means over many. With two or more further factors V_c is not taken away:
+alone: up to 88 %). The intervals cover the correlation at this number of items per cluster: means over few
+noisy items correlate less than means over many. With two or more further factors V_c is not taken away:
 up to 99.8 %.
 """
 
@@ -47,7 +47,7 @@ def correlation(x: Floats, y: Floats) -> float:
 
 
 def _perfect(r: Floats) -> Floats:
-    """Correlations as they are, and ±1 where rounding alone keeps them from it: artanh would make much of it."""
+    """Correlations as they are, and ±1 where rounding alone keeps them from it: artanh would amplify it."""
     return np.where(np.abs(r) > 1 - ROUNDING, np.sign(r), r)
 
 
@@ -158,7 +158,7 @@ def correlations(x: Floats, y: Floats, clusters: Sequence[Codes] = ()) -> Correl
     value = np.array([correlation(column, y) for column in means.T])
     without = np.column_stack([leave_one_out_correlations(column, y) for column in means.T])
     nested = bool(further) and len(further) == len(factors)
-    # With more factors crossed, what all of them count stays in each: V is then rather too large.
+    # With more factors crossed, the part that all of them share stays in each: V is then too large.
     one = crossed[0] if len(crossed) == 1 and not nested else None
     cells = [one.cells(column, r) for column, r in zip(x.T, value, strict=True)] if one else [np.zeros(0)] * len(value)
     return Correlations(

@@ -22,7 +22,7 @@ MOST_UNPAIRED = 0.05
 
 
 class Claim(NamedTuple):
-    """What a difference may show, and the uncorrected p against it.
+    """A statement about a difference, and the uncorrected p-value of its null hypothesis.
 
     ``needs_pairs``: it is not claimed where more than `MOST_UNPAIRED` of the items are unpaired: they may hide the
     opposite.
@@ -47,7 +47,7 @@ def decide(family: Sequence[tuple[PairedDifference, Sequence[Claim]]], alpha: fl
     Parameters
     ----------
     family : sequence of (difference, claims)
-        Each difference has the same kinds of claims, those first that go before others. Holm's correction runs over
+        Each difference has the same kinds of claims, in order of precedence. Holm's correction runs over
         the family, once for each kind.
     alpha : float
         Chance of even one wrong claim of a kind in the family.

@@ -34,7 +34,7 @@ def is_binary(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
     """Whether the values come from counting: outcomes of yes or no, or differences of two of them.
 
-    Where all of a few such values are alike, that is no certainty: the next one may differ by 1.
+    A few identical values do not make a certainty: the next one may differ by 1.
     """
     return is_binary(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
 
@@ -52,7 +52,7 @@ def usable(table: RowTable, spec: MeasureSpec) -> Bools:
 
 
 def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:
-    """Cluster codes of the used rows. A factor fixed by the figure itself is no sample: left out."""
+    """Cluster codes of the used rows. A factor that the figure itself fixes is not a sample of levels: left out."""
     return [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
 
 

@@ -191,7 +191,7 @@ def _of_means(
             difference.discordant = int(only_a[i]), int(only_b[i])
         if binary[i] and crossed:
             # McNemar's test takes items as independent, and the t-test leans on many discordant
-            # items. Neither alone is safe, so the more careful of the two counts.
+            # items. Neither alone is safe, so the more conservative one is used.
             difference.test = "McNemar (exact) and paired t, clustered"
             p[i] = np.nan if np.isnan(p[i]) else max(p[i], mcnemar[i])
         elif binary[i] and not clusters:

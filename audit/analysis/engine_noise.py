@@ -1,7 +1,7 @@
 """How much of a difference is the engine's: the same weights run in several ways.
 
 HF and llama.cpp, float32 and bfloat16, in process and behind a server do not give the same
-numbers. What the same weights differ by is no property of a model, so a difference between two
+numbers. What the same weights differ by is not a property of a model, so a difference between two
 models that is not larger is marked.
 """
 
@@ -182,7 +182,7 @@ def _summary(gap: Floats) -> dict[str, float]:
 
 
 def evenly_spread(values: Sequence[T], most: int) -> list[T]:
-    """At most so many of the values, evenly spread over their order."""
+    """At most this many of the values, evenly spread over their order."""
     if len(values) <= most:
         return list(values)
     return [values[i * len(values) // most] for i in range(most)]

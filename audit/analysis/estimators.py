@@ -4,7 +4,7 @@ Prompts are templates × occupations. Items that share an occupation, or a templ
 an interval that takes every item as independent is far too short. Here the levels of each cluster
 factor are taken as drawn from a larger population.
 
-The items are reduced to cells (one a combination of levels). With
+The items are reduced to cells (one per combination of levels). With
 ``V_k`` the one-way clustered variance of factor k and ``V_c`` the variance that the cells alone
 would give,
 
@@ -16,7 +16,7 @@ few clusters. In simulated crossed designs with three to ten templates and 6 to 
 levels less one); with two templates, which say almost nothing about others, 90 to 96 %:
 
 * ``V_c`` is taken from residuals of the additive fit (the factors' own effects removed). Plain
-  CGM leaves those effects in and so takes 1/levels of each too much away. In a balanced design
+  CGM leaves those effects in and so subtracts 1/levels of each too much. In a balanced design
   V is the unbiased ANOVA estimate of the crossed random-effects model (Searle, Casella &
   McCulloch 1992, ch. 4).
 * Student's t with Satterthwaite's (1946) degrees of freedom for that sum. Where a factor of fewer
@@ -126,7 +126,7 @@ def clustered_mean(values: Floats, clusters: Sequence[Codes]) -> Estimate:
     Parameters
     ----------
     values : array (n,) or (n, k)
-        One row an item, no NaN.
+        One row per item, no NaN.
     clusters : sequence of integer arrays (n,)
         The level of each cluster factor for each item. A factor with one level says nothing
         about its population and is left out; so is one whose levels are nested in another's.
@@ -185,14 +185,14 @@ def summed_variance(
 
 
 def is_constant(columns: Floats, mean: Floats | float) -> NDArray[np.bool_]:
-    """Whether each column (n, …) of that mean varies by rounding alone: by about 1e-17, which is no variation."""
+    """Whether each column (n, …) of that mean varies by rounding alone: by about 1e-17, which is not variation."""
     return np.asarray(columns.max(axis=0) - columns.min(axis=0) <= 1e-13 * np.maximum(1.0, np.abs(mean)))
 
 
 def allow_for_few_outcomes(
     estimate: Estimate, values: Floats, clusters: Sequence[Codes], least: float, most: float
 ) -> Estimate:
-    """The estimate of counted values with an error that is honest where few of them differ from the rest.
+    """The estimate of counted values with an error that also holds where few of them differ from the rest.
 
     Where 1 of 200 answers is a yes, the variance within the sample says next to nothing, and where none
     is, it says nothing at all. So the error stated is never below the one whose 95 % interval reaches as
@@ -235,7 +235,7 @@ def allow_for_few_outcomes(
     inflation = (squares * np.maximum(seen, 1.0) + (in_cell * reach) ** 2) / (squares + in_cell * reach**2)
     effective = n / inflation
     t = np.asarray(special.stdtrit(estimate.df, 0.975), dtype=np.float64)
-    # Nothing can fall to a side that has no room: a share is no difference.
+    # Nothing can fall to a side that has no room: a share, unlike a difference, has only one.
     more, fewer = (
         np.where(room > 0, _score_interval(np.minimum(sums / size / n, 1.0), effective, t), 0.0)
         for sums, room in ((up, room_above), (down, room_below))
@@ -259,7 +259,7 @@ def _number_of_cells(clusters: Sequence[Codes], n: int) -> int:
 
 
 def unknown_where_few_are_alike(estimate: Estimate) -> Estimate:
-    """The estimate without an error where nothing varied in fewer than `_FEW_ALIKE` items: that is no certainty."""
+    """The estimate without an error where nothing varied in fewer than `_FEW_ALIKE` items: too few to be certain."""
     if estimate.n_items >= _FEW_ALIKE:
         return estimate
     return replace(estimate, se=np.where(estimate.se == 0, np.nan, estimate.se))
@@ -350,7 +350,7 @@ def _cells(factors: Sequence[Codes]) -> Codes:
 
 
 def _rank(factors: Sequence[Codes], levels: Sequence[int]) -> int:
-    """Rank of the additive design: Σ levels - (K-1), more taken away where it falls apart."""
+    """Rank of the additive design: Σ levels - (K-1), less (K-1) per additional connected component."""
     offsets = np.cumsum([0, *levels[:-1]])
     nodes = [codes + offset for codes, offset in zip(factors, offsets, strict=True)]
     total = sum(levels)

@@ -131,7 +131,7 @@ def _drift(responses: SuiteResponses, engines: Sequence[tuple[str, str]]) -> lis
 
 
 def _data_quality(suite: str, model: str, parsed: ParsedResponses, measures: Sequence[Measure]) -> DataQuality:
-    own = [row for row in parsed.rows if row.item_id in parsed.by_item]  # derived rows are no items
+    own = [row for row in parsed.rows if row.item_id in parsed.by_item]  # derived rows are not items
     unreadable = Counter(row.missing for row in own if row.missing)
     factors = [name for name in (parsed.suite.failures_factor, *parsed.suite.strata[:1]) if name is not None]
     by_level = Counter(

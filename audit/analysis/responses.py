@@ -15,7 +15,7 @@ from backends.base import Answer, ScoreResponse
 from backends.errors import BackendError
 from suites.base import Factor, Item, Row, Suite
 
-#: Rows stand in blocks of so many items, each block followed by its follow-ups: figures are summed in this order.
+#: Rows are in blocks of this many items, each block followed by its follow-ups: figures are summed in this order.
 _BLOCK = 512
 
 Place = tuple[int, ...]
@@ -113,7 +113,7 @@ class ParsedResponses:
     Attributes
     ----------
     rows : list of Row
-        One an item, and what the suite derives from them.
+        One per item, and what the suite derives from them.
     by_item : mapping of str to ItemResponse
         In the items' order.
     places : mapping of str to Place

@@ -1,4 +1,4 @@
-"""Tests and their corrections: Holm over a family, McNemar and the score test on pairs of yes or no."""
+"""Tests and their corrections: Holm over a family, McNemar and the score test on paired binary outcomes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from audit.analysis.estimators import Floats
 
 
 def holm(p: Floats) -> Floats:
-    """Holm's adjusted p-values (n,). NaN, a test that could not be made, is no part of the family.
+    """Holm's adjusted p-values (n,). NaN, a test that could not be made, is not part of the family.
 
     The same as ``statsmodels.stats.multitest.multipletests(method="holm")``, which forces a garbage
-    collection at every call (0.1 s beside large tables).
+    collection at every call (0.1 s while large tables are in memory).
     """
     adjusted = np.full(len(p), np.nan)
     made = np.flatnonzero(np.isfinite(p))
@@ -34,9 +34,9 @@ def mcnemar_exact(only_b: Any, only_a: Any) -> Floats:
 
 
 def p_of_counts_outside(only_a: int, only_b: int, n: int, margin: float) -> float:
-    """p against "the two shares differ by the margin or more", from n pairs of yes or no.
+    """p against "the two shares differ by the margin or more", from n paired binary outcomes.
 
-    Tango's score test (1998, Stat. Med. 17, eq. 8) in both directions. The t test is far too sure
+    Tango's score test (1998, Stat. Med. 17, eq. 8) in both directions. The t test is far too confident
     where few items are discordant: 1 of 200 within ± 0.02 has p = 0.0015 by t, 0.065 by the score, 0.089
     exactly.
     """

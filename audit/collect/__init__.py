@@ -1,7 +1,7 @@
 """Asking models what is not stored yet.
 
 Takes plans: lazily made questions with the keys of their answers. Looks them up in the store, sends what is missing at
-the pace that each endpoint bears, writes every answer before it counts, and hands it to the question's sink.
+the pace that each endpoint sustains, writes every answer before it counts, and hands it to the question's sink.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A suite's items, made once for a run, and how much work each of them is."""
+"""A suite's items, made once for a run, and an estimate of the work that each takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backends.base import GenerateRequest, Request, ScoreRequest
 from suites.base import Item
 
 CHARACTERS_PER_TOKEN = 4
-#: A generated token takes about as long as so many tokens of a prompt, in a batch.
+#: A generated token takes about as long as this number of prompt tokens, in a batch.
 PROMPT_TOKENS_PER_GENERATED = 4
 
 _PACK = 512  # items that are compressed together
@@ -22,7 +22,7 @@ class PackedItems(Sequence[Item]):
     """Items in their order, kept in a few per cent of their size.
 
     Every model of a run goes through the same items, and how many there are must be known before the
-    first is asked. So a suite makes them once, and they are kept compressed: some 30 bytes an item.
+    first is asked. So a suite makes them once, and they are kept compressed: some 30 bytes per item.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class JobRun:
         self._breaker = CircuitBreaker()
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that have nothing in flight
         self._failed: dict[str, BackendError] = {}  # by key, of this run
-        self._leased: set[str] = set()  # keys that this job alone may ask just now
+        self._leased: set[str] = set()  # keys that this job holds a lease on
         self._all_planned = False
         self._refusing_since = math.inf  # since when the endpoint returns nothing but 429
         self._reported = -math.inf
@@ -86,7 +86,7 @@ class JobRun:
                 raise
         finally:
             with contextlib.suppress(StoreError):  # what the store failed at first is reported anyway
-                self._quarantine_ambiguous()  # also after a stop: nobody looks again
+                self._quarantine_ambiguous()  # also after a stop: this is the last chance
             out = self.outcome
             if out.stopped is not None and self._all_planned and out.answered + out.failed + out.cached == out.items:
                 out.stopped = None  # it was asked to stop when nothing was left
@@ -142,7 +142,7 @@ class JobRun:
     async def _produce(self, plan: Plan, batches: _Batches) -> None:
         """Fill the queue until each question of the plan has an answer, is asked or has failed."""
         size = self.job.backend.batch_size
-        deferred: list[PlannedRequest] = []  # somebody else is asking these
+        deferred: list[PlannedRequest] = []  # another audit is asking these
         batch: list[PlannedRequest] = []
         wait = FIRST_POLL_SECONDS
         try:
@@ -170,7 +170,7 @@ class JobRun:
                         break
                     await batches.join()  # this job itself may be asking them
                     if not granted:
-                        self._report("waiting for answers that others are asking for", now=True)
+                        self._report("waiting for another audit to answer the same questions", now=True)
                         await asyncio.sleep(wait)
                         wait = min(2 * wait, LONGEST_POLL_SECONDS)
             with self._interruptible():
@@ -186,7 +186,7 @@ class JobRun:
         self._work_left -= chunk.cached_work
 
     async def _lease(self, missing: Sequence[PlannedRequest]) -> tuple[list[PlannedRequest], list[PlannedRequest]]:
-        """Those that may be asked now, and those that somebody is asking. What failed in this run is neither."""
+        """Requests to ask now, and those that another audit is asking. What failed in this run is in neither."""
         wanted = []
         for planned in missing:
             if (error := self._failed.get(planned.part.keys[0])) is not None:
@@ -221,7 +221,7 @@ class JobRun:
     async def _ask(self, batch: list[PlannedRequest]) -> None:
         """Ask a batch, again what failed for the moment, until each has an answer or failed for good."""
         pending = batch
-        counted = 0  # attempts that ended in something else than 429
+        counted = 0  # attempts that ended in something other than 429
 
         async def attempt() -> list[BackendError]:
             nonlocal pending, counted
@@ -347,7 +347,7 @@ _UNFINISHED = BackendError("internal", "the call did not end")
 
 
 async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_response: OnResponse) -> list[Answer]:
-    """What the backend returns, made to fit: one answer of the right form for each request."""
+    """What the backend returns, made complete: one answer of the right form for each request."""
     try:
         batch = [planned.part.request for planned in pending]
         if isinstance(backend, SupportsStreaming):

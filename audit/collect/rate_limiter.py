@@ -5,21 +5,20 @@ limits, since servers have two kinds:
 
 window  requests in flight. Doubles a round trip at first (additive increase later), halved by the
         first burst of 429, cut by a tenth by a later one (multiplicative decrease).
-rate    requests a second, unknown until the first burst. Whoever has just refused has nothing saved
-        up, so what was accepted between two bursts, divided by the time, is what the server takes a
-        second. A cut sets the rate just below that. From there it creeps up; a server that takes a
-        quarter more than was measured has changed, and is searched again by doubling.
+rate    requests per second, unknown until the first burst. A server's token bucket is empty after a
+        refusal, so the requests accepted between two bursts, divided by the time, are its rate. A cut
+        sets the rate just below that. From there it grows slowly; a server that takes a quarter
+        more than was measured has changed, and its rate is searched again by doubling.
 
 A 429 alone costs little, so a few in a hundred are tolerated: the rate stays where they begin, and
 single refusals that do not depend on the pace do not slow it down. Where more are refused, however
 slowly it is asked, their share is tolerated and the rate searched again. A 429 with a wait (Retry-After)
-costs everybody that wait, so it cuts at once, and the rate then creeps so much the slower. What the
-server could have taken during the wait may be lost or saved up: the measured rate is then taken
-from the time in between.
+costs every request that wait, so it cuts at once, and the longer the wait, the slower the rate then grows.
+The server's bucket may or may not fill during the wait: the rate is then measured between the waits.
 
 A burst of 429 is one event: those that were sent before the last cut do not cut again. A 5xx says
-nothing about speed; it only holds growth up for a round trip. A wait the server asks for holds
-everybody, and ends everybody's waiting: nobody backs off beyond it.
+nothing about speed; it only holds growth up for a round trip. A Retry-After holds
+every request, and replaces their own back-off.
 
 A `CircuitBreaker` sees when different requests fail alike and for good, and says why to stop.
 """
@@ -36,21 +35,21 @@ from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 FIRST_WINDOW = 4  # requests
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 10.0
 BURST_SECONDS = 0.5  # refusals within this time are one burst
-REFUSALS_BEFORE_PAUSE = 3  # so many without an answer in between: not our pace is wrong, the moment is
+REFUSALS_BEFORE_PAUSE = 3  # in a row: the cause is then not our pace, but the moment
 SMOOTHING_REQUESTS = 64  # requests over which the share of refusals is smoothed
 TOLERATED_SHARE = 0.08  # share of refusals that cuts nothing, while they cost no wait
-#: Of the best rate: if some are still refused so far below, the pace is not the reason.
+#: Of the best rate: if some are still refused this far below it, the pace is not the reason.
 FUTILE_RATE_SHARE = 1 / 16
-TOLERANCE_FACTOR = 1.25  # so many times their share is tolerated then
+TOLERANCE_FACTOR = 1.25  # times their share that is tolerated then
 RATE_AFTER_CUT = 0.98  # what a cut leaves of the measured rate
 CREEP_PER_SECOND = 0.05  # growth of the rate in a second, less while some are refused
 CREEP_SLOWDOWN_PER_SECOND = 20.0  # seconds of slower creeping for each second that a refusal makes everybody wait
 SEARCH_PER_SECOND = 2.8  # growth in a second while the server's rate is unknown: doubles four times a second
-CHANGED_RATE_FACTOR = 1.25  # so far above the measured rate without a refusal: it is no longer true
+CHANGED_RATE_FACTOR = 1.25  # times the measured rate: without a refusal there, the server has changed
 AGREEING_RATE_SHARE = 0.7  # a measured rate this near to the one that was refused is believed
 CATCH_UP_SECONDS = 0.25  # of the rate may be caught up at once after a standstill of ours
 SHORTEST_MEASUREMENT_SECONDS = 0.05  # seconds over which a rate is measured
-LOWEST_RATE_PER_SECOND = 1.0  # requests a second that are always tried
+LOWEST_RATE_PER_SECOND = 1.0  # requests per second that are always tried
 MIN_MEASURED_ANSWERS = 10  # answers that make a measured rate
 MAX_ANSWER_TIMES = 512  # answers whose time is kept
 
@@ -84,9 +83,9 @@ class Limiter:
         self._doubling = True  # the window, until the first cut
         self._searching = False  # the rate, after it
         self._measured = math.inf  # what the last cut set the rate to
-        self._sure = False  # whether that was measured well
+        self._well_measured = False  # whether that measurement can be believed
         self._cost = 0.0  # seconds that the last cut's refusal made everybody wait
-        self._share = 0.0  # of refusals among the latest requests
+        self._share = 0.0  # share of refusals among the latest requests
         self._tolerated = TOLERATED_SHARE
         self._refused = 0  # since the last cut
         self._best = 0.0  # the highest rate that was ever measured
@@ -132,7 +131,7 @@ class Limiter:
             self._grow(ticket, now)
         elif error.kind == "rate_limited":
             self._refuse(ticket, now, asked or 0.0)
-            if asked:  # a wait of 0 is no advice: many servers cut a fraction off
+            if asked:  # a wait of 0 is not advice: many servers cut a fraction off
                 self._paused_until = now + asked
         else:
             if error.kind in ("server", "timeout", "connection"):
@@ -165,7 +164,7 @@ class Limiter:
         if self._searching:
             return SEARCH_PER_SECOND if self._share <= self._tolerated else 0.0
         calm = max(0.0, 1.0 - self._share / self._tolerated)
-        return CREEP_PER_SECOND * calm / (1 + (CREEP_SLOWDOWN_PER_SECOND * self._cost if self._sure else 0.0))
+        return CREEP_PER_SECOND * calm / (1 + (CREEP_SLOWDOWN_PER_SECOND * self._cost if self._well_measured else 0.0))
 
     def _refuse(self, ticket: Ticket, now: float, cost: float) -> None:
         """Take in a 429 that asks everybody to wait for ``cost`` seconds."""
@@ -208,7 +207,7 @@ class Limiter:
         self._paused_seconds = 0.0
 
     def _taken(self, now: float) -> float:
-        """Requests a second that the server took since the last cut."""
+        """Requests per second that the server took since the last cut."""
         assert self.rate is not None
         since = now - self._last_cut
         rate = self._accepted / since  # at least: it may have had nothing left to save up in while we paused
@@ -216,10 +215,10 @@ class Limiter:
             if at > self._last_cut and now - at >= SHORTEST_MEASUREMENT_SECONDS:
                 rate = max(rate, (len(self._answers) - place - self._saved_up) / (now - at))
         busy = self._accepted >= MIN_MEASURED_ANSWERS and self._paused_seconds < 0.1 * since
-        self._sure = busy or rate > AGREEING_RATE_SHARE * self.rate
+        self._well_measured = busy or rate > AGREEING_RATE_SHARE * self.rate
         return (
             rate
-            if self._sure
+            if self._well_measured
             else max(rate, self._accepted / max(since - self._paused_seconds, SHORTEST_MEASUREMENT_SECONDS))
         )
 

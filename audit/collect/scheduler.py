@@ -39,7 +39,7 @@ async def run_jobs(
     Returns
     -------
     dict
-        An outcome for each job, by name. A failed request is no exception: it is stored, counted,
+        An outcome for each job, by name. A failed request raises nothing: it is stored, counted,
         and asked again by the next run.
 
     Raises
@@ -100,7 +100,7 @@ async def _take_turns(runs: Sequence[JobRun]) -> None:
 async def _wait_for_all(
     tasks: Sequence[asyncio.Task[None]], halt_all: Callable[[str], None], stop: ShutdownRequest
 ) -> BaseException | None:
-    """Wait for all. After a stop, or the first failure, what is in flight has the grace to end."""
+    """Wait for all. After a stop, or the first failure, what is in flight gets ``stop.grace`` seconds to end."""
     failure: BaseException | None = None
     pending = set(tasks)
     stopping = asyncio.create_task(stop.wait())
@@ -127,7 +127,7 @@ async def _wait_for_all(
 async def _renew(store: Store) -> None:
     while True:
         await asyncio.sleep(RENEW_SECONDS)
-        with contextlib.suppress(StoreError):  # the next answer finds it too, and stops the run
+        with contextlib.suppress(StoreError):  # the next answer meets the same error, and stops the run
             await store.leases.renew()
 
 

@@ -43,7 +43,7 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
 
 
 def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:
-    """A table for each suite and pair, a line a figure: difference, interval, corrected p, verdict."""
+    """A table for each suite and pair, one line per figure: difference, interval, corrected p, verdict."""
     console = console or Console()
     for (suite, a, b), of_pair in itertools.groupby(comparisons, key=lambda c: (c.suite, c.a, c.b)):
         table = _table(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}", padding=(0, 1, 0, 0))
@@ -63,7 +63,7 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
 
 
 def print_history(history: History, console: Console | None = None) -> None:
-    """A table a figure, a line a run: value with interval, items, and what changed. Then the gaps."""
+    """One table per figure, one line per run: value with interval, items, and what changed. Then the gaps."""
     console = console or Console()
     for series in history.series:
         name = f"{one_line(series.suite)} · {measure_label(series.measure)}: {where_label(series.where)}"

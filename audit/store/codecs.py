@@ -128,7 +128,7 @@ def _score_from_json(data: list[Any]) -> ContinuationScore:
 
 
 class AnswerRow(NamedTuple):
-    """One stored answer, as its table has it. ``part`` (the column ``detail``) is what its key asks beside the prompt.
+    """One stored answer, as its table has it. ``part`` (the column ``detail``) is what its key asks besides the prompt.
 
     ``checksum`` covers all columns before it.
     """

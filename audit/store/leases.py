@@ -101,7 +101,7 @@ def _is_alive(owner: str, until: float, now: float) -> bool:
 
 
 def _process_namespace() -> str:
-    """The process ids of two containers on one machine are unrelated; empty where there are no such namespaces."""
+    """The process ids of two containers on one machine are unrelated; empty where there are none."""
     try:
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")
     except OSError:

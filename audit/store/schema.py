@@ -1,4 +1,4 @@
-"""Opening the store's file: what is no store is refused, an older schema is brought up to date, a newer one refused."""
+"""Opening the store's file: other files are refused, an older schema is brought up to date, a newer one refused."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
     prompts     each prompt's text once, under its hash
     fingerprints, fingerprint_aliases   what a model's id stands for, and ids that mean one model
     leases      who is asking what just now (two audits may share a store)
-    quarantine  rows whose checksum was wrong, and answers in doubt: they are asked again
+    quarantine  rows whose checksum was wrong, and answers that may belong to another request: they are asked again
     runs, row_chunks, baselines   results, so that reports compute nothing from models
 
 Durability. WAL with synchronous=FULL: when `Answers.write` returns, the answer is on the disk.
@@ -56,7 +56,7 @@ class Store:
         Raises
         ------
         ConfigError
-            The path is no store, is damaged, is from a newer version, or cannot be written:
+            The path is not a store, is damaged, is from a newer version, or cannot be written:
             all found now, before any model is asked.
         """
         path = Path(path).expanduser().absolute()

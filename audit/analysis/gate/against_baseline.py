@@ -7,12 +7,12 @@ Worse means farther from the figure's neutral value. The harm of a change is
 with the baseline as it was measured, and the change estimated item by item on the questions that
 both runs answered. A figure has
 
-* regressed    where harm is surely above the margin,
-* improved     where it is surely below minus the margin,
-* unchanged    where it is surely within ± the margin,
+* regressed    where the interval of harm lies entirely above the margin,
+* improved     where it lies entirely below minus the margin,
+* unchanged    where it lies entirely within ± the margin,
 * else the verdict is inconclusive; it is never "unchanged" for want of data.
 
-"Surely" is at the run's confidence, with Holm's correction over all figures of the gate (one
+The intervals are at the run's confidence, with Holm's correction over all figures of the gate (one
 correction for each of the three questions): the chance that a gate whose figures are all within
 their margins raises any alarm is at most 1 - confidence. A figure without neutral value has no
 better side: it is gated only if a margin is given in its name, and then any change counts as harm.
@@ -64,7 +64,7 @@ def gate(
         levels (``is_subgroup``) are not gated. Without a baseline only the limits are checked.
     rows, baseline_rows : callable
         ``(model, suite) → rows`` of the two runs. Where either has none, the change is taken from
-        the two figures' intervals as if independent, which is the more careful.
+        the two figures' intervals as if independent, which is the more conservative choice.
     margins : float or mapping of measure name to float
         Harm up to the margin does not matter. In a mapping, ``default`` stands for the measures
         it does not name, else 0.02.
@@ -77,7 +77,7 @@ def gate(
     Raises
     ------
     ConfigError
-        When a margin or limit names no figure: a misspelt limit must not pass for a kept one.
+        When a margin or limit names no figure: a misspelt limit must not count as met.
     """
     old = [] if baseline is None else baseline.measures
     check_names([*current.measures, *old], margins, limits or {})
@@ -88,7 +88,7 @@ def gate(
             _compared(measure, before, tables, margins, runs=(baseline, current))
             for measure, before in _matched(current, baseline, margins)
         ]
-        gone = (measure for measure in _gone(current, baseline) if _is_gated(measure, margins))
+        gone = (measure for measure in _missing_from_run(current, baseline) if _is_gated(measure, margins))
         compared += [_not_comparable(measure, "not in the run") for measure in gone]
     changes = [change for change in compared if isinstance(change, _Change)]
     decisions = decide([(change.difference, change.claims()) for change in changes], 1 - current.confidence)
@@ -123,7 +123,7 @@ def check_names(measures: Sequence[Measure], margins: Margins, limits: Mapping[s
 
 
 class _Tables:
-    """Rows as tables, read once a (model, suite)."""
+    """Rows as tables, read once per (model, suite)."""
 
     def __init__(self, rows: RowsOf, baseline_rows: RowsOf) -> None:
         self._rows, self._baseline_rows = rows, baseline_rows
@@ -167,7 +167,7 @@ def _matched(current: AuditResult, baseline: AuditResult, margins: Margins) -> I
             yield measure, before.get(measure.id)
 
 
-def _gone(current: AuditResult, baseline: AuditResult) -> Iterator[Measure]:
+def _missing_from_run(current: AuditResult, baseline: AuditResult) -> Iterator[Measure]:
     """Figures of the baseline that the run lacks."""
     now = {measure.id for measure in current.measures}
     # A baseline stored before contrasts were marked does not mark its own: the run says which they are.
@@ -277,13 +277,13 @@ class _Change:
     def _p_of_harm(self) -> tuple[float, float, float]:
         """p against harm above the margin, below minus the margin, and within ± the margin."""
         margin = self.difference.margin
-        worse = 1 - _surest(lambda level: self.harm(level)[0] > margin)
+        worse = 1 - _highest_confidence(lambda level: self.harm(level)[0] > margin)
         better = 1.0
         if _reference_value(self.measure) is not None:
-            better = 1 - _surest(lambda level: self.harm(level)[1] < -margin)
+            better = 1 - _highest_confidence(lambda level: self.harm(level)[1] < -margin)
         # Two one-sided tests: their p is half of that of the two-sided interval.
-        outside = (1 - _surest(lambda level: _within(self.harm(level), margin))) / 2
-        if self.difference.discordant is not None:  # yes or no: as in a comparison, the more careful test counts
+        outside = (1 - _highest_confidence(lambda level: _within(self.harm(level), margin))) / 2
+        if self.difference.discordant is not None:  # yes or no: as in a comparison, the more conservative test counts
             outside = max(outside, self.difference.p_of_counts_outside)
             worse, better = (max(p, self.difference.p) for p in (worse, better))
         return worse, better, outside
@@ -326,7 +326,7 @@ def _within(harm: tuple[float, float], margin: float) -> bool:
     return -margin < harm[0] and harm[1] < margin
 
 
-def _surest(holds: Callable[[float], bool]) -> float:
+def _highest_confidence(holds: Callable[[float], bool]) -> float:
     """The highest confidence whose interval still shows it; 0 if none does."""
     if not holds(0.0):
         return 0.0

@@ -1,6 +1,6 @@
 """Absolute limits: each figure's interval against what its config allows.
 
-A limit is decided on the interval, never on the point. So fewer items can turn a verdict only towards
+A limit is decided on the interval, never on the point estimate. So fewer items can turn a verdict only towards
 "insufficient evidence".
 """
 
@@ -18,7 +18,7 @@ from audit.analysis.table import RowTable
 from audit.results import AuditResult, Measure, where_key
 from suites.base import MeasureSpec
 
-#: Limits that are no measure: the raw probability mass behind a figure, and the share of its items refused.
+#: Limits that are not on a measure: the raw probability mass behind a figure, and the share of its items refused.
 COVERAGE, REFUSALS = "coverage", "refusals"
 
 #: (at least, at most), None where open.

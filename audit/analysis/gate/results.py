@@ -117,7 +117,7 @@ class GateReport(Reported):
 
     @property
     def exit_code(self) -> int:
-        """0 if the run passes, 3 if not. Where open questions fail it, having nothing to check does too."""
+        """0 if the run passes, 3 if not. Where inconclusive checks fail it, so does a gate without checks."""
         return 3 if self.failures or (self.inconclusive_fails and not self.checks) else 0
 
     def counts(self) -> dict[str, int]:

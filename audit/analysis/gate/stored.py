@@ -31,7 +31,7 @@ def gate_run(
     baseline : str or None
         None: check the limits alone. Else a saved baseline's name, a run of the store, or the path
         of a report.json. A file has no rows, so its changes are taken from intervals, which is
-        the more careful.
+        the more conservative choice.
     margin : float, optional
         Replaces the margins of the run's config. Its limits are always the config's.
 

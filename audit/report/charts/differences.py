@@ -56,7 +56,7 @@ def forest_plot(figures: Figures, suite: str) -> Plot | None:
 
 
 def drift_plot(figures: Figures, suite: str) -> Plot | None:
-    """A mark a prompt: how far its answers are apart between two engines with the same weights."""
+    """One mark per prompt: how far its answers are apart between two engines with the same weights."""
     drifts = [drift for drift in figures.result.drift if drift.suite == suite and drift.prompts]
     if not drifts:
         return None

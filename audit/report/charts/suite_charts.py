@@ -279,7 +279,7 @@ def _ternary(chart: _Chart) -> Plot | None:
 
 
 def _ternary_rows(chart: _Chart, trios: Sequence[Sequence[Measure]]) -> list[Row]:
-    """One row a level, with its arrow from the level None, and three whiskers for its intervals.
+    """One row per level, with its arrow from the level None, and three whiskers for its intervals.
 
     A whisker shows one measure's interval: the point moved towards or away from that measure's corner.
     """

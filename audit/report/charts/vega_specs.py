@@ -49,7 +49,7 @@ _POINT: dict[str, Any] = {"filled": True, "opacity": 1, **_CLICKABLE}
 
 
 def dots(models: int, domain: Sequence[float], height: int, title: str, *, dodge: bool = True) -> dict[str, Any]:
-    """A row a label, in it a dot with its interval for each model; dodged lanes where models share a row."""
+    """One row per label, in it a dot with its interval for each model; dodged lanes where models share a row."""
     rows = alt.Y("k:N", sort=None, axis=alt.Axis(title=None))
     lane: dict[str, Any] = {"y": rows}
     if dodge and models > 1:
@@ -92,7 +92,7 @@ def scatter(
 
 
 def lines(models: int, domain: Sequence[float], x_title: str, y_title: str) -> dict[str, Any]:
-    """Value and interval over an ordered factor, a line a model."""
+    """Value and interval over an ordered factor, one line per model."""
     at = {
         "x": alt.X(
             "k:N", sort=None, axis=alt.Axis(title=x_title, labelAngle=0, grid=False), scale=alt.Scale(type="point")
@@ -111,7 +111,7 @@ def lines(models: int, domain: Sequence[float], x_title: str, y_title: str) -> d
 
 
 def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
-    """Values with intervals over the time of the run, one line a model and segment ``g``.
+    """Values with intervals over the time of the run, one line per model and segment ``g``.
 
     ``t`` is the time (ms since 1970, UTC), ``p`` true for an incomplete run. A row with ``c`` marks a
     change at a time, one with ``a`` an absent run. ``times`` are the time axis's ends
@@ -149,7 +149,7 @@ def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
 
 
 def ternary(models: int, corners: Sequence[str], places: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """The triangle of three shares, a point a level, and arrows from the untreated one."""
+    """The triangle of three shares, one point per level, and arrows from the untreated one."""
     grid = [
         {"x": a[0] + (b[0] - a[0]) * t, "y": a[1] + (b[1] - a[1]) * t, "x2": c[0] + (b[0] - c[0]) * t,
          "y2": c[1] + (b[1] - c[1]) * t, "edge": t == 0}
@@ -220,7 +220,7 @@ def forest() -> dict[str, Any]:
 
 
 def drift() -> dict[str, Any]:
-    """A tick a prompt: its difference between two engines, a row a pair of engines."""
+    """One tick per prompt: its difference between two engines; one row per pair of engines."""
     return _layered(
         alt.Chart()
         .mark_tick(thickness=1.6, height=20, opacity=0.45, color="var(--accent)", **_TOOLTIP)
@@ -308,7 +308,7 @@ def _diagonal(end: float) -> alt.Chart:
 
 
 def _pair_axis() -> Any:
-    """A row a pair of models, named on two lines."""
+    """One row per pair of models, named on two lines."""
     axis = alt.Axis(title=None, labelExpr="split(datum.label, '\\n')", labelLineHeight=14)
     return alt.Y("k:N", sort=None, axis=axis)
 

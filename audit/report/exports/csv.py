@@ -16,7 +16,7 @@ _NUMBERS = ("value", "low", "high", "plus_minus", "bound_low", "bound_high")
 
 
 def measures_csv(result: AuditResult) -> str:
-    """One line a measure; each factor of ``where`` has a column ``where.NAME``.
+    """One line per measure; each factor of ``where`` has a column ``where.NAME``.
 
     The level None is written ``none``; the cell is empty where a figure does not have the factor.
     """
@@ -24,14 +24,14 @@ def measures_csv(result: AuditResult) -> str:
 
 
 def comparisons_csv(result: AuditResult) -> str:
-    """One line a pair of models and figure; ``difference`` is b minus a."""
+    """One line per pair of models and figure; ``difference`` is b minus a."""
     return _csv_of(result.comparisons, Comparison)
 
 
 def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
     """(suite/table, file name, text) of each table in a paper's layout, published rows included.
 
-    One line a cell, in the scale of the table; a number that is not known is an empty cell.
+    One line per cell, in the scale of the table; a number that is not known is an empty cell.
     """
     figures = Figures(result)
     for info in result.suites:

@@ -61,7 +61,7 @@ def csv_cell(value: Any) -> Any:
 def markdown_text(text: str) -> str:
     """Text that Markdown shows as it stands: no markup, no HTML, no table borders.
 
-    An underscore within a word is no markup and stays, so that names can be read on a terminal too.
+    An underscore within a word is not markup and stays, so that names can be read on a terminal too.
     """
     escaped = _NOT_WITHIN_WORD.sub(r"\_", one_line(text).replace("\\", "\\\\"))
     for char in "`*[]|~#":

@@ -56,7 +56,7 @@ def trend_page(history: History, title: str, *, report: bool = False) -> str:
 
 
 def _changes(history: History) -> list[Change]:
-    """All changes, oldest first, each listed once a run and model."""
+    """All changes, oldest first, each listed once per run and model."""
     number = {name: i for i, name in enumerate(history.models)}
     counts = Counter(
         (point.at, point.run_id, series.model, what)

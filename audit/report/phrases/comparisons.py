@@ -37,24 +37,24 @@ def _decision(c: Comparison) -> str:
     if c.verdict == "not comparable":
         return f"{c.a} and {c.b} cannot be compared in {figure}: {nothing_in_common(c.undefined_for)}."
     if c.low is None or c.high is None:
-        return f"Too little to compare {c.b} with {c.a} in {figure}: {_too_little(c)}."
+        return f"Too few data to compare {c.b} with {c.a} in {figure}: {_too_little(c)}."
     span = f"{100 * c.confidence:g}% interval {_signed(c.low)} to {_signed(c.high)}"
     if c.difference is None:
         span += f"; the servers' answers leave it between {_signed(c.bound_low)} and {_signed(c.bound_high)}"
     noise = _noise(c)
     if c.verdict == "equivalent":
-        sure = " A difference is there, but it is smaller than that." if _sure(c.p_holm, c) else ""
-        return f"{c.b} and {c.a} are equivalent in {figure}: less than ±{c.margin:g} apart ({span}).{sure}{noise}"
+        within = " There is a difference, but it is within the margin." if _is_significant(c.p_holm, c) else ""
+        return f"{c.b} and {c.a} are equivalent in {figure}: less than ±{c.margin:g} apart ({span}).{within}{noise}"
     if c.verdict in ("larger", "smaller"):
         by = f" by {_digits(abs(c.difference))}" if c.difference is not None else ""
         return f"{c.b} has a {VERDICT_WORDS[c.verdict]} {figure} than {c.a}{by} ({span}).{noise}"
-    luck = ", which among so many comparisons may be luck" if _sure(c.p, c) else ""
+    chance = ", which among this many comparisons may be due to chance" if _is_significant(c.p, c) else ""
     power = (
         f" Only {_digits(c.minimum_detectable_effect)} or more would be found {POWER:.0%} of the time."
         if c.minimum_detectable_effect
         else ""
     )
-    return f"{c.b} and {c.a} cannot be distinguished in {figure}, nor called equivalent ({span}{luck}).{power}{noise}"
+    return f"{c.b} and {c.a} cannot be distinguished in {figure}, nor called equivalent ({span}{chance}).{power}{noise}"
 
 
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:
@@ -65,7 +65,7 @@ def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: st
         case [one]:
             return f"on the items that {both} answered, it is not defined for {one}"
         case _:
-            return f"no item that {both} answered defines it for both"
+            return f"on no item that {both} answered is it defined for both"
 
 
 def _noise(c: Comparison) -> str:
@@ -77,7 +77,7 @@ def _noise(c: Comparison) -> str:
     return f" {seen}: up to {c.engine_noise / abs(c.difference):.0%} of this difference may be the engines' noise."
 
 
-def _sure(p: float | None, c: Comparison) -> bool:
+def _is_significant(p: float | None, c: Comparison) -> bool:
     return p is not None and p < 1 - c.confidence
 
 
@@ -85,7 +85,7 @@ def _too_little(c: Comparison) -> str:
     if c.bound_low is not None and c.bound_low != c.bound_high:
         return "one of them is known only by bounds"
     if c.difference == 0 and c.n_clusters > 1:
-        return "their answers are alike, which does not show how far others would move it"
+        return "identical answers give no interval"
     return f"{c.n_items} item{_s(c.n_items)} in {c.n_clusters} cluster{_s(c.n_clusters)}"
 
 

@@ -52,7 +52,7 @@ def scope(figures: Figures) -> str:
     result = figures.result
     answers = sum(entry.answered for entry in result.data_quality)
     items = sum(entry.n_items for entry in result.data_quality)
-    sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit} items a suite."
+    sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit} items per suite."
     return (
         f"{_count(len(result.models), 'model')} answered {answers:,} of {items:,} questions "
         f"from {_count(len(result.suites), 'suite')}: {_enumeration(one_line(s.title) for s in result.suites)}.{sample}"
@@ -126,9 +126,9 @@ def _by_condition(
         unread = len(conditions) - sum(len(sides[side]) for side in ("below", "above", "open"))
         said += [f"no value or no interval in {unread}"] if unread else []
         parts.append(f"{one_line(model)} {', '.join(said)}")
-    correction = "corrected by Holm" if any(corrected) else "one by one without correction"
+    correction = "corrected by Holm" if any(corrected) else "each without correction"
     if any(corrected) and not all(corrected):
-        correction += " where there is a p"
+        correction += " where a p-value is known"
     return (
         f"{one_line(chart['title'])} ({_count(len(conditions), 'condition')} against the neutral {_mark(neutral)}, "
         f"{correction}): {'; '.join(parts)}."
@@ -149,7 +149,7 @@ def _farthest(labelled: Sequence[Labelled], neutral: float) -> str:
         return max(measure.low - neutral, neutral - measure.high)  # by bounds: at least so far
 
     condition, most = max(labelled, key=distance)
-    return f"{len(labelled)} ({'farthest' if most.value is not None else 'surest'}: {condition} {_shown(most)})"
+    return f"{len(labelled)} ({'farthest' if most.value is not None else 'most certain'}: {condition} {_shown(most)})"
 
 
 def _shown(measure: Measure) -> str:
@@ -221,7 +221,7 @@ def _side(measure: Measure, neutral: float) -> Side:
 
 
 def _sure_side(measure: Measure, neutral: float, alpha: float) -> Side:
-    """The same, where Holm's correction over the figure's family leaves it sure; without a p, the interval alone."""
+    """The same, where it stays significant under Holm's correction; without a p-value, by the interval alone."""
     side = _side(measure, neutral)
     return "open" if side in ("above", "below") and measure.p_holm is not None and measure.p_holm >= alpha else side
 
@@ -304,8 +304,8 @@ def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
     if weak:
         yield Sentence(
             "caution",
-            f"Weak claim{place}: somewhere the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of what "
-            f"the model expects to come next (lowest coverage: {', '.join(weak)}). The figures only say how that "
+            f"Weak claim{place}: for some prompts the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of "
+            f"what the model expects to come next (lowest coverage: {', '.join(weak)}). The figures only say how that "
             "small mass is distributed.",
         )
     for e in entries:

@@ -53,7 +53,7 @@ def _figure_words(f: GatedFigure) -> str:
         "regressed": f"moved away {goal} by more than the margin",
         "improved": f"moved towards its neutral value {f.neutral or 0:.3g} by more than the margin",
         "unchanged": "is within the margin of the baseline",
-    }.get(f.verdict, "may have moved by more than the margin, or not")
+    }.get(f.verdict, "is inconclusive at this margin")
     if f.verdict == "inconclusive" and unpaired_share(f.n_unpaired, f.n_items) <= MOST_UNPAIRED:
         statement += ": more items are needed"
     interval = f"change {interval_phrase(f.low, f.high)}, margin {f.margin:g}"
@@ -78,8 +78,7 @@ def _without_interval(f: GatedFigure) -> str:
     if not f.is_defined:
         return f"{f.figure} is not defined for the run's answers.{_left_out(f)}"
     if f.bound_low == f.bound_high == 0 and f.n_clusters > 1:
-        alike = "answers that are all alike do not show how far others would move it"
-        return f"{f.figure} is that of the baseline: {alike}."
+        return f"{f.figure} equals the baseline, but identical answers give no interval."
     return f"{f.figure}: {f.n_items} items are too few for an interval, or nearly all in one cluster."
 
 
@@ -95,6 +94,6 @@ def _left_out(f: GatedFigure) -> str:
 
 def _limit_words(c: LimitCheck) -> str:
     limited = str(c.figure) if c.limit == c.measure else f"{c.limit} of {c.figure}"
-    statement = {"met": "keeps", "broken": "breaks"}.get(c.verdict, "does not clearly keep or break")
+    statement = {"met": "meets", "broken": "breaks"}.get(c.verdict, "neither clearly meets nor breaks")
     limit, interval = limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)
     return f"{limited} {statement} the limit {limit} (interval {interval})."

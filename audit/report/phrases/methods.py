@@ -42,7 +42,7 @@ def method_terms(confidence: float) -> Terms:
         ),
         (
             "Bounds",
-            "Where a figure is only known to lie between two values, these are drawn as a dashed band. That is no "
+            "Where a figure is only known to lie between two values, these are drawn as a dashed band. This is not "
             "sampling error and does not shrink with more items.",
         ),
         (
@@ -61,7 +61,7 @@ def method_terms(confidence: float) -> Terms:
 
 def run_provenance(result: AuditResult) -> str:
     """What the figures come from: run, seed, models and versions."""
-    limit = "all items" if result.limit is None else f"at most {result.limit} items a suite"
+    limit = "all items" if result.limit is None else f"at most {result.limit} items per suite"
     models = "; ".join(f"{m.name}: {m.backend}, fingerprint {m.fingerprint_id}" for m in result.models)
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     return one_line(

@@ -72,7 +72,7 @@ def test_verdicts_and_their_words() -> None:
     same = compare(a, a + 0.005 + noise, CLUSTERED)
     assert same.verdict == "equivalent"
     assert "less than ±0.02 apart" in describe(same)
-    assert "A difference is there" in describe(same)
+    assert "There is a difference, but it is within the margin." in describe(same)
     unsure = compare(a, a + rng.normal(0, 0.3, (20, 7)), CLUSTERED)
     assert unsure.verdict == "inconclusive"
     assert "cannot be distinguished" in describe(unsure)
@@ -174,13 +174,13 @@ def test_undefined_figure_is_reported_as_undefined() -> None:
         )
     assert "it is not defined for a." in sentences(none, every)[0]
     for defined in ((none, none), (range(6), range(6, 12))):
-        assert sentences(*defined)[0].endswith("no item that both answered defines it for both.")
+        assert sentences(*defined)[0].endswith("on no item that both answered is it defined for both.")
 
 
 def test_one_cluster_is_inconclusive_without_an_interval() -> None:
     found = compare(np.full((1, 3), 0.2), np.full((1, 3), 0.9), MeasureSpec("p_female", "p", clusters=("occupation",)))
     assert (found.difference, found.low, found.p, found.verdict) == (pytest.approx(0.7), None, None, "inconclusive")
-    assert "Too little" in describe(found)
+    assert "Too few data" in describe(found)
 
 
 def test_one_item_beside_a_huge_cluster_has_no_interval() -> None:
@@ -196,7 +196,7 @@ def test_one_item_beside_a_huge_cluster_has_no_interval() -> None:
     (found,) = compare_models({"a": a, "b": b}, [spec], suite="s")
     assert (found.low, found.high, found.p, found.minimum_detectable_effect) == (None, None, None, None)
     assert found.verdict == "inconclusive"
-    assert "Too little to compare b with a in p_female: 1001 items in 2 clusters" in describe(found)
+    assert "Too few data to compare b with a in p_female: 1001 items in 2 clusters" in describe(found)
 
 
 def test_bounds_widen_the_difference() -> None:
@@ -413,7 +413,7 @@ def test_correlations_of_equal_counts_are_inconclusive() -> None:
         assert (found.difference, found.verdict) == (0, verdict)
     (found,) = compare_models({"a": rows(counts), "b": rows(counts)}, [spec], suite="s")
     assert (found.low, found.high, found.p) == (None, None, None)
-    assert "their answers are alike" in describe(found)
+    assert "identical answers give no interval" in describe(found)
 
 
 def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:

@@ -178,8 +178,8 @@ def test_a_figure_ranked_by_level_is_no_headline() -> None:
     ("corrected", "told"),
     [
         ((0.2,) * 5, "corrected by Holm)"),
-        ((None,) * 5, "one by one without correction)"),
-        ((0.2, None, 0.2, 0.2, 0.2), "corrected by Holm where there is a p)"),
+        ((None,) * 5, "each without correction)"),
+        ((0.2, None, 0.2, 0.2, 0.2), "corrected by Holm where a p-value is known)"),
     ],
 )
 def test_the_correction_is_named_though_a_value_is_missing(corrected: tuple[float | None, ...], told: str) -> None:

@@ -1,4 +1,4 @@
-"""Opening: what is no store is refused and unchanged, older schemas are brought up to date."""
+"""Opening: what is not a store is refused and unchanged, older schemas are brought up to date."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_correlation_of_equal_counts_is_inconclusive() -> None:
         (figure,) = gate_of(Run(values, spec), Run(values, spec)).figures
         assert (figure.change, figure.verdict) == (0, verdict)
     (figure,) = gate_of(Run(counts, spec), Run(counts, spec)).figures
-    assert "answers that are all alike do not show" in check_words(figure)
+    assert "identical answers give no interval" in check_words(figure)
 
 
 def test_missing_answers_are_reported_and_rule_out_unchanged() -> None:
