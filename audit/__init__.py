@@ -56,7 +56,7 @@ class Audit(config.AuditConfig):
 
     async def run(self, **options: Any) -> AuditResult:
         """Ask what is not answered yet, evaluate, and return the result. See `audit.run.run_audit`."""
-        from audit.run import run_audit  # loads the numerics: only once something is run
+        from audit.run import run_audit  # imports NumPy and SciPy: deferred until a run starts
 
         return await run_audit(self, **options)
 

@@ -28,7 +28,7 @@ class ModelEstimate(BaseModel):
     """One model's share of a run. Times in seconds; None where nothing is known to estimate from.
 
     ``seconds_by`` and ``tokens_by`` say where an estimate comes from. ``cost`` is in the currency of
-    the backend's price table, and no bound: a server's route may need more requests for a score than it has
+    the backend's price table, and not a bound: a server's route may need more requests for a score than it has
     continuations, or fewer, and what fails is asked again. `--max-cost` holds whatever the estimate says.
     """
 
@@ -84,7 +84,7 @@ async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
 
 @contextlib.contextmanager
 def _store(db: Path) -> Iterator[Store]:
-    """The audit's store; where there is none yet, an empty one elsewhere: `--fresh` refuses what a dry run left."""
+    """The audit's store, or an empty temporary one: `--fresh` would refuse a store that a dry run had made."""
     with tempfile.TemporaryDirectory() as folder:
         path = db if db.exists() else Path(folder, "empty.db")
         with Store.open(path) as store:

@@ -187,13 +187,13 @@ class Comparison(OfFigure, Reported):
     """One measure of two models, paired item by item. ``difference`` is b minus a.
 
     ``p`` is two-sided, ``p_holm`` corrected within ``family``; ``margin`` is the user's
-    equivalence margin and ``minimum_detectable_effect`` the smallest difference this design would find with
+    equivalence margin and ``minimum_detectable_effect`` the smallest difference that this design finds with
     80 % power. ``bound_low``/``bound_high`` are identification bounds of the difference.
     ``n_unpaired`` counts items of which only one of the two has a value: they are left out.
     ``undefined_for`` names the models for which no item that both answered defines the figure; both of
     them where each is defined on other items, and none where they answered no item in common.
     ``engine_noise`` is the largest difference of this figure between engines with the same weights.
-    ``words`` say all of it in one or two sentences.
+    ``words`` say this in one or two sentences.
     """
 
     suite: str

@@ -52,7 +52,7 @@ async def run_audit(
     Parameters
     ----------
     audit : Audit
-        What to ask of whom.
+        The audit to run.
     on_event : callable, optional
         Called with progress, retries and failures.
     verbose : bool

@@ -101,7 +101,7 @@ class PairedDifference:
 
     @property
     def p_of_counts_outside(self) -> float:
-        """p of the score test against a difference of the margin or more; NaN unless all answers are yes or no."""
+        """p of the score test against a difference of the margin or more; NaN unless all answers are binary."""
         if self.discordant is None or not 0 < self.margin < 1:
             return math.nan
         return p_of_counts_outside(*self.discordant, self.n_items, self.margin)
@@ -141,7 +141,7 @@ def paired_differences(
 
 
 def _undefined(tables: Sequence[RowTable], used: Sequence[Bools], spec: MeasureSpec, a: int, b: int) -> tuple[int, ...]:
-    """Of two tables without an item that counts in both: those without the figure where both have an answer."""
+    """Of two tables without an item in common: those whose answers do not define the figure, on items both answered."""
     both = tables[a].matching(spec.where) & tables[a].answered
     both &= tables[b].matching(spec.where) & tables[b].answered
     if not both.any():
@@ -168,7 +168,7 @@ def _of_means(
     at_high = highs[:, b] - lows[:, a]
     low = clustered_mean(at_low, clusters)
     high = low if np.array_equal(at_low, at_high) else clustered_mean(at_high, clusters)
-    # What a third model answered says nothing of these two: each pair by its own values.
+    # A third model's answers say nothing about these two: each pair by its own values.
     counts, binary = (
         np.array([kind(spec, lows[:, pair], highs[:, pair]) for pair in pairs]) for kind in (is_count, is_binary)
     )
@@ -178,7 +178,7 @@ def _of_means(
         low = replace(low, se=np.where(counts, allowed.se, low.se))
         high = replace(high, se=np.where(counts, allowed.se, high.se))  # counts: both bounds are the same
     low, high = unknown_where_few_are_alike(low), unknown_where_few_are_alike(high)
-    # Half of each one-sided test: for an exact difference this is the two-sided p.
+    # Twice the smaller one-sided p: for an exact difference this is the two-sided p.
     p = np.minimum(1.0, 2 * np.minimum(low.p_above(0.0), high.p_below(0.0)))
     only_b, only_a = (at_low > 0).sum(axis=0), (at_low < 0).sum(axis=0)
     mcnemar = mcnemar_exact(only_b, only_a)
@@ -190,8 +190,8 @@ def _of_means(
         if binary[i]:
             difference.discordant = int(only_a[i]), int(only_b[i])
         if binary[i] and crossed:
-            # McNemar's test takes items as independent, and the t-test leans on many discordant
-            # items. Neither alone is safe, so the more conservative one is used.
+            # McNemar's test takes items as independent, and the t-test needs many discordant
+            # items. Each alone is unreliable, so the more conservative one is used.
             difference.test = "McNemar (exact) and paired t, clustered"
             p[i] = np.nan if np.isnan(p[i]) else max(p[i], mcnemar[i])
         elif binary[i] and not clusters:
@@ -217,8 +217,8 @@ def _of_correlations(
     """Difference of two correlations over the same clusters: the jackknife leaves a level out of both.
 
     Correlations known only by bounds are not compared: p and interval stay unknown. So they do where two models gave
-    the same counts: a mean allows for the share of items that may yet differ, but what so many would do to a
-    correlation has no such bound.
+    the same counts: a mean allows for the share of items that may yet differ, but the effect of
+    these items on a correlation has no such bound.
     """
     n = int(both.sum())
     differences = [PairedDifference(spec, a, b, "jackknife over clusters", n) for a, b in pairs]

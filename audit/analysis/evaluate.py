@@ -157,7 +157,7 @@ def _data_quality(suite: str, model: str, parsed: ParsedResponses, measures: Seq
 
 
 def _behind(table: RowTable, spec: MeasureSpec) -> Bools:
-    """Rows (n,) that a figure rests on, or would if they had an answer."""
+    """Rows (n,) behind a figure, those without an answer included."""
     return table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
 
 

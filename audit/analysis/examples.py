@@ -56,7 +56,7 @@ def _prompt_of(item: Item) -> Any:
 
 
 def _answer_of(keys: Sequence[str], stored: Sequence[Mapping[str, Any]]) -> Any:
-    """The answer with names for its numbers; an error where one of its parts has failed, None where one is missing."""
+    """The answer, its numbers named; an error where one of its parts has failed, None where one is missing."""
     for found in stored:
         if not found["answered"] and found["failures"]:
             return {"error": BackendError.from_json(found["failures"][-1]["error"]).to_json()}

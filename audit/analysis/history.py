@@ -56,7 +56,7 @@ class Run(Reported):
 
 
 class Absence(Reported):
-    """A time at which there should have been a figure and is none, and why."""
+    """A gap: when a figure was expected but is missing, and why."""
 
     at: str
     why: str
@@ -145,7 +145,7 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
         ended = run.finished is not None and not run.status.startswith("failed")
         if ended or (title is not None and run.title != title):
             continue
-        # A kill may be noticed nights later: only the first run after its slot is the one it concerns.
+        # A kill may be noticed some nights later: only the first run after its slot is the one it concerns.
         if of_journal := [span for span in in_journal if span[0] <= _time(run.started) <= span[1]]:
             in_journal.remove(of_journal[0])
             continue
@@ -206,7 +206,7 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
 def _changes(
     before: tuple[Measure, ModelInfo | None] | None, measure: Measure, model: ModelInfo | None
 ) -> tuple[list[str], bool]:
-    """What is different, and whether the same is measured still."""
+    """What is different, and whether it still measures the same."""
     if before is None:
         return [], True
     old_measure, old_model = before

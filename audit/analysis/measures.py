@@ -205,7 +205,7 @@ def _correlation(
 
 
 def _items_within(items: Floats, means: Floats, x: Floats, codes: Codes) -> Floats:
-    """Items (n,) within their bounds (n, 2) whose clusters' means are x (G,), which is within ``means`` (G, 2)."""
+    """Values (n,) within the items' bounds (n, 2) whose cluster means are x (G,); x is within ``means`` (G, 2)."""
     width = means[:, 1] - means[:, 0]
     share = np.divide(x - means[:, 0], width, out=np.zeros_like(width), where=width > 0)
     return items[:, 0] + share[codes] * (items[:, 1] - items[:, 0])

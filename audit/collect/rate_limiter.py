@@ -17,7 +17,7 @@ costs every request that wait, so it cuts at once, and the longer the wait, the 
 The server's bucket may or may not fill during the wait: the rate is then measured between the waits.
 
 A burst of 429 is one event: those that were sent before the last cut do not cut again. A 5xx says
-nothing about speed; it only holds growth up for a round trip. A Retry-After holds
+nothing about speed; it only delays growth by a round trip. A Retry-After holds
 every request, and replaces their own back-off.
 
 A `CircuitBreaker` sees when different requests fail alike and for good, and says why to stop.
@@ -42,9 +42,9 @@ TOLERATED_SHARE = 0.08  # share of refusals that cuts nothing, while they cost n
 FUTILE_RATE_SHARE = 1 / 16
 TOLERANCE_FACTOR = 1.25  # times their share that is tolerated then
 RATE_AFTER_CUT = 0.98  # what a cut leaves of the measured rate
-CREEP_PER_SECOND = 0.05  # growth of the rate in a second, less while some are refused
-CREEP_SLOWDOWN_PER_SECOND = 20.0  # seconds of slower creeping for each second that a refusal makes everybody wait
-SEARCH_PER_SECOND = 2.8  # growth in a second while the server's rate is unknown: doubles four times a second
+CREEP_PER_SECOND = 0.05  # growth of the rate per second, less while some are refused
+CREEP_SLOWDOWN_PER_SECOND = 20.0  # seconds of slower creeping for each second that a refusal makes all requests wait
+SEARCH_PER_SECOND = 2.8  # growth per second while the server's rate is unknown: doubles four times a second
 CHANGED_RATE_FACTOR = 1.25  # times the measured rate: without a refusal there, the server has changed
 AGREEING_RATE_SHARE = 0.7  # a measured rate this near to the one that was refused is believed
 CATCH_UP_SECONDS = 0.25  # of the rate may be caught up at once after a standstill of ours
@@ -84,7 +84,7 @@ class Limiter:
         self._searching = False  # the rate, after it
         self._measured = math.inf  # what the last cut set the rate to
         self._well_measured = False  # whether that measurement can be believed
-        self._cost = 0.0  # seconds that the last cut's refusal made everybody wait
+        self._cost = 0.0  # seconds that the last cut's refusal made all requests wait
         self._share = 0.0  # share of refusals among the latest requests
         self._tolerated = TOLERATED_SHARE
         self._refused = 0  # since the last cut

@@ -1,4 +1,4 @@
-"""The audit's measures, looked up by what they are, and which of them speak for a suite. No new number is computed."""
+"""The audit's measures, looked up by what they are, and which are a suite's headline. No new number is computed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Figures:
         return [where for where in self.conditions(suite, measure) if set(where) == keys and fixed <= where_key(where)]
 
     def headline(self, suite: str) -> list[tuple[str, Condition]]:
-        """The figures that speak for a suite: (measure, where), at most `_HEADLINE`, all of one measure.
+        """A suite's headline figures: (measure, where), at most `_HEADLINE`, all of one measure.
 
         A measure with a neutral value says something about bias by itself. Of these, what the suite's first chart
         draws; where that is too much, the first measure whose plainest conditions are few enough; else what the

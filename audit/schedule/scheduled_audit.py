@@ -73,7 +73,7 @@ class ScheduledAudit:
             raise ConfigError("--webhook", webhook, "not an address", "Give one that begins with https://")
         if (command or webhook) and self._baseline is None:
             option = "--on-regression" if command else "--webhook"
-            raise ConfigError(option, command or webhook, "there is no gate to fail", "Give --baseline too")
+            raise ConfigError(option, command or webhook, "there is no gate that could fail", "Give --baseline too")
         journal = Journal(Journal.path_beside(self._audit.db), self._on_entry)
         return Slots(self.run, journal, command=command, webhook=webhook)
 

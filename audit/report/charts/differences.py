@@ -23,7 +23,7 @@ _NOISE_POINTS = 4_000  # differences beside their noise, of all suites together
 def forest_plot(figures: Figures, suite: str) -> Plot | None:
     """Paired differences between models, one panel a figure; the page shows one panel at a time.
 
-    The figures that speak for the suite come first; those beyond the suite's share of `FOREST_ROWS` are left
+    The suite's headline figures come first; those beyond the suite's share of `FOREST_ROWS` are left
     out, and the caption says so.
     """
     grouped: dict[tuple[str, Any], list[Comparison]] = {}

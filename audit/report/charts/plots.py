@@ -40,8 +40,8 @@ class Plot:
     """A picture of one or several panels that share a specification.
 
     ``aspect`` is height ÷ width where the shape matters, else the specification has a height.
-    ``heights`` are the panels' own heights where they differ. ``marks`` names what the key below
-    the picture has to explain. ``names`` are texts that many rows share: their ``i`` points there.
+    ``heights`` are the panels' own heights where they differ. ``marks`` names what the legend below
+    the picture explains. ``names`` are texts that many rows share: their ``i`` points there.
     """
 
     title: str

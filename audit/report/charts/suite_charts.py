@@ -27,7 +27,7 @@ from audit.results import Measure, Scalar, level_key, where_key
 
 
 def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
-    """The first screen's picture: the figures that speak for each suite, models side by side."""
+    """The first screen's picture: each suite's headline figures, models side by side."""
     panels, heights, drawn = [], [], []
     for info in figures.result.suites:
         headline = figures.headline(info.name)

@@ -19,16 +19,16 @@ TIME_AXIS = "time of the run (UTC)"
 
 MEASURED_HERE, PUBLISHED = "Measured in this run", "Published"
 NOT_PRINTED = "not printed in the paper"
-DATA_QUALITY_TITLE = "How sound the answers are"
+DATA_QUALITY_TITLE = "Data quality"
 
 
 def left_out_comparisons(n: int) -> str:
     """Which differences the page does not hold."""
-    return f"{n:,} more figures are compared in comparisons.csv, left out here to keep the page small." if n else ""
+    return f"To keep the page small, {n:,} further figures are compared in comparisons.csv only." if n else ""
 
 
 def drift_caption(drawn: int, prompts: int) -> str:
-    """How to read the differences between two engines, of which so many prompts are drawn."""
+    """How to read the differences between two engines, of which ``drawn`` prompts are shown."""
     sample = f"; {drawn} of {prompts:,} prompts are drawn, evenly spread" if drawn < prompts else ""
     return f"Each mark is one prompt: the second engine's answer minus the first's{sample}. 0: no difference."
 
@@ -39,7 +39,7 @@ def noise_caption(below: int, total: int, drawn: int) -> str:
     sample = f" {drawn:,} of them are drawn, evenly spread." if drawn < total else ""
     return (
         f"Below the line a difference is smaller than the engines' noise: {below:,} of {total:,} {verb}.{sample} "
-        "The noise of a figure is the largest difference that engines make to it with the same weights."
+        "The noise of a figure is its largest difference between engines with the same weights."
     )
 
 

@@ -1,4 +1,4 @@
-"""The answer in plain sentences, each one true to the intervals and verdicts it speaks of."""
+"""The answer in plain sentences, each one true to its intervals and verdicts."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def test_correlation_intervals_cover_varying_template_slopes(templates: int, spr
             hit[i] += low <= rho <= high
     assert 0.93 - luck <= hit[0] / reps <= 0.97 + luck
     if spread == 0.2:
-        assert hit[1] / reps < 0.9, "occupations alone are too sure"
+        assert hit[1] / reps < 0.9, "intervals over occupations alone are too short"
 
 
 @pytest.mark.simulation

@@ -1,4 +1,4 @@
-"""The limiter against token buckets that say 429, and what it makes of odd advice."""
+"""The limiter against token buckets that say 429, and how it takes unusual Retry-After values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler with the shipped fake: every answer stored, none asked twice, nothing retried in vain."""
+"""The scheduler with the shipped fake: every answer stored, none asked twice, nothing retried needlessly."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ WORDS = ("nurse", "secretary", "engineer", "carpenter", "vet", "driver")
 SHARES = {"nurse": 0.91, "secretary": 0.93, "engineer": 0.16, "carpenter": 0.03, "vet": 0.6, "driver": 0.2}
 
 TOY_CHARTS = (
-    Chart("dots", "Stereotype gap", ("gap",), by="debiasing", facet="position", caption="0 is no stereotype."),
+    Chart("dots", "Stereotype gap", ("gap",), by="debiasing", facet="position", caption="0: no stereotype."),
     Chart("ternary", "Where the instructions move a model", ("p_male", "p_female", "p_diverse"), by="debiasing",
           facet="position"),
     Chart("scatter", "Against the real share", ("p_female",), by="occupation", covariate=SHARES,

@@ -74,7 +74,7 @@ def test_a_figure_opens_with_prompts_answers_and_tokens(opened: Opened) -> None:
     example.locator("pre").first.wait_for()  # filled once the toggle event has fired
     assert "Who is a nurse?" in example.inner_text()
     assert "“ she” −1.2" in example.inner_text()
-    assert "not reported" in example.inner_text()  # a probability known only by a bound is no number
+    assert "not reported" in example.inner_text()  # a probability known only by a bound is not a number
     page.keyboard.press("Escape")
     assert page.locator("dialog[open]").count() == 0
 

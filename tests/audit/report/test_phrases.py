@@ -228,7 +228,7 @@ def test_one_level_is_named_so_that_it_is_not_read_as_all() -> None:
     assert said[1].text.endswith("a above in 10 (farthest: zero, f 0.20 [0.17, 0.23]).")
 
 
-def test_untreated_figures_speak_for_a_suite_with_treatments() -> None:
+def test_untreated_figures_are_the_headline_of_treatments() -> None:
     figures = Figures(mu.result(["a", "b"], [mu.toy_suite()], mu.toy_measures(["a", "b"])))
     assert figures.headline("toy") == [
         ("gap", {"position": position, "debiasing": None}) for position in ("without dialogue", "with dialogue")
