@@ -22,7 +22,7 @@ CLUSTERED = MeasureSpec("p_female", "p", clusters=("occupation", "template"))
 
 
 def rows_of(values: np.ndarray, **quantities: np.ndarray) -> list[Row]:
-    """One row a cell of an occupations × templates table."""
+    """One row per cell of an occupations × templates table."""
     return [
         Row(f"{o}/{t}", {"occupation": o, "template": t}, {"p": IdentifiedInterval.exact(float(value))})
         for (o, t), value in np.ndenumerate(np.atleast_2d(values))

@@ -90,7 +90,7 @@ def events(entries: list[dict[str, Any]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Three runs, a kill in the fourth, slots missed, a restart that runs a missed slot, and an interrupt at the end."""
+    """Three runs, a kill in the fourth, missed slots, a restart that runs a missed slot, and an interrupt."""
     folder = tmp_path_factory.mktemp("night")
     path, seen = config(folder, 8), {}
     started = time.monotonic()
