@@ -241,7 +241,7 @@ class JobRun:
             errors: list[BackendError] = state.outcome.result() if state.outcome else []
             for error in errors:
                 log.info("asking again", model=self.job.name, attempt=state.attempt_number, error=str(error))
-            # Where the server asks for a wait or the limiter knows one, the limiter holds everybody: none of our own.
+            # Where the server asks for a wait or the limiter knows one, the limiter holds all requests: no own wait.
             paced = all(error.kind == "rate_limited" or usable_wait(error) is not None for error in errors)
             return 0.0 if paced else self._backoff(state)
 

@@ -71,7 +71,7 @@ class Limiter:
     most : int
         Never more than this many in flight.
     start : int
-        How many in flight at first. Few, so that a server which refuses everybody has refused
+        How many in flight at first. Few, so that a server that refuses every request has refused
         only a handful when it is found out.
     """
 
@@ -167,7 +167,7 @@ class Limiter:
         return CREEP_PER_SECOND * calm / (1 + (CREEP_SLOWDOWN_PER_SECOND * self._cost if self._well_measured else 0.0))
 
     def _refuse(self, ticket: Ticket, now: float, cost: float) -> None:
-        """Take in a 429 that asks everybody to wait for ``cost`` seconds."""
+        """Take in a 429 that makes all requests wait for ``cost`` seconds."""
         if ticket.at <= max(self._last_cut, self._last_pause):
             return  # it belongs to a burst that was already seen
         self._share += (1 - self._share) / SMOOTHING_REQUESTS

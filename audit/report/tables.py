@@ -15,7 +15,7 @@ from audit.results import Measure, Rank, where_key
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in a table's cell, and the figure it comes from if it was measured here.
+    """The content of a table's cell, and the figure it comes from if it was measured here.
 
     ``reason`` says why a value is missing. ``numbers`` are what is written, unrounded, in the table's
     scale: value, low, high, plus_minus (a paper's spread), bound_low and bound_high, where known.

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 class Panel:
     """One small plot: its heading, its rows, and the model it is about, if only one.
 
-    Panels of the same ``group`` stand in one row under its heading. ``ends`` are its value axis's
+    Panels of the same ``group`` are in one row under its heading. ``ends`` are its value axis's
     ends where panels do not share them.
     """
 
