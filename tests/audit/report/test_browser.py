@@ -303,7 +303,7 @@ def test_ten_models_still_open(browser: Browser, tmp_path: Path) -> None:
     opened = Opened(browser, path)
     forests = opened.page.locator(".picture.forest")
     assert forests.count() == 4
-    assert "more figures are compared in comparisons.csv" in forests.nth(1).inner_text()
+    assert "further figures are compared in comparisons.csv" in forests.nth(1).inner_text()
     assert opened.page.locator(".chip").count() == 10
     assert opened.complaints == []
     opened.page.close()
