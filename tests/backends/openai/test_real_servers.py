@@ -190,7 +190,7 @@ async def test_a_chat_is_scored_alike_by_each_of_its_routes(
         await by_route(xllamacpp, found, ScoreRequest(asked, ("The", "A nurse", "She"))),
         allowed,
     )
-    with pytest.raises(BackendError, match="does not continue a given start"):
+    with pytest.raises(BackendError, match="does not continue an assistant prefill"):
         await by_route(xllamacpp, first, ScoreRequest(begun, (" male",)))
 
 
