@@ -5,38 +5,22 @@ from __future__ import annotations
 import pytest
 
 from audit.estimate import count_requests
-from audit.store import Entry, Store, keyed_request
+from audit.store import Store
 from backends.base import (
-    ContinuationScore,
     GenerateRequest,
     RequestCost,
     Sampling,
     ScoreRequest,
-    ScoreResponse,
-    TokenLogprob,
 )
 from backends.fake import FakeBackend
 from suites.base import Item
-
-FP = "fp1-test"
+from tests.audit.collect.plans import FP, answer, items
 
 
 @pytest.fixture
 def store(tmp_path):
     with Store.open(tmp_path / "audit.db") as opened:
         yield opened
-
-
-def score(*continuations):
-    return ScoreResponse(tuple(ContinuationScore.exact([TokenLogprob(c, 0, len(c), -1.0)]) for c in continuations))
-
-
-def items(n, continuations=(" a", " b")):
-    return lambda: (Item(f"i{i}", ScoreRequest(f"prompt {i}", continuations), {"t": i % 5}) for i in range(n))
-
-
-async def answer(store, request):
-    await store.answers.write([Entry(keyed_request(request, FP), score(*request.continuations))])
 
 
 async def test_an_estimate_counts_what_is_missing(store):

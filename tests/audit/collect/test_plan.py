@@ -6,29 +6,15 @@ import pytest
 
 from audit.collect.plan import Plan, Question
 from audit.store import Entry, Store, answer_keys, keyed_request
-from backends.base import BackendError, ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
+from backends.base import BackendError, ScoreRequest, ScoreResponse
 from suites.base import Item
-from tests.audit.collect.plans import plan_of
-
-FP = "fp1-test"
+from tests.audit.collect.plans import FP, answer, items, plan_of, score
 
 
 @pytest.fixture
 def store(tmp_path):
     with Store.open(tmp_path / "audit.db") as opened:
         yield opened
-
-
-def score(*continuations):
-    return ScoreResponse(tuple(ContinuationScore.exact([TokenLogprob(c, 0, len(c), -1.0)]) for c in continuations))
-
-
-def items(n, continuations=(" a", " b")):
-    return lambda: (Item(f"i{i}", ScoreRequest(f"prompt {i}", continuations), {"t": i % 5}) for i in range(n))
-
-
-async def answer(store, request):
-    await store.answers.write([Entry(keyed_request(request, FP), score(*request.continuations))])
 
 
 def chunks(plan, store, size):
