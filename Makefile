@@ -17,9 +17,11 @@ demo: $(VENV)/.demo
 	$(BIN)/audit run examples/demo.py
 	@echo "Open audit-out/demo/report.html in a browser."
 
+# Real models take all cores themselves, so their tests go one by one.
 test: $(VENV)/.dev lint
 	$(BIN)/python -m tests.house
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto -m "not models and not servers"
+	$(BIN)/python -m pytest -m "models or servers"
 
 test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready
 	VLLM_PYTHON=$(abspath $(VENV)/vllm/bin/python) VLLM_MODEL=$(abspath $(VENV)/vllm/smollm2) \
