@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, field_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, field_serializer, field_validator, model_validator
 
 from audit.signatures import canonical_json, encode_parts, read_signature, write_signature
 from suites.base import MeasureSpec, Row
@@ -134,7 +134,8 @@ class Measure(OfFigure, Reported):
     signature : str
         ``key:value|key:value…``: all that reproduces the figure, the model apart.
     spec : MeasureSpec
-        What the suite asked for. Its JSON leaves out what has the default value.
+        What the suite asked for. Its JSON leaves out what has the default value, the kind apart: without
+        one it is of an older version.
     """
 
     id: str
@@ -168,7 +169,19 @@ class Measure(OfFigure, Reported):
     @field_serializer("spec")
     def _without_defaults(self, spec: MeasureSpec) -> dict[str, Any]:
         values = ((field, getattr(spec, field.name)) for field in dataclasses.fields(spec))
-        return {field.name: value for field, value in values if value != field.default}
+        stored = {field.name: value for field, value in values if value != field.default or field.name == "kind"}
+        if spec.weights is not None:  # pairs: the keys of a JSON object are text, and levels need not be
+            stored["weights"] = list(spec.weights.items())
+        return stored
+
+    @field_validator("spec", mode="before")
+    @classmethod
+    def _from_stored(cls, spec: Any) -> Any:
+        if not isinstance(spec, dict):
+            return spec
+        by_unit = {} if "kind" in spec else _quantity_by_unit(spec.get("unit", "probability"))
+        weights = {} if spec.get("weights") is None else {"weights": dict(spec["weights"])}
+        return {**spec, **by_unit, **weights}
 
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]
@@ -410,6 +423,16 @@ RENAMED_MEASURES: Mapping[str, Mapping[str, str]] = {
         "share_forgotten": "share_attenuated",
     }
 }
+#: What quantities were before suites declared it: it followed from their unit.
+_BY_UNIT: Mapping[str, Mapping[str, Any]] = {
+    "probability": {"kind": "probability"},
+    "share": {"kind": "share"},
+    "difference of probabilities": {"kind": "difference"},
+    "difference of shares": {"kind": "difference", "counted": True},
+    "difference of bias scores": {"kind": "difference", "range": (-2.0, 2.0), "counted": True},
+    "difference of gaps": {"kind": "difference", "range": (-2.0, 2.0)},
+    "difference of effects": {"kind": "difference", "range": (-4.0, 4.0)},
+}
 _RENAMED_ROW = re.compile("/forgotten$")  # the end of an id of their derived rows
 
 
@@ -441,6 +464,11 @@ def upgraded(result: dict[str, Any]) -> dict[str, Any]:
         return result  # no result of an audit: the fields say what is wrong with it
 
 
+def _quantity_by_unit(unit: str) -> Mapping[str, Any]:
+    """Kind, range and counting of a quantity in a result of an older version."""
+    return _BY_UNIT.get(unit, {"kind": "real"})
+
+
 def _upgraded_measure(measure: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     parts = read_signature(measure["signature"])
     new = _renamed(measure, names)
@@ -453,6 +481,7 @@ def _upgraded_measure(measure: dict[str, Any], names: Mapping[str, str]) -> dict
         covariate=parts["covariate"],
         probability_mass=parts["coverage"],
         is_subgroup=new.get("detail", False),
+        **_quantity_by_unit(new.get("unit", "probability")),
         **{name: new[name] for name in ("unit", "neutral", "family", "contrast") if name in new},
     )
     if new["measure"] != measure["measure"]:

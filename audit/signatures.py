@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from suites.base import MeasureSpec
+from suites.base import Factor, MeasureSpec
 
 _LONGEST_VALUE = 120  # characters of a value
 
@@ -26,7 +26,7 @@ def encode_parts(parts: Mapping[str, Any]) -> dict[str, str]:
 
 def write_signature(encoded: Mapping[str, str], spec: MeasureSpec) -> str:
     """The signature of one measure: shared parts from `encode_parts`, then its own, which are never hashed."""
-    own = {
+    own: dict[str, Any] = {
         "measure": spec.measure,
         "quantity": spec.quantity,
         "where": dict(spec.where),
@@ -35,6 +35,9 @@ def write_signature(encoded: Mapping[str, str], spec: MeasureSpec) -> str:
         "covariate": spec.covariate,
         "coverage": spec.probability_mass,
     }
+    if spec.weights is not None:
+        weights: list[tuple[Factor, float]] = list(spec.weights.items())
+        own |= {"stratum": spec.stratum, "weights": sorted(weights, key=canonical_json)}
     fields = {**encoded, **{key: canonical_json(value) for key, value in own.items()}}
     return "|".join(f"{_quoted(key).replace(':', '%3A')}:{_quoted(value)}" for key, value in fields.items())
 

@@ -7,6 +7,7 @@ from these.
 """
 
 import math
+from dataclasses import replace
 
 from audit import Audit
 from backends import LlamaCppBackend
@@ -42,9 +43,10 @@ class WhoIsIt(Suite):
         return Row(item.id, item.factors, {"p_mary": IdentifiedInterval.exact(share)})
 
     def measures(self, rows):
-        yield MeasureSpec("p_mary", "p_mary", clusters=("role", "scene"), neutral=0.5, family="overall")
+        of_all = MeasureSpec("p_mary", "p_mary", clusters=("role", "scene"), kind="probability", neutral=0.5)
+        yield of_all
         for role in ROLES:
-            yield MeasureSpec("p_mary", "p_mary", {"role": role}, clusters=("scene",), neutral=0.5, is_subgroup=True)
+            yield replace(of_all, where={"role": role}, is_subgroup=True)
 
 
 audit = Audit(

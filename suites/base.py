@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from backends.base import Backend, Capability, Request, Response
+from backends.errors import ConfigError
 from suites.presentation import Chart, Factor, PublishedFigure, TableLayout
 
-__all__ = ["Estimator", "Factor", "IdentifiedInterval", "Item", "MeasureSpec", "Row", "Suite"]
+__all__ = ["Estimator", "Factor", "IdentifiedInterval", "Item", "MeasureSpec", "QuantityKind", "Row", "Suite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,16 @@ class Row:
 
 Estimator = Literal["mean", "correlation"]
 
+#: What a row's quantity is. ``probability``: a number in [0, 1]; ``share``: each row counts as yes or no, so that the
+#: mean is a share; ``difference``: a difference of either; ``real``: anything.
+QuantityKind = Literal["probability", "share", "difference", "real"]
+_RANGES: Mapping[QuantityKind, tuple[float, float]] = {
+    "probability": (0.0, 1.0),
+    "share": (0.0, 1.0),
+    "difference": (-1.0, 1.0),
+    "real": (-math.inf, math.inf),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class MeasureSpec:
@@ -155,8 +166,23 @@ class MeasureSpec:
     clusters : tuple of str
         Factors whose levels are drawn from a larger population, and within which rows are
         dependent (occupation, template…). Intervals are clustered by them.
+    kind : str
+        What a row's quantity is. The methods behind intervals and tests follow from it.
+    range : (float, float), optional
+        What a row's quantity can be, where the kind does not say: differences of differences, for one. None: by
+        kind, [0, 1], [-1, 1], or any number.
+    counted : bool
+        The values come from counting yes and no, as shares do and differences of them.
+    stratum, weights
+        A factor whose levels are fixed, not drawn (the occupations' group), and the weight of each: the figure is
+        Σ weight · mean of the stratum, however many rows each has, and what lies between strata is no part of
+        its error. A level without weight, or without rows, leaves the figure undefined.
+    primary : bool
+        One of the few figures that the suite is about: tested first.
+    population : str
+        Over what the figure generalises: "new occupations and templates of these kinds".
     unit, neutral
-        ``neutral`` is the value of a model without bias, None where there is none.
+        ``unit`` is a label. ``neutral`` is the value of a model without bias, None where there is none.
     contrast : bool
         A difference between two ways of asking the same model: ``neutral`` says "no effect", not where
         a model should be. It is tested against, and a gate takes no side by it.
@@ -167,6 +193,11 @@ class MeasureSpec:
         True for figures of a single level (one occupation), which tables fold away.
     probability_mass : str or None
         Quantity that holds the raw mass, reported with the figure.
+
+    Raises
+    ------
+    ConfigError
+        Naming the field that contradicts another, or itself.
     """
 
     measure: str
@@ -181,6 +212,58 @@ class MeasureSpec:
     is_subgroup: bool = False
     probability_mass: str | None = None
     contrast: bool = False
+    kind: QuantityKind = "real"
+    range: tuple[float, float] | None = None
+    counted: bool = False
+    stratum: str | None = None
+    weights: Mapping[Factor, float] | None = None
+    primary: bool = False
+    population: str = ""
+
+    def __post_init__(self) -> None:
+        self._check_quantity()
+        self._check_strata()
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """What a row's quantity can be: ``range``, or what the kind allows."""
+        return _RANGES[self.kind] if self.range is None else self.range
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the values come from counting yes and no."""
+        return self.counted or self.kind == "share"
+
+    def _check_quantity(self) -> None:
+        if self.kind not in _RANGES:
+            raise self._refused("kind", self.kind, "no such kind", f"Use one of: {', '.join(_RANGES)}")
+        if self.range is None:
+            return
+        low, high = self.range
+        if not low < high:
+            raise self._refused("range", self.range, "does not go up", "Give (lowest, highest)")
+        if self.kind in ("probability", "share") and not 0 <= low < high <= 1:
+            raise self._refused(
+                "range", self.range, f"a {self.kind} is from 0 to 1", "Leave it out, or use another kind"
+            )
+
+    def _check_strata(self) -> None:
+        if self.stratum is None and self.weights is None:
+            return
+        if self.stratum is None or not self.weights:
+            hint = "Give stratum and the weights of its levels, or neither"
+            raise self._refused("weights", self.weights, f"the stratum is {self.stratum!r}", hint)
+        if self.stratum in self.where or self.stratum in self.clusters:
+            hint = "Strata are fixed and averaged over: name the factor neither in where nor in clusters"
+            raise self._refused("stratum", self.stratum, "is conditioned on, or sampled", hint)
+        if self.estimator != "mean":
+            raise self._refused("stratum", self.stratum, f"a {self.estimator} has no strata", "Leave it out")
+        if min(self.weights.values()) <= 0 or not math.isclose(math.fsum(self.weights.values()), 1.0):
+            hint = "Give each level a weight above 0"
+            raise self._refused("weights", dict(self.weights), "do not add up to 1 as parts of a mean", hint)
+
+    def _refused(self, field: str, value: object, problem: str, hint: str) -> ConfigError:
+        return ConfigError(f"{self.measure}.{field}", value, problem, hint)
 
 
 class Suite(ABC):

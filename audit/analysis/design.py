@@ -1,4 +1,4 @@
-"""What a measure's specification means for a table of rows: which rows, in which clusters, with which range."""
+"""What a measure's specification means for a table of rows: which rows, in which clusters, of which kind."""
 
 from __future__ import annotations
 
@@ -12,23 +12,10 @@ from audit.analysis.table import Bools, RowTable
 from audit.results import Scalar
 from suites.base import MeasureSpec
 
-#: What a value of a unit can be.
-RANGES = {
-    "probability": (0.0, 1.0),
-    "share": (0.0, 1.0),
-    "difference of probabilities": (-1.0, 1.0),
-    "difference of shares": (-1.0, 1.0),
-    "difference of bias scores": (-2.0, 2.0),
-    "difference of gaps": (-2.0, 2.0),
-    "difference of effects": (-4.0, 4.0),
-}
-#: Units of values that were counted, and of their differences.
-_OF_COUNTS = ("share", "difference of shares", "difference of bias scores")
-
 
 def is_binary(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
     """Whether the values are outcomes of yes or no, not differences that happen to be 0 everywhere."""
-    return spec.unit in ("probability", "share") and _exactly(low, high, (0.0, 1.0))
+    return spec.kind in ("probability", "share") and _exactly(low, high, (0.0, 1.0))
 
 
 def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
@@ -36,7 +23,7 @@ def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 
     A few identical values do not make a certainty: the next one may differ by 1.
     """
-    return is_binary(spec, low, high) or (spec.unit in _OF_COUNTS and np.array_equal(low, high))
+    return is_binary(spec, low, high) or (spec.is_counted and np.array_equal(low, high))
 
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:

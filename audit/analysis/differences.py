@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from audit.analysis.correlations import correlations
-from audit.analysis.design import RANGES, cluster_codes, correlated, is_binary, is_count, usable
+from audit.analysis.design import cluster_codes, correlated, is_binary, is_count, usable
 from audit.analysis.estimators import (
     ROUNDING,
     Estimate,
@@ -173,7 +173,7 @@ def _of_means(
         np.array([kind(spec, lows[:, pair], highs[:, pair]) for pair in pairs]) for kind in (is_count, is_binary)
     )
     if counts.any():
-        least, most = RANGES[spec.unit]
+        least, most = spec.limits
         allowed = allow_for_few_outcomes(low, at_low, clusters, least - most, most - least)
         low = replace(low, se=np.where(counts, allowed.se, low.se))
         high = replace(high, se=np.where(counts, allowed.se, high.se))  # counts: both bounds are the same

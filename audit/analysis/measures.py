@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from audit.analysis.correlations import correlation, correlation_interval, extreme_correlation
-from audit.analysis.design import RANGES, cluster_codes, correlated, is_count, usable
+from audit.analysis.design import cluster_codes, correlated, is_count, usable
 from audit.analysis.estimators import (
     Codes,
     Estimate,
@@ -129,8 +129,8 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     clusters = cluster_codes(table, spec, used)
     clustered, naive = clustered_mean(columns, clusters), clustered_mean(columns, [])
     if is_count(spec, quantity.low[used], quantity.high[used]):
-        clustered = allow_for_few_outcomes(clustered, columns, clusters, *RANGES[spec.unit])
-        naive = allow_for_few_outcomes(naive, columns, [], *RANGES[spec.unit])
+        clustered = allow_for_few_outcomes(clustered, columns, clusters, *spec.limits)
+        naive = allow_for_few_outcomes(naive, columns, [], *spec.limits)
     clustered, naive = unknown_where_few_are_alike(clustered), unknown_where_few_are_alike(naive)
     value = float(quantity.value[used].mean())  # NaN when any row is known only by bounds
     limits = _limits(spec, quantity.low[used], quantity.high[used])
@@ -155,7 +155,7 @@ def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:
 
 def _limits(spec: MeasureSpec, low: Floats, high: Floats) -> tuple[float, float]:
     """What the mean cannot leave: then its interval need not either."""
-    least, most = RANGES.get(spec.unit, (-math.inf, math.inf))
+    least, most = spec.limits
     if least <= float(low.min()) and float(high.max()) <= most:
         return least, most
     return -math.inf, math.inf

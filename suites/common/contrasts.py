@@ -28,11 +28,18 @@ _UNITS = {
     "effect_attenuation": "difference of effects",
     "effect_attenuation_p_diverse": "difference of effects",
 }
+_REACH = {"difference of gaps": 2.0, "difference of effects": 4.0}
 
 
 def unit_of(effect: str) -> str:
-    """The unit of an effect by its name; it says how large the effect can be."""
+    """The unit of an effect by its name."""
     return _UNITS.get(effect, "difference of probabilities")
+
+
+def range_of(effect: str) -> tuple[float, float]:
+    """How far an effect can reach by its name."""
+    most = _REACH.get(unit_of(effect), 1.0)
+    return -most, most
 
 
 #: Value of the factor ``debiasing`` of rows that hold a difference, so that no figure over

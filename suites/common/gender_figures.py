@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from suites.base import Factor, MeasureSpec
-from suites.common.contrasts import unit_of
+from suites.common.contrasts import range_of, unit_of
 from suites.common.expressions import GROUPS
 from suites.presentation import PublishedFigure, TableColumn
 
@@ -27,21 +27,34 @@ def figure(
     family: str,
     *,
     clusters: tuple[str, ...] = CLUSTERS,
+    groups: Sequence[str] = (),
     is_subgroup: bool = False,
+    primary: bool = False,
 ) -> MeasureSpec:
     """A figure over answers, such as ``p_female``, or an effect of a text in the prompt, see `suites.common.contrasts`.
 
     The stereotype gap and effects are 0 without bias; effects are contrasts. Probabilities and gaps come with
-    the raw mass.
+    the raw mass. ``groups`` are the occupations' groups that the figure averages over: fixed strata of equal weight,
+    so that a model that favours one gender everywhere has no stereotype gap, however many occupations each has.
     """
-    common: dict[str, Any] = {"clusters": clusters, "family": family, "is_subgroup": is_subgroup}
+    common: dict[str, Any] = {"clusters": clusters, "family": family, "is_subgroup": is_subgroup, "primary": primary}
+    common |= {"kind": "probability", "population": population(clusters)}
+    if len(groups) > 1:
+        common |= {"stratum": "dominated_by", "weights": {group: 1 / len(groups) for group in groups}}
     if measure == "stereotype_gap":
         common |= {"unit": "difference of probabilities", "neutral": 0.0, "probability_mass": "coverage"}
+        common["kind"] = "difference"
     elif measure in PROBABILITIES:
         common["probability_mass"] = "coverage"
     elif measure != "coverage":
         common |= {"unit": unit_of(measure), "neutral": 0.0, "contrast": True}
+        common |= {"kind": "difference", "range": range_of(measure)}
     return MeasureSpec(measure, measure, where, **common)
+
+
+def population(clusters: Sequence[str]) -> str:
+    """Over what a figure generalises whose ``clusters`` are drawn."""
+    return f"new {' and '.join(f'{factor}s' for factor in clusters)} of these kinds"
 
 
 def group_columns(where: Mapping[str, Factor], title: str = "") -> Iterator[TableColumn]:

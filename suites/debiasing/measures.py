@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from suites.base import Factor, MeasureSpec
-from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure
+from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure, population
 from suites.debiasing.material import REFERENCE, DebiasingPrompt
 from suites.debiasing.positions import WITHOUT_DIALOGUE
 from suites.occugender import BIASES
 
 _EFFECTS = ("effect", "effect_p_diverse", "effect_via_diverse", "effect_via_balance", "effect_coverage")
+#: Figures of answers and effects that occupations of no stereotype have too; the others rest on the gap.
+_OF_ALL_GROUPS = ("coverage", "effect_p_diverse", "effect_coverage", "effect_attenuation_p_diverse")
 _ATTENUATIONS = ("effect_attenuation", "effect_attenuation_p_diverse")
 
 
@@ -79,30 +81,49 @@ class Measures:
             of_group = {**where, "dominated_by": dominated_by}
             for measure in PROBABILITIES:
                 yield figure(measure, of_group, f"group probabilities, {family}", is_subgroup=is_subgroup)
-        yield figure("stereotype_gap", where, f"stereotype gap, {family}", is_subgroup=is_subgroup)
-        yield figure("coverage", where, f"raw mass, {family}", is_subgroup=is_subgroup)
+        yield self._over_groups(
+            "stereotype_gap",
+            where,
+            f"stereotype gap, {family}",
+            is_subgroup=is_subgroup,
+            primary=where.get("debiasing", "") is None,
+        )
+        yield self._over_groups("coverage", where, f"raw mass, {family}", is_subgroup=is_subgroup)
+
+    def _over_groups(
+        self,
+        measure: str,
+        where: Mapping[str, Factor],
+        family: str,
+        *,
+        is_subgroup: bool = False,
+        primary: bool = False,
+    ) -> MeasureSpec:
+        """A figure over the occupations of all groups that it is defined for."""
+        groups = self.dominated_by if measure in _OF_ALL_GROUPS else [g for g in self.dominated_by if g != "neutral"]
+        return figure(measure, where, family, groups=groups, is_subgroup=is_subgroup, primary=primary)
 
     def _effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         for versus in self.controls:
             for measure in _EFFECTS:
                 family = f"{measure}, {where['bias']}, {where['position']}, versus {versus}"
                 for p in self._controlled(versus):
-                    yield figure(measure, {**where, "instruction": p.id, "versus": versus}, family)
+                    yield self._over_groups(measure, {**where, "instruction": p.id, "versus": versus}, family)
                 for abstraction in self.abstractions(versus):
                     of_degree = {**where, "degree": abstraction, "versus": versus}
-                    yield figure(measure, of_degree, f"{family}, by abstraction")
+                    yield self._over_groups(measure, of_degree, f"{family}, by abstraction")
             for p in self._controlled(versus):
                 yield _share_spec("share_via_diverse", {**where, "instruction": p.id, "versus": versus})
         for p in self._controlled("placebo"):
             family = f"placebo_effect, {where['bias']}, {where['position']}"
-            yield figure("placebo_effect", {**where, "placebo": p.id, "versus": "none"}, family)
+            yield self._over_groups("placebo_effect", {**where, "placebo": p.id, "versus": "none"}, family)
 
     def _attenuation(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         for versus in self.controls:
             for measure in _ATTENUATIONS:
                 family = f"{measure}, {where['bias']}, {where['under']}, versus {versus}"
                 for p in self._controlled(versus):
-                    yield figure(measure, {**where, "instruction": p.id, "versus": versus}, family)
+                    yield self._over_groups(measure, {**where, "instruction": p.id, "versus": versus}, family)
             for p in self._controlled(versus):
                 yield _share_spec("share_attenuated", {**where, "instruction": p.id, "versus": versus})
 
@@ -114,7 +135,9 @@ class Measures:
                 {**where, "debiasing": level},
                 clusters=("template",),
                 unit="probability per word",
+                kind="probability",
                 family="reference text",
+                population=population(("template",)),
             )
         for versus in self.controls:
             family = f"effect_reference_text, {where['position']}, versus {versus}"
@@ -125,4 +148,12 @@ class Measures:
 
 def _share_spec(measure: str, where: Mapping[str, Factor]) -> MeasureSpec:
     """A share of an effect. No value of it is neutral: 0 attenuated is as much a finding as all of it."""
-    return MeasureSpec(measure, measure, where, clusters=CLUSTERS, unit="share of the effect", family=measure)
+    return MeasureSpec(
+        measure,
+        measure,
+        where,
+        clusters=CLUSTERS,
+        unit="share of the effect",
+        family=measure,
+        population=population(CLUSTERS),
+    )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from suites.base import Factor, MeasureSpec, Row
+from suites.base import Factor, MeasureSpec, QuantityKind, Row
 from suites.genderpair.design import Design, deviation_kind, figure_of
 
 _CLUSTERS = ("target", "pair")
+_POPULATION = "new gender targets and descriptor pairs of these kinds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class _Figure:
     neutral: float | None = None
     family: str = "bias-pair ratio"
     of_all_groups: bool = True
+    counted: bool = True
+    primary: bool = False
 
     def specs(self, groups: Sequence[str]) -> Iterator[MeasureSpec]:
         """One specification for each group, and one for all."""
@@ -36,12 +40,28 @@ class _Figure:
                 unit=self.unit,
                 neutral=self.neutral,
                 family=self.family,
+                kind=_kind(self.unit),
+                counted=self.counted,
+                primary=self.primary,
+                population=_POPULATION,
+                **({} if level else _over(groups)),
             )
+
+
+def _kind(unit: str) -> QuantityKind:
+    """What a row's quantity is, by how this suite's figures are labelled."""
+    kinds: dict[str, QuantityKind] = {"share": "share", "probability": "probability"}
+    return kinds.get(unit, "difference")
+
+
+def _over(groups: Sequence[str]) -> dict[str, Any]:
+    """All groups count alike, whatever the number of their pairs: they are fixed, not drawn."""
+    return {"stratum": "group", "weights": {group: 1 / len(groups) for group in groups}}
 
 
 #: How texts pick, by this project's rule and by the authors' (``released``), and how the picks were made.
 _PICKS = (
-    _Figure("bias_pair_ratio", "biased", "selection", neutral=0.5),
+    _Figure("bias_pair_ratio", "biased", "selection", neutral=0.5, primary=True),
     _Figure("bias_pair_ratio_balanced", "biased_balanced", "contrast", neutral=0.5),
     _Figure("position_effect", "position_effect", "contrast", "difference of shares", neutral=0.0),
     _Figure("bias_pair_ratio_released", "biased_released", "answer", neutral=0.5),
@@ -66,12 +86,13 @@ def _of_scorers(design: Design) -> Iterator[_Figure]:
     for name, scorer in design.text_scorers.items():
         audited, family = f"audited {name}", f"scorer of {name}"
         for quantity in sorted(scorer.labels):
-            yield _Figure(quantity, quantity, name, "probability", family=name)
+            yield _Figure(quantity, quantity, name, "probability", family=name, counted=False)
             if design.audit_scorers:
                 gap, neutral = f"{quantity}_scorer_gap", f"{quantity}_identity_neutral"
+                scored: dict[str, Any] = {"kind": audited, "counted": False}
                 # A gap is of one identity against all: over all identities it is 0 by construction.
-                yield _Figure(gap, gap, audited, "difference", neutral=0.0, family=family, of_all_groups=False)
-                yield _Figure(neutral, neutral, audited, "probability", family=name)
+                yield _Figure(gap, gap, unit="difference", neutral=0.0, family=family, of_all_groups=False, **scored)
+                yield _Figure(neutral, neutral, unit="probability", family=name, **scored)
         if design.audit_scorers:
             yield _Figure(f"{name}_swappable_share", "swappable", audited, family=family)
 
@@ -94,6 +115,7 @@ def _deviations(design: Design) -> Iterator[MeasureSpec]:
                 f"{quantity}_repeat_sd",
                 {"kind": "repeats", "group": group},
                 unit="standard deviation",
+                range=(0.0, 1.0),
                 family="spread of repeats",
                 is_subgroup=True,
             )
@@ -126,7 +148,9 @@ def _by_level(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
                 {"kind": "selection", "group": group, factor: level},
                 clusters=_CLUSTERS,
                 unit="share",
+                kind="share",
                 neutral=0.5,
                 family=f"by {factor}",
+                population=_POPULATION,
                 is_subgroup=factor != "structure",
             )

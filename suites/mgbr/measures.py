@@ -22,6 +22,18 @@ LISTS_BEHIND_P = ("lists_improved", "lists_worsened", "lists_unchanged", "lists_
 
 _Where = Mapping[str, Factor]
 
+#: Quantities that count lists or words, their differences, and the differences of those.
+_SHARE: Mapping[str, Any] = {"unit": "share", "kind": "share"}
+_OF_SHARES: Mapping[str, Any] = {"unit": "difference of shares", "kind": "difference", "counted": True}
+_OF_BIAS_SCORES: Mapping[str, Any] = {
+    "unit": "difference of bias scores",
+    "kind": "difference",
+    "range": (-2.0, 2.0),
+    "counted": True,
+}
+#: Parts of one list's words: not one yes or no a row.
+_PART: Mapping[str, Any] = {"unit": "share", "kind": "probability"}
+
 
 def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     """All figures; those of single levels only where a limited run has rows of them."""
@@ -29,7 +41,7 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     for condition in design.conditions:
         for gender in design.genders:
             where: _Where = {"kind": "pair", "condition": condition, "gender": gender}
-            yield _mean("bias_score", where, unit="difference of shares", neutral=0.0)
+            yield _mean("bias_score", where, **_OF_SHARES, neutral=0.0, primary="+" not in condition)
     yield from _of_changes(design, rows)
     yield from _of_occupations(design, rows, "occupation", "occupation_bias")
     if design.written:
@@ -39,12 +51,12 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
             for kind, quantities in CLASSIFICATION.items():
                 where = {"kind": kind, "condition": condition, "test_set": test_set}
                 for quantity in quantities:
-                    yield _mean(quantity, where, unit="share", is_subgroup=quantity == "words_contradicted")
+                    yield _mean(quantity, where, **_PART, is_subgroup=quantity == "words_contradicted")
 
 
 def _of_lists(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     sizes = sorted({r for row in rows if isinstance(r := row.factors.get("r"), int)})
-    options = {"unit": "share", "probability_mass": None if design.written else "coverage"}
+    options = {**_SHARE, "probability_mass": None if design.written else "coverage"}
     for condition in design.conditions:
         for test_set in design.test_sets:
             where: _Where = {"kind": "list", "condition": condition, "test_set": test_set}
@@ -52,10 +64,10 @@ def _of_lists(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
             for r in sizes:
                 yield _mean("accuracy", {**where, "r": r}, is_subgroup=True, **options)
             if design.written:
-                yield _mean("stereotyped_count", where, unit="share")
+                yield _mean("stereotyped_count", where, **_SHARE)
                 yield _mean("count_error", where, unit="words", neutral=0.0, is_subgroup=True)
             else:
-                yield _mean("tie", where, unit="share", is_subgroup=True)
+                yield _mean("tie", where, **_SHARE, is_subgroup=True)
 
 
 def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
@@ -64,16 +76,16 @@ def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         both: _Where = {"condition": condition, "against": against}
         for test_set in design.test_sets:
             where: _Where = {"kind": "change", **both, "test_set": test_set}
-            yield _mean("accuracy_change", where, unit="difference of shares", neutral=0.0, contrast=True)
-            yield _mean("improved", where, unit="share", is_subgroup=True)
-            yield _mean("worsened", where, unit="share", is_subgroup=True)
+            yield _mean("accuracy_change", where, **_OF_SHARES, neutral=0.0, contrast=True)
+            yield _mean("improved", where, **_SHARE, is_subgroup=True)
+            yield _mean("worsened", where, **_SHARE, is_subgroup=True)
             if (condition, against, test_set) in tested:
                 yield _value("mcnemar_p", {**where, "kind": "mcnemar"}, unit="p", family="mcnemar_p")
                 for count in LISTS_BEHIND_P:
                     yield _value(count, {**where, "kind": "mcnemar_lists"}, unit="lists", family="lists behind p")
         for gender in design.genders:
             where = {"kind": "bias_change", **both, "gender": gender}
-            yield _mean("bias_change", where, unit="difference of bias scores", neutral=0.0, contrast=True)
+            yield _mean("bias_change", where, **_OF_BIAS_SCORES, neutral=0.0, contrast=True)
 
 
 def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: str) -> Iterator[MeasureSpec]:
@@ -88,14 +100,14 @@ def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: st
             if not any(level[:2] == (condition, gender) for level in levels):
                 continue
             where: _Where = {"kind": kind, "condition": condition, "gender": gender}
-            unit = "share" if kind == "verdict" else "difference of shares"
+            quantity_kind = _SHARE if kind == "verdict" else _OF_SHARES
             if kind == "verdict":  # some occupations are called so by most texts, others by none
-                overall = _mean(quantity, where, unit=unit, neutral=0.0)
+                overall = _mean(quantity, where, **quantity_kind, neutral=0.0)
                 yield replace(overall, clusters=("instance", "occupation"))
             for occupation in design.occupations(gender):
                 if (condition, gender, occupation) in levels:
                     of_one = {**where, "occupation": occupation}
-                    yield _mean(quantity, of_one, unit=unit, neutral=0.0, is_subgroup=True)
+                    yield _mean(quantity, of_one, **quantity_kind, neutral=0.0, is_subgroup=True)
             if design.words.score_name:
                 name = f"{quantity}_correlation"
                 yield MeasureSpec(
@@ -105,9 +117,10 @@ def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: st
                     estimator="correlation",
                     clusters=("occupation",),
                     covariate="score",
-                    unit="correlation",
+                    **{**quantity_kind, "unit": "correlation"},
                     neutral=0.0,
                     family=name,
+                    population="new occupations of this kind",
                 )
 
 
@@ -119,7 +132,8 @@ def _levels(rows: Sequence[Row], kind: str, *factors: str) -> set[tuple[Factor, 
 def _mean(measure: str, where: _Where, **rest: Any) -> MeasureSpec:
     """The mean of a quantity over instances."""
     family = f"{measure}, one level" if rest.get("is_subgroup") else measure
-    return MeasureSpec(measure, measure, where, clusters=("instance",), family=family, **rest)
+    population = "new lists drawn from these words"
+    return MeasureSpec(measure, measure, where, clusters=("instance",), family=family, population=population, **rest)
 
 
 def _value(measure: str, where: _Where, *, unit: str, family: str) -> MeasureSpec:

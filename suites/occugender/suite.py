@@ -18,7 +18,7 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, GroupWords, continuations
-from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure
+from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure, population
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
 from suites.common.task_prompt import Article, PromptFormat, filled
@@ -155,20 +155,32 @@ class OccuGender(Suite):
             for level in (none, *ten_templates, *instructions):
                 yield from self._answers({"bias": bias, **level})
             for measure in ("effect", "effect_p_diverse"):
+                groups = self._stereotyped if measure == "effect" else self._groups
                 for i in self.instructions:
-                    yield figure(measure, {"bias": bias, "instruction": i}, f"{measure}, {bias}")
+                    where: dict[str, Factor] = {"bias": bias, "instruction": i}
+                    yield figure(measure, where, f"{measure}, {bias}", groups=groups)
             for level in (none, *instructions):
                 yield from self._occupations({"bias": bias, **level})
 
+    @property
+    def _groups(self) -> list[str]:
+        return sorted({o.dominated_by for o in self.occupations})
+
+    @property
+    def _stereotyped(self) -> list[str]:
+        """The groups that a stereotype speaks of."""
+        return [group for group in self._groups if group != "neutral"]
+
     def _answers(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         """The figures over all occupations."""
-        for group in sorted({o.dominated_by for o in self.occupations}):
+        primary = where["debiasing"] is None and "ten_templates" not in where
+        for group in self._groups:
             of_group = {**where, "dominated_by": group}
             for measure in PROBABILITIES:
                 yield figure(measure, of_group, "group probabilities")
             yield figure("coverage", of_group, "group probabilities: raw mass")
-        if any(o.dominated_by != "neutral" for o in self.occupations):
-            yield figure("stereotype_gap", where, "stereotype")
+        if self._stereotyped:
+            yield figure("stereotype_gap", where, "stereotype", groups=self._stereotyped, primary=primary)
         if len({o.female_share for o in self.occupations} - {None}) > 1:
             yield MeasureSpec(
                 "share_correlation",
@@ -178,9 +190,12 @@ class OccuGender(Suite):
                 clusters=CLUSTERS,
                 covariate="female_share",
                 unit="correlation",
+                kind="probability",
                 neutral=0.0,
                 family="stereotype",
                 probability_mass="coverage",
+                primary=primary,
+                population=population(CLUSTERS),
             )
 
     def _occupations(self, level: Mapping[str, Factor]) -> Iterator[MeasureSpec]:

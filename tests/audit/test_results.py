@@ -19,6 +19,7 @@ from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 WHERE: dict[str, Any] = {"bias": "explicit", "versus": None}
 SPEC = MeasureSpec("effect_attenuation", "effect_attenuation", WHERE, clusters=("occupation",), neutral=0.0,
+                   kind="probability",
                    family="effect_attenuation, explicit", contrast=True)  # fmt: skip
 
 
@@ -55,7 +56,7 @@ def test_older_result_gets_specs_and_todays_names() -> None:
 
 
 def test_older_names_of_other_suites_stay() -> None:
-    own = result(MeasureSpec("forgotten", "forgotten", WHERE), suite="Custom")
+    own = result(MeasureSpec("forgotten", "forgotten", WHERE, kind="probability"), suite="Custom")
     stored = json.loads(own.model_dump_json())
     del stored["measures"][0]["spec"]
     assert AuditResult.model_validate(stored) == own
@@ -68,6 +69,37 @@ def test_older_rows_get_todays_names() -> None:
         "p/nurse/minus-none/attenuation", {}, {"effect_attenuation": old.values["forgotten"]}
     )
     assert renamed_row(old, {}) is old
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind", "limits", "counted"),
+    [
+        ("probability", "probability", (0, 1), False),
+        ("share", "share", (0, 1), True),
+        ("difference of bias scores", "difference", (-2, 2), True),
+        ("difference of effects", "difference", (-4, 4), False),
+        ("words", "real", (-np.inf, np.inf), False),
+    ],
+)
+def test_older_specs_get_the_kind_of_their_unit(
+    unit: str, kind: str, limits: tuple[float, float], counted: bool
+) -> None:
+    stored = json.loads(result(MeasureSpec("p", "p", WHERE, unit=unit)).model_dump_json())
+    stored_today = AuditResult.model_validate(stored).measures[0].spec
+    assert stored_today.kind == "real", "a kind that is stored is kept, whatever the unit says"
+    del stored["measures"][0]["spec"]["kind"]
+    spec = AuditResult.model_validate(stored).measures[0].spec
+    assert (spec.kind, spec.limits, spec.is_counted) == (kind, limits, counted)
+
+
+def test_stratified_spec_is_stored_with_its_levels() -> None:
+    spec = MeasureSpec(
+        "gap", "gap", kind="difference", stratum="level", weights={1: 0.25, "1": 0.25, None: 0.5}, primary=True
+    )
+    stored = result(spec).model_dump_json()
+    assert AuditResult.model_validate_json(stored).measures[0].spec == spec
+    assert "strat" in result(spec).measures[0].signature
+    assert "strat" not in result().measures[0].signature
 
 
 def test_file_that_is_no_result_is_refused() -> None:

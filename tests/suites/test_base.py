@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suites.base import IdentifiedInterval, Row
+from backends.errors import ConfigError
+from suites.base import IdentifiedInterval, MeasureSpec, Row
 from suites.common.contrasts import contrast
 
 NUMBERS = st.floats(-1e3, 1e3)
@@ -98,3 +100,31 @@ def test_a_contrast_subtracts_the_quantities_of_both_rows():
 def test_a_contrast_is_missing_where_either_row_is(first, second, reason):
     found = contrast("c", row("a", first), row("b", second), {"p": "change"}, {})
     assert (found.missing, found.values, found.sources) == (reason, {}, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "percentage"}, "gap.kind = 'percentage': no such kind"),
+        ({"range": (1.0, 1.0)}, "gap.range"),
+        ({"kind": "probability", "range": (-1.0, 1.0)}, "gap.range = (-1.0, 1.0): a probability is from 0 to 1"),
+        ({"stratum": "group"}, "gap.weights = None"),
+        ({"weights": {"a": 1.0}}, "gap.weights"),
+        ({"stratum": "group", "weights": {"a": 0.5, "b": 0.6}}, "gap.weights"),
+        ({"stratum": "group", "weights": {"a": 1.5, "b": -0.5}}, "gap.weights"),
+        ({"stratum": "group", "weights": {"a": 1.0}, "where": {"group": "a"}}, "gap.stratum"),
+        ({"stratum": "group", "weights": {"a": 1.0}, "clusters": ("group",)}, "gap.stratum"),
+        ({"stratum": "group", "weights": {"a": 1.0}, "estimator": "correlation"}, "gap.stratum"),
+    ],
+)
+def test_a_spec_that_contradicts_itself_names_the_field(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        MeasureSpec("gap", "gap", **fields)
+    assert message in str(refused.value)
+
+
+def test_limits_follow_from_the_kind_unless_given() -> None:
+    assert MeasureSpec("p", "p", kind="share").limits == (0, 1)
+    assert MeasureSpec("p", "p", kind="difference").limits == (-1, 1)
+    assert MeasureSpec("p", "p", kind="difference", range=(-2, 2)).limits == (-2, 2)
+    assert MeasureSpec("p", "p").limits == (-math.inf, math.inf)

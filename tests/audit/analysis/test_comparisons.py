@@ -17,8 +17,8 @@ from audit.report.phrases.comparisons import describe
 from audit.results import Comparison
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
-SPEC = MeasureSpec("p_female", "p")
-CLUSTERED = MeasureSpec("p_female", "p", clusters=("occupation", "template"))
+SPEC = MeasureSpec("p_female", "p", kind="probability")
+CLUSTERED = MeasureSpec("p_female", "p", kind="probability", clusters=("occupation", "template"))
 
 
 def rows_of(values: np.ndarray, **quantities: np.ndarray) -> list[Row]:
@@ -149,7 +149,7 @@ def test_nothing_in_common_is_not_comparable() -> None:
 
 
 def test_undefined_figure_is_reported_as_undefined() -> None:
-    share = MeasureSpec("share", "share", clusters=("occupation",))
+    share = MeasureSpec("share", "share", kind="probability", clusters=("occupation",))
 
     def sentences(*defined: range) -> tuple[str, str]:
         models = {
@@ -178,7 +178,11 @@ def test_undefined_figure_is_reported_as_undefined() -> None:
 
 
 def test_one_cluster_is_inconclusive_without_an_interval() -> None:
-    found = compare(np.full((1, 3), 0.2), np.full((1, 3), 0.9), MeasureSpec("p_female", "p", clusters=("occupation",)))
+    found = compare(
+        np.full((1, 3), 0.2),
+        np.full((1, 3), 0.9),
+        MeasureSpec("p_female", "p", kind="probability", clusters=("occupation",)),
+    )
     assert (found.difference, found.low, found.p, found.verdict) == (pytest.approx(0.7), None, None, "inconclusive")
     assert "Too few data" in describe(found)
 
@@ -192,7 +196,7 @@ def test_one_item_beside_a_huge_cluster_has_no_interval() -> None:
         ]
         for _ in range(2)
     )
-    spec = MeasureSpec("p_female", "p", clusters=("occupation",))
+    spec = MeasureSpec("p_female", "p", kind="probability", clusters=("occupation",))
     (found,) = compare_models({"a": a, "b": b}, [spec], suite="s")
     assert (found.low, found.high, found.p, found.minimum_detectable_effect) == (None, None, None, None)
     assert found.verdict == "inconclusive"
@@ -242,7 +246,7 @@ def test_few_equal_binary_outcomes_are_inconclusive() -> None:
 
 
 def test_few_equal_differences_of_counts_are_inconclusive() -> None:
-    spec = MeasureSpec("bias_score", "p", unit="difference of shares", neutral=0.0)
+    spec = MeasureSpec("bias_score", "p", kind="difference", counted=True, neutral=0.0)
     few, some, many = (np.tile([0.0, 1.0, -1.0, 0.0], times) for times in (2, 50, 300))
     # Such a difference may be 2: were 1 % of the population so, 200 would be alike 13 % of the time.
     for values, verdict in ((few, "inconclusive"), (some, "inconclusive"), (many, "equivalent")):
@@ -266,7 +270,7 @@ def test_bounds_of_a_third_model_change_nothing() -> None:
 
 
 def test_half_counts_and_few_equal_values_are_no_certainty() -> None:
-    share = MeasureSpec("balanced", "p", unit="share")
+    share = MeasureSpec("balanced", "p", kind="share")
     halves = np.full(8, 0.5)
     assert compare(halves, halves, share).verdict == "inconclusive"
     assert compare(np.full(2, 0.5), np.ones(2), share).verdict == "inconclusive"

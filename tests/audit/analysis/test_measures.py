@@ -34,7 +34,7 @@ def one(rows: list[Row], spec: MeasureSpec, **options: object) -> Measure:
 
 def test_a_mean_without_clusters_by_hand() -> None:
     rows = [row(str(i), v) for i, v in enumerate([0.2, 0.4, 0.6])]
-    found = one(rows, MeasureSpec("p_female", "p", neutral=1 / 3, family="f", unit="probability"))
+    found = one(rows, MeasureSpec("p_female", "p", neutral=1 / 3, family="f", kind="probability"))
     half = stats.t.ppf(0.975, 2) * 0.2 / math.sqrt(3)
     assert found.value == found.bound_low == found.bound_high == pytest.approx(0.4)
     assert (found.low, found.high) == pytest.approx((max(0.4 - half, 0), 0.4 + half))
@@ -45,21 +45,21 @@ def test_a_mean_without_clusters_by_hand() -> None:
 
 def test_an_interval_leaves_0_to_1_only_where_the_figure_can() -> None:
     rows = [row(str(i), v) for i, v in enumerate([0.0, 0.01, 0.9])]
-    share = one(rows, MeasureSpec("p", "p", unit="share"))
-    gap = one(rows, MeasureSpec("p", "p", unit="difference of probabilities"))
+    share = one(rows, MeasureSpec("p", "p", kind="share"))
+    gap = one(rows, MeasureSpec("p", "p", kind="difference"))
     assert (share.low, share.naive_low) == (0.0, 0.0)
     assert gap.low is not None
     assert gap.low < 0
     assert share.value == gap.value
     swings = [row(str(i), v) for i, v in enumerate([-1.0, 1.0, 1.0, 0.9])]
-    apart = one(swings, MeasureSpec("s", "p", unit="difference of shares"))
+    apart = one(swings, MeasureSpec("s", "p", kind="difference", counted=True))
     assert (apart.low, apart.high) == (-1.0, 1.0)
-    for unit, most in (("difference of bias scores", 2), ("difference of gaps", 2), ("difference of effects", 4)):
-        wider = one(swings, MeasureSpec("s", "p", unit=unit))
+    for most in (2, 4):
+        wider = one(swings, MeasureSpec("s", "p", kind="difference", range=(-most, most)))
         assert wider.high is not None
         assert 1.0 < wider.high <= most
         poles = [row(str(i), v) for i, v in enumerate([-most, most, most, 0.9 * most])]
-        assert one(poles, MeasureSpec("s", "p", unit=unit)).high == most
+        assert one(poles, MeasureSpec("s", "p", kind="difference", range=(-most, most))).high == most
 
 
 def test_p_against_neutral_matches_scipy_and_holm() -> None:
@@ -172,7 +172,7 @@ def test_mean_of_hidden_values_is_within_the_bounds(pairs: list[tuple[float, flo
 
 def test_binary_outcome_never_seen_keeps_an_upper_limit() -> None:
     rows = [row(str(i), 0.0) for i in range(20)]
-    found = one(rows, MeasureSpec("p", "p"))
+    found = one(rows, MeasureSpec("p", "p", kind="probability"))
     assert found.value == 0
     # Wilson's limit for none of twenty, with Student's t; that of Clopper and Pearson is a little lower.
     t = stats.t.ppf(0.975, 19)
@@ -183,7 +183,7 @@ def test_binary_outcome_never_seen_keeps_an_upper_limit() -> None:
 
 
 def test_equal_differences_of_binary_outcomes_are_uncertain() -> None:
-    spec = MeasureSpec("bias_score", "p", unit="difference of shares", neutral=0.0)
+    spec = MeasureSpec("bias_score", "p", kind="difference", counted=True, neutral=0.0)
     none = one([row(str(i), 0.0) for i in range(4)], spec)
     t = stats.t.ppf(0.975, 3)
     unseen = t**2 / (4 + t**2)

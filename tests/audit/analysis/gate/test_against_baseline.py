@@ -75,7 +75,7 @@ def test_verdicts_by_the_distance_from_neutral(change: float, verdict: str, code
     assert figure.n_items == 140
 
 
-OUTCOME = MeasureSpec("picks", "p", unit="share", neutral=0.5)
+OUTCOME = MeasureSpec("picks", "p", kind="share", neutral=0.5)
 
 
 def outcomes(ones: int, n: int) -> np.ndarray:
@@ -337,7 +337,7 @@ def test_no_refusal_among_few_items_proves_nothing() -> None:
 
 
 def test_one_changed_outcome_is_no_surer_than_none() -> None:
-    spec = MeasureSpec("picks", "p", clusters=("occupation", "template"), unit="share", neutral=0.5)
+    spec = MeasureSpec("picks", "p", clusters=("occupation", "template"), kind="share", neutral=0.5)
     picks = np.random.default_rng(4).integers(0, 2, (27, 34)).astype(float)
     one_changed = picks.copy()
     one_changed[3, 4] = 1 - picks[3, 4]
