@@ -428,8 +428,8 @@ _BY_UNIT: Mapping[str, Mapping[str, Any]] = {
     "probability": {"kind": "probability"},
     "share": {"kind": "share"},
     "difference of probabilities": {"kind": "difference"},
-    "difference of shares": {"kind": "difference", "counted": True},
-    "difference of bias scores": {"kind": "difference", "range": (-2.0, 2.0), "counted": True},
+    "difference of shares": {"kind": "difference", "is_count": True},
+    "difference of bias scores": {"kind": "difference", "range": (-2.0, 2.0), "is_count": True},
     "difference of gaps": {"kind": "difference", "range": (-2.0, 2.0)},
     "difference of effects": {"kind": "difference", "range": (-4.0, 4.0)},
 }

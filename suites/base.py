@@ -171,7 +171,7 @@ class MeasureSpec:
     range : (float, float), optional
         What a row's quantity can be, where the kind does not say: differences of differences, for one. None: by
         kind, [0, 1], [-1, 1], or any number.
-    counted : bool
+    is_count : bool
         The values come from counting yes and no, as shares do and differences of them.
     stratum, weights
         A factor whose levels are fixed, not drawn (the occupations' group), and the weight of each: the figure is
@@ -214,7 +214,7 @@ class MeasureSpec:
     contrast: bool = False
     kind: QuantityKind = "real"
     range: tuple[float, float] | None = None
-    counted: bool = False
+    is_count: bool = False
     stratum: str | None = None
     weights: Mapping[Factor, float] | None = None
     primary: bool = False
@@ -230,9 +230,9 @@ class MeasureSpec:
         return _RANGES[self.kind] if self.range is None else self.range
 
     @property
-    def is_counted(self) -> bool:
+    def from_counts(self) -> bool:
         """Whether the values come from counting yes and no."""
-        return self.counted or self.kind == "share"
+        return self.is_count or self.kind == "share"
 
     def _check_quantity(self) -> None:
         if self.kind not in _RANGES:

@@ -23,7 +23,7 @@ def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 
     A few identical values do not make a certainty: the next one may differ by 1.
     """
-    return is_binary(spec, low, high) or (spec.is_counted and np.array_equal(low, high))
+    return is_binary(spec, low, high) or (spec.from_counts and np.array_equal(low, high))
 
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:

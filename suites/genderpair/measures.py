@@ -25,7 +25,7 @@ class _Figure:
     neutral: float | None = None
     family: str = "bias-pair ratio"
     of_all_groups: bool = True
-    counted: bool = True
+    is_count: bool = True
     primary: bool = False
 
     def specs(self, groups: Sequence[str]) -> Iterator[MeasureSpec]:
@@ -41,7 +41,7 @@ class _Figure:
                 neutral=self.neutral,
                 family=self.family,
                 kind=_kind(self.unit),
-                counted=self.counted,
+                is_count=self.is_count,
                 primary=self.primary,
                 population=_POPULATION,
                 **({} if level else _over(groups)),
@@ -86,10 +86,10 @@ def _of_scorers(design: Design) -> Iterator[_Figure]:
     for name, scorer in design.text_scorers.items():
         audited, family = f"audited {name}", f"scorer of {name}"
         for quantity in sorted(scorer.labels):
-            yield _Figure(quantity, quantity, name, "probability", family=name, counted=False)
+            yield _Figure(quantity, quantity, name, "probability", family=name, is_count=False)
             if design.audit_scorers:
                 gap, neutral = f"{quantity}_scorer_gap", f"{quantity}_identity_neutral"
-                scored: dict[str, Any] = {"kind": audited, "counted": False}
+                scored: dict[str, Any] = {"kind": audited, "is_count": False}
                 # A gap is of one identity against all: over all identities it is 0 by construction.
                 yield _Figure(gap, gap, unit="difference", neutral=0.0, family=family, of_all_groups=False, **scored)
                 yield _Figure(neutral, neutral, unit="probability", family=name, **scored)

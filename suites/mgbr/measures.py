@@ -24,12 +24,12 @@ _Where = Mapping[str, Factor]
 
 #: Quantities that count lists or words, their differences, and the differences of those.
 _SHARE: Mapping[str, Any] = {"unit": "share", "kind": "share"}
-_OF_SHARES: Mapping[str, Any] = {"unit": "difference of shares", "kind": "difference", "counted": True}
+_OF_SHARES: Mapping[str, Any] = {"unit": "difference of shares", "kind": "difference", "is_count": True}
 _OF_BIAS_SCORES: Mapping[str, Any] = {
     "unit": "difference of bias scores",
     "kind": "difference",
     "range": (-2.0, 2.0),
-    "counted": True,
+    "is_count": True,
 }
 #: Parts of one list's words: not one yes or no a row.
 _PART: Mapping[str, Any] = {"unit": "share", "kind": "probability"}

@@ -89,7 +89,7 @@ def test_older_specs_get_the_kind_of_their_unit(
     assert stored_today.kind == "real", "a kind that is stored is kept, whatever the unit says"
     del stored["measures"][0]["spec"]["kind"]
     spec = AuditResult.model_validate(stored).measures[0].spec
-    assert (spec.kind, spec.limits, spec.is_counted) == (kind, limits, counted)
+    assert (spec.kind, spec.limits, spec.from_counts) == (kind, limits, counted)
 
 
 def test_stratified_spec_is_stored_with_its_levels() -> None:

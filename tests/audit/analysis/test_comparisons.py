@@ -246,7 +246,7 @@ def test_few_equal_binary_outcomes_are_inconclusive() -> None:
 
 
 def test_few_equal_differences_of_counts_are_inconclusive() -> None:
-    spec = MeasureSpec("bias_score", "p", kind="difference", counted=True, neutral=0.0)
+    spec = MeasureSpec("bias_score", "p", kind="difference", is_count=True, neutral=0.0)
     few, some, many = (np.tile([0.0, 1.0, -1.0, 0.0], times) for times in (2, 50, 300))
     # Such a difference may be 2: were 1 % of the population so, 200 would be alike 13 % of the time.
     for values, verdict in ((few, "inconclusive"), (some, "inconclusive"), (many, "equivalent")):

@@ -52,7 +52,7 @@ def test_an_interval_leaves_0_to_1_only_where_the_figure_can() -> None:
     assert gap.low < 0
     assert share.value == gap.value
     swings = [row(str(i), v) for i, v in enumerate([-1.0, 1.0, 1.0, 0.9])]
-    apart = one(swings, MeasureSpec("s", "p", kind="difference", counted=True))
+    apart = one(swings, MeasureSpec("s", "p", kind="difference", is_count=True))
     assert (apart.low, apart.high) == (-1.0, 1.0)
     for most in (2, 4):
         wider = one(swings, MeasureSpec("s", "p", kind="difference", range=(-most, most)))
@@ -183,7 +183,7 @@ def test_binary_outcome_never_seen_keeps_an_upper_limit() -> None:
 
 
 def test_equal_differences_of_binary_outcomes_are_uncertain() -> None:
-    spec = MeasureSpec("bias_score", "p", kind="difference", counted=True, neutral=0.0)
+    spec = MeasureSpec("bias_score", "p", kind="difference", is_count=True, neutral=0.0)
     none = one([row(str(i), 0.0) for i in range(4)], spec)
     t = stats.t.ppf(0.975, 3)
     unseen = t**2 / (4 + t**2)
