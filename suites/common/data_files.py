@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -71,7 +72,8 @@ class PinnedFile:
         Parameters
         ----------
         folder : path or None
-            A folder that holds the file; None: the cache, filled over the network the first time.
+            A folder that holds the file, by its name alone or with the last folders of its URL, so that a copy of
+            the repository will do; None: the cache, filled over the network the first time.
         field : str
             The option that named the folder, for messages.
 
@@ -84,10 +86,7 @@ class PinnedFile:
 
         if folder is None:
             return self._fetched(field)
-        path = Path(folder).expanduser().absolute() / self.name
-        if not path.is_file():
-            problem = f"{path.parent} holds no file {self.name}"
-            raise ConfigError(field, str(folder), problem, f"Put it there from {self.url}")
+        path = self._in_folder(Path(folder).expanduser().absolute(), field)
         found = pooch.file_hash(str(path), alg="sha256")
         if found != self.sha256:
             raise ConfigError(
@@ -97,6 +96,13 @@ class PinnedFile:
                 f"Take the unchanged file from {self.url}",
             )
         return path
+
+    def _in_folder(self, folder: Path, field: str) -> Path:
+        parts = urlsplit(self.url).path.strip("/").split("/")
+        for start in range(len(parts) - 1, -1, -1):
+            if (path := folder.joinpath(*parts[start:])).is_file():
+                return path
+        raise ConfigError(field, str(folder), f"{folder} holds no file {self.name}", f"Put it there from {self.url}")
 
     def _fetched(self, field: str) -> Path:
         import pooch

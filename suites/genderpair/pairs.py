@@ -29,13 +29,13 @@ _BASE = (
 #: The published files, one a group, at a fixed commit.
 FILES = {
     "male": PinnedFile(
-        _BASE + "group1_pairset.json", "687aaeced86d35abd3246aefa3c32ec6225d4c5e01fd46a372d36a2886fea181"
+        _BASE + "group1/group1_pairset.json", "687aaeced86d35abd3246aefa3c32ec6225d4c5e01fd46a372d36a2886fea181"
     ),
     "female": PinnedFile(
-        _BASE + "group2_pairset.json", "8b6d952ea2390009722b4fa4d758896b687f2caf320b46c26256b9af964babd3"
+        _BASE + "group2/group2_pairset.json", "8b6d952ea2390009722b4fa4d758896b687f2caf320b46c26256b9af964babd3"
     ),
     "neither": PinnedFile(
-        _BASE + "group3_pairset.json", "7af0ffbbef668f4b0cd32bb20da7681590609cb0bb9e9ab58d15dc22d5b54b48"
+        _BASE + "group3/group3_pairset.json", "7af0ffbbef668f4b0cd32bb20da7681590609cb0bb9e9ab58d15dc22d5b54b48"
     ),
 }
 
@@ -106,7 +106,7 @@ def published_pairs(folder: str | Path | None = None) -> PairSet:
     Parameters
     ----------
     folder : path, optional
-        Where the three files lie; None fetches them once.
+        Where the three files lie, side by side or as in the repository; None fetches them once.
 
     Raises
     ------
