@@ -31,10 +31,14 @@ class Reply:
 
 
 class RawServer:
-    """Answers each POST by `reply`. ``requests`` counts what arrived, ``bodies`` keeps it."""
+    """Answers each POST by `reply`. ``requests`` counts what arrived, ``bodies`` keeps it.
+
+    ``pause`` is how many seconds an answer takes, ``under_way`` how many requests are waiting for theirs.
+    """
 
     def __init__(self) -> None:
-        self.requests = 0
+        self.requests = self.under_way = 0
+        self.pause = 0.0
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[str] = []
         self.port = 0
@@ -68,7 +72,13 @@ class RawServer:
                 self.requests += 1
                 self.bodies.append(sent)
                 self.headers.append(head)
-                reply = self.reply(head.split()[1], sent)
+                self.under_way += 1
+                try:
+                    if self.pause:
+                        await asyncio.sleep(self.pause)
+                    reply = self.reply(head.split()[1], sent)
+                finally:
+                    self.under_way -= 1
                 body = reply.raw if reply.raw is not None else json.dumps(reply.body).encode()
                 headers = {**reply.headers, "Content-Length": str(len(body))}
                 lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())

@@ -1,0 +1,123 @@
+"""Lies by name: those of the first table, and those thought up here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from tests.backends.openai.lies.transformations import (
+    CUT,
+    LISTED,
+    SYSTEM,
+    Told,
+    another_model,
+    another_throughout,
+    bos_doubled_on_texts,
+    cached,
+    cached_draws,
+    filtered_alike,
+    first_words,
+    greedy,
+    hears,
+    jittered,
+    last_words,
+    lists,
+    lists_of_another,
+    named,
+    names_by_alphabet,
+    names_shifted,
+    normalised,
+    one_choice_for_all,
+    previous_answer,
+    quantised_twin,
+    reads,
+    redrawn,
+    refusal,
+    renormalised,
+    said,
+    semantic_cache,
+    spaces_lost,
+    tail_of_one_value,
+    thinks_first,
+    top_40,
+    top_p_90,
+)
+from tests.backends.openai.lies.word_model import tokens_of
+
+#: The table that this laboratory began with.
+FIRST: Mapping[str, Told] = {
+    "BOS doubled on texts, not on ids": bos_doubled_on_texts,
+    "semantic cache": semantic_cache,
+    "cache by the first 12 characters": cached(lambda asked: first_words(asked)[:12]),
+    "cache by the last 12 characters": cached(lambda asked: last_words(asked)[-12:]),
+    "5 % previous answers": previous_answer,
+    "canned refusal": said(refusal, LISTED),
+    "prompt cut to its last 100 tokens": hears(lambda tokens: tokens[-CUT:]),
+    "logarithms to base 2": lists(lambda values: values / np.log(2)),
+    "temperature 0.7 in lists": lists(lambda values: normalised(values / 0.7)),
+    "temperature 1.5 in lists": lists(lambda values: normalised(values / 1.5)),
+    "renormalised over the k listed": named(renormalised, ("lists", "chat")),
+    "top-40 in lists": lists(top_40),
+    "top-p 0.9 in lists": lists(top_p_90),
+    "names shifted below rank 1": named(names_shifted),
+    "<think> before the answer": said(thinks_first, ("chat",)),
+    "hidden system prompt": hears(lambda tokens: (*tokens[:1], *SYSTEM, *tokens[1:])),
+    "another model for requests 100 to 350": another_model(lambda asked, _: 100 <= asked.number < 350),
+    "another model for 10 % after the probe": another_model(lambda a, r: a.probed and r.random() < 0.1),
+    "another model for 2 % after the probe": another_model(lambda a, r: a.probed and r.random() < 0.02),
+    "another model at 6 in flight": another_model(lambda asked, _: asked.under_way >= 6),
+    "another model but for the canary": another_model(
+        lambda a, _: a.probed and not re.search("Tuesday|Her brother is a|Pick a digit", a.text)
+    ),
+    "quantised twin for half": quantised_twin,
+    "-100 as unknown": named(tail_of_one_value(-100.0)),
+    "leading spaces lost": said(spaces_lost, ("lists", "whole")),
+    "cached draws, same id": cached_draws(fresh_ids=False),
+    "cached draws, fresh ids": cached_draws(fresh_ids=True),
+    "greedy draws": redrawn(greedy),
+    "draws at temperature 0.3": redrawn(lambda values, t: values / 0.3 if t else greedy(values, t)),
+}
+
+
+#: Thought up here.
+MORE: Mapping[str, Told] = {
+    "cache without case": cached(lambda asked: asked.text.lower(), LISTED),
+    "cache without digits": cached(lambda asked: re.sub(r"\d", "", asked.text), LISTED),
+    "cache without word order": cached(lambda asked: tuple(sorted(tokens_of(asked.text))), LISTED),
+    "cache without punctuation": cached(lambda asked: re.sub(r"[^\w ]", "", asked.text), LISTED),
+    "cache by both ends": cached(lambda a: (first_words(a)[:12], last_words(a)[-12:]), LISTED),
+    "cache by length": cached(lambda asked: len(asked.tokens), LISTED),
+    "cache by 64 characters": cached(lambda asked: first_words(asked)[:64], LISTED),
+    "prompt cut to its first 60 tokens": hears(lambda tokens: tokens[:60], LISTED),
+    "prompt cut, whole usage": hears(lambda tokens: tokens[-CUT:], LISTED, honest_usage=False),
+    "prompt cut in the middle": hears(
+        lambda tokens: tokens if len(tokens) < 80 else (*tokens[:40], *tokens[-40:]), LISTED, honest_usage=False
+    ),
+    "hidden system prompt, own usage": hears(
+        lambda tokens: (*tokens[:1], *SYSTEM, *tokens[1:]), LISTED, honest_usage=False
+    ),
+    "prompt in lower case": reads(str.lower),
+    "prompt without line breaks": reads(lambda text: text.replace("\n", " ")),
+    "last token dropped": hears(lambda tokens: tokens[:-1], ("lists", "whole"), honest_usage=False),
+    "lists mixed with 5 % of noise": lists(lambda values: np.log(0.95 * np.exp(values) + 0.05 / len(values)), LISTED),
+    "lists jittered by 0.3 nats": jittered,
+    "logarithms to base 10": lists(lambda values: values / np.log(10)),
+    "values below the likeliest": lists(lambda values: values - values.max()),
+    "values rounded to 0.5": lists(lambda values: np.round(2 * values) / 2, LISTED),
+    "likeliest exaggerated": lists(lambda v: normalised(np.where(v == v.max(), v + 0.7, v)), LISTED),
+    "names in alphabetical order": named(names_by_alphabet),
+    "equal values below rank 8": named(tail_of_one_value(-6.0)),
+    "lists of another model": lambda random: lists_of_another(random),
+    "echo of another model": lambda random: lists_of_another(random, ("echo", "ids"), ("echo", "prompt_logprobs")),
+    "draws at temperature 0.7": redrawn(lambda values, t: values / (0.7 * t or 1e-3), LISTED),
+    "temperature ignored": redrawn(lambda values, t: values, ("drawn", "lists", "chat")),
+    "one choice for all": said(one_choice_for_all, ("drawn", "lists", "chat")),
+    "top-40 in lists and draws": filtered_alike(top_40),
+    "top-p 0.9 in lists and draws": filtered_alike(top_p_90),
+    "another model from the start": lambda random: another_throughout(random),
+}
+
+
+LIES: Mapping[str, Told] = {**FIRST, **MORE}

@@ -1,0 +1,268 @@
+"""A server of the word model in five styles, honest but for the one lie that it is given.
+
+========  =====================================================================================
+echo      texts, lists of 20 by string, echoed prompts (OpenAI's completions)
+ids       a tokenizer, prompts as ids, ``prompt_logprobs``, lists of 20 (vLLM)
+lists     texts and lists of 20 by string, nothing else
+whole     a tokenizer, prompts as ids, the whole vocabulary by id (llama.cpp)
+chat      chats alone, lists of 20 with bytes (OpenAI's chats)
+drawn     texts without any log-probability
+========  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from tests.backends.openai.lies.word_model import BOS, VOCABULARY, WordModel, tokens_of
+from tests.backends.openai.raw_server import RawServer, Reply
+
+MODEL = "word-model"
+Style = Literal["echo", "ids", "lists", "whole", "chat", "drawn"]
+STYLES: tuple[Style, ...] = get_args(Style)
+LONGEST = 20
+#: Their texts begin with a BOS token.
+WITH_BOS = ("ids", "whole")
+Tokens = tuple[str, ...]
+Listed = list[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question as it reached the server.
+
+    ``text`` is its prompt, ``ids`` whether that came as token ids, ``number`` how many came since the probe (0 in it).
+    """
+
+    path: str
+    sent: dict[str, Any]
+    text: str
+    tokens: Tokens
+    ids: bool
+    number: int
+    under_way: int
+
+    @property
+    def probed(self) -> bool:
+        """Whether the probe is over."""
+        return self.number > 0
+
+    @property
+    def kind(self) -> str:
+        """What is wanted: echo, prompt_logprobs, list or draw."""
+        if self.sent.get("echo"):
+            return "echo"
+        if "prompt_logprobs" in self.sent:
+            return "prompt_logprobs"
+        return "draw" if not self.sent.get("logprobs") else "list"
+
+
+@dataclass(frozen=True)
+class Lie:
+    """Where the truth is bent, from the question to the reply; what is left out stays honest.
+
+    Attributes
+    ----------
+    styles : tuple of str
+        The styles of server that can tell it.
+    hears : callable
+        ``(tokens, asked) → tokens`` that the model is really run on.
+    model : callable
+        ``(model, asked) → model`` that answers.
+    lists : callable
+        ``(log-probabilities over the vocabulary, asked) → ``those that are reported.
+    names : callable
+        ``(list, likeliest first, cut to k) → list`` that is sent.
+    draws : callable
+        ``(log-probabilities, temperature, asked) → `` those that are drawn from.
+    says : callable
+        ``(reply, asked)``: changes the finished reply.
+    unknowable : str
+        Why no client can notice it; empty where one can.
+    """
+
+    styles: tuple[Style, ...] = STYLES
+    hears: Callable[[Tokens, Asked], Tokens] = lambda tokens, asked: tokens
+    model: Callable[[WordModel, Asked], WordModel] = lambda model, asked: model
+    lists: Callable[[np.ndarray, Asked], np.ndarray] = lambda values, asked: values
+    names: Callable[[Listed], Listed] = lambda listed: listed
+    draws: Callable[[np.ndarray, float, Asked], np.ndarray] = lambda values, temperature, asked: (
+        values / temperature if temperature else np.where(values == values.max(), 0.0, -np.inf)
+    )
+    says: Callable[[Reply, Asked], None] = lambda reply, asked: None
+    unknowable: str = ""
+
+
+HONEST = Lie()
+
+
+class WordServer(RawServer):
+    """Serves a word model. ``probe_ended`` is the number of requests after which a trial's probe was over."""
+
+    def __init__(self, style: Style, seed: int, lie: Lie = HONEST) -> None:
+        super().__init__()
+        self.style, self.lie, self.model = style, lie, WordModel(seed)
+        self.probe_ended: int | None = None
+        self._vocabulary: list[str] = [BOS, *VOCABULARY]
+        self._ids = {word: at for at, word in enumerate(self._vocabulary)}
+        self._random = np.random.default_rng([seed, 3])
+        self._numbers = itertools.count()
+
+    def truth(self, prompt: Any, continuation: str) -> float:
+        """log P(continuation | prompt) of the model."""
+        tokens = self.tokens(prompt if isinstance(prompt, str) else rendered_chat(prompt))
+        return self.model.logprob(tokens, tokens_of(continuation))
+
+    def tokens(self, text: str) -> Tokens:
+        """The text's tokens, BOS included."""
+        return (BOS,) * (self.style in WITH_BOS) + tokens_of(text)
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if "tokenize" in path:
+            return self._tokenizer(path, sent)
+        if sent.get("model") != MODEL:
+            return refusal(404, "no such model")
+        asked = self._asked(path, sent)
+        if asked is None:
+            return refusal(404, "no such route")
+        if asked.kind not in ("list", "draw") and asked.kind != self.style and self.style != "ids":
+            return refusal(400, f"{asked.kind} is not supported")
+        if asked.kind == "echo" and self.style == "ids":
+            return refusal(400, "echo is not supported")
+        if self._longest(sent) > (len(VOCABULARY) if self.style == "whole" else LONGEST):
+            if self.style != "whole":
+                return refusal(400, f"at most {LONGEST} log-probabilities")
+            sent = {**sent, "logprobs": len(VOCABULARY)}
+        reply = self._answer(asked, sent)
+        self.lie.says(reply, asked)
+        return reply
+
+    def _longest(self, sent: dict[str, Any]) -> int:
+        return int(sent.get("top_logprobs") or 0) if "messages" in sent else int(sent.get("logprobs") or 0)
+
+    def _asked(self, path: str, sent: dict[str, Any]) -> Asked | None:
+        is_chat = path == "/v1/chat/completions"
+        if is_chat != (self.style == "chat") or not path.endswith("completions"):
+            return None
+        number = 0 if self.probe_ended is None else self.requests - self.probe_ended
+        prompt = sent.get("prompt")
+        if is_chat:
+            text = rendered_chat(sent["messages"])
+        elif isinstance(prompt, str):
+            text = prompt
+        elif self.style in WITH_BOS and isinstance(prompt, list) and all(isinstance(i, int) for i in prompt):
+            tokens = tuple(self._vocabulary[i] for i in prompt)
+            return Asked(path, sent, "".join(tokens), tokens, True, number, self.under_way)
+        else:
+            return None
+        return Asked(path, sent, text, self.tokens(text), False, number, self.under_way)
+
+    def _answer(self, asked: Asked, sent: dict[str, Any]) -> Reply:
+        lie = self.lie
+        heard, model = lie.hears(asked.tokens, asked), lie.model(self.model, asked)
+        wanted = int(sent.get("max_tokens") or sent.get("max_completion_tokens") or 16)
+        seed = sent.get("seed")
+        random = self._random if seed is None else np.random.default_rng([seed, len(asked.text)])
+        choices = []
+        for index in range(int(sent.get("n") or 1)):
+            drawn: list[str] = []
+            for _ in range(wanted):
+                weights = lie.draws(model.logprobs((*heard, *drawn)), sent.get("temperature", 1.0), asked)
+                chances = np.exp(weights - weights.max())
+                drawn.append(VOCABULARY[int(random.choice(len(chances), p=chances / chances.sum()))])
+            choices.append({"index": index, "finish_reason": "length", **self._said(asked, sent, heard, drawn, model)})
+        count = len(heard)
+        usage = {"prompt_tokens": count, "completion_tokens": wanted, "total_tokens": count + wanted}
+        return Reply({"id": f"cmpl-{next(self._numbers)}", "model": MODEL, "choices": choices, "usage": usage})
+
+    def _said(
+        self, asked: Asked, sent: dict[str, Any], heard: Tokens, drawn: Sequence[str], model: WordModel
+    ) -> dict[str, Any]:
+        text = "".join(drawn)
+        values = self.lie.lists(model.logprobs(heard), asked)
+        k = self._longest(sent)
+        listed = self._listed(values, k) if k else []
+        own = values[model.index[drawn[0]]]
+        if self.style == "chat":
+            choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}, "logprobs": None}
+            if sent.get("logprobs"):
+                choice["logprobs"] = {"content": [{**_entry(drawn[0], own), "top_logprobs": _entries(listed)}]}
+            return choice
+        choice = {"text": (asked.text if sent.get("echo") else "") + text, "logprobs": None}
+        if self.style == "drawn" or not sent.get("logprobs"):
+            pass
+        elif self.style == "whole":
+            entries = [{**_entry(w, v), "id": self._id(w)} for w, v in listed]
+            first = {**_entry(drawn[0], own), "id": self._id(drawn[0]), "top_logprobs": entries}
+            choice["logprobs"] = {"content": [first]}
+        else:
+            choice["logprobs"] = self._legacy(asked, heard, drawn[0], listed, model)
+        if asked.kind == "prompt_logprobs":
+            rows = self._rows(asked, heard, model)[1:]
+            named = zip(map(self._id, asked.tokens[1:]), rows, strict=False)
+            choice["prompt_logprobs"] = [None, *({str(i): {"logprob": value}} for i, value in named)]
+        return choice
+
+    def _legacy(self, asked: Asked, heard: Tokens, drawn: str, listed: Listed, model: WordModel) -> dict[str, Any]:
+        value = float(self.lie.lists(model.logprobs(heard), asked)[model.index[drawn]])
+        tokens, values, tops, offsets = [drawn], [value], [dict(listed)], [len(asked.text)]
+        if asked.kind == "echo":
+            own = tokens_of(asked.text)
+            starts = [0, *itertools.accumulate(map(len, own))][: len(own)]
+            rows = self._rows(asked, heard, model)
+            tokens, offsets = [*own, *tokens], [*starts, *offsets]
+            values, tops = [*rows, *values], [None, *({} for _ in own[1:]), *tops]  # type: ignore[list-item]
+        return {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
+
+    def _rows(self, asked: Asked, heard: Tokens, model: WordModel) -> list[Any]:
+        """The value of each token that was asked for, at the place where the model hears it."""
+        rows: list[Any] = [None]
+        for at, token in enumerate(asked.tokens[1:], 1 + len(heard) - len(asked.tokens)):
+            known = model.index.get(token)
+            values = self.lie.lists(model.logprobs(heard[: max(at, 0)]), asked)
+            rows.append(-15.0 if known is None else float(max(values[known], -1e9)))
+        return rows
+
+    def _listed(self, values: np.ndarray, k: int) -> Listed:
+        best = [int(i) for i in np.argsort(-values, kind="stable")[:k] if np.isfinite(values[i])]
+        return self.lie.names([(VOCABULARY[i], float(values[i])) for i in best])
+
+    def _tokenizer(self, path: str, sent: dict[str, Any]) -> Reply:
+        if self.style == "whole" and path == "/tokenize" and "content" in sent:
+            pieces = [{"id": self._id(t), "piece": t} for t in self.tokens(sent["content"])]
+            return Reply({"tokens": pieces})
+        if self.style == "ids" and path == "/tokenize" and "prompt" in sent:
+            return Reply({"tokens": [self._id(t) for t in self.tokens(sent["prompt"])]})
+        if self.style == "ids" and path == "/detokenize":
+            return Reply({"prompt": "".join(self._vocabulary[i] for i in sent["tokens"])})
+        return refusal(404, "no such route")
+
+    def _id(self, token: str) -> int:
+        if token not in self._ids:
+            self._ids[token] = len(self._vocabulary)
+            self._vocabulary.append(token)
+        return self._ids[token]
+
+
+def rendered_chat(messages: Any) -> str:
+    """The text that the model reads of a chat."""
+    turns = [(m["role"], m["content"]) if isinstance(m, dict) else (m.role, m.content) for m in messages]
+    return "".join(f"{role}\n{content}\n" for role, content in turns) + "assistant\n"
+
+
+def refusal(status: int, message: str) -> Reply:
+    """An error in OpenAI's form."""
+    return Reply({"error": {"message": message, "type": "invalid_request_error"}}, status)
+
+
+def _entry(token: str, value: float) -> dict[str, Any]:
+    return {"token": token, "bytes": list(token.encode()), "logprob": float(value)}
+
+
+def _entries(listed: Listed) -> list[dict[str, Any]]:
+    return [_entry(token, value) for token, value in listed]

@@ -1,0 +1,281 @@
+"""What lies are made of: changes to what a model hears, which model answers, what is listed, drawn and said.
+
+A `Told` makes the lie anew for each trial, from a random generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.backends.openai.lies.server import BOS, Asked, Lie, Listed, Style, Tokens
+from tests.backends.openai.lies.word_model import VOCABULARY, WordModel, tokens_of
+from tests.backends.openai.raw_server import Reply
+
+Told = Callable[[np.random.Generator], Lie]
+Change = Callable[[Tokens], Tokens]
+LISTED: tuple[Style, ...] = ("lists", "whole", "chat")
+SCORED: tuple[Style, ...] = ("echo", "ids", "lists", "whole", "chat")
+_ALIKE = 0.6
+CUT = 100
+
+
+def normalised(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values - np.log(np.exp(values - values.max()).sum()) - values.max())
+
+
+# What the model is really asked.
+
+
+def cached(key: Callable[[Asked], object], styles: tuple[Style, ...] = SCORED) -> Told:
+    """The first question of a key is answered, and every later one of that key like it."""
+
+    def told(random: np.random.Generator) -> Lie:
+        first: dict[object, Tokens] = {}
+        return Lie(styles, hears=lambda tokens, asked: first.setdefault((asked.kind, key(asked)), tokens))
+
+    return told
+
+
+def semantic_cache(random: np.random.Generator) -> Lie:
+    """A question whose words are mostly those of an earlier one gets that one's answer."""
+    earlier: list[tuple[str, frozenset[str], Tokens]] = []
+
+    def hears(tokens: Tokens, asked: Asked) -> Tokens:
+        words = frozenset(tokens)
+        for kind, others, answered in reversed(earlier):
+            if kind == asked.kind and len(words & others) >= _ALIKE * len(words | others):
+                return answered
+        earlier.append((asked.kind, words, tokens))
+        return tokens
+
+    return Lie(SCORED, hears=hears)
+
+
+def bos_doubled_on_texts(random: np.random.Generator) -> Lie:
+    def hears(tokens: Tokens, asked: Asked) -> Tokens:
+        return tokens if asked.ids else (BOS, *tokens)
+
+    def says(reply: Reply, asked: Asked) -> None:
+        if not asked.ids:
+            reply.body["usage"]["prompt_tokens"] -= 1
+
+    return Lie(("ids", "whole"), hears=hears, says=says)
+
+
+def hears(change: Callable[[Tokens], Tokens], styles: tuple[Style, ...] = SCORED, *, honest_usage: bool = True) -> Told:
+    def says(reply: Reply, asked: Asked) -> None:
+        if not honest_usage:
+            reply.body["usage"]["prompt_tokens"] = len(asked.tokens)
+
+    return lambda random: Lie(styles, hears=lambda tokens, asked: change(tokens), says=says)
+
+
+def reads(change: Callable[[str], str], styles: tuple[Style, ...] = LISTED) -> Told:
+    """The prompt's text is changed before it is read."""
+    return hears(lambda tokens: (*tokens[: tokens.count(BOS)], *tokens_of(change("".join(tokens)))), styles)
+
+
+SYSTEM = tokens_of("system\nYou are a careful and honest doctor. Answer in one word.\n")
+
+
+# Which model answers, and when.
+
+
+def another_model(when: Callable[[Asked, np.random.Generator], bool], styles: tuple[Style, ...] = SCORED) -> Told:
+    def told(random: np.random.Generator) -> Lie:
+        other = WordModel(int(random.integers(1000, 2000)))
+        return Lie(styles, model=lambda model, asked: other if when(asked, random) else model)
+
+    return told
+
+
+def quantised_twin(random: np.random.Generator) -> Lie:
+    """Half of the answers come from a copy whose numbers are about 0.1 nats off."""
+
+    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
+        return values if random.random() < 0.5 else normalised(values + _jitter(asked.tokens, 0.1))
+
+    return Lie(SCORED, lists=lists)
+
+
+def _jitter(tokens: Tokens, size: float) -> np.ndarray:
+    """The same for one question each time."""
+    return np.random.default_rng(abs(hash(tokens)) % 2**32).normal(0, size, len(VOCABULARY))
+
+
+def previous_answer(random: np.random.Generator) -> Lie:
+    """5 % of the answers are the previous question's, under an id of their own."""
+    last: dict[str, Tokens] = {}
+
+    def hears(tokens: Tokens, asked: Asked) -> Tokens:
+        before, last[asked.kind] = last.get(asked.kind, tokens), tokens
+        return before if asked.probed and random.random() < 0.05 else tokens
+
+    return Lie(SCORED, hears=hears)
+
+
+# What is reported.
+
+
+def lists(change: Callable[[np.ndarray], np.ndarray], styles: tuple[Style, ...] = SCORED) -> Told:
+    return lambda random: Lie(styles, lists=lambda values, asked: change(values))
+
+
+def _k_best(values: np.ndarray, k: int) -> np.ndarray:
+    return np.where(values >= np.sort(values)[-k], values, -np.inf)
+
+
+def _top_p(values: np.ndarray, p: float) -> np.ndarray:
+    order = np.argsort(-values)
+    kept = np.searchsorted(np.cumsum(np.exp(values[order])), p) + 1
+    return np.where(np.isin(np.arange(len(values)), order[:kept]), values, -np.inf)
+
+
+def top_40(values: np.ndarray) -> np.ndarray:
+    return normalised(_k_best(values, 40))
+
+
+def top_p_90(values: np.ndarray) -> np.ndarray:
+    return normalised(_top_p(values, 0.9))
+
+
+def filtered_alike(keep: Callable[[np.ndarray], np.ndarray]) -> Told:
+    """Lists and draws are of the same filtered distribution."""
+
+    def draws(values: np.ndarray, temperature: float, asked: Asked) -> np.ndarray:
+        return keep(normalised(values / (temperature or 1e-3)))
+
+    return lambda random: Lie(
+        LISTED, lists=lambda values, asked: keep(values), draws=draws, unknowable="lists and draws agree"
+    )
+
+
+def jittered(random: np.random.Generator) -> Lie:
+    return Lie(SCORED, lists=lambda values, asked: normalised(values + _jitter(asked.tokens, 0.3)))
+
+
+def names_shifted(listed: Listed) -> Listed:
+    names, values = [name for name, _ in listed], [value for _, value in listed]
+    return list(zip([*names[:1], *names[2:], *names[1:2]], values, strict=True))
+
+
+def names_by_alphabet(listed: Listed) -> Listed:
+    return list(zip(sorted(name for name, _ in listed), (value for _, value in listed), strict=True))
+
+
+def tail_of_one_value(value: float) -> Callable[[Listed], Listed]:
+    """Below rank 8 the values are not known, and one number stands for them."""
+    return lambda listed: [*listed[:8], *((name, value) for name, _ in listed[8:])]
+
+
+def renormalised(listed: Listed) -> Listed:
+    total = np.log(sum(np.exp(value) for _, value in listed)) if listed else 0.0
+    return [(name, float(value - total)) for name, value in listed]
+
+
+def named(change: Callable[[Listed], Listed], styles: tuple[Style, ...] = LISTED) -> Told:
+    return lambda random: Lie(styles, names=change)
+
+
+# What is said, and drawn.
+
+
+def said(change: Callable[[Reply, Asked, np.random.Generator], None], styles: tuple[Style, ...] = SCORED) -> Told:
+    return lambda random: Lie(styles, says=lambda reply, asked: change(reply, asked, random))
+
+
+def _every_list(reply: Reply) -> list[Any]:
+    """The parts of a reply that hold a list's tokens: legacy mappings, or entries of a chat."""
+    logprobs = reply.choice.get("logprobs") or {}
+    return logprobs.get("content") or logprobs.get("top_logprobs") or []
+
+
+def refusal(reply: Reply, asked: Asked, random: np.random.Generator) -> None:
+    """5 % of the answers are a canned refusal, list and all."""
+    if not asked.probed or random.random() > 0.05 or asked.kind != "list":
+        return
+    reply.choice["finish_reason"] = "content_filter"
+    for part in _every_list(reply)[-1:]:
+        if "top_logprobs" in part:
+            part["top_logprobs"] = [{**e, "logprob": e["logprob"] - 1.0} for e in part["top_logprobs"]]
+        else:
+            part.update({token: value - 1.0 for token, value in part.items()})
+
+
+def spaces_lost(reply: Reply, asked: Asked, random: np.random.Generator) -> None:
+    """No token has its leading space, in list and text alike."""
+    for choice in reply.body["choices"]:
+        if isinstance(choice.get("text"), str) and asked.kind != "echo":
+            choice["text"] = choice["text"].lstrip(" ")
+    logprobs = reply.choice.get("logprobs") or {}
+    if "top_logprobs" in logprobs and asked.kind != "echo":
+        logprobs["tokens"] = [t.lstrip(" ") for t in logprobs["tokens"]]
+        logprobs["top_logprobs"] = [{t.lstrip(" "): v for t, v in logprobs["top_logprobs"][0].items()}]
+    for entry in [e for first in logprobs.get("content") or () for e in (first, *first["top_logprobs"])]:
+        entry["token"] = entry["token"].lstrip(" ")
+        entry["bytes"] = list(entry["token"].encode())
+
+
+def thinks_first(reply: Reply, asked: Asked, random: np.random.Generator) -> None:
+    """The answer begins with reasoning; its first token is listed, and the others share what is left."""
+    for choice in reply.body["choices"]:
+        choice["message"]["content"] = "<think>" + choice["message"]["content"]
+    for first in _every_list(reply):
+        rest = [{**e, "logprob": e["logprob"] - 3.0} for e in first["top_logprobs"][:-1]]
+        opening = {"token": "<think>", "bytes": list(b"<think>"), "logprob": float(np.log(1 - np.exp(-3.0)))}
+        first.update(opening, top_logprobs=[opening, *rest])
+
+
+def redrawn(change: Callable[[np.ndarray, float], np.ndarray], styles: tuple[Style, ...] = ("drawn",)) -> Told:
+    return lambda random: Lie(styles, draws=lambda values, temperature, asked: change(values, temperature))
+
+
+def greedy(values: np.ndarray, temperature: float) -> np.ndarray:
+    return np.where(values == values.max(), 0.0, -np.inf)
+
+
+def cached_draws(*, fresh_ids: bool) -> Told:
+    def told(random: np.random.Generator) -> Lie:
+        kept: dict[str, Any] = {}
+
+        def says(reply: Reply, asked: Asked) -> None:
+            first = kept.setdefault(asked.text, reply.body)
+            number = reply.body["id"]
+            reply.body = {**first, "id": number if fresh_ids else first["id"]}
+
+        return Lie(("drawn",), says=says)
+
+    return told
+
+
+def one_choice_for_all(reply: Reply, asked: Asked, random: np.random.Generator) -> None:
+    choices = reply.body["choices"]
+    reply.body["choices"] = [{**choices[0], "index": index} for index in range(len(choices))]
+
+
+def first_words(asked: Asked) -> str:
+    return asked.text.removeprefix("user\n").removeprefix("system\n")
+
+
+def last_words(asked: Asked) -> str:
+    return asked.text.removesuffix("\nassistant\n")
+
+
+def lists_of_another(
+    random: np.random.Generator, styles: tuple[Style, ...] = LISTED, kinds: tuple[str, ...] = ("list",)
+) -> Lie:
+    """Lists (or rows) are of another model than the one that draws."""
+    other = WordModel(int(random.integers(1000, 2000)))
+
+    def model(own: WordModel, asked: Asked) -> WordModel:
+        return other if asked.kind in kinds else own
+
+    return Lie(styles, model=model)
+
+
+def another_throughout(random: np.random.Generator) -> Lie:
+    other = WordModel(int(random.integers(1000, 2000)))
+    return Lie(LISTED, model=lambda model, asked: other, unknowable="nothing tells which model a name stands for")
