@@ -17,7 +17,7 @@ from scipy import special
 
 from audit.analysis.decisions import DEFAULT_MARGIN, Claim, Decision, decide, margin_of
 from audit.analysis.differences import PairedDifference, paired_differences
-from audit.analysis.estimators import Estimate, Floats, finite
+from audit.analysis.estimators import Floats, finite
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import Comparison, FigureKey, Rank, Ranking, Verdict
 from suites.base import MeasureSpec, Row
@@ -88,13 +88,7 @@ def compare_models(
 
 def _claims(family: Sequence[PairedDifference]) -> Iterator[list[Claim]]:
     """That two models are equivalent (two one-sided tests against ± margin), and that one has more."""
-    low, low_se, low_df = np.array([difference.low for difference in family]).T
-    high, high_se, high_df = np.array([difference.high for difference in family]).T
-    margin = np.array([difference.margin for difference in family])
-    outside = np.maximum(
-        Estimate(low + margin, low_se, low_df, 0, 0).p_above(0.0),
-        Estimate(high - margin, high_se, high_df, 0, 0).p_below(0.0),
-    )
+    outside = np.maximum([d.p_above(-d.margin) for d in family], [d.p_below(d.margin) for d in family])
     # The t test is unreliable with few discordant items, the score test with clusters: the larger p counts.
     of_counts: Floats = np.array([difference.p_of_counts_outside for difference in family])
     outside = np.where(np.isnan(outside), np.nan, np.fmax(outside, of_counts))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from audit.analysis.correlations import correlations
 from audit.analysis.design import cluster_codes, correlated, is_binary, is_count, usable
@@ -36,10 +35,23 @@ class End(NamedTuple):
     se: float = math.nan
     df: float = math.nan
 
-    def reach(self, confidence: float) -> float:
-        """Half the width of its two-sided confidence interval."""
-        quantile = (1 + confidence) / 2
-        return float(special.ndtri(quantile) if math.isinf(self.df) else special.stdtrit(self.df, quantile)) * self.se
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Its two-sided confidence interval; NaN where the error is unknown."""
+        low, high = self._estimate.interval(confidence)
+        return float(low), float(high)
+
+    def p_above(self, null: float) -> float:
+        """One-sided p against the hypothesis that it is at most ``null``."""
+        return float(self._estimate.p_above(null))
+
+    def p_below(self, null: float) -> float:
+        """One-sided p against the hypothesis that it is at least ``null``."""
+        return float(self._estimate.p_below(null))
+
+    @property
+    def _estimate(self) -> Estimate:
+        value, se, df = (np.array(number) for number in self)
+        return Estimate(value, se, df, 0, 0)
 
 
 UNKNOWN = End()
@@ -108,7 +120,15 @@ class PairedDifference:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Confidence interval, from that of the lower bound to that of the upper."""
-        return self.low.value - self.low.reach(confidence), self.high.value + self.high.reach(confidence)
+        return self.low.interval(confidence)[0], self.high.interval(confidence)[1]
+
+    def p_above(self, null: float) -> float:
+        """One-sided p against the hypothesis that the difference is at most ``null``; NaN where unknown."""
+        return self.low.p_above(null)
+
+    def p_below(self, null: float) -> float:
+        """One-sided p against the hypothesis that the difference is at least ``null``; NaN where unknown."""
+        return self.high.p_below(null)
 
 
 def unpaired_share(n_unpaired: int, n_items: int) -> float:
