@@ -369,6 +369,34 @@ class DataQuality(Reported):
     probability_mass: float | None
 
 
+class SelfCheck(Reported):
+    """What a run's own questions, asked a second time, say about one model's answers.
+
+    Attributes
+    ----------
+    asked_again, unanswered, disagreed : int
+        Questions with two answers; second questions without one; and pairs that the model's noise does not explain.
+    rate_low, rate_high : float
+        Interval of the rate of disagreeing pairs (Clopper and Pearson), at the run's confidence.
+    foreign_at_most : float
+        The largest share of all answers that may be another model's, given ``rate_high``.
+    noise : float
+        Nats by which scores of one model move: the largest move of an agreeing pair, or what the probe found.
+    largest_move : float
+        Nats by which any two answers to one question are apart.
+    """
+
+    model: str
+    asked_again: int
+    unanswered: int
+    disagreed: int
+    rate_low: float
+    rate_high: float
+    foreign_at_most: float
+    noise: float
+    largest_move: float
+
+
 class Example(Reported):
     """An item shown behind figures: its prompt and raw answer.
 
@@ -406,6 +434,7 @@ class AuditResult(Reported):
     problems: list[str] = []
     rankings: list[Ranking] = []
     drift: list[EngineDrift] = []
+    self_checks: list[SelfCheck] = []
 
     @model_validator(mode="before")
     @classmethod

@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterator, Sequence
 from audit.analysis.responses import ParsedResponses, Place, Responses
 from audit.collect import CHUNK, Job, OnEvent, Outcome, Plan, Question, ShutdownRequest, look_up, run_jobs
 from audit.collect.items import estimate_work
+from audit.collect.second_asking import SecondAsking
 from audit.resolve import DescribedBackend, ResolvedAudit
 from audit.store import Store, keyed_request
-from backends.base import Answer
+from backends.base import Answer, SupportsSecondAnswers
 from suites.base import Item
 
 
@@ -84,10 +85,14 @@ class Rounds:
         Who is asked what.
     questions : mapping
         For each (model, suite) its questions.
+    seed : int
+        Chooses the questions that are asked a second time.
     """
 
-    def __init__(self, resolved: ResolvedAudit, questions: dict[tuple[str, str], SuiteQuestions], store: Store) -> None:
-        self._resolved, self._questions, self._store = resolved, questions, store
+    def __init__(
+        self, resolved: ResolvedAudit, questions: dict[tuple[str, str], SuiteQuestions], store: Store, seed: int
+    ) -> None:
+        self._resolved, self._questions, self._store, self._seed = resolved, questions, store, seed
 
     async def ask(self, stop: ShutdownRequest, on_event: OnEvent) -> dict[str, list[Outcome]]:
         """Ask all rounds; after a stop only look up what is stored. Returns the outcomes by backend's name."""
@@ -104,6 +109,17 @@ class Rounds:
     def parsed(self, suite: str) -> dict[str, ParsedResponses]:
         """One suite's answers by model. They are handed over: a second call finds none."""
         return {model: self._questions.pop((model, suite)).responses.parsed() for model in self._resolved.models}
+
+    def held(self, keys: Collection[str]) -> set[str]:
+        """Those of ``keys`` that questions of this audit have."""
+        return set().union(*(questions.responses.held(keys) for questions in self._questions.values()))
+
+    def read_again(self, model: str, noise: float) -> None:
+        """Read a model's stored answers once more, as no more exact than its noise (nats). Blocks."""
+        own = [questions for (name, _), questions in self._questions.items() if name == model]
+        for questions in own:
+            questions.responses.noise = noise
+        self._look_up_unasked([self._job(self._resolved.models[model], own, 0, 0)])
 
     def retract(self, keys: Collection[str]) -> None:
         """Take back answers that turned out not to be the model's."""
@@ -124,7 +140,13 @@ class Rounds:
             return itertools.chain.from_iterable(suite.questions() for suite in own)
 
         plan = Plan(described.fingerprint_id, questions, total, work)
-        return Job(described.name, described.backend, plan, self.retract)
+        return Job(described.name, described.backend, plan, self.retract, self._second_asking(described, total))
+
+    def _second_asking(self, described: DescribedBackend, total: int) -> SecondAsking | None:
+        backend = described.backend
+        if not isinstance(backend, SupportsSecondAnswers):
+            return None
+        return SecondAsking(backend, self._store.second_answers.read(described.fingerprint_id), self._seed, total)
 
     def _look_up_unasked(self, jobs: Sequence[Job]) -> None:
         """Find stored answers to what a stopped job did not reach, and to the questions of the next round."""
@@ -152,5 +174,6 @@ class Rounds:
                 asked = [dataclasses.replace(question, work=w) for question, w in zip(asked, works, strict=True)]
                 work = sum(works)
             plan = Plan(described.fingerprint_id, asked.__iter__, len(asked), work)
-            jobs.append(Job(name, described.backend, plan, self.retract))
+            second = self._second_asking(described, len(asked))
+            jobs.append(Job(name, described.backend, plan, self.retract, second))
         return jobs

@@ -16,6 +16,7 @@ import json
 import platform
 import secrets
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,15 +26,16 @@ from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResu
 from audit.analysis.examples import read_examples
 from audit.analysis.gate.against_baseline import check_names
 from audit.analysis.responses import ParsedResponses, Responses
+from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig
 from audit.logs import run_log
-from audit.report.phrases import with_words
+from audit.report.phrases import contradictions, with_words
 from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
-from audit.results import AuditResult, Example, ModelInfo, SuiteInfo
+from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo
 from audit.rounds import Rounds, SuiteQuestions
 from audit.store import Store, StoredRow, StoreError
-from backends.base import SupportsIdentityCheck, SupportsPrices, count_tokens
+from backends.base import SupportsIdentityCheck, SupportsPrices, SupportsSecondAnswers, count_tokens
 from backends.errors import BackendError, ConfigError
 from suites.base import Suite
 
@@ -80,7 +82,8 @@ async def run_audit(
         try:
             outcomes = await run.rounds.ask(stop, on_event)
             problems = await run.verify_identities()
-            result = await asyncio.to_thread(run.evaluate, outcomes, problems, stop.requested)
+            checks = await asyncio.to_thread(run.check_itself, outcomes)
+            result = await asyncio.to_thread(run.evaluate, outcomes, problems, checks, stop.requested)
         except BaseException as error:
             with contextlib.suppress(StoreError):  # the store itself may be what failed
                 store.runs.end(run_id, f"failed: {type(error).__name__}", None)
@@ -112,7 +115,7 @@ class _Run:
 
     def __init__(self, audit: AuditConfig, resolved: ResolvedAudit, store: Store, run_id: str, started: str) -> None:
         self._audit, self._resolved, self._store = audit, resolved, store
-        self._run_id, self._started = run_id, started
+        self._run_id, self._started, self._began = run_id, started, time.time()
         fingerprints = {name: model.description.fingerprint for name, model in resolved.models.items()}
         self._engines = same_weights(fingerprints, audit.same_weights)
         compared = set(itertools.chain.from_iterable(self._engines))
@@ -121,7 +124,11 @@ class _Run:
             for model in resolved.models
             for name, suite in audit.suites.items()
         }
-        self.rounds = Rounds(resolved, questions, store)
+        for (model, _), of_suite in questions.items():
+            backend = resolved.models[model].backend
+            if isinstance(backend, SupportsSecondAnswers):
+                of_suite.responses.noise = backend.score_noise()[0]
+        self.rounds = Rounds(resolved, questions, store, audit.seed)
 
     async def verify_identities(self) -> list[str]:
         """Quarantine answers that cannot be attributed to the audited model; the next run asks them again."""
@@ -145,12 +152,40 @@ class _Run:
                 )
         return problems
 
+    def check_itself(self, outcomes: Mapping[str, Sequence[Outcome]]) -> list[SelfCheck]:
+        """Compare the answers to questions that were asked twice. A first answer that the second contradicts is
+        quarantined; where scores move by more than they may, all are read again as intervals.
+        """
+        checks = []
+        for described in self._resolved.models.values():
+            backend = described.backend
+            if not isinstance(backend, SupportsSecondAnswers):
+                continue
+            noise = backend.score_noise()
+            stored = self._store.second_answers.read(described.fingerprint_id)
+            held = self.rounds.held({pair.keys[0] for pair in stored})
+            pairs = [pair for pair in stored if pair.keys[0] in held]
+            new = [pair for pair in disagreeing(pairs, noise[1]) if pair.at >= self._began]
+            keys = [key for pair in new for key in pair.keys]
+            self.rounds.retract(self._store.answers.quarantine(keys, "a second answer disagreed"))
+            unanswered = sum(outcome.unanswered_again for outcome in outcomes.get(described.name, ()))
+            check = self_check(described.name, pairs, noise, unanswered=unanswered, confidence=self._audit.confidence)
+            checks.append(check)
+            if check.noise > max(EXACT_WITHIN, noise[0]):
+                self.rounds.read_again(described.name, check.noise)
+        return checks
+
     def evaluate(
-        self, outcomes: Mapping[str, Sequence[Outcome]], problems: Sequence[str], interrupted: bool
+        self,
+        outcomes: Mapping[str, Sequence[Outcome]],
+        problems: Sequence[str],
+        checks: Sequence[SelfCheck],
+        interrupted: bool,
     ) -> AuditResult:
         """All figures, from the answers that the rounds collected."""
         audit = self._audit
-        suites = [self._evaluate_suite(name, suite) for name, suite in audit.suites.items()]
+        foreign = {check.model: check.foreign_at_most for check in checks if check.disagreed}
+        suites = [self._evaluate_suite(name, suite, foreign) for name, suite in audit.suites.items()]
         results = [suite.result for suite in suites]
         measures = [measure for result in results for measure in result.measures]
         unanswered = sum(result.unanswered for result in results)
@@ -172,16 +207,19 @@ class _Run:
             rankings=[r for result in results for r in result.rankings],
             drift=[d for result in results for d in result.drift],
             data_quality=[d for result in results for d in result.data_quality],
+            self_checks=list(checks),
             examples=[example for suite in suites for example in suite.examples],
-            problems=[*problems, *_problems(audit, outcomes, unanswered, measures)],
+            problems=[*problems, *contradictions(checks), *_problems(audit, outcomes, unanswered, measures)],
         )
 
-    def _evaluate_suite(self, name: str, suite: Suite) -> _SuiteOutcome:
+    def _evaluate_suite(self, name: str, suite: Suite, foreign: Mapping[str, float]) -> _SuiteOutcome:
         audit = self._audit
         by_model = self.rounds.parsed(name)
         result = evaluate_suite(
             SuiteResponses(name, suite, by_model),
-            EvaluationOptions(_signature(audit, suite), audit.margins, self._engines, audit.confidence, audit.seed),
+            EvaluationOptions(
+                _signature(audit, suite), audit.margins, self._engines, audit.confidence, audit.seed, foreign
+            ),
         )
         examples: list[Example] = []
         for model, parsed in by_model.items():

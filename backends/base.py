@@ -317,6 +317,22 @@ class SupportsIdentityCheck(Protocol):
 
 
 @runtime_checkable
+class SupportsSecondAnswers(Protocol):
+    """A backend whose answers may come from another model: a part of a run's questions is asked twice.
+
+    A local model has no use for it: it is what was loaded.
+    """
+
+    def repeats_itself(self, request: Request) -> bool:
+        """Whether the same model answers this request alike each time, as it does not where a text is drawn."""
+        ...
+
+    def score_noise(self) -> tuple[float, float]:
+        """Nats by which the model's own scores are known to move when a question is repeated, and may move at most."""
+        ...
+
+
+@runtime_checkable
 class SupportsPrices(Protocol):
     """A backend that may cost money. Amounts are in the currency of its prices."""
 

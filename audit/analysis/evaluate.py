@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from audit.analysis.comparisons import compare_models, rank_models
 from audit.analysis.engine_noise import engine_drift, with_engine_noise
 from audit.analysis.measures import measure_rows
 from audit.analysis.responses import ParsedResponses
+from audit.analysis.self_check import with_foreign_share
 from audit.analysis.table import Bools, RowTable
 from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, Where, where_key
 from suites.base import MeasureSpec, Suite
@@ -50,6 +51,8 @@ class EvaluationOptions:
         Level of all intervals, in (0, 1).
     seed : int
         Seed of resampling.
+    foreign : mapping of model name to float
+        Models of which this share of the answers may be another model's: their figures are bounded accordingly.
     """
 
     signature: Mapping[str, Any]
@@ -57,6 +60,7 @@ class EvaluationOptions:
     engines: Sequence[tuple[str, str]]
     confidence: float
     seed: int
+    foreign: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,10 @@ class SuiteResult:
 def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> SuiteResult:
     """Measure one suite for every model, and compare the models."""
     name, by_model = responses.name, responses.by_model
-    tables = {model: RowTable(parsed.rows) for model, parsed in by_model.items()}
     specs = {model: list(responses.suite.measures(parsed.rows)) for model, parsed in by_model.items()}
+    for model, share in options.foreign.items():
+        by_model[model].rows = with_foreign_share(by_model[model].rows, specs[model], share)
+    tables = {model: RowTable(parsed.rows) for model, parsed in by_model.items()}
     measures = {
         model: measure_rows(
             tables[model],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from audit.analysis.estimators import Floats
+from audit.analysis.self_check import within_noise
 from backends.base import Answer, ScoreResponse
 from backends.errors import BackendError
 from suites.base import Factor, Item, Row, Suite
@@ -51,11 +52,17 @@ class Responses:
         Reads the answers.
     keep_logprobs : bool
         Keep each continuation's log-probability, to compare engines.
+
+    Attributes
+    ----------
+    noise : float
+        Nats by which the model's scores are known to move: answers are read as no more exact than that.
     """
 
     def __init__(self, suite: Suite, *, keep_logprobs: bool = False) -> None:
         self.suite = suite
         self._keep_logprobs = keep_logprobs
+        self.noise = 0.0
         self._found: dict[Place, ItemResponse] = {}
 
     def record(self, place: Place, item: Item, keys: tuple[str, ...], answer: Answer | None) -> Iterable[Item]:
@@ -68,7 +75,7 @@ class Responses:
             self._found[place] = _unanswered(item.id, item.factors, keys, reason)
             return ()
         with _reading:
-            row = self.suite.read(item, answer)
+            row = self.suite.read(item, within_noise(answer, self.noise))
             follow_ups = tuple(self.suite.follow_ups(item, answer))
         boundaries = [score.boundary for score in answer.scores] if isinstance(answer, ScoreResponse) else []
         self._found[place] = ItemResponse(
@@ -85,6 +92,10 @@ class Responses:
     def is_answered(self, place: Place) -> bool:
         """Whether the item there has an answer."""
         return self._found[place].failure is None
+
+    def held(self, keys: Collection[str]) -> set[str]:
+        """Those of ``keys`` that items here have."""
+        return {key for found in list(self._found.values()) for key in found.keys if key in keys}
 
     def retract(self, keys: Collection[str]) -> list[Place]:
         """Take back the answers under ``keys``: they count as not asked, and what followed from them is dropped.

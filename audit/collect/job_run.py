@@ -16,7 +16,7 @@ from audit.collect.plan import CHUNK, Chunk, Plan, PlannedRequest
 from audit.collect.rate_limiter import CircuitBreaker, Limiter, usable_wait
 from audit.collect.shutdown import ShutdownRequest
 from audit.logs import logger
-from audit.store import Entry, Store, StoreError, answer_keys, matches_request
+from audit.store import AnswerPair, Entry, Store, StoreError, answer_keys, matches_request
 from backends.base import (
     Answer,
     Backend,
@@ -117,6 +117,7 @@ class JobRun:
             if found := self.store.answers.quarantine(keys, "perhaps another question's answer"):
                 self.outcome.answered -= 1
                 quarantined += found
+                self.store.second_answers.remove(found)
         if quarantined:
             self.job.on_retract(quarantined)
         return quarantined
@@ -154,11 +155,12 @@ class JobRun:
                 granted, deferred = await self._lease(chunk.missing)
                 self._report()
                 for planned in granted:
-                    batch.append(planned)
-                    if len(batch) == size:
-                        with self._interruptible():
-                            await batches.put(batch)
-                        batch = []
+                    for request in (planned, *(self.job.second.sent() if self.job.second else ())):
+                        batch.append(request)
+                        if len(batch) == size:
+                            with self._interruptible():
+                                await batches.put(batch)
+                            batch = []
                 if not chunk.is_last:
                     continue
                 with self._interruptible():
@@ -173,6 +175,7 @@ class JobRun:
                         self._report("waiting for another audit to answer the same questions", now=True)
                         await asyncio.sleep(wait)
                         wait = min(2 * wait, LONGEST_POLL_SECONDS)
+            await self._ask_second_ones(batches, size)
             with self._interruptible():
                 for _ in range(self._n_workers):
                     await batches.put(None)
@@ -180,10 +183,26 @@ class JobRun:
             if not self.halted:
                 raise
 
+    async def _ask_second_ones(self, batches: _Batches, size: int) -> None:
+        """When all first answers are there: what is left to be asked a second time, together and then one by one."""
+        second = self.job.second
+        if second is None:
+            return
+        with self._interruptible():
+            await batches.join()
+            together = second.rest()
+            for start in range(0, len(together), size):
+                await batches.put(together[start : start + size])
+            for planned in second.alone():
+                await batches.join()
+                await batches.put([planned])
+
     def _count(self, chunk: Chunk) -> None:
         self.outcome.items += chunk.items
-        self.outcome.cached += chunk.cached
+        self.outcome.cached += len(chunk.cached)
         self._work_left -= chunk.cached_work
+        if self.job.second is not None:
+            self.job.second.resume(chunk.cached)
 
     async def _lease(self, missing: Sequence[PlannedRequest]) -> tuple[list[PlannedRequest], list[PlannedRequest]]:
         """Requests to ask now, and those that another audit is asking. What failed in this run is in neither."""
@@ -291,6 +310,9 @@ class JobRun:
         for _, answer in ended:
             if reason := self._breaker.update(answer if isinstance(answer, BackendError) else None):
                 self.halt(reason)
+        second = [(planned, answer) for planned, answer in ended if planned.first is not None]
+        await self._keep_second(second)
+        ended = [(planned, answer) for planned, answer in ended if planned.first is None]
         await self.store.answers.write([Entry(planned.part, answer) for planned, answer in ended])
         self._leased.difference_update(*(planned.part.keys for planned, _ in ended))
         out = self.outcome
@@ -308,7 +330,23 @@ class JobRun:
             if isinstance(answer, GenerateResponse):
                 out.completion_tokens += answer.completion_tokens
             planned.deliver(answer)
+            if self.job.second is not None and self.job.second.chooses(planned):
+                await self.store.second_answers.write(self.job.second.add(planned, answer))
         self._report()
+
+    async def _keep_second(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
+        """Store second answers beside the first ones. What failed stays awaited."""
+        for planned, answer in ended:
+            assert planned.first is not None
+            if isinstance(answer, BackendError):
+                log.warning("no second answer", model=self.job.name, error=str(answer))
+                self.outcome.unanswered_again += 1
+                continue
+            part = planned.part
+            await self.store.second_answers.write(AnswerPair(part.fingerprint, part.keys, planned.first, answer))
+            self.outcome.asked_again += 1
+            if not isinstance(answer, ClassifyResponse):
+                self.outcome.prompt_tokens += answer.prompt_tokens
 
     def _fail(self, planned: PlannedRequest, error: BackendError) -> None:
         """Count a question that was given up, or whose twin was."""

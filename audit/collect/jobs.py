@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from audit.collect.plan import Plan
+from audit.collect.second_asking import SecondAsking
 from backends.base import Backend
 
 
@@ -18,13 +19,15 @@ def _ignore_retraction(keys: Collection[str]) -> None:
 class Job:
     """One model and what is to be asked of it.
 
-    ``on_retract`` is called with the keys of answers that were handed on and turned out not to count.
+    ``on_retract`` is called with the keys of answers that were handed on and turned out not to count. ``second`` says
+    what is asked twice, None for a model that nothing is asked twice.
     """
 
     name: str
     backend: Backend
     plan: Plan
     on_retract: Callable[[Collection[str]], None] = _ignore_retraction
+    second: SecondAsking | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ class Progress:
 class Outcome:
     """What came of a job, in items; ``retried`` counts attempts after the first.
 
-    ``stopped`` says why not all was asked, None if all was.
+    ``asked_again`` counts questions that got a second answer, ``unanswered_again`` those that got none. ``stopped``
+    says why not all was asked, None if all was.
     """
 
     name: str
@@ -74,6 +78,8 @@ class Outcome:
     answered: int = 0
     failed: int = 0
     retried: int = 0
+    asked_again: int = 0
+    unanswered_again: int = 0
     seconds: float = 0.0
     prompt_tokens: int = 0
     completion_tokens: int = 0

@@ -64,11 +64,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """What is still to be asked for a question: ``part`` of its request. The other answers are in ``stored``."""
+    """What is still to be asked for a question: ``part`` of its request. The other answers are in ``stored``.
+
+    ``first`` is the answer there is already, where the question is asked a second time to compare the two.
+    """
 
     question: Question
     part: KeyedRequest
     stored: Mapping[str, Answer]
+    first: Answer | None = None
 
     def deliver(self, answer: Answer) -> None:
         """Hand the answer to ``part`` on, joined with what was stored before."""
@@ -87,7 +91,7 @@ class Chunk:
 
     missing: tuple[PlannedRequest, ...]
     items: int
-    cached: int
+    cached: tuple[Question, ...]
     cached_work: int
     is_last: bool
 
@@ -127,7 +131,7 @@ class Plan:
         left = {id(planned.question) for planned in missing}
         cached = [question for question in (*deferred, *fresh) if id(question) not in left]
         work = sum(question.work for question in cached)
-        return Chunk(tuple(missing), len(fresh), len(cached), work, len(fresh) < size)
+        return Chunk(tuple(missing), len(fresh), tuple(cached), work, len(fresh) < size)
 
     def look_up_rest(self, store: Store) -> None:
         """Look up all questions that were not reached. Blocks."""

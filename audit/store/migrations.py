@@ -134,3 +134,25 @@ def m005_fingerprint_aliases(db: Any) -> None:
     db["fingerprint_aliases"].create(
         {"id": str, "kept_under": str, "copied_to": int}, pk="id", not_null={"kept_under", "copied_to"}
     )
+
+
+@migrations()  # type: ignore[untyped-decorator]
+def m006_second_answers(db: Any) -> None:
+    """Questions that were asked twice: both answers, the second NULL while it is awaited.
+
+    ``key`` is the first of ``keys``.
+    """
+    db["second_answers"].create(
+        {
+            "key": str,
+            "fingerprint": str,
+            "keys": bytes,
+            "first": bytes,
+            "second": bytes,
+            "checksum": str,
+            "at": float,
+        },
+        pk="key",
+        not_null={"fingerprint", "keys", "first", "checksum", "at"},
+    )
+    db["second_answers"].create_index(["fingerprint"])

@@ -4,6 +4,7 @@
     failures    what could not be answered, each time; it never counts as answered
     prompts     each prompt's text once, under its hash
     fingerprints, fingerprint_aliases   what a model's id stands for, and ids that mean one model
+    second_answers   both answers to questions that were asked twice
     leases      who is asking what just now (two audits may share a store)
     quarantine  rows whose checksum was wrong, and answers that may belong to another request: they are asked again
     runs, row_chunks, baselines   results, so that reports compute nothing from models
@@ -29,6 +30,7 @@ from audit.store.keys import from_json_bytes
 from audit.store.leases import Leases
 from audit.store.runs import Runs
 from audit.store.schema import check_version, prepare, refuse_foreign_file
+from audit.store.second_answers import SecondAnswers
 from backends.errors import ConfigError
 
 
@@ -41,6 +43,7 @@ class Store:
     fingerprints : Fingerprints
     leases : Leases
     runs : Runs
+    second_answers : SecondAnswers
     """
 
     def __init__(self, database: Database) -> None:
@@ -48,6 +51,7 @@ class Store:
         self.path, self.read_only = database.path, database.read_only
         self.answers, self.fingerprints = Answers(database), Fingerprints(database)
         self.leases, self.runs = Leases(database), Runs(database)
+        self.second_answers = SecondAnswers(database)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Store:

@@ -234,6 +234,15 @@ class OpenAIBackend(Backend):
         ambiguous, self._api.response_ids.ambiguous = self._api.response_ids.ambiguous, []
         return ambiguous
 
+    def repeats_itself(self, request: Request) -> bool:
+        """Scores, unless they are counted in drawn answers."""
+        return isinstance(request, ScoreRequest) and self._route_of(request) not in (None, "sampled")
+
+    def score_noise(self) -> tuple[float, float]:
+        """As in `SupportsSecondAnswers`: what the probe found, and by how much a canary may move."""
+        noise = self._report.capabilities.repeat_noise if self._report is not None else 0.0
+        return noise, tolerance(noise)
+
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         """Tokens of texts by the server's tokenise endpoint; None without one, for chats, or when it fails."""
         texts = [prompt for prompt in prompts if isinstance(prompt, str)]
@@ -270,11 +279,13 @@ class OpenAIBackend(Backend):
         """As in `SupportsRequestCost`: continuations are scored one after the other, each with the prompt before it."""
         if not isinstance(request, ScoreRequest):
             return RequestCost.in_one_call(request)
-        text_route, chat_route = self._report.capabilities.routes if self._report is not None else (None, None)
-        route = text_route if isinstance(request.prompt, str) else chat_route
-        if route == "sampled" and self.samples is not None:
+        if self._route_of(request) == "sampled" and self.samples is not None:
             return RequestCost(self.samples, tokens_drawn(request.continuations))
         return RequestCost(len(request.continuations), 1)
+
+    def _route_of(self, request: ScoreRequest) -> str | None:
+        text_route, chat_route = self._report.capabilities.routes if self._report is not None else (None, None)
+        return text_route if isinstance(request.prompt, str) else chat_route
 
     async def close(self) -> None:
         """Close the connections."""

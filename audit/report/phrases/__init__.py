@@ -15,6 +15,7 @@ from audit.report.phrases.findings import (
 )
 from audit.report.phrases.gate import gate_outcome
 from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms, run_provenance
+from audit.report.phrases.self_checks import contradictions, self_check_sentences
 from audit.report.phrases.trend import absence_line, changed_notes, trend_scope
 
 __all__ = [
@@ -24,11 +25,13 @@ __all__ = [
     "Sentence",
     "absence_line",
     "changed_notes",
+    "contradictions",
     "gate_outcome",
     "is_weak",
     "method_terms",
     "run_provenance",
     "scope",
+    "self_check_sentences",
     "suite_summary",
     "summary",
     "trend_scope",

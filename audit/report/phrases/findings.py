@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from audit.report.figures import Condition, Figures
 from audit.report.formatting import bounded, figure, measure_label, number, one_line
+from audit.report.phrases.self_checks import self_check_sentences
 from audit.results import Comparison, DataQuality, Measure, Verdict, where_key
 
 WEAK_COVERAGE = 0.1
@@ -67,7 +68,9 @@ def summary(figures: Figures) -> list[Sentence]:
         sentences.append(Sentence("caution", "This run is incomplete: figures may change when it is finished."))
     for info in result.suites:
         sentences += suite_summary(figures, info.name, named=len(result.suites) > 1)
-    sentences += [Sentence("caution", one_line(problem)) for problem in result.problems]
+    problems = [Sentence("caution", one_line(problem)) for problem in result.problems]
+    checks = [Sentence("caution", sentence) for sentence in self_check_sentences(result.self_checks)]
+    sentences = [*problems, *sentences, *checks]
     return sorted(sentences, key=lambda s: list(HEADINGS).index(s.kind))
 
 

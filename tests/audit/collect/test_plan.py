@@ -41,7 +41,7 @@ async def test_plan_holds_only_the_missing_continuations(store):
 async def test_plan_leaves_out_answered_items(store):
     await answer(store, ScoreRequest("prompt 1", (" a", " b")))
     found = list(chunks(plan_of(items(5), FP, work=(1, 2, 4, 8, 16)), store, 2))
-    assert [(c.items, c.cached, c.cached_work) for c in found] == [(2, 1, 2), (2, 0, 0), (1, 0, 0)]
+    assert [(c.items, len(c.cached), c.cached_work) for c in found] == [(2, 1, 2), (2, 0, 0), (1, 0, 0)]
     assert [item for c in found for item in ids(c.missing)] == ["i0", "i2", "i3", "i4"]
 
 
@@ -50,7 +50,7 @@ async def test_deferred_questions_are_looked_up_again(store):
     first = plan.next_chunk(store, 2)
     await answer(store, ScoreRequest("prompt 1", (" a", " b")))
     second = plan.next_chunk(store, 2, [planned.question for planned in first.missing])
-    assert (ids(second.missing), second.items, second.cached) == (["i0", "i2"], 1, 1)
+    assert (ids(second.missing), second.items, len(second.cached)) == (["i0", "i2"], 1, 1)
 
 
 async def test_restricted_plan_begins_anew_with_the_given_keys(store):

@@ -1,0 +1,117 @@
+"""Which questions of a job are asked a second time, and when.
+
+A server may answer some requests by another model: for a while, now and then, or only under load. So a random part of
+a run's own questions is asked again later, at a random moment among the others, in the same words. Some wait until
+nothing else is under way: a server that answers differently when it is busy shows it then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import heapq
+import itertools
+import random
+from collections.abc import Iterable, Sequence
+
+from audit.collect.plan import PlannedRequest, Question
+from audit.store import AnswerPair
+from backends.base import Answer, SupportsSecondAnswers
+
+#: Of a model's questions this share is asked again, or so many that `ENOUGH` are, but at most `LARGEST_SHARE`.
+SHARE, LARGEST_SHARE = 0.02, 0.25
+#: Questions asked again: without a disagreement they leave at most 3.2 % of all answers to another model.
+ENOUGH = 60
+#: Of the questions asked again, this share waits until nothing else is under way.
+ALONE = 0.25
+
+
+def second_share(questions: int | None) -> float:
+    """The share of a model's questions that is asked again."""
+    return SHARE if not questions else min(max(SHARE, ENOUGH / questions), LARGEST_SHARE)
+
+
+def is_asked_again(key: str, seed: int, share: float) -> bool:
+    """Whether the question whose first key this is belongs to the part that is asked again."""
+    return _uniform(key, seed) < share
+
+
+def _uniform(key: str, seed: int) -> float:
+    digest = hashlib.sha256(f"asked again\n{seed}\n{key}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+class SecondAsking:
+    """The second questions of one job.
+
+    Parameters
+    ----------
+    backend : SupportsSecondAnswers
+        Says which answers must agree.
+    pairs : sequence of AnswerPair
+        What the store has of this model. Complete pairs are not asked for again.
+    seed : int
+        The run's: the same questions are chosen by each run of a config.
+    total : int or None
+        How many questions the job has.
+    """
+
+    def __init__(
+        self, backend: SupportsSecondAnswers, pairs: Sequence[AnswerPair], seed: int, total: int | None
+    ) -> None:
+        self._backend, self._seed, self._total = backend, seed, total or 0
+        self._share = second_share(total)
+        self._complete = {pair.keys[0] for pair in pairs if pair.second is not None}
+        self._awaited = {pair.keys[0]: pair for pair in pairs if pair.second is None}
+        self._draw = random.Random(seed)
+        self._numbers = itertools.count()
+        self._later: list[tuple[int, int, PlannedRequest]] = []  # heap: when, among the requests that were sent
+        self._alone: list[PlannedRequest] = []
+        self._sent = 0
+
+    def chooses(self, planned: PlannedRequest) -> bool:
+        """Whether the question of this request, now answered, is to be asked again."""
+        key = planned.part.keys[0]
+        if key in self._complete or not self._backend.repeats_itself(planned.part.request):
+            return False
+        return key in self._awaited or is_asked_again(key, self._seed, self._share)
+
+    def add(self, planned: PlannedRequest, first: Answer) -> AnswerPair:
+        """Ask it again at a random moment of the rest of the job. Returns the pair that awaits its second answer."""
+        key = planned.part.keys[0]
+        self._complete.add(key)
+        self._awaited.pop(key, None)
+        again = dataclasses.replace(planned, first=first)
+        if self._draw.random() < ALONE:
+            self._alone.append(again)
+        else:
+            when = self._sent + self._draw.randint(1, max(self._total - self._sent, 1))
+            heapq.heappush(self._later, (when, next(self._numbers), again))
+        return AnswerPair(planned.part.fingerprint, planned.part.keys, first, None)
+
+    def resume(self, questions: Iterable[Question]) -> None:
+        """Ask again what an interrupted run left, of questions whose first answers are stored."""
+        for question in questions if self._awaited else ():
+            pair = next((self._awaited[key] for key in question.keyed.keys if key in self._awaited), None)
+            if pair is not None and self._backend.repeats_itself(question.keyed.request):
+                part = question.keyed.without(set(question.keyed.keys) - set(pair.keys))
+                if part.keys == pair.keys:
+                    self.add(PlannedRequest(question, part, {}), pair.first)
+
+    def sent(self) -> list[PlannedRequest]:
+        """Count one first question that was sent. Returns the second ones whose moment has come."""
+        self._sent += 1
+        due = []
+        while self._later and self._later[0][0] <= self._sent:
+            due.append(heapq.heappop(self._later)[2])
+        return due
+
+    def rest(self) -> list[PlannedRequest]:
+        """What is left to be asked together, when all first questions are answered."""
+        left, self._later = [planned for _, _, planned in sorted(self._later)], []
+        return left
+
+    def alone(self) -> list[PlannedRequest]:
+        """What is left to be asked one by one, when nothing else is under way."""
+        left, self._alone = self._alone, []
+        return left

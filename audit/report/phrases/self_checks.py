@@ -1,0 +1,56 @@
+"""What asking a part of the questions a second time showed, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from audit.report.formatting import number, one_line
+from audit.results import SelfCheck
+
+#: Nats of noise that no sentence mentions.
+_QUIET = 0.01
+
+
+def contradictions(checks: Iterable[SelfCheck]) -> Iterator[str]:
+    """A problem for each model whose answers contradict each other, and for each that could not be checked."""
+    for check in checks:
+        if check.disagreed:
+            yield (
+                f"{check.model}: {check.disagreed} of {_questions(check.asked_again)} asked a second time got another "
+                f"answer ({_rate(check)}; up to {check.largest_move:.2g} nats apart). One model would have repeated "
+                f"itself: up to {_percent(check.foreign_at_most)} of its answers may be another model's, and its "
+                "figures are bounded accordingly. These answers are quarantined"
+            )
+        if check.unanswered and check.unanswered > check.asked_again:
+            asked = _questions(check.unanswered)
+            yield f"{check.model}: {asked} asked a second time got no answer, so little is checked"
+
+
+def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
+    """What remains possible where no answer contradicted another, and how far the scores move."""
+    for check in checks:
+        name = one_line(check.model)
+        if check.asked_again and not check.disagreed:
+            yield (
+                f"{name}: {_questions(check.asked_again)} asked a second time got the same answer ({_rate(check)}). "
+                f"Another model may have given up to {_percent(check.foreign_at_most)} of all answers without being "
+                "noticed."
+            )
+        if check.noise > _QUIET:
+            yield (
+                f"{name}: its scores move by up to {number(check.noise, 2)} nats when a question is repeated, so "
+                "none of them counts as exact: its figures are bounded accordingly."
+            )
+
+
+def _questions(n: int) -> str:
+    return f"{n:,} question{'' if n == 1 else 's'}"
+
+
+def _rate(check: SelfCheck) -> str:
+    share = check.disagreed / check.asked_again
+    return f"{_percent(share)} disagree, interval {_percent(check.rate_low)} to {_percent(check.rate_high)}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,136 @@
+"""A run that asks some of its own questions twice: a second model among the answers is seen, and said."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from audit import Audit
+from audit.report.figures import Figures
+from audit.report.phrases import summary
+from audit.store import Store
+from backends.fake import FakeBackend
+from suites import OccuGender
+from tests.audit.mixed_model import Foreign, MixedBackend
+
+SUITE = OccuGender(
+    ("explicit",), expressions={"explicit": {"male": ["Male"], "female": ["Female"], "diverse": ["Non"]}}
+)
+
+
+def audited(backend, folder, limit=400):
+    return Audit({"m": backend}, [SUITE], db=folder / "a.db", out=folder / "out", limit=limit).run_sync()
+
+
+def never(number: int, in_flight: int, drawn: float) -> bool:
+    return False
+
+
+def test_one_model_agrees_with_itself_and_the_rest_is_said(tmp_path):
+    backend = MixedBackend(never)
+    result = audited(backend, tmp_path)
+    (check,) = result.self_checks
+    assert result.complete
+    assert 40 <= check.asked_again <= 80
+    assert (check.disagreed, check.unanswered, check.noise) == (0, 0, 0.0)
+    assert backend.n_requests == 400 + check.asked_again
+    assert result.models[0].asked == 400
+    (said,) = [s.text for s in summary(Figures(result)) if "second time" in s.text]
+    assert f"{check.asked_again} questions asked a second time got the same answer" in said
+    assert f"up to {100 * check.foreign_at_most:.1f} % of all answers" in said
+    assert all(m.bound_low == m.bound_high for m in result.measures if m.value is not None)
+
+
+def test_second_questions_look_like_the_first_and_come_late(tmp_path):
+    backend = MixedBackend(never)
+    audited(backend, tmp_path)
+    seen, gaps = {}, []
+    for number, request in enumerate(backend.batches):
+        if request in seen:
+            gaps.append(number - seen[request])
+        seen.setdefault(request, number)
+    assert len(gaps) == backend.n_requests - 400
+    assert max(gaps) > 100
+    assert sum(gap > 10 for gap in gaps) > 0.7 * len(gaps)
+
+
+def test_the_same_config_run_again_asks_nothing(tmp_path):
+    first = audited(MixedBackend(never), tmp_path)
+    again = MixedBackend(never)
+    second = audited(again, tmp_path)
+    assert again.n_requests == 0
+    assert second.self_checks == first.self_checks
+
+
+def test_a_store_without_second_answers_is_not_asked_again(tmp_path):
+    class Plain(FakeBackend):  # the same fingerprint, as an earlier version left it
+        pass
+
+    Audit({"m": Plain("mixed")}, [SUITE], db=tmp_path / "a.db", out=tmp_path / "out", limit=100).run_sync()
+    backend = MixedBackend(never)
+    result = audited(backend, tmp_path, 100)
+    assert (backend.n_requests, result.self_checks[0].asked_again, result.complete) == (0, 0, True)
+
+
+LIES: dict[str, Foreign] = {
+    "requests 100 to 350": lambda number, in_flight, drawn: 100 <= number < 350,
+    "half of the traffic": lambda number, in_flight, drawn: drawn < 0.5,
+    "a tenth of the traffic": lambda number, in_flight, drawn: drawn < 0.1,
+    "only at six in flight": lambda number, in_flight, drawn: in_flight >= 6,
+    "from the middle on": lambda number, in_flight, drawn: number > 250,
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_another_model_among_the_answers_is_seen_and_said(lie, tmp_path):
+    result = audited(MixedBackend(LIES[lie]), tmp_path)
+    (check,) = result.self_checks
+    assert check.disagreed
+    assert not result.complete
+    assert f"{check.disagreed} of {check.asked_again} questions" in " ".join(result.problems)
+    texts = [s.text for s in summary(Figures(result)) if s.kind == "caution"]
+    assert any("another model's" in text for text in texts[:5])
+    assert all(m.bound_low < m.bound_high for m in result.measures if m.value is not None)
+
+
+def test_the_bounds_hold_the_honest_figures(tmp_path):
+    truth = audited(MixedBackend(never), tmp_path / "honest")
+    mixed = audited(MixedBackend(LIES["a tenth of the traffic"], seed=3), tmp_path / "mixed")
+    honest = {m.figure.key: m for m in truth.measures if not m.is_subgroup}
+    held = [m.bound_low <= honest[m.figure.key].value <= m.bound_high for m in mixed.measures if not m.is_subgroup]
+    assert sum(held) >= 0.95 * len(held)
+
+
+def test_contradicted_answers_are_asked_again_and_still_said(tmp_path):
+    audited(MixedBackend(LIES["a tenth of the traffic"]), tmp_path)
+    backend = MixedBackend(never)
+    result = audited(backend, tmp_path)
+    assert result.complete
+    assert backend.n_requests == result.self_checks[0].disagreed > 0
+    assert any("another model's" in problem for problem in result.problems)
+
+
+def test_noise_makes_scores_intervals(tmp_path):
+    result = audited(MixedBackend(never, noise=0.1), tmp_path)
+    assert result.complete
+    exact = audited(MixedBackend(never), tmp_path)
+    pairs = zip(result.measures, exact.measures, strict=True)
+    assert all(
+        a.bound_low < b.value < a.bound_high for a, b in pairs if b.value is not None and b.measure == "p_female"
+    )
+    assert any("none of them counts as exact" in s.text for s in summary(Figures(result)))
+
+
+def test_an_interrupted_run_asks_again_what_was_awaited(tmp_path):
+    before = audited(MixedBackend(never), tmp_path)
+    with Store.open(tmp_path / "a.db") as store:
+        pairs = store.second_answers.read(before.models[0].fingerprint_id)[:20]
+        for pair in pairs:
+            asyncio.run(store.second_answers.write(dataclasses.replace(pair, second=None)))
+    backend = MixedBackend(never)
+    result = audited(backend, tmp_path)
+    assert backend.n_requests == 20
+    assert {request.prompt for request in backend.batches} <= {item.request.prompt for item in SUITE.items()}
+    assert result.self_checks == before.self_checks
