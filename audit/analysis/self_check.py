@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from audit.analysis.design import RANGES
 from audit.results import SelfCheck
 from audit.store import AnswerPair
 from backends.base import Answer, ContinuationScore, Response, ScoreResponse
@@ -139,13 +138,13 @@ def with_foreign_share(rows: Sequence[Row], specs: Iterable[MeasureSpec], share:
 
 
 def _ranges(rows: Sequence[Row], specs: Iterable[MeasureSpec]) -> dict[str, tuple[float, float]]:
-    """What each quantity can be: by the unit of a figure of it, else as far as it goes in these rows."""
+    """What each quantity can be: by a figure of it, else as far as it goes in these rows."""
     ranges: dict[str, tuple[float, float]] = {}
     for spec in specs:
-        if spec.unit in RANGES:
-            ranges.setdefault(spec.quantity, RANGES[spec.unit])
+        if math.isfinite(spec.limits[1] - spec.limits[0]):
+            ranges.setdefault(spec.quantity, spec.limits)
         if spec.probability_mass is not None:
-            ranges.setdefault(spec.probability_mass, RANGES["probability"])
+            ranges.setdefault(spec.probability_mass, (0.0, 1.0))
     seen: dict[str, tuple[float, float]] = {}
     for row in rows:
         for name, value in row.values.items():
