@@ -47,6 +47,10 @@ class Audit(config.AuditConfig):
     same_weights : sequence of groups of model names
         Models with the same weights on different engines, where the weights' hashes do not show
         it (a server's do not). What differs within a group is reported as engine noise.
+    ladder : sequence of chains of model names
+        Models each made from the one before it, e.g. ``[("original", "quantised")]``, where that cannot be seen. An
+        adapter on the same weights, and raw against chat, are found without it. What each step changes is reported
+        item by item, with a decision of its own.
 
     Raises
     ------

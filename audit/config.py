@@ -114,15 +114,18 @@ class AuditConfig:
         margins: Margin | Mapping[str, Margin] = 0.02,
         limits: Mapping[str, Bounds] | None = None,
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
+        ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
     ) -> None:
         self.models = dict(models)
         self.suites = dict(cast(Mapping[str, Suite], suites))
         self.title, self.db, self.out = title, Path(db).expanduser(), Path(out).expanduser()
         self.seed, self.limit, self.confidence = seed, limit, confidence
-        self.margins, self.limits, self.same_weights = margins, dict(limits or {}), same_weights
-        for name in (name for group in same_weights for name in group):
-            if name not in self.models:
-                raise ConfigError("same_weights", name, "not a model of this audit", f"Known: {', '.join(self.models)}")
+        self.margins, self.limits = margins, dict(limits or {})
+        self.same_weights, self.ladder = same_weights, ladder
+        for option, groups in (("same_weights", same_weights), ("ladder", ladder)):
+            for name in (name for group in groups for name in group):
+                if name not in self.models:
+                    raise ConfigError(option, name, "not a model of this audit", f"Known: {', '.join(self.models)}")
 
     def check(self) -> None:
         """Raise `ConfigError` for anything that can be seen to be wrong without loading a model."""
@@ -144,8 +147,11 @@ class AuditConfig:
         kept = _pick("--models", self.models, models)
         names = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
         options = {name: getattr(self, name) for name in names} | changes
-        groups = tuple(tuple(name for name in group if name in kept) for group in self.same_weights)
-        return type(self)(kept, _pick("--suites", self.suites, suites), same_weights=groups, **options)
+        groups: dict[str, Any] = {
+            option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))
+            for option in ("same_weights", "ladder")
+        }
+        return type(self)(kept, _pick("--suites", self.suites, suites), **groups, **options)
 
 
 A = TypeVar("A", bound=AuditConfig)

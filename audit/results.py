@@ -314,6 +314,52 @@ class EngineDrift(Reported):
     prompts: list[PromptDrift] = []
 
 
+class Rung(Reported):
+    """A model as one suite asks it."""
+
+    model: str
+    suite: str
+
+    def title_beside(self, other: Rung) -> str:
+        """Its name beside another rung's: the model, or the suite where that is what differs."""
+        return self.model if self.suite == other.suite else f"{self.model} ({self.suite})"
+
+
+class ItemChange(Reported):
+    """How one item's quantities change in a step, b minus a. No entry: not exact on both."""
+
+    item: str
+    factors: dict[str, Scalar]
+    quantities: dict[str, float]
+
+
+class AttributionStep(Reported):
+    """What one change of a model, or of how it is asked, does: b minus a, item by item.
+
+    Attributes
+    ----------
+    changes : list of str
+        What differs: parts of the model (``adapter``, ``quantisation``…) or keys of the suite's signature
+        (``prompt_format``). Empty where the two are only declared to be a step.
+    engine : list of str
+        Fields of the engine that differ as well; the step then holds the engines' noise too.
+    comparisons : list of Comparison
+        Each figure's change with its decision, corrected within this step alone.
+    quantities : mapping
+        As in `EngineDrift`: ``n``, ``mean``, ``mean_abs`` and ``max_abs`` of each quantity's change over items.
+    items : list of ItemChange
+        Single items: all, or an even sample where they are many.
+    """
+
+    a: Rung
+    b: Rung
+    changes: list[str]
+    engine: list[str] = []
+    comparisons: list[Comparison]
+    quantities: dict[str, dict[str, float]]
+    items: list[ItemChange] = []
+
+
 class ModelInfo(Reported):
     """A model as it was audited, and what asking it took."""
 
@@ -435,6 +481,7 @@ class AuditResult(Reported):
     rankings: list[Ranking] = []
     drift: list[EngineDrift] = []
     self_checks: list[SelfCheck] = []
+    ladder: list[AttributionStep] = []
 
     @model_validator(mode="before")
     @classmethod

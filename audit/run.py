@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.analysis.engine_noise import same_weights
+from audit.analysis.attribution import Ladder, asking_steps, engine_pairs, model_steps
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
 from audit.analysis.gate.against_baseline import check_names
@@ -116,8 +116,9 @@ class _Run:
     def __init__(self, audit: AuditConfig, resolved: ResolvedAudit, store: Store, run_id: str, started: str) -> None:
         self._audit, self._resolved, self._store = audit, resolved, store
         self._run_id, self._started, self._began = run_id, started, time.time()
-        fingerprints = {name: model.description.fingerprint for name, model in resolved.models.items()}
-        self._engines = same_weights(fingerprints, audit.same_weights)
+        descriptions = {name: model.description for name, model in resolved.models.items()}
+        self._engines = engine_pairs(descriptions, audit.same_weights)
+        self._ladder = Ladder(model_steps(descriptions, audit.ladder), asking_steps(audit.suites))
         compared = set(itertools.chain.from_iterable(self._engines))
         questions = {
             (model, name): SuiteQuestions(resolved, model, name, Responses(suite, keep_logprobs=model in compared))
@@ -188,6 +189,7 @@ class _Run:
         suites = [self._evaluate_suite(name, suite, foreign) for name, suite in audit.suites.items()]
         results = [suite.result for suite in suites]
         measures = [measure for result in results for measure in result.measures]
+        steps = self._ladder.evaluate(audit.margins, audit.confidence)
         unanswered = sum(result.unanswered for result in results)
         return AuditResult(
             run_id=self._run_id,
@@ -206,6 +208,7 @@ class _Run:
             comparisons=with_words(c for result in results for c in result.comparisons),
             rankings=[r for result in results for r in result.rankings],
             drift=[d for result in results for d in result.drift],
+            ladder=[step.model_copy(update={"comparisons": with_words(step.comparisons)}) for step in steps],
             data_quality=[d for result in results for d in result.data_quality],
             self_checks=list(checks),
             examples=[example for suite in suites for example in suite.examples],
@@ -218,9 +221,16 @@ class _Run:
         result = evaluate_suite(
             SuiteResponses(name, suite, by_model),
             EvaluationOptions(
-                _signature(audit, suite), audit.margins, self._engines, audit.confidence, audit.seed, foreign
+                _signature(audit, suite),
+                audit.margins,
+                self._engines,
+                self._ladder.lineage,
+                audit.confidence,
+                audit.seed,
+                foreign,
             ),
         )
+        self._ladder.add(name, {model: parsed.rows for model, parsed in by_model.items()}, result.specs)
         examples: list[Example] = []
         for model, parsed in by_model.items():
             self._store.runs.write_rows(self._run_id, model, name, _stored_rows(parsed))

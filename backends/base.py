@@ -210,6 +210,11 @@ Answer = Response | BackendError
 
 Capability = Literal["score", "generate", "chat", "classify"]
 
+Scalar = str | int | float | bool | None
+
+#: What a model is made of, the engine apart.
+ModelPart = Literal["weights", "quantisation", "adapter", "tokenizer", "chat_template", "configuration"]
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -221,12 +226,21 @@ class Description:
     ``retired`` names fields that earlier versions wrote into the fingerprint although they change no answer of this
     model. Stored fingerprints that are equal without these fields (left out on both sides) are the same model's, and
     their answers are used.
+
+    ``parts`` says what the model is made of, whatever computes it; ``engine_fields`` which fields of the fingerprint
+    are of the engine alone (program, version, device, dtype of the computation). Two are the same model on two
+    engines where their parts are equal and known, and all that differs in their fingerprints is of the engine. A part
+    has the same value on every engine: ``weights`` (the hash of their file, or hub id and revision), ``quantisation``,
+    ``adapter``, ``tokenizer``, ``chat_template``, ``configuration``. None: there is no such part. Without parts (a
+    server) nothing is known.
     """
 
-    fingerprint: Mapping[str, str | int | float | bool | None]
+    fingerprint: Mapping[str, Scalar]
     capabilities: frozenset[Capability]
     notes: Mapping[str, str] = field(default_factory=dict)
     retired: frozenset[str] = frozenset()
+    parts: Mapping[ModelPart, Scalar] = field(default_factory=dict)
+    engine_fields: frozenset[str] = frozenset()
 
 
 OnResponse = Callable[[int, Answer], None]

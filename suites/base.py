@@ -278,6 +278,9 @@ class Suite(ABC):
     failures_factor: ClassVar[str | None] = None
     #: As in `backends.base.Backend`: options that may be a path, and the words that they take besides.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
+    #: Keys of the signature that say how the same questions are put: two suites of one kind that differ in nothing else
+    #: are compared item by item.
+    prompting: ClassVar[tuple[str, ...]] = ("prompt_format",)
     #: Factors whose equal values name items that a limited run keeps or drops together (the
     #: conditions of one paired design). Empty: each item is on its own. May depend on the options.
     sampled_together: tuple[str, ...] = ()

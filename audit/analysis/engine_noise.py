@@ -1,14 +1,13 @@
-"""How much of a difference is the engine's: the same weights run in several ways.
+"""How much of a difference is the engine's: the same model run in several ways.
 
-HF and llama.cpp, float32 and bfloat16, in process and behind a server do not give the same
-numbers. What the same weights differ by is not a property of a model, so a difference between two
-models that is not larger is marked.
+HF and llama.cpp, float32 and bfloat16, in process and behind a server do not give the same numbers. What one model
+differs by between engines is no property of a model, so a difference between two models that is not larger is marked.
+A change of the model itself (adapter, quantisation, template) is never noise: see `audit.analysis.attribution`.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -23,39 +22,17 @@ T = TypeVar("T")
 #: Prompts kept one by one, to be drawn. All of them are in the other figures.
 DRAWN_PROMPTS = 400
 
-#: Where a backend's fingerprint holds the hash of its weights.
-WEIGHTS = "weights_sha256"
 
+def with_engine_noise(
+    comparisons: Sequence[Comparison],
+    pairs: Collection[tuple[str, str]],
+    lineage: Collection[frozenset[str]] = (),
+) -> list[Comparison]:
+    """The comparisons; those between unrelated models with the engines' noise on their figure.
 
-def same_weights(
-    fingerprints: Mapping[str, Mapping[str, object]], declared: Iterable[Collection[str]] = ()
-) -> list[tuple[str, str]]:
-    """Pairs of models with the same weights on different engines.
-
-    Parameters
-    ----------
-    fingerprints : mapping of model name to fingerprint
-        Models whose fingerprints hold the same hash of the weights are pairs.
-    declared : iterable of collections of names
-        Further groups, for weights that are the same though no hash shows it: another file
-        format or quantisation of them, or a server. Names of models left out of the run are none.
-    """
-    groups: list[Collection[str]] = list(declared)
-    by_hash: dict[object, list[str]] = {}
-    for name, fingerprint in fingerprints.items():
-        if fingerprint.get(WEIGHTS) is not None:
-            by_hash.setdefault(fingerprint[WEIGHTS], []).append(name)
-    groups += by_hash.values()
-    order = list(fingerprints)
-    pairs = {pair for group in groups for pair in itertools.combinations([name for name in order if name in group], 2)}
-    return sorted(pairs, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
-
-
-def with_engine_noise(comparisons: Sequence[Comparison], pairs: Collection[tuple[str, str]]) -> list[Comparison]:
-    """The comparisons; those between different weights with the engines' noise on their figure.
-
-    The noise of a figure is the largest difference between any two engines with the same weights
-    (the larger end, where it is known only by bounds). It is set for every other pair of models.
+    The noise of a figure is the largest difference of one model between any two engines (the larger end, where it is
+    known only by bounds). It is set for every other pair of models but those of ``lineage``: what was made of a model
+    differs from it by the change, which the attribution ladder shows.
     """
     engines = {frozenset(pair) for pair in pairs}
     noise: dict[FigureKey, float] = {}
@@ -65,7 +42,7 @@ def with_engine_noise(comparisons: Sequence[Comparison], pairs: Collection[tuple
             noise[key] = max(noise.get(key, 0.0), abs(c.bound_low), abs(c.bound_high))
     return [
         c
-        if frozenset((c.a, c.b)) in engines or c.figure.key not in noise
+        if frozenset((c.a, c.b)) in engines or frozenset((c.a, c.b)) in lineage or c.figure.key not in noise
         else c.model_copy(update={"engine_noise": noise[c.figure.key]})
         for c in comparisons
     ]
@@ -97,7 +74,7 @@ def engine_drift(
     """
     gaps, variations, n_unpaired = _logprob_gaps(a, b, logprobs_a, logprobs_b)
     every = np.concatenate(list(gaps.values())) if gaps else np.empty(0)
-    index, quantity_gaps = _quantity_gaps(rows_a, rows_b)
+    index, of_quantities = quantity_gaps(rows_a, rows_b)
     farthest = max(variations, key=variations.__getitem__) if variations else None
     return EngineDrift(
         suite=suite,
@@ -112,7 +89,7 @@ def engine_drift(
         variation_mean=float(np.mean(list(variations.values()))) if variations else None,
         variation_max=variations[farthest] if farthest is not None else None,
         farthest=farthest,
-        quantities={name: _summary(gap[np.isfinite(gap)]) for name, gap in quantity_gaps.items()},
+        quantities={name: summarise_gaps(gap[np.isfinite(gap)]) for name, gap in of_quantities.items()},
         prompts=[
             PromptDrift(
                 item=item,
@@ -120,7 +97,7 @@ def engine_drift(
                 variation=variations.get(item),
                 quantities={
                     name: float(gap[index[item]])
-                    for name, gap in quantity_gaps.items()
+                    for name, gap in of_quantities.items()
                     if item in index and np.isfinite(gap[index[item]])
                 },
             )
@@ -163,7 +140,7 @@ def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
     return float((np.abs(p - q).sum() + abs(p.sum() - q.sum())) / 2)
 
 
-def _quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[str, int], dict[str, Floats]]:
+def quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[str, int], dict[str, Floats]]:
     """Position of each item, and for each quantity that is exact on both somewhere its differences, NaN elsewhere."""
     index, levels = item_index([rows_a, rows_b]), Levels()
     ours, theirs = RowTable(rows_a, index, levels), RowTable(rows_b, index, levels)
@@ -172,7 +149,8 @@ def _quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[s
     return index, {name: gap for name, gap in gaps.items() if np.isfinite(gap).any()}
 
 
-def _summary(gap: Floats) -> dict[str, float]:
+def summarise_gaps(gap: Floats) -> dict[str, float]:
+    """Number, mean, mean size and largest size of one or more differences (n,)."""
     return {
         "n": float(gap.size),
         "mean": float(gap.mean()),

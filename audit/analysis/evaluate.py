@@ -46,7 +46,9 @@ class EvaluationOptions:
     margins : float or mapping of measure name to float
         Differences smaller than this do not matter.
     engines : sequence of pairs of names
-        Models with the same weights on different engines: what differs between them is noise.
+        The same models on different engines: what differs between them is noise.
+    lineage : collection of pairs of names
+        Models made from each other: their differences are changes, not noise.
     confidence : float
         Level of all intervals, in (0, 1).
     seed : int
@@ -58,6 +60,7 @@ class EvaluationOptions:
     signature: Mapping[str, Any]
     margins: float | Mapping[str, float]
     engines: Sequence[tuple[str, str]]
+    lineage: Collection[frozenset[str]]
     confidence: float
     seed: int
     foreign: Mapping[str, float] = field(default_factory=dict)
@@ -67,7 +70,8 @@ class EvaluationOptions:
 class SuiteResult:
     """All that is concluded of one suite.
 
-    ``examples`` are the items to show: for each model, the ids of the figures that rest on each item.
+    ``specs`` are the figures of all models. ``examples`` are the items to show: for each model, the ids of the figures
+    that rest on each item.
     """
 
     measures: list[Measure]
@@ -77,6 +81,7 @@ class SuiteResult:
     drift: list[EngineDrift]
     unanswered: int
     examples: Mapping[str, Mapping[str, list[str]]]
+    specs: list[MeasureSpec]
 
 
 def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> SuiteResult:
@@ -108,6 +113,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
             confidence=options.confidence,
         ),
         options.engines,
+        options.lineage,
     )
     # A model that was down has no follow-ups: items are chosen by one that was asked the most.
     fullest = max(by_model, key=lambda model: len(by_model[model].by_item))
@@ -123,6 +129,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
             model: _figures_behind(parsed, tables[model], specs[model], measures[model], shown)
             for model, parsed in by_model.items()
         },
+        all_specs,
     )
 
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from audit.report.formatting import distinct_labels, short_level
-from audit.results import AuditResult, Comparison, Measure, Scalar, SuiteInfo, Where, level_key, where_key
+from audit.results import (
+    AttributionStep,
+    AuditResult,
+    Comparison,
+    Measure,
+    Scalar,
+    SuiteInfo,
+    Where,
+    level_key,
+    where_key,
+)
 
 Condition = Mapping[str, Scalar]
 
@@ -98,6 +108,20 @@ class Figures:
         fitting = [(name, conditions) for name, conditions in candidates + fallback if len(conditions) <= _HEADLINE]
         name, conditions = (fitting or candidates or [("", [])])[0]
         return [(name, where) for where in conditions[:_HEADLINE]]
+
+    def step_decisions(self, suite: str) -> Iterator[tuple[AttributionStep, str, list[tuple[str, Comparison]]]]:
+        """Each step of the ladder that ends in the suite, with its headline measure and what was decided of it.
+
+        The decisions stand with their `distinguishing_labels`.
+        """
+        headline = self.headline(suite)
+        labels = self.headline_labels(suite)
+        for step in self.result.ladder:
+            by_figure = {(c.measure, where_key(c.where)): c for c in step.comparisons}
+            keys = [(name, where_key(where)) for name, where in headline]
+            decided = [(label, by_figure[key]) for label, key in zip(labels, keys, strict=True) if key in by_figure]
+            if step.b.suite == suite and decided:
+                yield step, headline[0][0], decided
 
     def headline_labels(self, suite: str) -> list[str]:
         """The `distinguishing_labels` of the suite's headline figures."""

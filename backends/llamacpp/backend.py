@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from backends.base import Description
+from backends.base import Description, ModelPart, Scalar
 from backends.errors import ConfigError
-from backends.local.causal import CausalBackend, LoadedModel, Scalar
+from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.fingerprint import file_sha256, files_sha256, package_version
 from backends.local.generation import TextGenerator
 from backends.local.gguf_header import (
@@ -45,6 +45,10 @@ class LlamaCppBackend(CausalBackend):
     context : int, optional
         Most tokens of prompt and answer; default: what the model was trained on.
     """
+
+    engine_fields = frozenset(
+        {"backend", "dtype", "n_gpu_layers", "context", "llama_cpp_python", "scoring_version", "text_version"}
+    )
 
     @checked_options
     def __init__(
@@ -107,7 +111,12 @@ class LlamaCppBackend(CausalBackend):
         if (cells := longrope_cells(self.model, header)) is not None:
             fingerprint["most_cells"] = cells  # in a larger context it is another model
             notes["context"] = f"{cells} cells: in a larger one this model's LongRoPE changes the results of every text"
-        return self._description(fingerprint, notes, header.get("tokenizer.chat_template"))
+        model_parts: dict[ModelPart, Scalar] = {
+            "weights": weights,
+            "tokenizer": fingerprint["tokenizer"],
+            "configuration": fingerprint.get("most_cells"),
+        }
+        return self._description(fingerprint, notes, header.get("tokenizer.chat_template"), model_parts)
 
     def _load_model(self) -> LoadedModel:
         from backends.llamacpp.engine import LlamaEngine

@@ -7,7 +7,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from backends.base import Answer, Capability, Description, GenerateRequest, OnResponse, Prompt, Request, ScoreRequest
+from backends.base import (
+    Answer,
+    Capability,
+    Description,
+    GenerateRequest,
+    ModelPart,
+    OnResponse,
+    Prompt,
+    Request,
+    Scalar,
+    ScoreRequest,
+)
 from backends.errors import AuditError, BackendError, ConfigError
 from backends.local.backend import LocalBackend, discard_response
 from backends.local.fingerprint import text_sha256
@@ -15,8 +26,6 @@ from backends.local.generation import TextGenerator
 from backends.local.options import available_threads
 from backends.local.scoring import TextEncoder, Values, score_requests
 from backends.local.trie import Path
-
-Scalar = str | int | float | bool | None
 
 
 class Scorer(Protocol):
@@ -61,6 +70,8 @@ class CausalBackend(LocalBackend):
     """Answers requests for scores and texts; the model is loaded, or refused for good, at the first one."""
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"model": (), "adapter": ()}
+    #: As in `backends.base.Description`.
+    engine_fields: ClassVar[frozenset[str]]
     batch_size = 256
 
     def __init__(self, threads: int | None) -> None:
@@ -124,13 +135,27 @@ class CausalBackend(LocalBackend):
             answers[i] = text
         return answers
 
-    def _description(self, fingerprint: dict[str, Scalar], notes: dict[str, str], template: Any) -> Description:
-        """The description of a model with this chat template, or None."""
+    def _description(
+        self,
+        fingerprint: dict[str, Scalar],
+        notes: dict[str, str],
+        template: Any,
+        parts: dict[ModelPart, Scalar],
+    ) -> Description:
+        """The description of a model with this chat template, or None, and these further parts."""
         capabilities: set[Capability] = {"score", "generate"}
         if template is not None:
             capabilities.add("chat")
-        fingerprint["chat_template_sha256"] = None if template is None else text_sha256(str(template))
-        return Description(fingerprint, frozenset(capabilities), {**notes, "threads": str(self.thread_count)})
+        template_hash = None if template is None else text_sha256(str(template))
+        fingerprint["chat_template_sha256"] = template_hash
+        parts |= {"quantisation": fingerprint["quantisation"], "adapter": fingerprint["adapter"]}
+        return Description(
+            fingerprint,
+            frozenset(capabilities),
+            {**notes, "threads": str(self.thread_count)},
+            parts={**parts, "chat_template": template_hash},
+            engine_fields=self.engine_fields,
+        )
 
 
 def _score(loaded: LoadedModel, requests: Sequence[ScoreRequest]) -> list[Answer]:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from backends.base import Description
+from backends.base import Description, ModelPart, Scalar
 from backends.errors import BackendError, ConfigError
-from backends.local.causal import CausalBackend, LoadedModel, Scalar
+from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.fingerprint import package_version, text_sha256
 from backends.local.generation import NoRoomError, TextGenerator
 from backends.local.options import OptionalCount, need_package
@@ -46,6 +46,8 @@ class HFBackend(CausalBackend):
     threads : int, optional
         CPU threads; default: all cores this process may use.
     """
+
+    engine_fields = frozenset({"backend", "dtype", "device", "torch", "transformers", "scoring_version"})
 
     @checked_options
     def __init__(
@@ -113,7 +115,14 @@ class HFBackend(CausalBackend):
             "route": "chosen when the model is loaded" if self._loaded is None else self._loaded.route,
             **self._context_note(),
         }
-        return self._description(fingerprint, notes, template)
+        weights = identity.get("weights_sha256", f"{identity.get('hub_id')}@{identity.get('revision')}")
+        from_gguf = self.source.path.is_file()  # the file holds the tokenizer too, as every engine reads it
+        parts: dict[ModelPart, Scalar] = {
+            "weights": weights,
+            "tokenizer": f"gguf:{weights}" if from_gguf else f"json:{fingerprint['tokenizer_sha256']}",
+            "configuration": identity.get("files_sha256"),
+        }
+        return self._description(fingerprint, notes, template, parts)
 
     def _context_note(self) -> dict[str, str]:
         if self._loaded is None and self.source.path.is_file():

@@ -72,6 +72,7 @@ class DebiasingPositions(Suite):
     name: ClassVar[str] = "DebiasingPositions"
     strata: ClassVar[tuple[str, ...]] = ("template", "dominated_by")
     failures_factor: ClassVar[str | None] = "dominated_by"
+    prompting = ("prompt_format", "positions")  # positions hold the messages, built in the format
     sampled_together: tuple[str, ...] = ("template", "occupation")
 
     @checked_options

@@ -1,4 +1,4 @@
-"""Plots of differences: between models on the same items, between engines with the same weights, and both together."""
+"""Plots of differences: between models on the same items, between engines with one model, and what each change does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from audit.report.charts.plots import Panel, Plot, Row, value_ends
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, one_line, shortened, where_label
 from audit.report.phrases import captions
+from audit.report.phrases.ladder import changes, effect, rungs
 from audit.results import Comparison, PromptDrift, where_key
 
 #: Differences that a page holds of all suites together. More are in comparisons.csv: ten models have tens of
@@ -55,8 +56,43 @@ def forest_plot(figures: Figures, suite: str) -> Plot | None:
     )
 
 
+def ladder_plot(figures: Figures, suite: str) -> Plot | None:
+    """The steps of the ladder on a suite's headline figures: each step's change, and its items' own."""
+    panels: dict[str, list[Row]] = {}
+    names: dict[str, int] = {}
+    steps = list(figures.step_decisions(suite))
+    for step, measure, decided in steps:
+        label = f"{rungs(step)}\n{changes(step)}"
+        for condition, c in decided:
+            title = f"{measure_label(measure)}: {condition}" if condition else measure_label(measure)
+            rows = panels.setdefault(title, [])
+            rows.append({**_drawn_comparison(c), "k": label, "s": effect(c)})
+            quantity = figures.by_model(suite, measure, c.where)[0].spec.quantity
+            where = where_key(c.where)
+            behind = [i for i in step.items if quantity in i.quantities and where <= where_key(i.factors)]
+            for item in evenly_spread(behind, _DRIFT_PROMPTS):
+                number = names.setdefault(one_line(item.item), len(names))
+                rows.append({"k": label, "t": shortened(item.quantities[quantity]), "i": number})
+    if not panels:
+        return None
+    drawn = []
+    for title, rows in panels.items():
+        ends = [x for row in rows for name in ("v", "l", "h", "bl", "bh", "g", "t") if (x := row.get(name)) is not None]
+        drawn.append(Panel(title, rows, ends=_rounded(value_ends([0.0, *ends, *(-row.get("g", 0.0) for row in rows)]))))
+    return Plot(
+        captions.LADDER_TITLE,
+        captions.LADDER_CAPTION,
+        specs.ladder(),
+        drawn,
+        "ladder",
+        heights=[44 * len({row["k"] for row in panel.rows}) + 8 for panel in drawn],
+        marks=("value", "interval", "margin", "verdicts", *(["item"] if names else [])),
+        names=list(names),
+    )
+
+
 def drift_plot(figures: Figures, suite: str) -> Plot | None:
-    """One mark per prompt: how far its answers are apart between two engines with the same weights."""
+    """One mark per prompt: how far its answers are apart between two engines with the same model."""
     drifts = [drift for drift in figures.result.drift if drift.suite == suite and drift.prompts]
     if not drifts:
         return None
@@ -93,7 +129,7 @@ def drift_plot(figures: Figures, suite: str) -> Plot | None:
 
 
 def noise_plot(figures: Figures, suite: str) -> Plot | None:
-    """Each difference between two models beside what the same weights differ by on the same figure."""
+    """Each difference between two models beside what one model differs by between engines, on the same figure."""
     known = [
         c
         for c in figures.result.comparisons
@@ -119,8 +155,12 @@ def noise_plot(figures: Figures, suite: str) -> Plot | None:
 
 def _comparison_row(figures: Figures, c: Comparison) -> Row:
     """A difference b − a: the models' numbers, the drawn numbers, the verdict's number."""
+    row = {**_pair(figures, c), **_drawn_comparison(c)}
+    return row if c.engine_noise is None else {**row, "e": shortened(c.engine_noise)}
+
+
+def _drawn_comparison(c: Comparison) -> Row:
     row = {
-        **_pair(figures, c),
         "v": shortened(c.difference),
         "l": shortened(c.low),
         "h": shortened(c.high),
@@ -130,7 +170,7 @@ def _comparison_row(figures: Figures, c: Comparison) -> Row:
     }
     if c.bound_low is not None and c.bound_high is not None and c.bound_high > c.bound_low:
         row |= {"bl": shortened(c.bound_low), "bh": shortened(c.bound_high)}
-    return row if c.engine_noise is None else {**row, "e": shortened(c.engine_noise)}
+    return row
 
 
 def _pair(figures: Figures, pair: Any) -> Row:

@@ -219,6 +219,31 @@ def forest() -> dict[str, Any]:
     )
 
 
+def ladder() -> dict[str, Any]:
+    """Changes with intervals, coloured by verdict, over the margin; one tick ``t`` per item behind them."""
+    row = {"y": _pair_axis()}
+    verdict = {**row, "color": _verdict_colour()}
+    return _layered(
+        _where("w")
+        .mark_point(filled=True, opacity=1, **_TOOLTIP, size=85, shape="diamond")
+        .encode(x=_difference_axis(6), **verdict),
+        alt.Chart()
+        .transform_filter("datum.g > 0")
+        .transform_calculate(g0="-datum.g")
+        .mark_bar(height=34, color="var(--margin)", fillOpacity=0.5)
+        .encode(x=alt.X("g0:Q"), x2="g", **row),
+        _zero(),
+        _where("t")
+        .mark_tick(thickness=1.4, height=18, opacity=0.3, color="var(--accent)", **_TOOLTIP)
+        .encode(x=alt.X("t:Q"), **row),
+        _where("bl")
+        .mark_bar(height=10, fillOpacity=0.12, strokeWidth=1.2, strokeDash=[3, 2])
+        .encode(x=alt.X("bl:Q"), x2="bh", **verdict),
+        _interval(alt.Chart(), "x", verdict, strokeWidth=2.5, **_TOOLTIP),
+        height=100,
+    )
+
+
 def drift() -> dict[str, Any]:
     """One tick per prompt: its difference between two engines; one row per pair of engines."""
     return _layered(

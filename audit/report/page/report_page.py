@@ -11,6 +11,7 @@ from audit.report.charts import (
     drift_plot,
     forest_plot,
     headline_plot,
+    ladder_plot,
     noise_plot,
     suite_plots,
 )
@@ -95,6 +96,7 @@ def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: Su
         "undrawn": [title for chart in info.charts if (title := one_line(chart["title"])) not in titles],
         "summary": suite_summary(figures, info.name),
         "plots": [plots.add(plot) for plot in drawn],
+        "ladder": plots.add(ladder_plot(figures, info.name)),
         "forest": plots.add(forest_plot(figures, info.name)),
         "drift_plots": [plots.add(plot(figures, info.name)) for plot in (drift_plot, noise_plot)],
         "ranks": rank_rows(figures, info.name),

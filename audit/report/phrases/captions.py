@@ -6,15 +6,21 @@ from audit.results import Measure
 
 HEADLINE_TITLE = "The answer in one picture"
 DIFFERENCES_TITLE = "Differences between models, on the same items"
-DRIFT_TITLE = "The same weights on different engines, prompt by prompt"
+DRIFT_TITLE = "The same model on different engines, prompt by prompt"
 NOISE_TITLE = "Differences between models against the noise of the engines"
+
+LADDER_TITLE = "What each change does, item by item"
+LADDER_CAPTION = (
+    "A row is a step: the same items with one thing of the model, or of how it is asked, changed. The diamond is the "
+    "mean change with its interval, decided for that step alone; each mark is one item."
+)
 
 DRIFT_LOGPROB = "log-probability (nats), mean over a prompt's continuations"
 DRIFT_VARIATION = "total variation between the two distributions, 0 to 1"
 
 DIFFERENCE_AXIS = "difference"
 MODEL_DIFFERENCE_AXIS = "size of the difference between models"
-ENGINE_NOISE_AXIS = "largest difference between engines, same weights"
+ENGINE_NOISE_AXIS = "largest difference between engines, same model"
 TIME_AXIS = "time of the run (UTC)"
 
 MEASURED_HERE, PUBLISHED = "Measured in this run", "Published"
@@ -39,7 +45,7 @@ def noise_caption(below: int, total: int, drawn: int) -> str:
     sample = f" {drawn:,} of them are drawn, evenly spread." if drawn < total else ""
     return (
         f"Below the line a difference is smaller than the engines' noise: {below:,} of {total:,} {verb}.{sample} "
-        "The noise of a figure is its largest difference between engines with the same weights."
+        "The noise of a figure is its largest difference between engines with the same model."
     )
 
 

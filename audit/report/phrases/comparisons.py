@@ -71,7 +71,7 @@ def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: st
 def _noise(c: Comparison) -> str:
     if c.engine_noise is None or not c.difference:
         return ""
-    seen = f"The same weights differ by up to {c.engine_noise:.3f} between engines"
+    seen = f"The same model differs by up to {c.engine_noise:.3f} between engines"
     if c.within_noise:
         return f" {seen}: this difference is smaller than the engines' noise."
     return f" {seen}: up to {c.engine_noise / abs(c.difference):.0%} of this difference may be the engines' noise."

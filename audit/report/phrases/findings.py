@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from audit.report.figures import Condition, Figures
 from audit.report.formatting import bounded, figure, measure_label, number, one_line
+from audit.report.phrases.ladder import step_sentence
 from audit.report.phrases.self_checks import self_check_sentences
 from audit.results import Comparison, DataQuality, Measure, Verdict, where_key
 
@@ -26,7 +27,7 @@ Side = Literal["above", "below", "open", "no interval"]
 class Sentence:
     """One statement: what was found, the same by condition, how models compare, or what limits it."""
 
-    kind: Literal["finding", "detail", "comparison", "caution"]
+    kind: Literal["finding", "detail", "step", "comparison", "caution"]
     text: str
 
 
@@ -34,6 +35,7 @@ class Sentence:
 HEADINGS: Mapping[str, str] = {
     "finding": "What was found",
     "detail": "Condition by condition",
+    "step": "What each change of a model does",
     "comparison": "How the models compare",
     "caution": "What limits this",
 }
@@ -96,12 +98,19 @@ def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[
         if pairs:
             sentences.append(Sentence("comparison", f"{prefix}{_subject(measure, conditions)}: {_compared(pairs)}"))
     mentioned = {(name, where_key(where)) for name, where, _ in headline}
+    steps = [Sentence("step", f"{prefix}{text}") for text in _steps(figures, suite)]
     by_condition = [
         Sentence("detail", f"{prefix}{_by_condition(figures, suite, chart, name, conditions)}")
         for chart, name, conditions in figures.charts_with_neutral(suite)
         if not all((name, where_key(where)) in mentioned for where in conditions)
     ]
-    return sentences + (by_condition[:2] if named else by_condition) + list(_cautions(figures, suite))
+    return sentences + steps + (by_condition[:2] if named else by_condition) + list(_cautions(figures, suite))
+
+
+def _steps(figures: Figures, suite: str) -> Iterator[str]:
+    """What each step of the ladder that ends in this suite does to its headline figures."""
+    for step, measure, decided in figures.step_decisions(suite):
+        yield step_sentence(step, _subject(measure, []), decided)
 
 
 def _by_condition(

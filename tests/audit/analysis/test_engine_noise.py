@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.analysis.comparisons import compare_models, rank_models
-from audit.analysis.engine_noise import DRAWN_PROMPTS, engine_drift, same_weights, total_variation, with_engine_noise
+from audit.analysis.engine_noise import DRAWN_PROMPTS, engine_drift, total_variation, with_engine_noise
 from audit.report.phrases.comparisons import describe
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
@@ -90,13 +90,6 @@ def test_total_variation_is_the_largest_difference_of_any_event(pairs: list[tupl
         for event in range(2 ** len(whole_p))
     )
     assert total_variation(np.log(p), np.log(q)) == pytest.approx(largest)
-
-
-def test_same_weights_come_from_hashes_or_declarations() -> None:
-    weights = {"hf": "w", "other": "v", "gguf": "w", "server": None, "also": None}
-    models = {name: {} if w is None else {"weights_sha256": w} for name, w in weights.items()}
-    assert same_weights(models) == [("hf", "gguf")]
-    assert same_weights(models, [("server", "other", "not in this run")]) == [("hf", "gguf"), ("other", "server")]
 
 
 def test_difference_within_engine_noise_is_reported_so() -> None:

@@ -10,14 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from audit.results import (
+    AttributionStep,
     AuditResult,
     Comparison,
     DataQuality,
     EngineDrift,
     Example,
+    ItemChange,
     Measure,
     ModelInfo,
     PromptDrift,
+    Rung,
     SuiteInfo,
 )
 from audit.signatures import encode_parts, write_signature
@@ -219,6 +222,23 @@ def drift(suite: str, a: str, b: str, prompts: int = 100) -> EngineDrift:
         logprob_mean_abs=0.016, logprob_max_abs=0.3, variation_mean=0.008, variation_max=0.03, farthest="item-0",
         quantities={}, prompts=each,
     )  # fmt: skip
+
+
+def step(comparisons: Sequence[Comparison], suite: str, a: str, b: str, quantity: str = "gap") -> AttributionStep:
+    """What an adapter does to a suite's figures, with the items of the first of them."""
+    of_pair = [c for c in comparisons if (c.suite, c.a, c.b) == (suite, a, b)]
+    random_ = random.Random(6)
+    return AttributionStep(
+        a=Rung(model=a, suite=suite),
+        b=Rung(model=b, suite=suite),
+        changes=["adapter"],
+        comparisons=of_pair,
+        quantities={},
+        items=[
+            ItemChange(item=f"item-{i}", factors=dict(of_pair[0].where), quantities={quantity: random_.gauss(0, 0.1)})
+            for i in range(50)
+        ],
+    )
 
 
 def four_suites(models: int) -> AuditResult:

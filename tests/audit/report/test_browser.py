@@ -35,7 +35,9 @@ def _result() -> AuditResult:
     examples = [*mu.examples(MODELS, suite.name), *mu.examples(MODELS, "toy")]
     result = mu.result(MODELS, infos, measures, examples=examples)
     noisy = [c.model_copy(update={"engine_noise": 0.03}) if c.suite == "toy" else c for c in result.comparisons]
-    return result.model_copy(update={"drift": [mu.drift("toy", MODELS[0], MODELS[1])], "comparisons": noisy})
+    gaps = [c for c in result.comparisons if c.measure == "gap"]
+    more = {"drift": [mu.drift("toy", MODELS[0], MODELS[1])], "ladder": [mu.step(gaps, "toy", MODELS[0], MODELS[1])]}
+    return result.model_copy(update={**more, "comparisons": noisy})
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +265,21 @@ def test_drift_is_drawn_by_prompt_and_beside_differences(opened: Opened) -> None
     assert noise.locator("svg [aria-roledescription=point]").count() == len(shown)
     noise.locator("details.behind summary").click()
     assert noise.locator("details.behind tbody tr").count() == len(shown)
+    assert opened.complaints == []
+
+
+def test_a_step_of_the_ladder_is_drawn_with_its_items(opened: Opened) -> None:
+    page = opened.page
+    ladder = page.locator("#suite-1 .picture.ladder")
+    first = ladder.locator(".panel").first
+    assert first.locator("svg [aria-roledescription=point]").count() == 1
+    mark = first.locator("svg g.mark-rect path").last
+    mark.scroll_into_view_if_needed()
+    mark.hover()
+    assert page.locator("#hover").inner_text().startswith("item-")
+    ladder.locator("details.behind summary").click()
+    assert ladder.locator("details.behind tbody tr").count() == len(mu.POSITIONS) + 50
+    assert "(adapter)" in page.locator("#answer").inner_text()
     assert opened.complaints == []
 
 

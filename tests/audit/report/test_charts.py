@@ -9,10 +9,10 @@ import re
 import pytest
 import vl_convert
 
-from audit.report.charts import FigureTable, Plot, forest_plot, headline_plot, suite_plots, ternary
+from audit.report.charts import FigureTable, Plot, forest_plot, headline_plot, ladder_plot, suite_plots, ternary
 from audit.report.figures import Figures
 from audit.report.page import report_page
-from audit.results import AuditResult, Scalar
+from audit.results import AuditResult, Scalar, where_key
 from suites.presentation import Chart, PublishedFigure
 from tests.audit.report import made_up as mu
 
@@ -189,6 +189,23 @@ def test_forest_has_the_headline_first_and_every_interval(toy: AuditResult) -> N
         assert panel.ends[1] > max(ends)
     first = [c for c in toy.comparisons if c.measure == "gap"][: len(forest.panels[0].rows)]
     assert [r["v"] for r in forest.panels[0].rows] == [pytest.approx(c.difference, rel=1e-4) for c in first]
+
+
+def test_a_step_draws_its_decisions_and_the_items_behind_them(toy: AuditResult) -> None:
+    step = mu.step([c for c in toy.comparisons if c.measure == "gap"], "toy", MODELS[0], MODELS[1])
+    plot = ladder_plot(Figures(toy.model_copy(update={"ladder": [step]})), "toy")
+    assert plot is not None
+    decisions = [[row for row in panel.rows if "w" in row] for panel in plot.panels]
+    shown = {(m, where_key(w)) for m, w in Figures(toy).headline("toy")}
+    expected = [c for c in step.comparisons if (c.measure, where_key(c.where)) in shown]
+    assert [row["v"] for (row,) in decisions] == [pytest.approx(c.difference, rel=1e-4) for c in expected]
+    assert [sum("t" in row for row in panel.rows) for panel in plot.panels] == [50, 0]  # items of the first condition
+    for panel in plot.panels:
+        assert panel.ends is not None
+        drawn = [row[end] for row in panel.rows for end in ("l", "h", "t") if row.get(end) is not None]
+        assert panel.ends[0] < min(drawn)
+        assert panel.ends[1] > max(drawn)
+    assert ladder_plot(Figures(toy), "toy") is None
 
 
 def test_a_chart_without_any_figure_is_left_out() -> None:

@@ -119,6 +119,17 @@ def test_a_difference_within_the_engines_noise_is_said_to_be_so() -> None:
     assert said == "Gap: b is higher than a by 0.100; the difference is smaller than the engines' noise."
 
 
+def test_a_step_says_what_changed_and_what_that_does() -> None:
+    result = _result({"gap": [0.1, 0.2]}, ("base", "tuned"))
+    step = mu.step(result.comparisons, "toy", "base", "tuned")
+    (said,) = _said(result.model_copy(update={"ladder": [step]}), "step")
+    assert said == "base → tuned (adapter), Gap: raises it by 0.100 [0.070, 0.130]."
+    mixed = step.model_copy(update={"engine": ["backend", "dtype"]})
+    (said,) = _said(result.model_copy(update={"ladder": [mixed]}), "step")
+    assert said.startswith("base → tuned (adapter, and the engine), Gap: raises it by 0.100")
+    assert said.endswith("The engine differs too (backend, dtype), and its part is not separated.")
+
+
 def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
     (said,) = _said(_result({"gap": [-0.1, -0.4]}, ("a", "b")), "comparison")
     assert said == "Gap: b is lower than a by 0.300."

@@ -15,6 +15,8 @@
 
   function hoverText(row) {
     if (row.pub !== undefined) return [row.pub, `published: ${digits(row.u)}`];
+    if (row.s !== undefined) return [row.k.replace("\n", ": "), row.s, ...notes(row)];
+    if (row.t !== undefined) return [row.name, `change ${digits(row.t)}`];
     if (row.w !== undefined) return [row.name, verdictText(row), `${digits(row.v)}, interval ${range(row.l, row.h)}`, ...notes(row)];
     if (row.b !== undefined) return [row.name, `${pairName(row)}: ${digits(row.v)}`];
     const ids = row.fs ?? [row.f];
@@ -50,6 +52,7 @@
 
   function rowsOf(plot, index) {
     const { rows } = plot.panels[index];
+    if (plot.kind === "ladder") return rows.map((row) => ({ ...row, name: plot.names[row.i] }));
     if (!plot.columns) return rows;
     return rows.map((values) => {
       const row = Object.fromEntries(plot.columns.map((name, i) => [name, values[i]]));
@@ -171,6 +174,8 @@
       [pairName(row), digits(row.v), range(row.l, row.h), verdictText(row), `±${digits(row.g)}`, notes(row).join("; ")]],
     noise: [["Figure", "Pair", "Difference", "Noise of engines", "Verdict"], (row) =>
       [row.name, pairName(row), digits(row.v), digits(row.e), verdictText(row)]],
+    ladder: [["Step", "Figure", "Item", "Difference", "Interval", "Decision"], (row, panel) =>
+      [row.k.replace("\n", ": "), panel.title, row.name ?? "", digits(row.v ?? row.t), row.s ? range(row.l, row.h) : "", row.s ?? ""]],
     drift: [["Quantity", "Pair", "Item", "Difference"], (row, panel) =>
       [panel.title, pairName(row), row.name, digits(row.v)]],
   };

@@ -1,0 +1,255 @@
+"""What each change of a model does: the attribution ladder.
+
+A base model and the same with an adapter, an original and its quantisation, raw text and chat: two rungs that differ
+in one part of the model, or in how it is asked, make a step. What moves between them is the change's doing, not noise,
+and has a decision of its own. What only the engine changes is noise (`audit.analysis.engine_noise`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from audit.analysis.comparisons import compare_models
+from audit.analysis.engine_noise import DRAWN_PROMPTS, evenly_spread, quantity_gaps, summarise_gaps
+from audit.results import AttributionStep, ItemChange, Rung, where_key
+from backends.base import Description
+from backends.errors import ConfigError
+from suites.base import MeasureSpec, Row, Suite
+
+#: Parts that follow from another one: a quantised file has other weights, and its tokenizer in another form.
+_FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "configuration")}
+
+
+class ModelStep(NamedTuple):
+    """From one model to another.
+
+    Attributes
+    ----------
+    changes : tuple of str
+        Parts of the model (`backends.base.ModelPart`, or another field of the fingerprint) that differ; empty where no
+        difference is known.
+    engine : tuple of str
+        Fields of the engine that differ too: the step then holds the engines' noise as well.
+    """
+
+    a: str
+    b: str
+    changes: tuple[str, ...]
+    engine: tuple[str, ...]
+
+
+class AskingStep(NamedTuple):
+    """From one suite to another that puts the same questions otherwise; ``changed`` is a key of the signature."""
+
+    a: str
+    b: str
+    changed: str
+
+
+def changed_parts(a: Description, b: Description) -> tuple[str, ...] | None:
+    """What of the model differs between two backends, the engine apart; None where the parts of one are not known.
+
+    Where no part differs, a field that both fingerprints have and neither gives to its engine counts as one.
+    """
+    if not (a.parts and b.parts):
+        return None
+    parts = dict.fromkeys((*a.parts, *b.parts))
+    changed: list[str] = [part for part in parts if _differ(a.parts.get(part), b.parts.get(part))]
+    if not changed:
+        engine = a.engine_fields | b.engine_fields
+        common = (name for name in a.fingerprint if name in b.fingerprint and name not in engine)
+        changed = [name for name in common if a.fingerprint[name] != b.fingerprint[name]]
+    following = {part for cause in changed for part in _FOLLOWS.get(cause, ())}
+    return tuple(part for part in changed if part not in following)
+
+
+def _differ(a: object, b: object) -> bool:
+    """Whether two values of a part are known to differ; not of tokenizers in different forms (``gguf:``, ``json:``)."""
+    forms = [str(value).partition(":") for value in (a, b)]
+    return a != b and (forms[0][0] == forms[1][0] or not all(colon for _, colon, _ in forms))
+
+
+def changed_engine(a: Description, b: Description) -> tuple[str, ...]:
+    """The fields of the engine in which two backends differ."""
+    engine = a.engine_fields | b.engine_fields
+    names = dict.fromkeys((*a.fingerprint, *b.fingerprint))
+    return tuple(name for name in names if name in engine and a.fingerprint.get(name) != b.fingerprint.get(name))
+
+
+def engine_pairs(
+    descriptions: Mapping[str, Description], declared: Iterable[Collection[str]] = ()
+) -> list[tuple[str, str]]:
+    """Pairs of models that are the same model on different engines.
+
+    Parameters
+    ----------
+    descriptions : mapping of model name to Description
+        Two whose parts are known and equal, and whose fingerprints differ in fields of the engine only, are a pair.
+    declared : iterable of collections of names
+        Groups of models that have the same weights though no hash shows it: another file format, or a server. Names of
+        models left out of the run are none.
+
+    Raises
+    ------
+    ConfigError
+        When a declared group holds models that differ in their adapter.
+    """
+    groups = [set(group) for group in declared]
+    pairs = []
+    for a, b in itertools.combinations(descriptions, 2):
+        changed = changed_parts(descriptions[a], descriptions[b])
+        together = any({a, b} <= group for group in groups)
+        if together and changed and "adapter" in changed:
+            hint = "Leave one of them out: what an adapter changes is no engine's noise"
+            raise ConfigError("same_weights", f"{a}, {b}", "they differ in their adapter", hint)
+        if together or changed == ():
+            pairs.append((a, b))
+    return pairs
+
+
+def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequence[str]] = ()) -> list[ModelStep]:
+    """The steps from one model to another, at most one to each.
+
+    Parameters
+    ----------
+    descriptions : mapping of model name to Description
+        A model with the weights of another that differs in some other part is a step from that one: from the one it
+        has most in common with, in model and engine. A model without adapter is never a step from one with an adapter.
+    declared : iterable of sequences of names
+        Chains of models, each made from the one before it. Names of models left out of the run are skipped.
+    """
+    steps: dict[str, ModelStep] = {}
+    for chain in declared:
+        for a, b in itertools.pairwise(name for name in chain if name in descriptions):
+            pair = descriptions[a], descriptions[b]
+            steps[b] = ModelStep(a, b, changed_parts(*pair) or (), changed_engine(*pair))
+    names = list(descriptions)
+    for b in names:
+        candidates = [step for a in names if (step := _step(a, b, descriptions)) is not None]
+        candidates = [step for step in candidates if not _is_adapted(descriptions[step.a])] or candidates
+        if b not in steps and candidates:
+            steps[b] = min(candidates, key=lambda step: (len(step.changes), len(step.engine), names.index(step.a)))
+    return [steps[name] for name in names if name in steps]
+
+
+def _step(a: str, b: str, descriptions: Mapping[str, Description]) -> ModelStep | None:
+    """The step from a to b, where b is the same weights with something changed."""
+    before, after = descriptions[a], descriptions[b]
+    weights = before.parts.get("weights")
+    changed = changed_parts(before, after)
+    if not changed or weights is None or weights != after.parts.get("weights"):
+        return None
+    names = list(descriptions)
+    rising = (_is_adapted(before), names.index(a)) < (_is_adapted(after), names.index(b))
+    return ModelStep(a, b, changed, changed_engine(before, after)) if rising else None
+
+
+def _is_adapted(description: Description) -> bool:
+    return description.parts.get("adapter") is not None
+
+
+def asking_steps(suites: Mapping[str, Suite]) -> list[AskingStep]:
+    """Pairs of suites of one kind whose signatures differ in nothing but `Suite.prompting`."""
+    steps = []
+    for b, after in suites.items():
+        for a, before in itertools.takewhile(lambda pair: pair[0] != b, suites.items()):  # noqa: B023  used at once
+            ours, theirs = before.signature(), after.signature()
+            differing = [key for key in dict.fromkeys((*ours, *theirs)) if ours.get(key) != theirs.get(key)]
+            if type(before) is type(after) and differing and set(differing) <= set(after.prompting):
+                steps.append(AskingStep(a, b, differing[0]))
+                break
+    return steps
+
+
+@dataclass
+class Ladder:
+    """The steps of a run, and the rows that they need, handed over suite by suite."""
+
+    models: Sequence[ModelStep]
+    suites: Sequence[AskingStep]
+    _rows: dict[Rung, Sequence[Row]] = field(default_factory=dict)
+    _specs: dict[str, Sequence[MeasureSpec]] = field(default_factory=dict)
+
+    @property
+    def lineage(self) -> frozenset[frozenset[str]]:
+        """Pairs of models that steps lead from one to the other, through others too."""
+        groups: dict[str, set[str]] = {}
+        for step in self.models:
+            joined = groups.get(step.a, {step.a}) | groups.get(step.b, {step.b})
+            groups |= dict.fromkeys(joined, joined)
+        return frozenset(frozenset((a, b)) for a, of_a in groups.items() for b in of_a if a != b)
+
+    def add(self, suite: str, rows: Mapping[str, Sequence[Row]], specs: Sequence[MeasureSpec]) -> None:
+        """Keep a suite's rows by model, and its figures, where a step needs them."""
+        climbed = {name for step in self.models for name in (step.a, step.b)}
+        across = any(suite in (step.a, step.b) for step in self.suites)
+        kept = {Rung(model=name, suite=suite): of_model for name, of_model in rows.items() if across or name in climbed}
+        if kept:
+            self._rows |= kept
+            self._specs[suite] = specs
+
+    def evaluate(self, margins: Mapping[str, float] | float, confidence: float) -> list[AttributionStep]:
+        """What each step changes, decided by itself: no other step and no other pair of models takes part."""
+        steps = []
+        for plan in self._plans():
+            ours, theirs = self._rows[plan.a], self._rows[plan.b]
+            if {row.item_id for row in ours} & {row.item_id for row in theirs}:
+                steps.append(self._evaluated(plan, ours, theirs, margins, confidence))
+        return steps
+
+    def _plans(self) -> Iterator[_Plan]:
+        """Every step: on each suite from model to model, then for each model from suite to suite."""
+        for suite in self._specs:
+            for step in self.models:
+                yield _Plan(Rung(model=step.a, suite=suite), Rung(model=step.b, suite=suite), step.changes, step.engine)
+        for a, b, changed in self.suites:
+            for model in dict.fromkeys(rung.model for rung in self._rows if rung.suite == b):
+                yield _Plan(Rung(model=model, suite=a), Rung(model=model, suite=b), (changed,), ())
+
+    def _evaluated(
+        self,
+        plan: _Plan,
+        ours: Sequence[Row],
+        theirs: Sequence[Row],
+        margins: Mapping[str, float] | float,
+        confidence: float,
+    ) -> AttributionStep:
+        rows = {plan.a.title_beside(plan.b): ours, plan.b.title_beside(plan.a): theirs}
+        known = {(spec.measure, where_key(spec.where)) for spec in self._specs[plan.a.suite]}
+        specs = [
+            spec
+            for spec in self._specs[plan.b.suite]
+            if (spec.measure, where_key(spec.where)) in known and not spec.is_subgroup
+        ]
+        index, gaps = quantity_gaps(ours, theirs)
+        factors = {row.item_id: row.factors for row in theirs}
+        exact = {name: np.isfinite(gap) for name, gap in gaps.items()}
+        both = [(item, at) for item, at in index.items() if any(of_quantity[at] for of_quantity in exact.values())]
+        return AttributionStep(
+            a=plan.a,
+            b=plan.b,
+            changes=list(plan.changes),
+            engine=list(plan.engine),
+            comparisons=compare_models(rows, specs, suite=plan.b.suite, margins=margins, confidence=confidence),
+            quantities={name: summarise_gaps(gap[exact[name]]) for name, gap in gaps.items()},
+            items=[
+                ItemChange(
+                    item=item,
+                    factors=dict(factors[item]),
+                    quantities={name: float(gap[at]) for name, gap in gaps.items() if exact[name][at]},
+                )
+                for item, at in evenly_spread(both, DRAWN_PROMPTS)
+            ],
+        )
+
+
+class _Plan(NamedTuple):
+    a: Rung
+    b: Rung
+    changes: tuple[str, ...]
+    engine: tuple[str, ...]

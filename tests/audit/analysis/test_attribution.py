@@ -1,0 +1,179 @@
+"""Which models are the same on another engine, which are made from each other, and what each change does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.analysis.attribution import (
+    Ladder,
+    ModelStep,
+    asking_steps,
+    changed_parts,
+    engine_pairs,
+    model_steps,
+)
+from audit.analysis.comparisons import compare_models
+from audit.analysis.engine_noise import with_engine_noise
+from audit.results import Rung
+from backends.base import Description
+from backends.errors import ConfigError
+from suites import DebiasingPositions, GenderPair, OccuGender
+from suites.base import IdentifiedInterval, MeasureSpec, Row
+
+ENGINE = frozenset({"backend", "dtype"})
+
+
+def model(backend: str = "hf", **parts: Any) -> Description:
+    """A described model: its parts, and a fingerprint that names them and the engine."""
+    known = {"weights": "w", "quantisation": None, "adapter": None, "tokenizer": "gguf:w", **parts}
+    return Description({"backend": backend, "dtype": "float32", **known}, frozenset({"score"}), parts=known,
+                       engine_fields=ENGINE)  # fmt: skip
+
+
+BASE, LORA = model(), model(adapter="lora")
+SERVER = Description({"backend": "openai", "model": "x"}, frozenset({"score"}))
+
+
+def rows(values: Mapping[int, float]) -> list[Row]:
+    return [Row(str(i), {"occupation": i % 40}, {"p": IdentifiedInterval.exact(v)}) for i, v in values.items()]
+
+
+def test_an_adapter_on_the_same_weights_is_no_engine() -> None:
+    models = {"base": BASE, "tuned": LORA, "gguf": model("llamacpp"), "server": SERVER}
+    assert engine_pairs(models) == [("base", "gguf")]
+    assert engine_pairs(models, [("server", "base", "left out")]) == [("base", "gguf"), ("base", "server")]
+
+
+def test_a_declared_pair_with_and_without_adapter_is_refused() -> None:
+    with pytest.raises(ConfigError, match="differ in their adapter"):
+        engine_pairs({"base": BASE, "tuned": LORA}, [("base", "tuned")])
+
+
+def test_unknown_parts_pair_with_nothing() -> None:
+    assert changed_parts(BASE, SERVER) is None
+    assert engine_pairs({"a": SERVER, "b": SERVER}) == []
+    assert model_steps({"a": SERVER, "b": SERVER}) == []
+
+
+def test_another_field_of_the_fingerprint_is_a_change_of_the_model() -> None:
+    steered = Description({**BASE.fingerprint, "steering": 2}, frozenset(), parts=BASE.parts, engine_fields=ENGINE)
+    more = Description({**BASE.fingerprint, "steering": 3}, frozenset(), parts=BASE.parts, engine_fields=ENGINE)
+    assert changed_parts(steered, more) == ("steering",)
+    assert engine_pairs({"a": steered, "b": more}) == []
+
+
+def test_steps_lead_from_the_nearest_rung() -> None:
+    models = {"tuned": LORA, "gguf": model("llamacpp"), "base": BASE, "other": model(weights="v", tokenizer="gguf:v")}
+    assert model_steps(models) == [ModelStep("base", "tuned", ("adapter",), ())]
+    del models["base"]
+    assert model_steps(models) == [ModelStep("gguf", "tuned", ("adapter",), ("backend",))]
+
+
+def test_two_adapters_each_step_from_the_base() -> None:
+    models = {"one": model(adapter="1"), "two": model(adapter="2"), "base": BASE}
+    assert [(s.a, s.b) for s in model_steps(models)] == [("base", "one"), ("base", "two")]
+    del models["base"]
+    assert [(s.a, s.b) for s in model_steps(models)] == [("one", "two")]
+
+
+def test_a_declared_quantisation_names_the_quantisation_alone() -> None:
+    original = model(weights="v", tokenizer="json:t")
+    quantised = model("llamacpp", quantisation="Q4_1")
+    (step,) = model_steps({"q4": quantised, "original": original}, [("original", "q4", "left out")])
+    assert step == ModelStep("original", "q4", ("quantisation",), ("backend",))
+    assert engine_pairs({"q4": quantised, "original": original}) == []
+
+
+def test_raw_and_chat_of_one_suite_are_a_step() -> None:
+    suites = {
+        "raw": OccuGender(),
+        "chat": OccuGender(prompt_format="chat"),
+        "other": OccuGender(prompt_format="chat", token_aggregation="mean"),
+        "positions": DebiasingPositions(),
+        "positions-chat": DebiasingPositions(prompt_format="chat"),
+        "pairs": GenderPair(),
+    }
+    assert [tuple(step) for step in asking_steps(suites)] == [
+        ("raw", "chat", "prompt_format"),
+        ("positions", "positions-chat", "prompt_format"),
+    ]
+
+
+def test_a_planted_change_comes_back_with_its_own_decision() -> None:
+    rng = np.random.default_rng(0)
+    base = dict(enumerate(rng.uniform(0.3, 0.5, 200)))
+    moved = {i: v + 0.1 + 0.01 * rng.standard_normal() for i, v in base.items()}
+    ladder = Ladder(model_steps({"base": BASE, "tuned": LORA}), [])
+    spec = MeasureSpec("p_female", "p", clusters=("occupation",))
+    ladder.add("s", {"base": rows(base), "tuned": rows(moved), "third": rows(base)}, [spec])
+    (step,) = ladder.evaluate(0.02, 0.95)
+    assert (step.a, step.b, step.changes, step.engine) == (
+        Rung(model="base", suite="s"),
+        Rung(model="tuned", suite="s"),
+        ["adapter"],
+        [],
+    )
+    (c,) = step.comparisons
+    change = np.array([moved[i] - base[i] for i in base])
+    assert (c.a, c.b, c.verdict) == ("base", "tuned", "larger")
+    assert c.difference == pytest.approx(change.mean())
+    assert step.quantities["p"] == pytest.approx(
+        {"n": 200, "mean": change.mean(), "mean_abs": np.abs(change).mean(), "max_abs": np.abs(change).max()}
+    )
+    assert [item.quantities["p"] for item in step.items] == pytest.approx(list(change))
+    assert step.items[41].factors == {"occupation": 1}
+
+
+def test_a_steps_decision_does_not_hang_on_other_models() -> None:
+    """In a run with eleven other models Holm's correction over all pairs hides what the step itself shows."""
+    rng = np.random.default_rng(2)
+    base = rng.uniform(0.3, 0.5, 40)
+    values = {"base": base, "tuned": base + 0.04 + 0.1 * rng.standard_normal(40)}
+    values |= {f"m{i}": base + 0.1 * rng.standard_normal(40) for i in range(11)}
+    by_model = {name: rows(dict(enumerate(v))) for name, v in values.items()}
+    spec = MeasureSpec("p_female", "p")
+    (among_all,) = [c for c in compare_models(by_model, [spec], suite="s") if {c.a, c.b} == {"base", "tuned"}]
+    ladder = Ladder(model_steps({"base": BASE, "tuned": LORA}), [])
+    ladder.add("s", by_model, [spec])
+    (step,) = ladder.evaluate(0.02, 0.95)
+    assert among_all.verdict == "inconclusive"
+    assert step.comparisons[0].verdict == "larger"
+    assert step.comparisons[0].p == among_all.p
+
+
+def test_chat_against_raw_pairs_the_same_items_of_two_suites() -> None:
+    suites = {"raw": OccuGender(), "chat": OccuGender(prompt_format="chat")}
+    ladder = Ladder([], asking_steps(suites))
+    spec = MeasureSpec("p_female", "p")
+    values = {name: dict(enumerate(np.linspace(0.1, 0.9, 30) * scale)) for name, scale in (("raw", 1), ("chat", 0.5))}
+    for name in suites:
+        ladder.add(name, {"m": rows(values[name])}, [spec])
+    (step,) = ladder.evaluate(0.02, 0.95)
+    assert (step.a.suite, step.b.suite, step.changes) == ("raw", "chat", ["prompt_format"])
+    (c,) = step.comparisons
+    assert (c.a, c.b, c.verdict) == ("m (raw)", "m (chat)", "smaller")
+    assert c.difference == pytest.approx(-0.25)
+
+
+def test_engine_noise_is_not_set_against_an_adapter() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.3, 0.5, 40)
+    shifts = {"base": 0.0, "gguf": 0.03, "tuned": 0.02, "other": 0.02}
+    by_model = {n: rows(dict(enumerate(base + s + rng.normal(0, 0.001, 40)))) for n, s in shifts.items()}
+    models = {"base": BASE, "gguf": model("llamacpp"), "tuned": LORA, "other": model(weights="v", tokenizer="gguf:v")}
+    ladder = Ladder(model_steps(models), [])
+    comparisons = compare_models(by_model, [MeasureSpec("p", "p")], suite="s", margins=0.001)
+    found = {(c.a, c.b): c for c in with_engine_noise(comparisons, engine_pairs(models), ladder.lineage)}
+    assert found["base", "tuned"].engine_noise is None
+    assert not found["base", "tuned"].within_noise
+    assert found["base", "other"].within_noise
+
+
+def test_lineage_holds_what_steps_join() -> None:
+    steps = [ModelStep("a", "b", (), ()), ModelStep("b", "c", (), ()), ModelStep("x", "y", (), ())]
+    pairs = {tuple(sorted(pair)) for pair in Ladder(steps, []).lineage}
+    assert pairs == {("a", "b"), ("a", "c"), ("b", "c"), ("x", "y")}
