@@ -213,7 +213,7 @@ Capability = Literal["score", "generate", "chat", "classify"]
 Scalar = str | int | float | bool | None
 
 #: What a model is made of, the engine apart.
-ModelPart = Literal["weights", "quantisation", "adapter", "tokenizer", "chat_template", "configuration"]
+ModelPart = Literal["weights", "quantisation", "adapter", "tokenizer", "chat_template", "settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class Description:
     are of the engine alone (program, version, device, dtype of the computation). Two are the same model on two
     engines where their parts are equal and known, and all that differs in their fingerprints is of the engine. A part
     has the same value on every engine: ``weights`` (the hash of their file, or hub id and revision), ``quantisation``,
-    ``adapter``, ``tokenizer``, ``chat_template``, ``configuration``. None: there is no such part. Without parts (a
+    ``adapter``, ``tokenizer``, ``chat_template``, ``settings``. None: there is no such part. Without parts (a
     server) nothing is known.
     """
 

@@ -22,7 +22,7 @@ from backends.errors import ConfigError
 from suites.base import MeasureSpec, Row, Suite
 
 #: Parts that follow from another one: a quantised file has other weights, and its tokenizer in another form.
-_FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "configuration")}
+_FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "settings")}
 
 
 class ModelStep(NamedTuple):

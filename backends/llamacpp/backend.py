@@ -114,7 +114,7 @@ class LlamaCppBackend(CausalBackend):
         model_parts: dict[ModelPart, Scalar] = {
             "weights": weights,
             "tokenizer": fingerprint["tokenizer"],
-            "configuration": fingerprint.get("most_cells"),
+            "settings": fingerprint.get("most_cells"),
         }
         return self._description(fingerprint, notes, header.get("tokenizer.chat_template"), model_parts)
 

@@ -120,7 +120,7 @@ class HFBackend(CausalBackend):
         parts: dict[ModelPart, Scalar] = {
             "weights": weights,
             "tokenizer": f"gguf:{weights}" if from_gguf else f"json:{fingerprint['tokenizer_sha256']}",
-            "configuration": identity.get("files_sha256"),
+            "settings": identity.get("files_sha256"),
         }
         return self._description(fingerprint, notes, template, parts)
 
