@@ -127,6 +127,8 @@ class Measure(OfFigure, Reported):
         and where there is no neutral value.
     contrast : bool
         As in `MeasureSpec`. No part of ``signature``: it is measured the same.
+    undefined_strata : list
+        Levels of the spec's stratum without rows, or without weight: the figure has no value then.
     missing : int
         Items without a readable answer. ``censored``: items known only by bounds.
     probability_mass : float or None
@@ -164,6 +166,7 @@ class Measure(OfFigure, Reported):
     family: str = ""
     is_subgroup: bool = False
     contrast: bool = False
+    undefined_strata: list[Scalar] = []
     spec: MeasureSpec
 
     @field_serializer("spec")

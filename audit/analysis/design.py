@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from audit.analysis.estimators import Codes, Floats
+from audit.analysis.estimators import Codes, Floats, Strata
 from audit.analysis.table import Bools, RowTable
-from audit.results import Scalar
-from suites.base import MeasureSpec
+from audit.results import Scalar, level_key
+from suites.base import Factor, MeasureSpec
 
 
 def is_binary(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
@@ -36,6 +36,26 @@ def usable(table: RowTable, spec: MeasureSpec) -> Bools:
     if spec.estimator == "correlation":
         used &= np.isfinite(covariate_values(table, spec))
     return used
+
+
+def strata_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Strata | None:
+    """The fixed strata of the used rows, none of them among `undefined_strata`; None where the figure has none."""
+    if spec.stratum is None or spec.weights is None:
+        return None
+    codes = table.codes(spec.stratum)[used]
+    weights = {table.levels.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
+    levels, own = np.unique(codes, return_inverse=True)
+    return Strata(own, np.array([weights[int(code)] for code in levels]))
+
+
+def undefined_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Factor]:
+    """Levels of the stratum that have no used row although they have a weight, or rows without a weight."""
+    if spec.stratum is None or spec.weights is None:
+        return []
+    names = [*table.levels.names(spec.stratum), None]  # -1, no level, takes the last
+    present = {level_key(names[code]) for code in np.unique(table.codes(spec.stratum)[used])}
+    weighted = {level_key(level) for level in spec.weights}
+    return [level for _, level in sorted(present ^ weighted, key=str)]
 
 
 def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:

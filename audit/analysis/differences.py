@@ -14,10 +14,21 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.correlations import correlations
-from audit.analysis.design import cluster_codes, correlated, is_binary, is_count, usable
+from audit.analysis.design import (
+    cluster_codes,
+    correlated,
+    is_binary,
+    is_count,
+    strata_of,
+    undefined_strata,
+    usable,
+)
 from audit.analysis.estimators import (
     ROUNDING,
     Estimate,
+    Floats,
+    Reach,
+    Strata,
     allow_for_few_outcomes,
     clustered_mean,
     crossed_factors,
@@ -29,11 +40,17 @@ from suites.base import MeasureSpec
 
 
 class End(NamedTuple):
-    """A difference at one of its identification bounds: value, standard error, degrees of freedom. NaN: unknown."""
+    """A difference at one of its identification bounds: value, standard error, degrees of freedom. NaN: unknown.
+
+    ``se`` is the larger one where the error reaches farther to one side.
+    ``below`` and ``above`` are the `Reach` to either side as (se, bend); None: as far as ``se`` to both.
+    """
 
     value: float = math.nan
     se: float = math.nan
     df: float = math.nan
+    below: tuple[float, float] | None = None
+    above: tuple[float, float] | None = None
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Its two-sided confidence interval; NaN where the error is unknown."""
@@ -50,8 +67,9 @@ class End(NamedTuple):
 
     @property
     def _estimate(self) -> Estimate:
-        value, se, df = (np.array(number) for number in self)
-        return Estimate(value, se, df, 0, 0)
+        sides = [None if side is None else Reach(np.array(side[0]), np.array(side[1])) for side in self[3:]]
+        value, se, df = (np.array(number) for number in self[:3])
+        return Estimate(value, se, df, 0, 0, None, *sides)
 
 
 UNKNOWN = End()
@@ -178,33 +196,32 @@ def _of_means(
 ) -> list[PairedDifference]:
     n = int(both.sum())
     differences = [PairedDifference(spec, a, b, "paired t", n) for a, b in pairs]
-    if n == 0:
+    if n == 0 or undefined_strata(tables[pairs[0][0]], spec, both):
         return differences
     lows = np.column_stack([q.low[both] for q in quantities])
     highs = np.column_stack([q.high[both] for q in quantities])
     a, b = np.array(pairs).T
-    clusters = cluster_codes(tables[pairs[0][0]], spec, both)
+    clusters, strata = cluster_codes(tables[a[0]], spec, both), strata_of(tables[a[0]], spec, both)
     at_low = lows[:, b] - highs[:, a]
     at_high = highs[:, b] - lows[:, a]
-    low = clustered_mean(at_low, clusters)
-    high = low if np.array_equal(at_low, at_high) else clustered_mean(at_high, clusters)
+    low = clustered_mean(at_low, clusters, strata)
+    high = low if np.array_equal(at_low, at_high) else clustered_mean(at_high, clusters, strata)
     # A third model's answers say nothing about these two: each pair by its own values.
     counts, binary = (
         np.array([kind(spec, lows[:, pair], highs[:, pair]) for pair in pairs]) for kind in (is_count, is_binary)
     )
     if counts.any():
         least, most = spec.limits
-        allowed = allow_for_few_outcomes(low, at_low, clusters, least - most, most - least)
-        low = replace(low, se=np.where(counts, allowed.se, low.se))
-        high = replace(high, se=np.where(counts, allowed.se, high.se))  # counts: both bounds are the same
+        allowed = allow_for_few_outcomes(low, at_low, clusters, least - most, most - least, strata)
+        low, high = low.where(counts, allowed), high.where(counts, allowed)  # counts: both bounds are the same
     low, high = unknown_where_few_are_alike(low), unknown_where_few_are_alike(high)
     # Twice the smaller one-sided p: for an exact difference this is the two-sided p.
     p = np.minimum(1.0, 2 * np.minimum(low.p_above(0.0), high.p_below(0.0)))
     only_b, only_a = (at_low > 0).sum(axis=0), (at_low < 0).sum(axis=0)
     mcnemar = mcnemar_exact(only_b, only_a)
     crossed = bool(crossed_factors(clusters))
-    constant = at_low.max(axis=0) - at_low.min(axis=0) < ROUNDING
-    deviation = np.where(constant, 0.0, at_low.std(axis=0, ddof=1)) if n > 1 else np.full(len(pairs), np.nan)
+    deviation = _deviation(at_low, strata or Strata.one(n))
+    mean_low, mean_high = (clustered_mean(x, [], strata).value for x in (lows, highs))
     for i, difference in enumerate(differences):
         difference.test, difference.n_clusters = "paired t, clustered" if clusters else "paired t", low.n_clusters
         if binary[i]:
@@ -217,14 +234,31 @@ def _of_means(
         elif binary[i] and not clusters:
             difference.test, p[i] = "McNemar (exact)", mcnemar[i]
         difference.low, difference.high = _end(low, i), _end(high, i)
-        difference.a_low, difference.a_high = (float(x[:, difference.a].mean()) for x in (lows, highs))
+        difference.a_low, difference.a_high = float(mean_low[difference.a]), float(mean_high[difference.a])
         difference.p = float(p[i])
         difference.deviation = float(deviation[i])
     return differences
 
 
+def _deviation(values: Floats, strata: Strata) -> Floats:
+    """Standard deviation (k,) of values (n, k) within their strata."""
+    left = len(values) - len(strata.weights)
+    if left < 1:
+        return np.full(values.shape[1], np.nan)
+    residual = values - strata.means(values)[strata.codes]
+    constant = np.ptp(residual, axis=0) < ROUNDING
+    return np.where(constant, 0.0, np.sqrt((residual**2).sum(axis=0) / left))
+
+
 def _end(estimate: Estimate, i: int) -> End:
-    return End(float(estimate.value[i]), float(estimate.se[i]), float(estimate.df[i]))
+    below, above = estimate.reach
+    return End(
+        float(estimate.value[i]),
+        max(float(below.se[i]), float(above.se[i])),
+        float(estimate.df[i]),
+        (float(below.se[i]), float(below.bend[i])),
+        (float(above.se[i]), float(above.bend[i])),
+    )
 
 
 def _of_correlations(

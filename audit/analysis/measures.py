@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from audit.analysis.correlations import correlation, correlation_interval, extreme_correlation
-from audit.analysis.design import cluster_codes, correlated, is_count, usable
+from audit.analysis.design import cluster_codes, correlated, is_count, strata_of, undefined_strata, usable
 from audit.analysis.estimators import (
     Codes,
     Estimate,
@@ -32,7 +32,7 @@ from audit.signatures import encode_parts, write_signature
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 4
+STATISTICS_VERSION = 5
 
 
 def measure_rows(
@@ -123,16 +123,19 @@ _NOTHING = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high", "na
 
 
 def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float) -> dict[str, Any]:
-    if not used.any():
-        return {**_NOTHING, "n_clusters": 0}
+    undefined = undefined_strata(table, spec, used)
+    if undefined or not used.any():
+        return {**_NOTHING, "n_clusters": 0, "undefined_strata": undefined}
+    strata = strata_of(table, spec, used)
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
     clusters = cluster_codes(table, spec, used)
-    clustered, naive = clustered_mean(columns, clusters), clustered_mean(columns, [])
+    clustered, naive = (clustered_mean(columns, of, strata) for of in (clusters, []))
     if is_count(spec, quantity.low[used], quantity.high[used]):
-        clustered = allow_for_few_outcomes(clustered, columns, clusters, *spec.limits)
-        naive = allow_for_few_outcomes(naive, columns, [], *spec.limits)
+        clustered = allow_for_few_outcomes(clustered, columns, clusters, *spec.limits, strata)
+        naive = allow_for_few_outcomes(naive, columns, [], *spec.limits, strata)
     clustered, naive = unknown_where_few_are_alike(clustered), unknown_where_few_are_alike(naive)
-    value = float(quantity.value[used].mean())  # NaN when any row is known only by bounds
+    # NaN when any row is known only by bounds
+    value = float(clustered_mean(quantity.value[used], [], strata).value[0])
     limits = _limits(spec, quantity.low[used], quantity.high[used])
     exact = columns.shape[1] == 1
     p = float(clustered.p_two_sided(spec.neutral)[0]) if exact and spec.neutral is not None else math.nan

@@ -477,3 +477,26 @@ def test_holm_keeps_the_chance_of_any_false_claim() -> None:
         rows = {name: rows_of(base + rng.normal(0, 0.1, (12, 4))) for name in "abcd"}
         wrong += any(c.verdict in ("larger", "smaller") for c in compare_models(rows, [SPEC], suite="s"))
     assert wrong <= 0.08 * 300
+
+
+def test_differences_over_strata_leave_the_groups_out_of_the_error() -> None:
+    rng = np.random.default_rng(4)
+    a = np.zeros(28)
+    change = rng.normal(0, 0.02, 28) + np.where(np.arange(28) < 8, 0.3, -0.2)
+    factors = [{"group": "f" if i < 8 else "m", "occupation": i} for i in range(28)]
+
+    def rows(values: np.ndarray) -> list[Row]:
+        return [
+            Row(str(i), f, {"p": IdentifiedInterval.exact(float(v))})
+            for i, (f, v) in enumerate(zip(factors, values, strict=True))
+        ]
+
+    spec = MeasureSpec("gap", "p", clusters=("occupation",), kind="difference",
+                       stratum="group", weights={"f": 0.5, "m": 0.5})  # fmt: skip
+    (found,) = compare_models({"a": rows(a), "b": rows(a + change)}, [spec], suite="s")
+    expected = stats.ttest_ind(change[:8], -change[8:], equal_var=False)
+    assert found.difference == pytest.approx((change[:8].mean() + change[8:].mean()) / 2)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.verdict == "larger"
+    (alike,) = compare_models({"a": rows(a)[:8], "b": rows(a)[:8]}, [spec], suite="s")
+    assert (alike.verdict, alike.difference) == ("inconclusive", None)

@@ -341,3 +341,32 @@ def test_a_signature_is_read_back_as_written(parts: dict[str, object]) -> None:
     own = {"measure", "quantity", "where", "estimator", "clusters", "covariate", "coverage"}
     assert {k: v for k, v in read.items() if k not in own} == {k: v for k, v in parts.items() if k not in own}
     assert (read["measure"], read["quantity"], read["where"]) == ("p|%7C", "q:r", {"a|b": "c"})
+
+
+GAP = MeasureSpec("gap", "p", clusters=("occupation",), kind="difference", neutral=0.0,
+                  stratum="group", weights={"f": 0.5, "m": 0.5})  # fmt: skip
+
+
+def grouped(values: dict[str, list[float]]) -> list[Row]:
+    return [
+        row(f"{group}{i}", value, group=group, occupation=f"{group}{i}")
+        for group, some in values.items()
+        for i, value in enumerate(some)
+    ]
+
+
+def test_a_figure_over_strata_is_the_weighted_mean_of_theirs() -> None:
+    values = {"f": [0.5, 0.3, 0.4], "m": [-0.1, -0.3, -0.2, -0.2, -0.1, -0.3]}
+    found = one(grouped(values), GAP)
+    expected = stats.ttest_ind(values["f"], [-v for v in values["m"]], equal_var=False)
+    assert found.value == pytest.approx(0.5 * 0.4 - 0.5 * 0.2)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.n_clusters == 3, "of the group that has fewest"
+    assert one(grouped(values), replace(GAP, stratum=None, weights=None)).value == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("levels", "absent"), [(("f",), "m"), (("f", "m", "n"), "n")])
+def test_a_stratum_without_rows_or_weight_leaves_no_value(levels: tuple[str, ...], absent: str) -> None:
+    found = one(grouped({level: [0.1, 0.2] for level in levels}), GAP)
+    assert (found.value, found.low, found.p, found.undefined_strata) == (None, None, None, [absent])
+    assert found.n_items == 2 * len(levels)

@@ -1,0 +1,35 @@
+"""Estimates that allow for dependent items, fixed strata, bounds and rare outcomes.
+
+Takes arrays of values and of codes: clusters, strata. Gives `Estimate`: values, intervals and p-values of columns.
+"""
+
+from audit.analysis.estimators.clusters import Strata, cluster_means, crossed_factors
+from audit.analysis.estimators.estimate import (
+    ROUNDING,
+    Codes,
+    Estimate,
+    Floats,
+    Reach,
+    finite,
+    is_constant,
+    unknown_where_few_are_alike,
+)
+from audit.analysis.estimators.means import clustered_mean, summed_variance
+from audit.analysis.estimators.rare import allow_for_few_outcomes
+
+__all__ = [
+    "ROUNDING",
+    "Codes",
+    "Estimate",
+    "Floats",
+    "Reach",
+    "Strata",
+    "allow_for_few_outcomes",
+    "cluster_means",
+    "clustered_mean",
+    "crossed_factors",
+    "finite",
+    "is_constant",
+    "summed_variance",
+    "unknown_where_few_are_alike",
+]

@@ -1,0 +1,150 @@
+"""What an estimator gives: values, and how far their errors reach to either side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+#: With fewer degrees of freedom, t's quantiles explode (10^150 where one cluster holds nearly all items):
+#: such an error says nothing.
+_LEAST_DF = 0.5
+
+#: Items that must be alike, in a quantity that may take any value, before they count as certain.
+_FEW_ALIKE = 5
+
+#: Differences and errors below this are the rounding of double precision sums of values near 1.
+ROUNDING = 1e-12
+
+
+class Reach(NamedTuple):
+    """How far an error reaches to one side: at a quantile t of Student's t, ``se`` · (exp(b · t) − 1) / b, b the bend.
+
+    Without bend that is ``se`` · t, to both sides the classic interval. A bend above 0 is a long tail: on the scale
+    of a logarithm, the interval is the classic one again.
+    """
+
+    se: Floats
+    bend: Floats
+
+    def at(self, t: Floats) -> Floats:
+        """The distance (k,) at a quantile."""
+        bent = self.bend * t
+        return np.asarray(self.se * t * np.where(bent == 0, 1.0, np.expm1(bent) / np.where(bent == 0, 1.0, bent)))
+
+    def quantile(self, distance: Floats) -> Floats:
+        """The quantile at a distance (k,); beyond the estimate, at a negative one, the error is not bent.
+
+        A constant column (``se`` 0) is certain: ±inf, or 0 at no distance. What is smaller than `ROUNDING` comes
+        from adding floats, and shows nothing.
+        """
+        distance, se = (np.where(np.abs(x) < ROUNDING, 0.0, x) for x in (distance, self.se))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.where((se == 0) & (distance == 0), 0.0, distance / se)
+            bent = self.bend * t
+            return np.where(bent > 0, np.log1p(bent) / np.where(self.bend > 0, self.bend, 1.0), t)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Estimates of several columns over the same items, with their errors.
+
+    Attributes
+    ----------
+    value, se, df : array (k,)
+        Estimate, standard error and degrees of freedom of each column. ``se`` is NaN with fewer
+        than two clusters, and with fewer than `_LEAST_DF` degrees of freedom: interval and p are unknown then.
+    n_items : int
+        Items behind each mean.
+    n_clusters : int
+        Levels of the cluster factor that has fewest, among those that vary, in the stratum that has fewest;
+        items where they are independent.
+    third : array (k,) or None
+        Third cumulant of the estimate's error, None where nobody asked for it.
+    below, above : Reach or None
+        How far the error reaches to either side; None: as far as ``se`` to both.
+    """
+
+    value: Floats
+    se: Floats
+    df: Floats
+    n_items: int
+    n_clusters: int
+    third: Floats | None = None
+    below: Reach | None = None
+    above: Reach | None = None
+
+    def __post_init__(self) -> None:
+        unknown = ~(self.df >= _LEAST_DF)
+        object.__setattr__(self, "se", np.where(unknown, np.nan, self.se))
+        for side in ("below", "above"):
+            reach = getattr(self, side) or Reach(self.se, np.zeros_like(self.se))
+            object.__setattr__(self, side, Reach(np.where(np.isnan(self.se), np.nan, reach.se), reach.bend))
+
+    def interval(self, confidence: float) -> tuple[Floats, Floats]:
+        """Two-sided confidence interval of each column: (lows, highs), NaN where unknown."""
+        t = np.asarray(special.stdtrit(self.df, (1 + confidence) / 2), dtype=np.float64)
+        below, above = self.reach
+        return np.asarray(self.value - below.at(t)), np.asarray(self.value + above.at(t))
+
+    def p_two_sided(self, null: float = 0.0) -> Floats:
+        """p of each column for the hypothesis that it is ``null``."""
+        return np.asarray(np.minimum(1.0, 2 * np.minimum(self.p_above(null), self.p_below(null))))
+
+    def p_above(self, null: float) -> Floats:
+        """One-sided p against the hypothesis that it is at most ``null``."""
+        return np.asarray(special.stdtr(self.df, -self.reach[0].quantile(self.value - null)))
+
+    def p_below(self, null: float) -> Floats:
+        """One-sided p against the hypothesis that it is at least ``null``."""
+        return np.asarray(special.stdtr(self.df, -self.reach[1].quantile(null - self.value)))
+
+    def widened(self, below: Floats, above: Floats, confidence: float = 0.95) -> Estimate:
+        """The same estimate with an interval at that confidence that reaches at least so far to either side (k,)."""
+        t = np.asarray(special.stdtrit(self.df, (1 + confidence) / 2), dtype=np.float64)
+        low, high = (
+            reach._replace(se=np.maximum(reach.se, distance / Reach(np.ones_like(t), reach.bend).at(t)))
+            for reach, distance in zip(self.reach, (below, above), strict=True)
+        )
+        return replace(self, below=low, above=high)
+
+    def where(self, columns: NDArray[np.bool_], other: Estimate) -> Estimate:
+        """This estimate with the errors of another in some columns (k,)."""
+        sides = (
+            Reach(*(np.where(columns, theirs, own) for own, theirs in zip(mine, others, strict=True)))
+            for mine, others in zip(self.reach, other.reach, strict=True)
+        )
+        low, high = sides
+        return replace(self, below=low, above=high)
+
+    @property
+    def reach(self) -> tuple[Reach, Reach]:
+        """How far the error reaches below and above."""
+        assert self.below is not None
+        assert self.above is not None
+        return self.below, self.above
+
+
+def finite(number: float) -> float | None:
+    """The number, or None where there is none."""
+    return float(number) if math.isfinite(number) else None
+
+
+def is_constant(columns: Floats, mean: Floats | float) -> NDArray[np.bool_]:
+    """Whether each column (n, …) of that mean varies by rounding alone: by about 1e-17, which is not variation."""
+    return np.asarray(columns.max(axis=0) - columns.min(axis=0) <= 1e-13 * np.maximum(1.0, np.abs(mean)))
+
+
+def unknown_where_few_are_alike(estimate: Estimate) -> Estimate:
+    """The estimate without an error where nothing varied in fewer than `_FEW_ALIKE` items: too few to be certain."""
+    if estimate.n_items >= _FEW_ALIKE:
+        return estimate
+    below, above = estimate.reach
+    return replace(estimate, se=np.where((below.se == 0) & (above.se == 0), np.nan, estimate.se))

@@ -1,0 +1,200 @@
+"""Means and their clustered errors: estimates that allow for dependent items.
+
+Prompts are templates × occupations. Items that share an occupation, or a template, are alike, so
+an interval that takes every item as independent is far too short. Here the levels of each cluster
+factor are taken as drawn from a larger population.
+
+The items are reduced to cells (one per combination of levels). With
+``V_k`` the one-way clustered variance of factor k and ``V_c`` the variance that the cells alone
+would give,
+
+    V = Σ_k V_k - (K - 1) V_c
+
+as in Cameron, Gelbach & Miller (2011, J. Bus. Econ. Stat. 29(2), eq. 2.11), with three changes for
+few clusters. In simulated crossed designs with three to ten templates and 6 to 300 occupations,
+95 % intervals then cover 94 to 96.5 % (95 to 99 % with the plain formula and the smallest number of
+levels less one); with two templates, which say almost nothing about others, 90 to 96 %:
+
+* ``V_c`` is taken from residuals of the additive fit (the factors' own effects removed). Plain
+  CGM leaves those effects in and so subtracts 1/levels of each too much. In a balanced design
+  V is the unbiased ANOVA estimate of the crossed random-effects model (Searle, Casella &
+  McCulloch 1992, ch. 4).
+* Student's t with Satterthwaite's (1946) degrees of freedom for that sum. Where a factor of fewer
+  than five levels shows, they are too many (40 × 3 cover 92.5 to 93.5 %), and its quantile is Cochran's
+  (1964, Biometrics 20(1)): the mean of the factors' own quantiles, weighted by their V_k.
+* A factor whose V_k does not show above V_c (F test at `_POOLING_LEVEL`, the usual one for pooling
+  mean squares: Bancroft & Han 1983, J. Am. Stat. Assoc. 78) counts as cells alone. Else the few
+  degrees of freedom of seven templates that are all alike would widen intervals to 98 or 99 %.
+
+Strata (the groups of occupations) are fixed: the mean is Σ weight · mean of the stratum, residuals are taken from the
+stratum's mean, and what lies between strata is in no variance. A factor nested in the strata (occupations) adds
+each stratum's own V, with Welch's degrees of freedom (Cochran 1977, Sampling Techniques, eq. 5.12 and 5.16); a factor
+that crosses them (templates) is summed over the strata first, since a template's effects in the strata belong
+together. V_c comes from an additive fit within each stratum.
+
+``V`` is never let below the largest ``V_k``: an estimate cannot be more precise than with its items clustered
+one way. Unequal cluster sizes enter through the variance's correction and through the effective
+number of clusters (Carter, Schnepel & Steigerwald 2017, Rev. Econ. Stat. 99(4)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from audit.analysis.estimators.clusters import Strata, additive_rank, cells, crossed_factors, renumbered, sums
+from audit.analysis.estimators.estimate import Codes, Estimate, Floats, is_constant
+
+#: Level at which a factor's own variance has to show, to be separated from that of the cells alone.
+_POOLING_LEVEL = 0.25
+
+#: Below this number of levels, Satterthwaite's degrees of freedom are too many.
+_FEW_LEVELS = 5
+
+
+class Moments(NamedTuple):
+    """Of the error of a mean that comes from one source: variance, degrees of freedom and third cumulant, each (k,)."""
+
+    variance: Floats
+    df: Floats
+    third: Floats
+
+
+def clustered_mean(values: Floats, clusters: Sequence[Codes], strata: Strata | None = None) -> Estimate:
+    """Mean of each column of ``values`` with a clustered standard error.
+
+    Parameters
+    ----------
+    values : array (n,) or (n, k)
+        One row per item, no NaN.
+    clusters : sequence of integer arrays (n,)
+        The level of each cluster factor for each item. A factor with one level says nothing
+        about its population and is left out; so is one whose levels are nested in another's.
+        Empty: items are independent (classic t).
+    strata : Strata, optional
+        Fixed groups of items and their weights. None: the plain mean.
+    """
+    columns = values.reshape(len(values), -1)
+    n, k = columns.shape
+    strata = strata or Strata.one(n)
+    means = strata.means(columns)
+    mean = strata.weights @ means
+    factors = crossed_factors(clusters)
+    unknown = np.full(k, np.nan)
+    if clusters and not factors:
+        return Estimate(mean, unknown, unknown, n, 1)
+    fewest = int(np.bincount(strata.codes).min())
+    if n < 2:
+        return Estimate(mean, unknown, unknown, n, n)
+    residual = columns - means[strata.codes]
+    residual = np.where(is_constant(residual, mean), 0.0, residual)
+    # Without clusters, each item is a cluster.
+    of_each = [_one_way(residual, codes, strata) for codes in factors or [np.arange(n)]]
+    levels = [_fewest_levels(codes, strata) for codes in factors] or [fewest]
+    third = np.sum([moments.third for moments in of_each], axis=0)
+    if len(of_each) == 1:
+        variance, df, _ = of_each[0]
+    else:
+        variances, dfs = (np.stack([moments[i] for moments in of_each]) for i in (0, 1))
+        variance, df = summed_variance(variances, dfs, levels, *_cells_alone(residual, factors, strata))
+    return Estimate(mean, np.sqrt(variance), df, n, min(levels), third)
+
+
+def summed_variance(
+    variances: Floats, dfs: Floats, levels: Sequence[int], alone: Floats, alone_df: Floats | int
+) -> tuple[Floats, Floats]:
+    """V (k,) and its degrees of freedom (k,), from the V_k of each factor (K, k) and the V_c of the cells (k,).
+
+    ``alone_df`` 0: V_c is not known, and nothing is taken away.
+    """
+    known = np.broadcast_to(alone_df, alone.shape) > 0
+    of_alone = np.where(known, alone_df, 1.0)
+    shows = variances > alone * np.where(known, special.fdtri(dfs, of_alone, 1 - _POOLING_LEVEL), 1.0)
+    counted = np.where(shows, variances, 0.0)
+    shared = (shows.sum(axis=0) - 1) * alone
+    variance = counted.sum(axis=0) - shared
+    uncertain = (counted**2 / dfs).sum(axis=0) + np.where(known, shared**2 / of_alone, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = np.where(variance > 0, variance**2 / uncertain, min(levels) - 1)
+    few_show = (shows & (np.array(levels)[:, None] < _FEW_LEVELS)).any(axis=0)
+    if few_show.any():
+        weight = np.where(few_show, counted, 1.0)
+        quantile = (weight * special.stdtrit(dfs, 0.975)).sum(axis=0) / weight.sum(axis=0)
+        df = np.where(few_show, special.stdtridf(0.975, quantile), df)
+    return np.maximum(variance, variances.max(axis=0)), df
+
+
+def _fewest_levels(codes: Codes, strata: Strata) -> int:
+    """Levels of a factor in the stratum that has fewest; all of them where it crosses the strata."""
+    return int(np.bincount(strata.of_levels(codes)).min())
+
+
+def _one_way(residual: Floats, codes: Codes, strata: Strata) -> Moments:
+    """The mean's error clustered by one factor, its residuals (n, k) taken from the strata's means."""
+    stratum = strata.of_levels(codes)
+    size = len(stratum)
+    part = np.bincount(codes, weights=strata.of_items, minlength=size)  # each level's part in the mean
+    added = sums(residual * strata.of_items[:, None], codes, size)
+    parts = [_of_stratum(part[own], added[own]) for own in (stratum == s for s in range(int(stratum.max()) + 1))]
+    variance, third = (np.sum([moments[i] for moments in parts], axis=0) for i in (0, 2))
+    uncertain = np.sum([moments.variance**2 / moments.df for moments in parts], axis=0)
+    most_df = np.full(variance.shape, size - float(len(parts)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = np.where(uncertain > 0, variance**2 / uncertain, most_df)
+    return Moments(variance, np.where(np.isnan(variance), np.nan, df), third)
+
+
+def _of_stratum(part: Floats, added: Floats) -> Moments:
+    """The error from levels (G,) with these parts in the mean, whose residuals add up to (G, k)."""
+    if len(part) < 2:
+        unknown = np.full(added.shape[1], np.nan)
+        return Moments(unknown, unknown, unknown)
+    weight = part / part.sum()
+    squares, cubes, fourths = (float((weight**power).sum()) for power in (2, 3, 4))
+    # E Σ w²(a - Σwa)² = σ²(Σw² - 2Σw³ + (Σw²)²): G/(G-1) for equal clusters.
+    variance = squares / (squares - 2 * cubes + squares**2) * (added**2).sum(axis=0)
+    # As for the variance, with as many levels as the weights are worth: G²/((G-1)(G-2)) for equal clusters.
+    worth = max(1 / squares, 2.5)
+    third = worth**2 / ((worth - 1) * (worth - 2)) * (added**3).sum(axis=0)
+    return Moments(variance, np.full(variance.shape, squares**2 / fourths - 1), third)
+
+
+def _cells_alone(residual: Floats, factors: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:
+    """Variance of the mean from the cells alone (k,), and its degrees of freedom (k,), 0 where it is not known."""
+    variances, squares = [], []
+    for stratum, weight in enumerate(strata.weights):
+        own = strata.codes == stratum
+        variance, df = _cells_of_stratum(residual[own], [renumbered(codes[own])[0] for codes in factors])
+        variances.append(weight**2 * variance)
+        squares.append((weight**2 * variance) ** 2 / max(df, 1))
+    total, uncertain = np.sum(variances, axis=0), np.sum(squares, axis=0)
+    return total, np.divide(total**2, uncertain, out=np.zeros_like(total), where=uncertain > 0)
+
+
+def _cells_of_stratum(residual: Floats, factors: Sequence[Codes]) -> tuple[Floats, int]:
+    """The same for the mean of one stratum's items: the factors' effects are removed. df 0: not known."""
+    cell, n_cells = renumbered(cells(factors))
+    first = np.empty(n_cells, dtype=np.intp)
+    first[cell[::-1]] = np.arange(len(cell))[::-1]  # of several items in a cell, the last one written stays
+    of_cell = [codes[first] for codes in factors]
+    levels = [int(codes.max()) + 1 for codes in factors]
+    df = n_cells - additive_rank(of_cell, levels)
+    if df <= 0:
+        return np.zeros(residual.shape[1]), 0
+    n = len(residual)
+    weight = np.bincount(cell, minlength=n_cells).astype(float)
+    left = sums(residual, cell, n_cells) / weight[:, None]  # cell means
+    totals = [np.bincount(codes, weights=weight, minlength=size) for codes, size in zip(of_cell, levels, strict=True)]
+    start = np.abs(left).max(initial=0.0)
+    for _ in range(200):  # alternating projections; one sweep is exact when balanced
+        moved = 0.0
+        for codes, size, total in zip(of_cell, levels, totals, strict=True):
+            effect = sums(left * weight[:, None], codes, size) / total[:, None]
+            left = left - effect[codes]
+            moved = max(moved, float(np.abs(effect).max()))
+        if moved <= 1e-9 * start:
+            break
+    return n_cells / df * ((left * weight[:, None] / n) ** 2).sum(axis=0), df

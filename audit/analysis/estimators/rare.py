@@ -1,0 +1,92 @@
+"""The error of values that come from counting, where few of them differ from the rest, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import special
+
+from audit.analysis.estimators.clusters import Strata, cells, crossed_factors, renumbered
+from audit.analysis.estimators.estimate import Codes, Estimate, Floats
+
+
+def allow_for_few_outcomes(
+    estimate: Estimate,
+    values: Floats,
+    clusters: Sequence[Codes],
+    least: float,
+    most: float,
+    strata: Strata | None = None,
+) -> Estimate:
+    """The estimate of counted values with an error that also holds where few of them differ from the rest.
+
+    Where 1 of 200 answers is a yes, the variance within the sample says next to nothing, and where none
+    is, it says nothing at all. So the error stated is never below the one whose 95 % interval reaches as
+    far as a score interval does (Wilson 1927, J. Am. Stat. Assoc. 22), for differences that of Newcombe
+    (1998, Stat. Med. 17, method 10). It allows for clusters through the effective number of items (Korn &
+    Graubard 1998, Surv. Methodol. 24). One outcome more than was seen, of the largest size and in all
+    items of a cell, enters that number and the size of an outcome: it decides where nothing was
+    seen, fades with every outcome that was, and keeps one outcome from making an estimate surer than none.
+
+    Where nothing was seen, the data do not show how much a cluster's items are alike: cells then count as
+    independent. An outcome that only a few templates bring forth, none of them in the sample, is missed.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        `clustered_mean` of the same values and clusters.
+    values : array (n,) or (n, k)
+        Outcomes, or differences of outcomes. They deviate from their median.
+    clusters : sequence of integer arrays (n,)
+        As for `clustered_mean`.
+    least, most : float
+        What a value can be.
+    strata : Strata, optional
+        As for `clustered_mean`. Values deviate from their stratum's median.
+
+    Returns
+    -------
+    Estimate
+        Whose error reaches as far or farther.
+    """
+    columns = values.reshape(len(values), -1)
+    strata = strata or Strata.one(len(columns))
+    part = strata.of_items[:, None]
+    n = 1 / float((part**2).sum())  # how many items of equal weight are worth as much
+    middle = np.stack([np.median(columns[strata.codes == s], axis=0) for s in range(len(strata.weights))])
+    room_above, room_below = np.maximum(most - middle, 0.0).max(axis=0), np.maximum(middle - least, 0.0).max(axis=0)
+    reach = np.maximum(room_above, room_below)
+    apart = columns - middle[strata.codes]
+    up, down, squares = (
+        n * (part * x).sum(axis=0) for x in (np.maximum(apart, 0.0), np.maximum(-apart, 0.0), apart**2)
+    )
+    in_cell = len(columns) / _number_of_cells(clusters, len(columns))
+    size = (squares + in_cell * reach**2) / (up + down + in_cell * reach)
+    # The variance of the mean, were there no clusters.
+    independent = ((part * (columns - strata.means(columns)[strata.codes])) ** 2).sum(axis=0) * n / max(n - 1, 1)
+    seen = np.divide(estimate.se**2, independent, out=np.ones_like(independent), where=independent > 0)
+    inflation = (squares * np.maximum(seen, 1.0) + (in_cell * reach) ** 2) / (squares + in_cell * reach**2)
+    effective = n / inflation
+    t = np.asarray(special.stdtrit(estimate.df, 0.975), dtype=np.float64)
+    # Nothing can fall to a side that has no room: a share, unlike a difference, has only one.
+    more, fewer = (
+        np.where(room > 0, _score_interval(np.minimum(sums / size / n, 1.0), effective, t), 0.0)
+        for sums, room in ((up, room_above), (down, room_below))
+    )
+    farthest = np.maximum(np.hypot(more[1], fewer[0]), np.hypot(more[0], fewer[1]))
+    return estimate.widened(size * farthest, size * farthest)
+
+
+def _score_interval(share: Floats, n: Floats, t: Floats) -> tuple[Floats, Floats]:
+    """How far Wilson's interval reaches below and above a share of ``n`` items."""
+    shift = t**2 / n
+    middle = (share + shift / 2) / (1 + shift)
+    half = np.sqrt(shift * (share * (1 - share) + shift / 4)) / (1 + shift)
+    return share - (middle - half), middle + half - share
+
+
+def _number_of_cells(clusters: Sequence[Codes], n: int) -> int:
+    """How many combinations of levels there are; ``n`` without clusters."""
+    factors = crossed_factors(clusters)
+    return renumbered(cells(factors))[1] if factors else n
