@@ -32,6 +32,10 @@ class Claim(NamedTuple):
     p: float
     needs_pairs: bool = False
 
+    def in_look(self, share: float) -> Claim:
+        """The claim in a look that may spend this share of the error: its p-value over all looks, by Bonferroni."""
+        return self._replace(p=1.0 if self.p > share else self.p / share)  # an unknown p stays NaN
+
 
 class Decision(NamedTuple):
     """The first claim of a difference that holds, None if none does; and the corrected p of each claim."""

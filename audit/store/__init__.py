@@ -10,6 +10,7 @@ from audit.store.answers import Entry
 from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request, split_response
 from audit.store.database import StoreError
 from audit.store.keys import KeyedRequest, answer_keys, canonical_json, fingerprint_id, keyed_request, to_bytes
+from audit.store.nights import Night
 from audit.store.second_answers import AnswerPair
 from audit.store.store import Store
 
@@ -17,6 +18,7 @@ __all__ = [
     "AnswerPair",
     "Entry",
     "KeyedRequest",
+    "Night",
     "Store",
     "StoreError",
     "StoredRow",

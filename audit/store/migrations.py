@@ -156,3 +156,22 @@ def m006_second_answers(db: Any) -> None:
         not_null={"fingerprint", "keys", "first", "checksum", "at"},
     )
     db["second_answers"].create_index(["fingerprint"])
+
+
+@migrations()  # type: ignore[untyped-decorator]
+def m007_gate_nights(db: Any) -> None:
+    """What a gate looked at and found, night after night; and the random orders in which runs ask their items.
+
+    ``data`` is a hash of the answers behind a figure: the same answers again are no new look.
+    """
+    db["gate_looks"].create(
+        {"id": int, "baseline": str, "figure": str, "look": int, "data": str},
+        pk="id",
+        not_null={"baseline", "figure", "look", "data"},
+    )
+    db["gate_looks"].create_index(["baseline", "figure", "data"], unique=True)
+    db["gate_nights"].create(
+        {"id": int, "baseline": str, "run": str, "body": bytes}, pk="id", not_null={"baseline", "run", "body"}
+    )
+    db["gate_nights"].create_index(["baseline", "run"], unique=True)
+    db["item_orders"].create({"id": str, "body": bytes}, pk="id", not_null={"body"})

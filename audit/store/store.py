@@ -8,6 +8,8 @@
     leases      who is asking what just now (two audits may share a store)
     quarantine  rows whose checksum was wrong, and answers that may belong to another request: they are asked again
     runs, row_chunks, baselines   results, so that reports compute nothing from models
+    gate_looks, gate_nights   what a gate looked at and found, night after night
+    item_orders   the random orders in which runs ask their items
 
 Durability. WAL with synchronous=FULL: when `Answers.write` returns, the answer is on the disk.
 
@@ -28,6 +30,8 @@ from audit.store.database import Database, StoreError, connect, store_error
 from audit.store.fingerprints import Fingerprints
 from audit.store.keys import from_json_bytes
 from audit.store.leases import Leases
+from audit.store.nights import Nights
+from audit.store.orders import Orders
 from audit.store.runs import Runs
 from audit.store.schema import check_version, prepare, refuse_foreign_file
 from audit.store.second_answers import SecondAnswers
@@ -35,7 +39,7 @@ from backends.errors import ConfigError
 
 
 class Store:
-    """Answers, leases and runs in one SQLite file. Use `Store.open`.
+    """Answers, leases, runs and nights in one SQLite file. Use `Store.open`.
 
     Attributes
     ----------
@@ -44,6 +48,8 @@ class Store:
     leases : Leases
     runs : Runs
     second_answers : SecondAnswers
+    nights : Nights
+    orders : Orders
     """
 
     def __init__(self, database: Database) -> None:
@@ -52,6 +58,7 @@ class Store:
         self.answers, self.fingerprints = Answers(database), Fingerprints(database)
         self.leases, self.runs = Leases(database), Runs(database)
         self.second_answers = SecondAnswers(database)
+        self.nights, self.orders = Nights(database), Orders(database)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Store:

@@ -54,6 +54,7 @@ def gate(
     margins: Margins = DEFAULT_MARGIN,
     limits: Mapping[str, Bounds] | None = None,
     inconclusive_fails: bool = False,
+    shares: Mapping[str, float] | None = None,
 ) -> GateReport:
     """Check a run against a baseline and against absolute limits.
 
@@ -73,6 +74,9 @@ def gate(
         mass behind a figure) or ``refusals`` (share of a figure's items that were refused).
     inconclusive_fails : bool
         Whether open questions fail the gate too.
+    shares : mapping, optional
+        By the id of a figure the share of the error that this look at it may spend, else 1: each figure's interval is
+        at ``1 - share * (1 - confidence)``, and its p-values are divided by the share.
 
     Raises
     ------
@@ -91,9 +95,16 @@ def gate(
         gone = (measure for measure in _missing_from_run(current, baseline) if _is_gated(measure, margins))
         compared += [_not_comparable(measure, "not in the run") for measure in gone]
     changes = [change for change in compared if isinstance(change, _Change)]
-    decisions = decide([(change.difference, change.claims()) for change in changes], 1 - current.confidence)
+    alpha, of_looks = 1 - current.confidence, [(shares or {}).get(change.measure.id, 1.0) for change in changes]
+    family = [
+        (change.difference, [claim.in_look(share) for claim in change.claims()])
+        for change, share in zip(changes, of_looks, strict=True)
+    ]
     decided = iter(
-        [change.figure(decision, current.confidence) for change, decision in zip(changes, decisions, strict=True)]
+        [
+            change.figure(decision, 1 - alpha * share)
+            for change, decision, share in zip(changes, decide(family, alpha), of_looks, strict=True)
+        ]
     )
     return GateReport(
         run_id=current.run_id,

@@ -18,6 +18,32 @@ Obstacle = Literal["not in the baseline", "not in the run", "measured differentl
 OPEN_VERDICTS = ("inconclusive", "not comparable", "insufficient evidence")
 
 
+class OverNights(Reported):
+    """A figure against the baseline, over all nights since that was set (`audit.analysis.gate.over_nights`).
+
+    Attributes
+    ----------
+    look : int
+        How many different answers were looked at since the baseline was set, these included. A repeated run keeps
+        its number.
+    confidence : float
+        Level of the interval tonight. The intervals of all nights hold together at the run's confidence.
+    n_items : int
+        Tonight's, and those that the same model answered on earlier nights.
+    """
+
+    look: int
+    confidence: float
+    verdict: GateVerdict
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+    harm_low: float | None = None
+    harm_high: float | None = None
+    p_regressed: float | None = None
+    n_items: int = 0
+
+
 class GatedFigure(OfFigure, Reported):
     """One figure against the baseline.
 
@@ -43,6 +69,8 @@ class GatedFigure(OfFigure, Reported):
     obstacle
         Why it is not comparable; ``differing`` are the parts that are measured differently (then, now),
         ``undefined_for`` the runs on whose common items the figure is not defined.
+    over_nights : OverNights or None
+        The decision over all nights; all else is of this run alone. None where no store keeps the nights.
     """
 
     model: str
@@ -70,6 +98,20 @@ class GatedFigure(OfFigure, Reported):
     obstacle: Obstacle | None = None
     differing: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
     undefined_for: list[Literal["baseline", "run"]] = Field(default_factory=list)
+    over_nights: OverNights | None = None
+
+    @property
+    def decisive_verdict(self) -> GateVerdict:
+        """What the exit code follows.
+
+        "Regressed" is an alarm that any night may raise, so it needs the decision over all nights. "Unchanged" and
+        "improved" are said of this run alone, and the next night's replaces them: they hold at the run's confidence.
+        """
+        if self.over_nights is None:
+            return self.verdict
+        if self.over_nights.verdict == "regressed":
+            return "regressed"
+        return "inconclusive" if self.verdict == "regressed" else self.verdict
 
 
 class LimitCheck(OfFigure, Reported):
@@ -89,6 +131,11 @@ class LimitCheck(OfFigure, Reported):
     low: float | None
     high: float | None
     verdict: LimitVerdict
+
+    @property
+    def decisive_verdict(self) -> LimitVerdict:
+        """What the exit code follows: a limit has no sequence, it is checked anew on each run."""
+        return self.verdict
 
 
 Check = GatedFigure | LimitCheck
@@ -113,7 +160,7 @@ class GateReport(Reported):
     def failures(self) -> list[Check]:
         """What makes the gate fail."""
         failing = {"regressed", "broken", *(OPEN_VERDICTS if self.inconclusive_fails else ())}
-        return [check for check in self.checks if check.verdict in failing]
+        return [check for check in self.checks if check.decisive_verdict in failing]
 
     @property
     def exit_code(self) -> int:
@@ -121,5 +168,5 @@ class GateReport(Reported):
         return 3 if self.failures or (self.inconclusive_fails and not self.checks) else 0
 
     def counts(self) -> dict[str, int]:
-        """How often each verdict was given."""
-        return dict(Counter(check.verdict for check in self.checks))
+        """How often each decisive verdict was given."""
+        return dict(Counter(check.decisive_verdict for check in self.checks))

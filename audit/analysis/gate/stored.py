@@ -1,18 +1,23 @@
-"""Gating a stored run: finds the baseline, the margins and the rows in the store."""
+"""Gating a stored run: finds the baseline, the margins and the rows in the store, and keeps the nights there."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from audit.analysis.decisions import DEFAULT_MARGIN
-from audit.analysis.gate.against_baseline import RowsOf, gate
+from audit.analysis.gate.against_baseline import Margins, gate
+from audit.analysis.gate.limits import Bounds
+from audit.analysis.gate.nights import Nights
+from audit.analysis.gate.over_nights import share_of_look, with_nights
 from audit.analysis.gate.results import GateReport
-from audit.results import AuditResult, renamed_quantities, renamed_row
+from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, stored_rows
+from audit.results import AuditResult, renamed_quantities
 from audit.store import Store
 from backends.errors import ConfigError
 
@@ -22,10 +27,12 @@ T = TypeVar("T")
 def gate_run(
     store: Store, run_id: str, baseline: str | None, *, margin: float | None = None, inconclusive_fails: bool = False
 ) -> GateReport:
-    """Check a stored run against a baseline and its config's limits.
+    """Check a stored run against a baseline and its config's limits, and record the night.
 
     Parameters
     ----------
+    store : Store
+        Where it is open for reading only, the night is numbered and not recorded.
     run_id : str
         A finished run of the store.
     baseline : str or None
@@ -47,21 +54,78 @@ def gate_run(
     current = store.runs.finished_result(run_id)
     margins = config.get("margins", DEFAULT_MARGIN) if margin is None else margin
     before = None if baseline is None else find_baseline(store, baseline)
+    rules = GateRules(
+        under_todays_names(margins, current) if isinstance(margins, dict) else margins,
+        under_todays_names(limits, current),
+        inconclusive_fails,
+    )
+    return check_run(store, current, stored_rows(store, current), before, rules, record=not store.read_only)
+
+
+@dataclass(frozen=True)
+class GateRules:
+    """What a gate enforces: see `audit.analysis.gate.against_baseline.gate`."""
+
+    margins: Margins = DEFAULT_MARGIN
+    limits: Mapping[str, Bounds] = field(default_factory=dict)
+    inconclusive_fails: bool = False
+
+
+def check_run(
+    store: Store,
+    current: AuditResult,
+    rows: StoredRowsOf,
+    before: AuditResult | None,
+    rules: GateRules,
+    *,
+    record: bool = False,
+) -> GateReport:
+    """Check a run, which may not be stored yet, against a baseline: alone, and over all nights.
+
+    ``record``: the night becomes part of the baseline's sequence. Else it is numbered as if it did.
+    """
+    limits = gate(
+        current,
+        None,
+        rows=lambda model, suite: [stored.row for stored in rows(model, suite)],
+        baseline_rows=lambda model, suite: (),
+        limits=rules.limits,
+        inconclusive_fails=rules.inconclusive_fails,
+    )
+    if before is None:
+        return limits
+    nights = Nights(store, before, current, rows)
+    alone = _against(nights.alone, current, before, rules)
+    looks = nights.looks(record=record)
+    sequence = _against(
+        nights.over_nights,
+        current,
+        before,
+        rules,
+        {figure: share_of_look(look) for figure, look in looks.items()},
+    )
+    report = with_nights(alone, sequence, looks).model_copy(update={"limits": limits.limits})
+    if record:
+        nights.record(report)
+    return report
+
+
+def _against(
+    rows: RowsAgainst,
+    current: AuditResult,
+    before: AuditResult,
+    rules: GateRules,
+    shares: Mapping[str, float] | None = None,
+) -> GateReport:
     return gate(
         current,
         before,
-        rows=_rows_of(store, current),
-        baseline_rows=_rows_of(store, current if before is None else before),
-        margins=under_todays_names(margins, current) if isinstance(margins, dict) else margins,
-        limits=under_todays_names(limits, current),
-        inconclusive_fails=inconclusive_fails,
+        rows=rows.current,
+        baseline_rows=rows.baseline,
+        margins=rules.margins,
+        inconclusive_fails=rules.inconclusive_fails,
+        shares=shares,
     )
-
-
-def _rows_of(store: Store, result: AuditResult) -> RowsOf:
-    """The rows of a run, their quantities under today's names."""
-    rows, names = store.runs.rows_of(result.run_id), renamed_quantities(result)
-    return lambda model, suite: [renamed_row(row, names.get(suite, {})) for row in rows(model, suite)]
 
 
 def under_todays_names(rules: Mapping[str, T], result: AuditResult) -> dict[str, T]:

@@ -1,0 +1,84 @@
+"""A gate that looks every night: its decisions over all nights since the baseline was set.
+
+A test at 95 % that is repeated night after night raises a false alarm sooner or later. So look k at a figure gets the
+share ``w_k`` of the error that is allowed over all looks,
+
+    w_k = k^-1.5 / ζ(1.5),    Σ w_k = 1,
+
+and its interval is that of confidence 1 - α w_k. By Bonferroni's inequality the intervals of all looks hold together
+with probability 1 - α at least: they are a confidence sequence, and ``p_k / w_k`` is a p-value whatever night it is
+read on. The family's correction is applied to these (`audit.analysis.decisions`). Nothing is supposed of how the
+nights depend on each other. That matters here: every night asks the same occupations and templates and is compared
+with the same baseline, so that most of the error is the same every night. Methods that multiply or add up evidence
+night by night (betting, Waudby-Smith & Ramdas 2024, J. R. Stat. Soc. B 86(1); mixtures) need errors of mean zero
+given the nights before: they would take the shared error for evidence, and alarm in time.
+
+What counts as a look. The same answers as on an earlier night say nothing new: they keep that look's number and its
+decision. A model that changed is a new look against the same baseline: if each version began anew, ten versions would
+have ten times the error. A promoted baseline begins a new sequence.
+
+What is looked at. Tonight's answers, and those that earlier nights had from the very same model to further items:
+nightly samples of a large suite add up. A model whose fingerprint changed starts without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from scipy import special
+
+from audit.analysis.gate.results import GatedFigure, GateReport, OverNights
+from audit.analysis.table import RowTable
+from audit.results import Measure
+
+#: How fast the shares decline. At 1.5 the hundredth look's critical value is 4.3 standard errors, the first one's 2.3.
+_DECLINE = 1.5
+
+
+def share_of_look(number: int) -> float:
+    """The share of the error over all looks that look ``number``, from 1, may spend."""
+    return float(number**-_DECLINE / special.zeta(_DECLINE))
+
+
+def data_of_figures(table: RowTable, measures: Iterable[Measure]) -> dict[str, str]:
+    """For the id of each figure of one model and suite a hash of the answers behind it, missing ones included."""
+    items = np.array(list(table.index), dtype=np.str_)
+    order = np.argsort(items)
+    hashes: dict[str, str] = {}
+    for measure in measures:
+        spec = measure.spec
+        behind = table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
+        used = order[behind[order]]
+        quantity = table.quantity(spec.quantity)
+        hashed = hashlib.sha256("\n".join(items[used].tolist()).encode("utf-8", "surrogatepass"))
+        for bound in (quantity.low, quantity.high):
+            hashed.update(np.where(table.missing[used], np.nan, bound[used]).tobytes())
+        hashes[measure.id] = hashed.hexdigest()[:16]
+    return hashes
+
+
+def with_nights(tonight: GateReport, sequence: GateReport, looks: Mapping[str, int]) -> GateReport:
+    """Tonight's report with each figure's place in its sequence.
+
+    Parameters
+    ----------
+    sequence : GateReport
+        The same figures, decided with the shares of ``looks``.
+    looks : mapping
+        The number of the look by the figure's id.
+    """
+    of_sequence = {figure.figure.id: figure for figure in sequence.figures}
+    figures = []
+    for figure in tonight.figures:
+        name = figure.figure.id
+        if name in looks and (other := of_sequence.get(name)) is not None:
+            figure = figure.model_copy(update={"over_nights": _over_nights(other, looks[name], tonight.confidence)})
+        figures.append(figure)
+    return tonight.model_copy(update={"figures": figures})
+
+
+def _over_nights(figure: GatedFigure, look: int, confidence: float) -> OverNights:
+    shared = figure.model_dump(include=set(OverNights.model_fields), by_alias=False)
+    return OverNights(**shared, look=look, confidence=1 - (1 - confidence) * share_of_look(look))

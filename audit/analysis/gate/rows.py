@@ -1,0 +1,106 @@
+"""The rows that a gate compares: of the items that both runs asked, and of all that a model has answered since.
+
+A limited run asks a sample. Items that it did not ask are not missing from it: they take no part. Items that it
+asked without getting an answer do, in every row that rests on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from audit.results import AuditResult, renamed_quantities, renamed_row
+from audit.store import Store, StoredRow
+from suites.base import Row
+
+#: (model, suite) → stored rows of a run; empty where they are not kept.
+StoredRowsOf = Callable[[str, str], Sequence[StoredRow]]
+
+
+def stored_rows(store: Store, result: AuditResult) -> StoredRowsOf:
+    """The rows of a run, their quantities under today's names."""
+    names = renamed_quantities(result)
+
+    def rows(model: str, suite: str) -> list[StoredRow]:
+        newer = names.get(suite, {})
+        return [
+            replace(stored, row=renamed_row(stored.row, newer)) if newer else stored
+            for stored in store.runs.read_rows(result.run_id, model, suite)
+        ]
+
+    return rows
+
+
+class RowsAgainst:
+    """The rows of two runs, each reduced to the items that the other asked too; of one model and suite at a time."""
+
+    def __init__(self, current: StoredRowsOf, baseline: StoredRowsOf) -> None:
+        self._of_current, self._of_baseline = current, baseline
+        self._key: tuple[str, str] | None = None
+        self._rows: tuple[list[Row], list[Row]] = ([], [])
+
+    def current(self, model: str, suite: str) -> list[Row]:
+        """Rows of the run."""
+        return self._read(model, suite)[0]
+
+    def baseline(self, model: str, suite: str) -> list[Row]:
+        """Rows of the baseline."""
+        return self._read(model, suite)[1]
+
+    def _read(self, model: str, suite: str) -> tuple[list[Row], list[Row]]:
+        if self._key != (model, suite):
+            now, before = self._of_current(model, suite), self._of_baseline(model, suite)
+            if now and before:
+                now, before = of_asked(now, _ids(before)), of_asked(before, _ids(now))
+            self._key, self._rows = (model, suite), (_plain_rows(now), _plain_rows(before))
+        return self._rows
+
+
+def _plain_rows(rows: Iterable[StoredRow]) -> list[Row]:
+    return [stored.row for stored in rows]
+
+
+def _ids(rows: Iterable[StoredRow]) -> set[str]:
+    return {stored.row.item_id for stored in rows}
+
+
+def of_asked(rows: Sequence[StoredRow], asked: AbstractSet[str]) -> list[StoredRow]:
+    """The rows that rest only on items of ``asked``, which are ids of another run's rows.
+
+    A derived row's items are those whose answers' keys it has. It stays where all of them were asked, even where the
+    other run has no such row: there an answer was missing.
+    """
+    owners: dict[str, str] = {}
+    for stored in rows:  # an item's own row comes before those derived from it
+        for key in stored.keys:
+            owners.setdefault(key, stored.row.item_id)
+
+    def was_asked(stored: StoredRow) -> bool:
+        if stored.row.item_id in asked:
+            return True
+        behind = {owners[key] for key in stored.keys} - {stored.row.item_id}
+        return bool(behind) and behind <= asked
+
+    return [stored for stored in rows if was_asked(stored)]
+
+
+def pooled(tonight: Sequence[StoredRow], earlier: Iterable[Sequence[StoredRow]]) -> list[StoredRow]:
+    """Tonight's rows, and those of earlier nights, latest first, that rest on items not asked since."""
+    rows = list(tonight)
+    for night in earlier:
+        asked_since = _ids(of_asked(night, _ids(rows)))
+        rows += [stored for stored in night if stored.row.item_id not in asked_since]
+    return rows
+
+
+def content(rows: Iterable[StoredRow]) -> str:
+    """A hash of the rows' items and values: equal for runs that got the same answers."""
+    written = sorted(json.dumps(_values(stored.row), sort_keys=True) for stored in rows)
+    return hashlib.sha256("\n".join(written).encode()).hexdigest()[:16]
+
+
+def _values(row: Row) -> list[object]:
+    return [row.item_id, row.missing, {name: [n.value, n.low, n.high] for name, n in row.values.items()}]

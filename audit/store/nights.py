@@ -1,0 +1,91 @@
+"""Nights of a gate: which data were looked at against a baseline, how often, and what was found."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from audit.store.database import Database, placeholders, portions
+from audit.store.keys import from_bytes, to_bytes
+
+#: Figures of a look, each (figure, data): the figure's id, and a hash of the answers behind it.
+FigureData = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """A run that was gated against a baseline: ``facts`` is what was found, as JSON-ready data."""
+
+    baseline: str
+    run_id: str
+    facts: Mapping[str, Any]
+
+
+class Nights:
+    """The nights of one open store. Baselines and runs go by their run ids."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def looks(self, baseline: str, data: FigureData) -> dict[str, int]:
+        """The number of the look at each figure's data, 1 for the first since the baseline; nothing is recorded.
+
+        Data that were looked at before keep their number: a repeated run is no new look.
+        """
+        with self._database.read() as db:
+            return _numbered(db, baseline, data) if _has_tables(db) else dict.fromkeys(data, 1)
+
+    def record_looks(self, baseline: str, data: FigureData) -> dict[str, int]:
+        """As `looks`, and record them. One transaction: two gates at once never take one number for two data."""
+
+        def record(db: sqlite3.Connection) -> dict[str, int]:
+            numbers = _numbered(db, baseline, data)
+            db.executemany(
+                "INSERT OR IGNORE INTO gate_looks (baseline, figure, look, data) VALUES (?, ?, ?, ?)",
+                [(baseline, figure, numbers[figure], content) for figure, content in data.items()],
+            )
+            return numbers
+
+        return self._database.submit(record).result()
+
+    def write(self, night: Night) -> None:
+        """Record what was found on a night; the same run's earlier entry is replaced and keeps its place."""
+        body = zlib.compress(to_bytes(json.dumps(night.facts, ensure_ascii=False)))
+        self._database.write(
+            "INSERT INTO gate_nights (baseline, run, body) VALUES (?, ?, ?) "
+            "ON CONFLICT (baseline, run) DO UPDATE SET body = excluded.body",
+            (night.baseline, night.run_id, body),
+        )
+
+    def all(self, baseline: str | None = None) -> list[Night]:
+        """The nights of a baseline, or of all, in the order in which they were first gated."""
+        of_one = "WHERE baseline = ? " if baseline is not None else ""
+        with self._database.read() as db:
+            if not _has_tables(db):
+                return []
+            rows = db.execute(
+                f"SELECT baseline, run, body FROM gate_nights {of_one}ORDER BY id",
+                () if baseline is None else (baseline,),
+            ).fetchall()
+        return [Night(of, run, json.loads(from_bytes(zlib.decompress(body)))) for of, run, body in rows]
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    """Whether the store has had its last step: one that was only read since may not."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'gate_nights'").fetchone() is not None
+
+
+def _numbered(db: sqlite3.Connection, baseline: str, data: FigureData) -> dict[str, int]:
+    known: dict[str, dict[str, int]] = {}
+    for some in portions(data):
+        sql = f"SELECT figure, data, look FROM gate_looks WHERE baseline = ? AND figure IN ({placeholders(some)})"
+        for figure, content, look in db.execute(sql, (baseline, *some)):
+            known.setdefault(figure, {})[content] = look
+    return {
+        figure: known.get(figure, {}).get(content, max(known.get(figure, {}).values(), default=0) + 1)
+        for figure, content in data.items()
+    }
