@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from audit.results import AuditResult, Measure, ModelInfo, Reported, Scalar
+from audit.results import AuditResult, FigureName, Measure, ModelInfo, Reported, Scalar
 from audit.signatures import EXTENT, signature_changes
 from audit.store import Store
 
@@ -16,7 +16,7 @@ from audit.store import Store
 class Point(Reported):
     """A figure in one run. ``changes`` says what of the model, engine or suite differs from the
     point before: a jump there may not be the model's doing. Unless it is ``comparable``, the
-    question itself is not the one at the point before.
+    question itself is not the one at the point before. ``verdict`` is the gate's, in a series of changes.
     """
 
     run_id: str
@@ -30,10 +30,15 @@ class Point(Reported):
     complete: bool
     changes: list[str]
     comparable: bool = True
+    verdict: str | None = None
 
 
 class Series(Reported):
-    """One figure of one model, oldest run first."""
+    """One figure of one model, oldest run first.
+
+    With a ``baseline`` it is the figure's change since that, as a gate saw it: the intervals of all nights hold
+    together at the runs' confidence (`audit.analysis.gate.over_nights`). Changes within ± ``margin`` do not matter.
+    """
 
     id: str
     model: str
@@ -43,6 +48,8 @@ class Series(Reported):
     unit: str
     neutral: float | None
     points: list[Point]
+    baseline: str | None = None
+    margin: float | None = None
 
 
 class Run(Reported):
@@ -63,21 +70,24 @@ class Absence(Reported):
 
 
 class History(Reported):
-    """All figures over all runs, both oldest first. ``models`` has those of the latest run first."""
+    """All figures over all runs, both oldest first. ``models`` has those of the latest run first.
+
+    ``sequences`` are the figures' changes against the baselines of the gates.
+    """
 
     models: list[str]
     runs: list[Run]
     series: list[Series]
     absences: list[Absence] = Field(default_factory=list)
+    sequences: list[Series] = Field(default_factory=list)
 
     def only(self, measure: str | None, model: str | None) -> History:
         """The same history narrowed to one measure or model; None means all."""
-        kept = [
-            series
-            for series in self.series
-            if (measure is None or series.measure == measure) and (model is None or series.model == model)
-        ]
-        return self.model_copy(update={"series": kept})
+
+        def kept(among: Sequence[Series]) -> list[Series]:
+            return [s for s in among if measure in (None, s.measure) and model in (None, s.model)]
+
+        return self.model_copy(update={"series": kept(self.series), "sequences": kept(self.sequences)})
 
     def segments(self, series: Series) -> list[list[Point]]:
         """The points between which a line may be drawn.
@@ -201,6 +211,49 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
                 )
             series[measure.id].points.append(point)
     return History(models=names, runs=runs, series=list(series.values()), absences=list(absences))
+
+
+def with_sequences(found: History, store: Store) -> History:
+    """The history with the figures' changes since the baselines, as the gates of its runs saw them night by night."""
+    names = {baseline.run_id: baseline.name for baseline in store.runs.baselines()}
+    units, runs = {series.id: series.unit for series in found.series}, {run.id: run for run in found.runs}
+    sequences: dict[tuple[str, str], Series] = {}
+    for night in store.nights.all():
+        if night.run_id not in runs:
+            continue
+        run, baseline = runs[night.run_id], names.get(night.baseline, night.baseline)
+        for facts in night.facts["figures"]:
+            name = FigureName(facts["suite"], facts["measure"], facts["where"], facts["model"])
+            of_nights = facts["over_nights"] or facts
+            key = (night.baseline, name.id)
+            if key not in sequences:
+                sequences[key] = Series(
+                    id=f"{name.id}-{night.baseline}",
+                    model=facts["model"],
+                    suite=facts["suite"],
+                    measure=facts["measure"],
+                    where=facts["where"],
+                    unit=f"change of {units.get(name.id) or 'the figure'}",
+                    neutral=0.0,
+                    points=[],
+                    baseline=baseline,
+                    margin=facts["margin"],
+                )
+            point = Point(
+                run_id=run.id,
+                at=run.at,
+                value=of_nights["change"],
+                low=of_nights["low"],
+                high=of_nights["high"],
+                bound_low=None,
+                bound_high=None,
+                n_items=of_nights["n_items"],
+                complete=run.complete,
+                changes=[],
+                verdict=of_nights["verdict"],
+            )
+            sequences[key].points.append(point)
+    return found.model_copy(update={"sequences": list(sequences.values())})
 
 
 def _changes(

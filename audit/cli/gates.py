@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,10 @@ def gate(
 ) -> None:
     """Check a run against a baseline and the config's limits. Exit code 3 when something regressed.
 
+    Each figure is decided twice: for this run alone, and over all nights since the baseline was set. Each look at new
+    answers spends a part of the allowed error, so that the chance of any false alarm stays at 5 % however many nights
+    there are; the exit code follows that decision. A run with the same answers as an earlier one is no new look.
+
     Decided on intervals with correction for many figures: too few items give "inconclusive" or
     "insufficient evidence", never "unchanged". A figure that has no better side, such as the effect
     of a debiasing text, is checked only where the config's `margins` name it.
@@ -36,7 +41,7 @@ def gate(
     from audit.analysis.gate.stored import gate_run
     from audit.report.exports import gate_json, gate_markdown, junit_xml
 
-    with open_store(db) as store:
+    with open_store(db, read_only=not os.access(db, os.W_OK)) as store:  # the night is recorded where it can be
         checked = gate_run(
             store, store.runs.find(run_id), baseline, margin=margin, inconclusive_fails=inconclusive_fails
         )

@@ -81,7 +81,11 @@ def history(
     html: Annotated[Path | None, typer.Option(help="Write the trend page here instead.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show each figure over the runs: value, interval, and what changed of model, engine or suite."""
+    """Show each figure over the runs: value, interval, and what changed of model, engine or suite.
+
+    Where a gate has looked, also each figure's change since the baseline, night by night, with intervals that hold
+    over all nights together.
+    """
     from audit.report import write_trend
     from audit.report.terminal import print_history
     from audit.schedule.scheduled_audit import read_history

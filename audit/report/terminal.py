@@ -14,7 +14,7 @@ from rich.text import Text
 from audit.report.figures import Figures
 from audit.report.formatting import MISSING, figure, measure_label, one_line, p_value, where_label, with_interval
 from audit.report.phrases import absence_line, changed_notes, scope, summary
-from audit.report.phrases.trend import NO_FIGURE
+from audit.report.phrases.trend import NO_FIGURE, series_title
 from audit.results import VERDICT_WORDS, AuditResult, Comparison
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
 def print_history(history: History, console: Console | None = None) -> None:
     """One table per figure, one line per run: value with interval, items, and what changed. Then the gaps."""
     console = console or Console()
-    for series in history.series:
-        name = f"{one_line(series.suite)} · {measure_label(series.measure)}: {where_label(series.where)}"
-        table = _table(f"{name} · {one_line(series.model)}")
+    for series in (*history.series, *history.sequences):
+        table = _table(f"{series_title(series)} · {where_label(series.where)} · {one_line(series.model)}")
         table.add_column("Run (UTC)", no_wrap=True)
         for heading in ("Figure", "Items"):
             table.add_column(heading, justify="right", no_wrap=True)

@@ -20,7 +20,7 @@ import httpx
 
 from audit import Audit, load_audit
 from audit.analysis.gate.stored import find_baseline, gate_run
-from audit.analysis.history import History, absences, history, stored_results
+from audit.analysis.history import History, absences, history, stored_results, with_sequences
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest
 from audit.report import write_report, write_trend
 from audit.results import AuditResult
@@ -87,7 +87,7 @@ class ScheduledAudit:
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
         if self._baseline is None or result.interrupted:
             return RunOutcome(result.run_id, status)
-        with Store.open(audit.db, read_only=True) as store:
+        with Store.open(audit.db) as store:  # the night is recorded there
             return RunOutcome(result.run_id, status, gate_run(store, result.run_id, self._baseline))
 
     def interrupt(self, reason: str) -> None:
@@ -171,7 +171,7 @@ def run_once(slots: Slots) -> int:
 def read_history(store: Store, db: Path, title: str | None = None, *, details: bool = False) -> History:
     """The history of a store, with the gaps that its schedule's journal records."""
     gaps = absences(store, Journal(Journal.path_beside(db)).entries(), title)
-    return history(stored_results(store, title), gaps, details=details)
+    return with_sequences(history(stored_results(store, title), gaps, details=details), store)
 
 
 def update_trend(audit: Audit) -> Path | None:

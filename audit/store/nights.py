@@ -37,13 +37,13 @@ class Nights:
         Data that were looked at before keep their number: a repeated run is no new look.
         """
         with self._database.read() as db:
-            return _numbered(db, baseline, data) if _has_tables(db) else dict.fromkeys(data, 1)
+            return _look_numbers(db, baseline, data) if _has_tables(db) else dict.fromkeys(data, 1)
 
     def record_looks(self, baseline: str, data: FigureData) -> dict[str, int]:
         """As `looks`, and record them. One transaction: two gates at once never take one number for two data."""
 
         def record(db: sqlite3.Connection) -> dict[str, int]:
-            numbers = _numbered(db, baseline, data)
+            numbers = _look_numbers(db, baseline, data)
             db.executemany(
                 "INSERT OR IGNORE INTO gate_looks (baseline, figure, look, data) VALUES (?, ?, ?, ?)",
                 [(baseline, figure, numbers[figure], content) for figure, content in data.items()],
@@ -79,13 +79,13 @@ def _has_tables(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'gate_nights'").fetchone() is not None
 
 
-def _numbered(db: sqlite3.Connection, baseline: str, data: FigureData) -> dict[str, int]:
-    known: dict[str, dict[str, int]] = {}
+def _look_numbers(db: sqlite3.Connection, baseline: str, data: FigureData) -> dict[str, int]:
+    recorded: dict[str, dict[str, int]] = {}
     for some in portions(data):
         sql = f"SELECT figure, data, look FROM gate_looks WHERE baseline = ? AND figure IN ({placeholders(some)})"
         for figure, content, look in db.execute(sql, (baseline, *some)):
-            known.setdefault(figure, {})[content] = look
+            recorded.setdefault(figure, {})[content] = look
     return {
-        figure: known.get(figure, {}).get(content, max(known.get(figure, {}).values(), default=0) + 1)
+        figure: recorded.get(figure, {}).get(content, max(recorded.get(figure, {}).values(), default=0) + 1)
         for figure, content in data.items()
     }

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from audit.analysis.history import History, Point, Series
 from audit.report.charts.plots import Panel, Row, drawn_values, estimate_fields, value_ends
-from audit.report.formatting import figure, measure_label, one_line, unit_label, where_label
+from audit.report.formatting import figure, one_line, unit_label, where_label
+from audit.report.phrases.trend import ALARM, series_title
 from audit.results import Where, where_key
 
 _DAY = 86_400_000.0  # ms
@@ -36,16 +37,16 @@ class Picture:
 
 
 def trend_pictures(history: History) -> list[Picture]:
-    """One picture for each measure of each suite, in it a panel for each condition."""
+    """One picture for each measure of each suite, in it a panel for each condition; then those of changes."""
     number = {name: i for i, name in enumerate(history.models)}
-    grouped: dict[tuple[str, str], dict[Where, list[Series]]] = {}
-    for series in history.series:
-        conditions = grouped.setdefault((series.suite, series.measure), {})
+    grouped: dict[tuple[str, str, str | None], dict[Where, list[Series]]] = {}
+    for series in (*history.series, *history.sequences):
+        conditions = grouped.setdefault((series.suite, series.measure, series.baseline), {})
         conditions.setdefault(where_key(series.where), []).append(series)
     pictures = []
-    for (suite, measure), conditions in grouped.items():
+    for conditions in grouped.values():
         everything = [series for of_condition in conditions.values() for series in of_condition]
-        title = f"{one_line(suite)}: {measure_label(measure)}"
+        title = series_title(everything[0])
         picture = Picture(title, unit_label(everything[0].unit), _value_axis(everything))
         for of_condition in conditions.values():
             where = where_label(of_condition[0].where)
@@ -90,9 +91,11 @@ def _rows(history: History, of_condition: Sequence[Series], number: dict[str, in
                         **({} if point.complete else {"p": True}),
                     }
                 )
-                if point.changes:
-                    changed = [f"{one_line(series.model)}: {one_line(change)}" for change in point.changes]
-                    changes.setdefault(point.at, []).extend(changed)
+                marked = [*point.changes, *([ALARM] if point.verdict == "regressed" else [])]
+                if marked:
+                    changes.setdefault(point.at, []).extend(
+                        f"{one_line(series.model)}: {one_line(what)}" for what in marked
+                    )
     rows += [{"t": _ms(at), "c": changed} for at, changed in changes.items()]
     return rows + [{"t": _ms(gap.at), "a": one_line(gap.why)} for gap in history.absences]
 
@@ -100,6 +103,7 @@ def _rows(history: History, of_condition: Sequence[Series], number: dict[str, in
 def _value_axis(everything: Sequence[Series]) -> list[float]:
     """Ends that hold every interval and bound, and the neutral value; no probability outside 0 and 1."""
     neutral = [series.neutral for series in everything if series.neutral is not None]
+    neutral += [sign * series.margin for series in everything if series.margin is not None for sign in (-1, 1)]
     low, high = value_ends([*drawn_values(*(point for series in everything for point in series.points)), *neutral])
     if all(series.unit in ("probability", "share") for series in everything):
         return [max(0.0, low), min(1.0, high)]

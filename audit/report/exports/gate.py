@@ -11,7 +11,14 @@ from xml.etree import ElementTree
 
 from audit.analysis.gate.results import OPEN_VERDICTS, Check, GateReport
 from audit.report.formatting import markdown_text, number
-from audit.report.phrases.gate import check_title, check_words, gate_outcome, interval_phrase, limit_phrase
+from audit.report.phrases.gate import (
+    check_title,
+    check_words,
+    gate_outcome,
+    interval_phrase,
+    limit_phrase,
+    over_nights_phrase,
+)
 
 _NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -42,8 +49,8 @@ def junit_xml(report: GateReport) -> str:
             case = ElementTree.SubElement(
                 element, "testcase", classname=_printable(f"{model}.{suite}"), name=_printable(check_title(check))
             )
-            if id(check) in failed or check.verdict in OPEN_VERDICTS:
-                message = _printable(f"{check.verdict}: {check_words(check)}")
+            if id(check) in failed or check.decisive_verdict in OPEN_VERDICTS:
+                message = _printable(f"{check.decisive_verdict}: {check_words(check)}")
                 ElementTree.SubElement(case, "failure" if id(check) in failed else "skipped", message=message)
         for count, tag in (("tests", "testcase"), ("failures", "testcase/failure"), ("skipped", "testcase/skipped")):
             element.set(count, str(len(element.findall(tag))))
@@ -63,21 +70,27 @@ def gate_markdown(report: GateReport) -> str:
         f"Run `{report.run_id}` against {against}: {counts or 'nothing to check'}.",
     ]
     if report.failures:
-        lines += ["", *(f"- **{check.verdict}**: {markdown_text(check_words(check))}" for check in report.failures)]
+        failures = ((check.decisive_verdict, markdown_text(check_words(check))) for check in report.failures)
+        lines += ["", *(f"- **{verdict}**: {words}" for verdict, words in failures)]
     if report.figures:
-        rows = [(f, _shown(f.baseline), _shown(f.current), interval_phrase(f.low, f.high)) for f in report.figures]
-        lines += _table(("baseline", "current", "change"), rows)
+        rows = [
+            (f, _shown(f.baseline), _shown(f.current), interval_phrase(f.low, f.high), over_nights_phrase(f))
+            for f in report.figures
+        ]
+        lines += _table(("baseline", "current", "change", "over all nights"), rows)
     if report.limits:
         limits = [(c, limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)) for c in report.limits]
         lines += _table(("limit", "interval"), limits)
-    if still_open := [c for c in report.checks if c.verdict in OPEN_VERDICTS and not report.inconclusive_fails]:
+    if still_open := [
+        c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and not report.inconclusive_fails
+    ]:
         lines += ["", "## Open, and why", ""]
-        lines += [f"- {check.verdict}: {markdown_text(check_words(check))}" for check in still_open]
+        lines += [f"- {check.decisive_verdict}: {markdown_text(check_words(check))}" for check in still_open]
     return "\n".join(lines) + "\n"
 
 
 def _table(columns: Sequence[str], rows: Iterable[tuple[Check, *tuple[str, ...]]]) -> list[str]:
-    header = ["model", "suite", "figure", *columns, "verdict"]
+    header = ["model", "suite", "figure", *columns, "this run"]
     lines = [header, ["---"] * len(header)]
     for check, *cells in rows:
         line = [check.model, check.suite, check_title(check), *cells, check.verdict]

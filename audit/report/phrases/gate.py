@@ -27,8 +27,15 @@ def check_title(check: Check) -> str:
 
 
 def check_words(check: Check) -> str:
-    """The check as one or two plain sentences."""
-    return _figure_words(check) if isinstance(check, GatedFigure) else _limit_words(check)
+    """The check as a few plain sentences."""
+    if not isinstance(check, GatedFigure):
+        return _limit_words(check)
+    return f"{_figure_words(check)}{_over_nights_words(check)}"
+
+
+def over_nights_phrase(f: GatedFigure) -> str:
+    """The decision over all nights as a phrase, with the number of the look; empty where there is none."""
+    return "" if f.over_nights is None else f"{f.over_nights.verdict} (look {f.over_nights.look})"
 
 
 def limit_phrase(least: float | None, most: float | None) -> str:
@@ -58,6 +65,18 @@ def _figure_words(f: GatedFigure) -> str:
         statement += ": more items are needed"
     interval = f"change {interval_phrase(f.low, f.high)}, margin {f.margin:g}"
     return f"{f.figure} {statement} ({interval}).{_left_out(f)}"
+
+
+def _over_nights_words(f: GatedFigure) -> str:
+    nights = f.over_nights
+    if nights is None or nights.low is None or nights.high is None:
+        return ""
+    looks = "the first look" if nights.look == 1 else f"look {nights.look}"
+    interval = f"change {interval_phrase(nights.low, nights.high)} at {100 * nights.confidence:.6g} %"
+    sentence = f" Over all nights since the baseline, at {looks}, it is {nights.verdict} ({interval})"
+    if f.verdict == "regressed" != nights.verdict:
+        sentence += ": among so many looks, one as far off may be chance"
+    return f"{sentence}."
 
 
 def _obstacle(f: GatedFigure) -> str:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from audit.report.formatting import one_line
+from audit.report.formatting import measure_label, one_line
 
 if TYPE_CHECKING:
-    from audit.analysis.history import Absence, History, Point
+    from audit.analysis.history import Absence, History, Point, Series
 
 NO_FIGURE = "No figure in this store matches."
+#: Marks a night on which a gate found a regression.
+ALARM = "regressed, over all nights since the baseline"
+
+
+def series_title(series: Series) -> str:
+    """The suite and the measure; of a series of changes also since when, and what the intervals mean."""
+    title = f"{one_line(series.suite)}: {measure_label(series.measure)}"
+    if series.baseline is None:
+        return title
+    margin = "" if series.margin is None else f", margin ±{series.margin:g}"
+    return f"{title}, change since {one_line(series.baseline)} (intervals that hold over all nights{margin})"
 
 
 def trend_scope(history: History, changes: int) -> str:
@@ -30,7 +41,8 @@ def trend_scope(history: History, changes: int) -> str:
 
 def changed_notes(point: Point) -> str:
     """What is special about a run's figure."""
-    return "; ".join([*map(one_line, point.changes), *([] if point.complete else ["incomplete run"])])
+    alarm = [ALARM] if point.verdict == "regressed" else []
+    return "; ".join([*map(one_line, point.changes), *alarm, *([] if point.complete else ["incomplete run"])])
 
 
 def absence_line(gap: Absence) -> str:
