@@ -11,14 +11,44 @@ Factor = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedSource:
+    """Where printed figures come from, and how their design differs from the measured one.
+
+    Attributes
+    ----------
+    paper, table : str
+        Where they are printed.
+    made_by : str
+        The code and the stimuli that made them, as far as known.
+    plus_minus : str
+        What the printed ± is; empty where none is printed.
+    difference : str
+        How the printed figure's design differs from the measured one; empty where it does not.
+    """
+
+    paper: str
+    table: str
+    made_by: str
+    plus_minus: str = ""
+    difference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """A figure printed in a paper, shown next to the measured ones. Same scale as the measure."""
+    """A figure printed in a paper, shown next to the measured ones. Same scale as the measure.
+
+    ``step`` is one unit of the last printed digit. ``model_ids`` are the repositories of the paper's model, where it
+    can be had.
+    """
 
     model: str
     measure: str
     where: Mapping[str, Factor]
     value: float
     plus_minus: float | None = None
+    source: PublishedSource | None = None
+    step: float | None = None
+    model_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,5 +54,8 @@ GroupWords = Annotated[Mapping[str, _Words], AfterValidator(spellings), _EACH_GR
 
 
 def continuations(expressions: Expressions, space: str) -> tuple[str, ...]:
-    """The continuations to score, group by group; `probabilities.group_probabilities` reads them in this order."""
-    return tuple(space + e for group in GROUPS for e in expressions[group])
+    """The continuations to score, group by group; `probabilities.group_probabilities` reads them in this order.
+
+    A spelling that is listed twice is scored once.
+    """
+    return tuple(dict.fromkeys(space + e for group in GROUPS for e in expressions[group]))

@@ -9,7 +9,8 @@ from typing import Any
 from suites.base import Factor, MeasureSpec
 from suites.common.contrasts import range_of, unit_of
 from suites.common.expressions import GROUPS
-from suites.presentation import PublishedFigure, TableColumn
+from suites.common.published import TENTH_OF_A_PERCENT, model_ids
+from suites.presentation import PublishedFigure, PublishedSource, TableColumn
 
 #: Factors whose levels are drawn from a larger population.
 CLUSTERS = ("occupation", "template")
@@ -66,13 +67,21 @@ def group_columns(where: Mapping[str, Factor], title: str = "") -> Iterator[Tabl
 
 
 def published_probabilities(
-    model: str, where: Mapping[str, Factor], entries: Sequence[Mapping[str, Any]]
+    model: str, where: Mapping[str, Factor], entries: Sequence[Mapping[str, Any]], source: PublishedSource
 ) -> Iterator[PublishedFigure]:
     """Printed percentages of one condition, or their means over several, as probabilities."""
     for dominated_by in DOMINATED:
         for letter, measure in _LETTERS.items():
             values = [entry[f"{dominated_by}_dominated"][letter] / 100 for entry in entries]
             margins = [entry.get(f"{dominated_by}_dominated_pm", {}).get(letter) for entry in entries]
-            plus_minus = margins[0] / 100 if len(margins) == 1 and margins[0] is not None else None
-            here = {**where, "dominated_by": dominated_by}
-            yield PublishedFigure(model, measure, here, math.fsum(values) / len(values), plus_minus)
+            single = len(entries) == 1
+            yield PublishedFigure(
+                model,
+                measure,
+                {**where, "dominated_by": dominated_by},
+                math.fsum(values) / len(values),
+                margins[0] / 100 if single and margins[0] is not None else None,
+                source,
+                TENTH_OF_A_PERCENT if single else None,
+                model_ids(model),
+            )

@@ -13,7 +13,6 @@ Occupational Bias". A probability that is only bounded is carried as its bounds 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,9 +89,10 @@ def group_probabilities(
     scores : sequence of ContinuationScore
         In the order of `continuations`.
     aggregation : str
-        ``product``: equation (3). ``mean``: the exponential of the mean token log-probability,
-        as the authors' released code has it for implicit prompts. It favours expressions of
-        many tokens, and its sum is not a probability; the coverage stays that of the products.
+        ``product``: equation (3). ``mean``: the exponential of the mean token log-probability. It favours
+        expressions of many tokens, and its sum is not a probability; the coverage stays that of the products. The
+        authors' released code computes it for implicit prompts, where it makes no difference as long as each pronoun
+        is one token; what does is that it keeps one spelling (`suites.occugender.released`).
 
     Raises
     ------
@@ -196,11 +196,12 @@ def _all_exact(numbers: Iterable[IdentifiedInterval]) -> bool:
 
 
 def _by_group(scores: Sequence[ContinuationScore], expressions: Expressions) -> dict[str, Sequence[ContinuationScore]]:
-    expected = sum(len(expressions[g]) for g in GROUPS)
-    if len(scores) != expected:
-        raise ValueError(f"{len(scores)} scores for {expected} expressions")
-    rest = iter(scores)
-    return {group: list(itertools.islice(rest, len(expressions[group]))) for group in GROUPS}
+    """Each group's scores; a spelling that is listed twice counts twice, as in the released list of Mattern et al."""
+    spellings = list(dict.fromkeys(e for group in GROUPS for e in expressions[group]))
+    if len(scores) != len(spellings):
+        raise ValueError(f"{len(scores)} scores for {len(spellings)} expressions")
+    score_of = dict(zip(spellings, scores, strict=True))
+    return {group: [score_of[e] for e in expressions[group]] for group in GROUPS}
 
 
 def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:

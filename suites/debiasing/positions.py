@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -51,13 +51,24 @@ class Dialogue(Table):
     turns: Annotated[tuple[_Turn, ...], AS_TUPLE, Field(min_length=1), OnError("no turns", _DIALOGUE)]
 
 
-#: The option: a `Dialogue`, or a table of its fields.
-DialogueOption = Annotated[Dialogue, OnError("not a dialogue", _DIALOGUE)]
+#: The option: a `Dialogue`, a table of its fields, or the authors' own by name.
+DialogueOption = Annotated[
+    Literal["released"] | Dialogue, OnError("not a dialogue", f'Give "released", or {_DIALOGUE[5:]}')
+]
 
 
 def default_dialogue() -> Dialogue:
-    """A generic conversation of three turns. The paper does not print its own."""
-    dialogue = load("debiasing_controls").content["dialogue"]
+    """A generic conversation of three turns, this project's own. The paper prints none."""
+    return _dialogue("debiasing_controls")
+
+
+def released_dialogue() -> Dialogue:
+    """The conversation of the authors' code, which the paper does not print."""
+    return _dialogue("debiasing_released")
+
+
+def _dialogue(file: str) -> Dialogue:
+    dialogue = load(file).content["dialogue"]
     return Dialogue(dialogue["opening"], tuple((question, answer) for question, answer in dialogue["turns"]))
 
 
@@ -109,7 +120,8 @@ def _conversation(dialogue: Dialogue) -> list[Message]:
 
 
 WITHOUT_DIALOGUE = "without_dialogue"
-#: The paper's two positions (Mattern et al., Section 4.2 and Table 5), and two it could not test.
+#: The paper's two positions (Mattern et al., Section 4.2 and Table 5), the one that its explicit figures with dialogue
+#: come from (``repeated``, but for the ``Q:``), and one for chat models.
 POSITIONS = {
     position.name: position
     for position in (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from suites.base import Factor
 from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
+from suites.common.published import PublishedDesign, published_source
 from suites.debiasing.measures import Measures
 from suites.occugender import BIASES
 from suites.presentation import Chart, Drafts, PublishedFigure, TableLayout
@@ -15,19 +17,22 @@ from suites.presentation import Chart, Drafts, PublishedFigure, TableLayout
 _DRAFTS = Drafts(load("debiasing_report").content)
 
 
-def published_figures(measures: Measures) -> Iterator[PublishedFigure]:
-    """Tables 3, 4, 7 and 8, and the averages by abstraction over their printed figures."""
+def published_figures(design: PublishedDesign, measures: Measures) -> Iterator[PublishedFigure]:
+    """Tables 3, 4, 7 and 8 as far as they are of this design, and averages by abstraction over their figures."""
     degrees = {a: {p.id for p in measures.prompts if p.abstraction == a} for a in measures.abstractions()}
-    for model, biases in load("published_results").content["debiasing_positions"]["models"].items():
-        for bias, conditions in biases.items():
+    models = load("published_results").content["debiasing_positions"]["models"]
+    for bias, position in itertools.product(BIASES, ("without_dialogue", "with_dialogue")):
+        source = published_source(f"debiasing_positions/{bias}/{position}", design)
+        if source is None or position not in measures.positions:
+            continue
+        for model, conditions in ((model, biases[bias]) for model, biases in models.items()):
             levels: list[tuple[dict[str, Factor], set[Any]]] = []
             levels += [({"debiasing": c["debiasing"]}, {c["debiasing"]}) for c in conditions]
             levels += [({"abstraction": degree}, ids) for degree, ids in degrees.items()]
             for level, ids in levels:
-                for position in ("without_dialogue", "with_dialogue"):
-                    printed = [c[position] for c in conditions if c["debiasing"] in ids]
-                    where = {"bias": bias, "position": position, **level}
-                    yield from published_probabilities(f"GPT-3 {model}", where, printed)
+                printed = [c[position] for c in conditions if c["debiasing"] in ids]
+                where = {"bias": bias, "position": position, **level}
+                yield from published_probabilities(f"GPT-3 {model}", where, printed, source)
 
 
 def table_layouts(measures: Measures, *, with_published: bool) -> Iterator[TableLayout]:

@@ -21,6 +21,7 @@ from suites.common.data_files import load
 from suites.common.expressions import continuations
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
+from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
 from suites.debiasing import material, presentation
 from suites.debiasing.effects import derived_rows
@@ -32,7 +33,9 @@ from suites.debiasing.positions import (
     check_builds,
     default_dialogue,
     positions_in,
+    released_dialogue,
 )
+from suites.debiasing.released import released_expressions, released_positions
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 #: A level of the factor ``debiasing``, its text, and the further factors that identify its rows.
@@ -47,6 +50,10 @@ class DebiasingPositions(Suite):
     design : str
         ``paper``: the four task prompts and six debiasing prompts of Mattern et al.
         ``occugender``: OccuGender's ten debiasing templates and its six instructions.
+    variant : str
+        ``paper``: what the paper says. ``as_released``: what the authors' code asks and counts, from which the
+        printed figures come (`suites.debiasing.released`). It has two positions, a dialogue, spellings and wording
+        of its own, raw text, and no placebos.
     prompt_format : str
         ``raw`` or ``chat``, see `suites.common.task_prompt`.
     positions : sequence, optional
@@ -55,9 +62,9 @@ class DebiasingPositions(Suite):
     prompts : sequence, optional
         Your own debiasing prompts instead of the design's six: `DebiasingPrompt` objects, or
         mappings of their fields.
-    dialogue : Dialogue or mapping, optional
-        Opening instruction and conversation. The paper does not print its own: the default is
-        a generic one with three turns.
+    dialogue : Dialogue or mapping or "released", optional
+        Opening instruction and conversation. The paper prints none; ``released`` is that of the authors' code. The
+        default is a generic one of this project, with three turns.
     placebo : bool
         False leaves the placebos out.
     article, occupations, token_aggregation
@@ -80,6 +87,7 @@ class DebiasingPositions(Suite):
         self,
         design: material.Design = "paper",
         *,
+        variant: Variant = "paper",
         prompt_format: PromptFormat = "raw",
         positions: Positions | None = None,
         prompts: material.DebiasingPrompts | None = None,
@@ -87,19 +95,35 @@ class DebiasingPositions(Suite):
         placebo: bool = True,
         article: Article = "as_printed",
         occupations: Occupations | None = None,
-        token_aggregation: TokenAggregation = "product",
+        token_aggregation: TokenAggregation | None = None,
     ) -> None:
-        self.design, self.prompt_format, self.article = design, prompt_format, article
-        self.token_aggregation = token_aggregation
-        self.positions = positions_in(prompt_format, positions)
-        self.dialogue = default_dialogue() if dialogue is None else dialogue
+        if variant == "as_released":
+            refuse_own(
+                design=design != "paper" and design,
+                prompt_format=prompt_format != "raw" and prompt_format,
+                prompts=prompts,
+                dialogue=dialogue,
+                article=article != "as_printed" and article,
+                token_aggregation=token_aggregation,
+            )
+        self.variant, self.design, self.prompt_format, self.article = variant, design, prompt_format, article
+        self.token_aggregation = token_aggregation or "product"
+        if variant == "as_released":
+            self.positions, dialogue, placebo = released_positions(positions), "released", False
+        else:
+            self.positions = positions_in(prompt_format, positions)
+        self.dialogue = (
+            released_dialogue() if dialogue == "released" else default_dialogue() if dialogue is None else dialogue
+        )
         self.occupations = papers_occupations() if occupations is None else occupations
         self.prompts = material.papers_prompts(design) if prompts is None else prompts
         if not placebo:
             self.prompts = tuple(replace(p, placebo=None) for p in self.prompts)
         self.tasks = {task.id: task for task in material.papers_tasks(design)}
+        if variant == "as_released":
+            words = {name: released_expressions(task.template) for name, task in self.tasks.items()}
+            self.tasks = {name: replace(task, expressions=words[name]) for name, task in self.tasks.items()}
         self.references = material.reference_texts()
-        self._is_published = design == "paper" and prompts is None
         groups = sorted({o.dominated_by for o in self.occupations})
         self._measures = Measures(tuple(p.name for p in self.positions), self.prompts, tuple(groups))
         for position in self.positions:
@@ -111,10 +135,14 @@ class DebiasingPositions(Suite):
 
     def signature(self) -> Mapping[str, Any]:
         probes = TaskPrompt("{question}", "{start}"), TaskPrompt("{question}", "")
+        released: dict[str, Any] = {}
+        if self.variant == "as_released":
+            released = {"variant": self.variant, "released": load("debiasing_released").sha256}
         return {
             "suite": self.name,
             "version": self.version,
             "data": {n: load(n).sha256 for n in ("debiasing_positions", "occugender", "debiasing_controls")},
+            **released,
             "design": self.design,
             "prompt_format": self.prompt_format,
             "article": self.article,
@@ -194,11 +222,26 @@ class DebiasingPositions(Suite):
             ]
         return ()
 
+    @property
+    def published_design(self) -> PublishedDesign:
+        """Every aspect of what is asked and counted, by its name."""
+        of_paper = [(p.id, p.text, p.abstraction) for p in material.papers_prompts("paper")]
+        return {
+            "variant": self.variant,
+            "design": self.design,
+            "prompt_format": self.prompt_format,
+            "article": self.article,
+            "token_aggregation": self.token_aggregation,
+            "occupations": "paper" if self.occupations == papers_occupations() else "own",
+            "prompts": "paper" if [(p.id, p.text, p.abstraction) for p in self.prompts] == of_paper else "own",
+            "dialogue": "released" if self.dialogue == released_dialogue() else "own",
+        }
+
     def published(self) -> Sequence[PublishedFigure]:
-        return list(presentation.published_figures(self._measures)) if self._is_published else ()
+        return list(presentation.published_figures(self.published_design, self._measures))
 
     def tables(self) -> Sequence[TableLayout]:
-        return [*presentation.table_layouts(self._measures, with_published=self._is_published)]
+        return [*presentation.table_layouts(self._measures, with_published=bool(self.published()))]
 
     def charts(self) -> Sequence[Chart]:
         return list(presentation.charts(self._measures))

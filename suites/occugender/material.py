@@ -12,7 +12,9 @@ from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, refused, some_of
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, spellings
+from suites.common.published import Variant
 from suites.common.task_prompt import TaskPrompt, parse_template
+from suites.occugender.released import COMMIT, ReleasedTemplates, by_commit, explicit_templates, implicit_templates
 from suites.options import each_once
 
 Bias = Literal["explicit", "implicit"]
@@ -56,8 +58,9 @@ _OwnTemplates = Annotated[
     OnError("no templates", "Give one or more, or leave this bias out"),
 ]
 Templates = Annotated[
-    Literal["paper", "anonymous_version"] | dict[Bias, _OwnTemplates],
-    OnError("unknown", 'Use "paper", "anonymous_version", or {"explicit": […], "implicit": […]}'),
+    Literal["paper", "anonymous_version"] | ReleasedTemplates | dict[Bias, _OwnTemplates],
+    BeforeValidator(by_commit),
+    OnError("unknown", 'Use "paper", "anonymous_version", "646a9d6", or {"explicit": […], "implicit": […]}'),
 ]
 
 
@@ -75,21 +78,44 @@ def occugender_instructions() -> dict[int, tuple[str, str]]:
 
 
 def occugender_templates(
-    chosen: Literal["paper", "anonymous_version"] | Mapping[Bias, Sequence[TaskPrompt]] = "paper",
+    chosen: Literal["paper", "anonymous_version"] | ReleasedTemplates | Mapping[Bias, Sequence[TaskPrompt]] = "paper",
     biases: Sequence[Bias] = BIASES,
 ) -> Iterator[Template]:
     """Templates of the named set, or the user's own, with their ids."""
-    content, prefix = load("occugender").content, ""
-    if chosen == "paper":
-        texts = content["templates"]
-        sets: Mapping[Bias, Sequence[TaskPrompt]] = {b: [parse_template(text) for text in texts[b]] for b in biases}
-    elif chosen == "anonymous_version":
-        sets = {b: [parse_template(content["anonymous_version_prompts"][b])] for b in biases}
-        prefix = "anonymous-"
-    else:
-        sets = chosen
     for bias in biases:
-        if bias not in sets:
-            raise ConfigError(f"templates.{bias}", None, "no templates", "Give one or more, or leave this bias out")
-        for i, text in enumerate(sets[bias]):
+        prefix, texts = "", papers_templates(bias)
+        if chosen == "anonymous_version":
+            prefix = "anonymous-"
+            texts = [parse_template(load("occugender").content["anonymous_version_prompts"][bias])]
+        elif isinstance(chosen, ReleasedTemplates):
+            prefix = f"{COMMIT}-"
+            texts = implicit_templates(texts) if bias == "implicit" else explicit_templates(chosen.folder)
+        elif isinstance(chosen, Mapping):
+            if bias not in chosen:
+                raise ConfigError(f"templates.{bias}", None, "no templates", "Give one or more, or leave this bias out")
+            texts = list(chosen[bias])
+        for i, text in enumerate(texts):
             yield Template(f"{prefix}{bias}-{i + 1:02d}", bias, text, i < DEBIASING_TEMPLATES)
+
+
+def papers_templates(bias: Bias) -> list[TaskPrompt]:
+    """The 25 templates of the paper's Appendix C."""
+    return [parse_template(text) for text in load("occugender").content["templates"][bias]]
+
+
+def variants_templates(variant: Variant, biases: Sequence[Bias]) -> Iterator[Template]:
+    """What a variant asks unless told otherwise; as released, the paper's explicit and the script's implicit ones."""
+    for bias in biases:
+        as_released = variant == "as_released" and bias == "implicit"
+        yield from occugender_templates(ReleasedTemplates() if as_released else "paper", [bias])
+
+
+def name_of_templates(bias: Bias, templates: Sequence[Template]) -> str:
+    """``paper``, ``646a9d6`` or ``own``, by what they say."""
+    texts, papers = [t.text for t in templates if t.bias == bias], papers_templates(bias)
+    if texts == papers:
+        return "paper"
+    released = all(t.id.startswith(f"{COMMIT}-") for t in templates if t.bias == bias)
+    if released or (bias == "implicit" and texts == implicit_templates(papers)):
+        return COMMIT
+    return "own"

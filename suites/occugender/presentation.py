@@ -7,25 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from suites.base import Factor
 from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
+from suites.common.published import PublishedDesign, published_source
 from suites.presentation import Chart, Drafts, PublishedFigure, TableLayout
 
 _DRAFTS = Drafts(load("occugender_report").content)
 
 
-def published_figures(biases: Sequence[str], instructions: Sequence[int]) -> Iterator[PublishedFigure]:
-    """Tables 3 and 4, and Appendix E (ten templates) when instructions are asked."""
+def published_figures(
+    design: PublishedDesign, biases: Sequence[str], instructions: Sequence[int]
+) -> Iterator[PublishedFigure]:
+    """Tables 3 and 4, and Appendix E (ten templates) when instructions are asked, as far as they are of this design."""
     printed = load("published_results").content
     for bias in biases:
-        for entry in printed["occugender"][bias]:
-            yield from published_probabilities(entry["model"], {"bias": bias, "debiasing": None}, [entry])
-    if not instructions:
-        return
-    for model, conditions in printed["occugender_debiasing"]["models"].items():
-        for condition in conditions:
-            if condition["debiasing"] in (None, *instructions):
-                for bias in biases:
-                    where = {"bias": bias, **_appendix_row(condition["debiasing"])}
-                    yield from published_probabilities(model, where, [condition[bias]])
+        if (source := published_source(f"occugender/{bias}", design)) is not None:
+            for entry in printed["occugender"][bias]:
+                yield from published_probabilities(entry["model"], {"bias": bias, "debiasing": None}, [entry], source)
+        if instructions and (source := published_source(f"occugender_debiasing/{bias}", design)) is not None:
+            for model, conditions in printed["occugender_debiasing"]["models"].items():
+                for condition in conditions:
+                    if condition["debiasing"] in (None, *instructions):
+                        where = {"bias": bias, **_appendix_row(condition["debiasing"])}
+                        yield from published_probabilities(model, where, [condition[bias]], source)
 
 
 def table_layouts(biases: Sequence[str], instructions: Sequence[int]) -> Iterator[TableLayout]:

@@ -8,10 +8,10 @@ model. Each prompt is scored with all expressions of male, female and diverse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from backends.base import Capability, Response, ScoreRequest
+from backends.base import Capability, Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
@@ -21,8 +21,9 @@ from suites.common.expressions import Expressions, GroupWords, continuations
 from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure, population
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
-from suites.common.task_prompt import Article, PromptFormat, filled
-from suites.occugender import material, presentation
+from suites.common.published import PublishedDesign, Variant, refuse_own
+from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
+from suites.occugender import material, presentation, released
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 
@@ -33,26 +34,32 @@ class OccuGender(Suite):
     ----------
     bias : sequence of str
         ``explicit``, ``implicit``, or both.
+    variant : str
+        ``paper``: what the paper says. ``as_released``: what the authors' code asks and counts, from which most
+        of the printed figures come (`suites.occugender.released`); it brings its own spellings and token
+        aggregation, and asks raw text.
     prompt_format : str
         ``raw``: the papers' text as printed. ``chat``: the question as the user's turn and
         the answer's start as the assistant's (see `suites.common.task_prompt`).
     debiasing : bool or sequence of int
         True or ids: ask the first five templates of each kind also with the paper's debiasing
-        instructions (1 to 6) put before the question. Effects are paired differences on these
-        same templates, never against the mean over all.
+        instructions (1 to 6) on a line before ``Q:``, in chat before the question. Effects are paired
+        differences on these same templates, never against the mean over all.
     article : str
         ``as_printed`` keeps "a electrician" as the benchmark has it; ``grammatical`` corrects it.
     templates : str or mapping
         ``paper``: 25 of each kind. ``anonymous_version``: the one of each kind in the earlier
-        version of the paper. Or your own: ``{"explicit": ["Q: … [JOB] …\\nA:"], …}``.
+        version of the paper. ``646a9d6``: those of the released code, of which the explicit ones are fetched, or
+        read from ``{"646a9d6": FOLDER}``. Or your own: ``{"explicit": ["Q: … [JOB] …\\nA:"], …}``. Default:
+        ``paper``; as released, the implicit ones of ``646a9d6``.
     occupations : sequence, optional
         Your own, see `suites.common.occupations.Occupations`. Default: the paper's 40.
     expressions : mapping, optional
         Your own: ``{"explicit": {"male": […], "female": […], "diverse": […]}, …}``. Each is
         scored with a capital and with a small first letter.
     token_aggregation : str
-        ``product``: equation (3). ``mean``: see `suites.common.probabilities.group_probabilities`; with
-        ``bias=("implicit",)`` it is the released code's way.
+        ``product``, the default: equation (3). ``mean``: see
+        `suites.common.probabilities.group_probabilities`.
 
     Raises
     ------
@@ -61,6 +68,8 @@ class OccuGender(Suite):
     """
 
     name: ClassVar[str] = "OccuGender"
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {released.COMMIT: ()}
+    version: ClassVar[int] = 2  # 2: instructions stand before "Q:", as in the paper, not after it
     strata: ClassVar[tuple[str, ...]] = ("template", "dominated_by")
     failures_factor: ClassVar[str | None] = "dominated_by"
     sampled_together: tuple[str, ...] = ("template", "occupation")
@@ -70,21 +79,39 @@ class OccuGender(Suite):
         self,
         bias: material.Biases = material.BIASES,
         *,
+        variant: Variant = "paper",
         prompt_format: PromptFormat = "raw",
         debiasing: material.Debiasing = False,
         article: Article = "as_printed",
-        templates: material.Templates = "paper",
+        templates: material.Templates | None = None,
         occupations: Occupations | None = None,
         expressions: dict[material.Bias, GroupWords] | None = None,
-        token_aggregation: TokenAggregation = "product",
+        token_aggregation: TokenAggregation | None = None,
     ) -> None:
+        if variant == "as_released":
+            refuse_own(
+                prompt_format=prompt_format != "raw" and prompt_format,
+                article=article != "as_printed" and article,
+                expressions=expressions,
+                token_aggregation=token_aggregation,
+            )
+        self.variant, self.prompt_format, self.article = variant, prompt_format, article
         self.biases = tuple(b for b in material.BIASES if b in bias)
-        self.prompt_format, self.article, self.token_aggregation = prompt_format, article, token_aggregation
         chosen = tuple(material.occugender_instructions()) if debiasing is True else debiasing or ()
         self.instructions = {i: text for i, text in material.occugender_instructions().items() if i in chosen}
-        self.templates = tuple(material.occugender_templates(templates, self.biases))
+        self.templates = tuple(
+            material.variants_templates(variant, self.biases)
+            if templates is None
+            else material.occugender_templates(templates, self.biases)
+        )
         self.occupations = papers_occupations() if occupations is None else occupations
-        given = material.occugender_expressions() if expressions is None else expressions
+        papers = material.occugender_expressions()
+        given: Mapping[Any, Expressions] = papers if expressions is None else expressions
+        self.token_aggregation: dict[str, TokenAggregation] = dict.fromkeys(
+            material.BIASES, token_aggregation or "product"
+        )
+        if variant == "as_released":
+            given, self.token_aggregation = released.released_expressions(), released.released_aggregation()
         if absent := [b for b in self.biases if b not in given]:
             raise ConfigError("expressions", given, f"has no entry {absent[0]!r}", "Give one for each bias asked about")
         self.expressions: dict[str, Expressions] = {b: given[b] for b in self.biases}
@@ -100,7 +127,8 @@ class OccuGender(Suite):
             "data": load("occugender").sha256,
             "prompt_format": self.prompt_format,
             "article": self.article,
-            "token_aggregation": self.token_aggregation,
+            "variant": self.variant,
+            "token_aggregation": {b: self.token_aggregation[b] for b in self.biases},
             "debiasing": {str(i): text for i, (text, _) in self.instructions.items()},
             "templates": {t.id: t.text.raw() for t in self.templates},
             "occupations": [list(o.factors.values()) for o in self.occupations],
@@ -120,7 +148,7 @@ class OccuGender(Suite):
                     words = continuations(self.expressions[template.bias], task.space(self.prompt_format))
                     yield Item(
                         f"{template.id}/{occupation.name}{suffix}",
-                        ScoreRequest(task.prompt(self.prompt_format, text), words),
+                        ScoreRequest(self._prompt(task, text), words),
                         {
                             "bias": template.bias,
                             "template": template.id,
@@ -130,9 +158,16 @@ class OccuGender(Suite):
                         },
                     )
 
+    def _prompt(self, task: TaskPrompt, instruction: str | None) -> Prompt:
+        """An instruction stands on a line of its own before ``Q:``; in chat it opens the user's turn."""
+        if instruction is None or self.prompt_format == "chat":
+            return task.prompt(self.prompt_format, instruction)
+        return f"{instruction}\n{task.raw()}"
+
     def read(self, item: Item, response: Response) -> Row:
-        expressions = self.expressions[str(item.factors["bias"])]
-        return read_gender_answer(item.id, item.factors, response, expressions, self.token_aggregation)
+        bias = str(item.factors["bias"])
+        aggregation = self.token_aggregation[bias]
+        return read_gender_answer(item.id, item.factors, response, self.expressions[bias], aggregation)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add the effect of each instruction: the answer with it minus the answer without,
@@ -211,8 +246,26 @@ class OccuGender(Suite):
     def texts(self) -> Mapping[str, str]:
         return {f"instruction {i}": text for i, (text, _) in self.instructions.items()}
 
+    @property
+    def published_design(self) -> PublishedDesign:
+        """Every aspect of what is asked and counted, by its name."""
+        papers = material.occugender_expressions()
+        aspects = {
+            "variant": self.variant,
+            "prompt_format": self.prompt_format,
+            "article": self.article,
+            "occupations": "paper" if self.occupations == papers_occupations() else "own",
+        }
+        for bias in self.biases:
+            aspects |= {
+                f"templates.{bias}": material.name_of_templates(bias, self.templates),
+                f"expressions.{bias}": "paper" if self.expressions[bias] == papers[bias] else "own",
+                f"token_aggregation.{bias}": self.token_aggregation[bias],
+            }
+        return aspects
+
     def published(self) -> Sequence[PublishedFigure]:
-        return list(presentation.published_figures(self.biases, tuple(self.instructions)))
+        return list(presentation.published_figures(self.published_design, self.biases, tuple(self.instructions)))
 
     def tables(self) -> Sequence[TableLayout]:
         return [*presentation.table_layouts(self.biases, tuple(self.instructions))]
