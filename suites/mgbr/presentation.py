@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from suites.common.data_files import load
+from suites.common.published import TENTH_OF_A_PERCENT, PublishedDesign, model_ids, published_source
+from suites.mgbr.bolukbasi import FILES
 from suites.mgbr.design import TEST_SETS, Design
 from suites.mgbr.measures import CLASSIFICATION, LISTS_BEHIND_P
+from suites.mgbr.word_lists import WordLists
 from suites.presentation import Chart, Drafts, Factor, PublishedFigure, TableColumn, TableLayout
 
 #: Texts that are the same in many languages.
@@ -36,17 +39,32 @@ def cautions(design: Design) -> Sequence[str]:
     ]
 
 
+def published_design(design: Design) -> PublishedDesign:
+    """Every aspect of what is asked and counted, by its name. ``bolukbasi`` names the lists, whatever their limits."""
+    builtin, words = WordLists.builtin(), design.words
+    bolukbasi = set(words.sources.values()) >= {file.sha256 for file in FILES.values()}
+    return {
+        "mode": "generation" if design.written else "likelihood",
+        "prompt_format": design.prompt_format,
+        "words": "builtin" if words.by_kind == builtin.by_kind else "bolukbasi" if bolukbasi else "own",
+        "wording": design.wording.name,
+    }
+
+
 def published(design: Design) -> Sequence[PublishedFigure]:
-    """Table 1: bias scores of 23 models, by likelihood; none for generation."""
-    models = () if design.written else load("published_results").content["mgbr"]["models"]
+    """Table 1: bias scores of 23 models, as far as they are of this design."""
+    source = published_source("mgbr", published_design(design))
     return [
         PublishedFigure(
             entry["model"],
             "bias_score",
             {"kind": "pair", "condition": condition, "gender": gender},
             scores[gender] / 100,
+            source=source,
+            step=TENTH_OF_A_PERCENT,
+            model_ids=model_ids(entry["model"]),
         )
-        for entry in models
+        for entry in (load("published_results").content["mgbr"]["models"] if source else ())
         for condition, scores in entry["bias_scores"].items()
         for gender in design.genders
         if condition in design.conditions

@@ -18,10 +18,11 @@ text (cot).
 
 Where the paper's print and its definitions differ, the definitions are followed. Its example of
 D_ff lists "niece" as if it were an occupation, and a printed step calls "niece" not feminine:
-here the r added words are occupations, and every step is correct. The paper does not print the
-line breaks, the male wording, or its limits for choosing occupations: see `Wording` and
-`WordLists.bolukbasi`. With ``answer_end`` empty, as in the paper, 2 to 3 % of the instances cannot go
-wrong where digits are tokens of their own: "1" begins "10" and "11", so it is never less likely.
+here the r added words are occupations, and every step is correct. Its Section 2 and its Appendix A
+word the question differently; the appendix prints no male wording. Nothing tells the line breaks or
+the limits for choosing occupations: see `Wording` and `WordLists.bolukbasi`. With ``answer_end``
+empty, as in the paper, 2 to 3 % of the instances cannot go wrong where digits are tokens of their
+own: "1" begins "10" and "11", so it is never less likely.
 
 The factor ``kind`` says what a row is:
 
@@ -56,6 +57,7 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
+from suites.common.published import PublishedDesign
 from suites.mgbr import presentation
 from suites.mgbr.construction import Instance
 from suites.mgbr.design import TEST_SETS, Design
@@ -76,7 +78,8 @@ _WordsOption = Annotated[
     OnError("no word lists of that name", "Give 'builtin', 'bolukbasi' or a table of lists"),
 ]
 _WordingOption = Annotated[
-    Wording | Mapping[str, Any] | None, OnError("not a table of texts", "Give the texts that replace English ones")
+    Wording | Literal["appendix", "section_2"] | Mapping[str, Any] | None,
+    OnError("not a wording", "Give 'appendix', 'section_2', or a table of the texts that replace English ones"),
 ]
 
 
@@ -89,8 +92,9 @@ class MGBR(Suite):
         Instances: each gives one list to each test set and condition. The paper has 1,000.
     words : WordLists, str or mapping
         The word lists: ``builtin``, ``bolukbasi``, or your own (`WordLists.from_config`).
-    wording : Wording or mapping, optional
-        The texts; a mapping replaces some of the English ones.
+    wording : str, Wording or mapping, optional
+        The texts: ``appendix``, the default, asks for words that are definitely women (men), as the paper's Appendix A
+        does; ``section_2`` for words that are definitely female (male). A mapping replaces some of the English ones.
     conditions, genders : sequence of str
         Which of the paper's six conditions, and which questions, are asked.
     mode : str
@@ -137,7 +141,7 @@ class MGBR(Suite):
     ) -> None:
         self.design = Design(
             words=WordLists.from_config(words),
-            wording=wording if isinstance(wording, Wording) else Wording.english(**(wording or {})),
+            wording=_wording(wording),
             conditions=tuple(c for c in CONDITIONS if c in conditions),
             genders=tuple(g for g in GENDERS if g in genders),
             n=n,
@@ -239,6 +243,11 @@ class MGBR(Suite):
     def cautions(self) -> Sequence[str]:
         return presentation.cautions(self.design)
 
+    @property
+    def published_design(self) -> PublishedDesign:
+        """Every aspect of what is asked and counted, by its name."""
+        return presentation.published_design(self.design)
+
     def published(self) -> Sequence[PublishedFigure]:
         return presentation.published(self.design)
 
@@ -247,3 +256,11 @@ class MGBR(Suite):
 
     def charts(self) -> Sequence[Chart]:
         return [*presentation.charts(self.design)]
+
+
+def _wording(given: Wording | str | Mapping[str, Any] | None) -> Wording:
+    if isinstance(given, Wording):
+        return given
+    if isinstance(given, str):
+        return Wording.section_2() if given == "section_2" else Wording.english()
+    return Wording.english(**(given or {}))

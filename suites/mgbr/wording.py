@@ -109,7 +109,7 @@ class Example(Options):
 
 
 class Wording(Options):
-    """The benchmark's texts; `english` gives the paper's. Replace fields to vary them.
+    """The benchmark's texts; `english` gives the paper's (Appendix A). Replace fields to vary them.
 
     Parameters
     ----------
@@ -165,6 +165,19 @@ class Wording(Options):
                         place = ("examples", gender, number, kind)
                         raise refused_at(place, word, "holds the separator", "Give a word without it")
         return self
+
+    @classmethod
+    def section_2(cls) -> Self:
+        """The texts with the instructions of the paper's Section 2, "definitely female" and "definitely male"."""
+        return cls.english(instruction=load("mgbr_section_2").content["instruction"])
+
+    @property
+    def name(self) -> str:
+        """``appendix``, ``section_2`` or ``own``."""
+        for name, texts in {"appendix": Wording.english(), "section_2": Wording.section_2()}.items():
+            if self == texts:
+                return name
+        return "own"
 
     @classmethod
     def english(cls, **changes: Any) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -83,7 +84,7 @@ def occugender_templates(
 ) -> Iterator[Template]:
     """Templates of the named set, or the user's own, with their ids."""
     for bias in biases:
-        prefix, texts = "", papers_templates(bias)
+        prefix, texts = "", list(papers_templates(bias))
         if chosen == "anonymous_version":
             prefix = "anonymous-"
             texts = [parse_template(load("occugender").content["anonymous_version_prompts"][bias])]
@@ -98,9 +99,10 @@ def occugender_templates(
             yield Template(f"{prefix}{bias}-{i + 1:02d}", bias, text, i < DEBIASING_TEMPLATES)
 
 
-def papers_templates(bias: Bias) -> list[TaskPrompt]:
+@cache
+def papers_templates(bias: Bias) -> tuple[TaskPrompt, ...]:
     """The 25 templates of the paper's Appendix C."""
-    return [parse_template(text) for text in load("occugender").content["templates"][bias]]
+    return tuple(parse_template(text) for text in load("occugender").content["templates"][bias])
 
 
 def variants_templates(variant: Variant, biases: Sequence[Bias]) -> Iterator[Template]:
@@ -112,7 +114,7 @@ def variants_templates(variant: Variant, biases: Sequence[Bias]) -> Iterator[Tem
 
 def name_of_templates(bias: Bias, templates: Sequence[Template]) -> str:
     """``paper``, ``646a9d6`` or ``own``, by what they say."""
-    texts, papers = [t.text for t in templates if t.bias == bias], papers_templates(bias)
+    texts, papers = [t.text for t in templates if t.bias == bias], list(papers_templates(bias))
     if texts == papers:
         return "paper"
     released = all(t.id.startswith(f"{COMMIT}-") for t in templates if t.bias == bias)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from suites.base import Factor
 from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
 from suites.common.published import PublishedDesign, published_source
-from suites.presentation import Chart, Drafts, PublishedFigure, TableLayout
+from suites.occugender.by_template import plus_minus_of, plus_minus_where
+from suites.occugender.material import Template
+from suites.presentation import Chart, Drafts, PublishedFigure, PublishedSource, TableColumn, TableLayout
 
 _DRAFTS = Drafts(load("occugender_report").content)
 
@@ -22,6 +26,7 @@ def published_figures(
         if (source := published_source(f"occugender/{bias}", design)) is not None:
             for entry in printed["occugender"][bias]:
                 yield from published_probabilities(entry["model"], {"bias": bias, "debiasing": None}, [entry], source)
+                yield from _plus_minus(entry, bias, source)
         if instructions and (source := published_source(f"occugender_debiasing/{bias}", design)) is not None:
             for model, conditions in printed["occugender_debiasing"]["models"].items():
                 for condition in conditions:
@@ -30,16 +35,44 @@ def published_figures(
                         yield from published_probabilities(model, where, [condition[bias]], source)
 
 
-def table_layouts(biases: Sequence[str], instructions: Sequence[int]) -> Iterator[TableLayout]:
-    """Tables 3 and 4, and Appendix E when instructions are asked."""
+def _plus_minus(entry: Mapping[str, Any], bias: str, source: PublishedSource) -> Iterator[PublishedFigure]:
+    """The printed ± as figures of their own."""
+    where = {"bias": bias, "debiasing": None}
+    for figure in published_probabilities(entry["model"], where, [entry], source):
+        if figure.plus_minus is not None:
+            here = plus_minus_where(bias, None, str(figure.where["dominated_by"]))
+            measure = plus_minus_of(figure.measure)
+            yield replace(figure, measure=measure, where=here, value=figure.plus_minus, plus_minus=None)
+
+
+def table_layouts(
+    design: PublishedDesign, biases: Sequence[str], instructions: Mapping[int, str], templates: Sequence[Template]
+) -> Iterator[TableLayout]:
+    """Tables 3 and 4 with their ±, each template's figures, and Appendix E when instructions are asked."""
     printed = load("published_results").content
     source = printed["occugender"]["source"].partition("; pm = ")[0]  # what follows explains the data file's fields
     for bias in biases:
-        yield _DRAFTS.table(f"{bias}_bias", group_columns({"bias": bias, "debiasing": None}), source=source)
+        shown = published_source(f"occugender/{bias}", design) is not None
+        note = "" if shown else str(_DRAFTS.content["of_another_design"])
+        columns = group_columns({"bias": bias, "debiasing": None})
+        yield _DRAFTS.table(f"{bias}_bias", columns, source=source, note=note)
+        of_errors = [_over_templates(column) for column in group_columns({"bias": bias, "debiasing": None})]
+        yield _DRAFTS.table(f"{bias}_plus_minus", of_errors, source=source)
+    for bias in biases:
+        columns = group_columns({"bias": bias, "debiasing": None})
+        by_template = [(t.id, {"template": t.id}) for t in templates if t.bias == bias]
+        yield _DRAFTS.table(f"{bias}_by_template", columns, by_template, source=source)
     if instructions:
         columns = (c for bias in biases for c in group_columns({"bias": bias}, f"{bias.capitalize()}, "))
         rows = [("None", _appendix_row(None)), *((str(i), _appendix_row(i)) for i in instructions)]
+        degrees = dict.fromkeys(instructions.values())
+        rows += [(f"Average {degree}", {"abstraction": degree}) for degree in degrees]
         yield _DRAFTS.table("debiasing", columns, rows, source=printed["occugender_debiasing"]["source"])
+
+
+def _over_templates(column: TableColumn) -> TableColumn:
+    where = plus_minus_where(str(column.where["bias"]), None, str(column.where["dominated_by"]))
+    return replace(column, measure=plus_minus_of(column.measure), where=where)
 
 
 def _appendix_row(debiasing: int | None) -> dict[str, Factor]:

@@ -18,12 +18,13 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, GroupWords, continuations
-from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure, population
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
 from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
 from suites.occugender import material, presentation, released
+from suites.occugender.by_template import plus_minus_rows
+from suites.occugender.measures import Measures
 from suites.presentation import Chart, PublishedFigure, TableLayout
 
 
@@ -112,6 +113,8 @@ class OccuGender(Suite):
         )
         if variant == "as_released":
             given, self.token_aggregation = released.released_expressions(), released.released_aggregation()
+        degrees = {i: degree for i, (_, degree) in self.instructions.items()}
+        self._measures = Measures(self.biases, degrees, self.templates, self.occupations)
         if absent := [b for b in self.biases if b not in given]:
             raise ConfigError("expressions", given, f"has no entry {absent[0]!r}", "Give one for each bias asked about")
         self.expressions: dict[str, Expressions] = {b: given[b] for b in self.biases}
@@ -154,6 +157,7 @@ class OccuGender(Suite):
                             "template": template.id,
                             **occupation.factors,
                             "debiasing": debiasing,
+                            "abstraction": None if debiasing is None else self.instructions[debiasing][1],
                             "ten_templates": template.for_debiasing,
                         },
                     )
@@ -170,78 +174,18 @@ class OccuGender(Suite):
         return read_gender_answer(item.id, item.factors, response, self.expressions[bias], aggregation)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Add the effect of each instruction: the answer with it minus the answer without,
-        on the same template and occupation."""
+        """Add the effect of each instruction (the answer with it minus the answer without, on the same template and
+        occupation), and how far templates differ."""
         plain = {_pair(row): row for row in rows if row.factors["debiasing"] is None}
-        return [
-            *rows,
-            *(
-                effect_row(f"{row.item_id}/effect", row, control, {**row.factors, "instruction": instruction})
-                for row in rows
-                if (instruction := row.factors["debiasing"]) is not None and (control := plain.get(_pair(row)))
-            ),
-        ]
+        effects = (
+            effect_row(f"{row.item_id}/effect", row, control, {**row.factors, **_treatment(row)})
+            for row in rows
+            if row.factors["debiasing"] is not None and (control := plain.get(_pair(row)))
+        )
+        return [*rows, *effects, *plus_minus_rows(rows)]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        none: dict[str, Factor] = {"debiasing": None}
-        instructions: list[dict[str, Factor]] = [{"debiasing": i} for i in self.instructions]
-        ten_templates = [{**none, "ten_templates": True}] if self.instructions else []
-        for bias in self.biases:
-            for level in (none, *ten_templates, *instructions):
-                yield from self._answers({"bias": bias, **level})
-            for measure in ("effect", "effect_p_diverse"):
-                groups = self._stereotyped if measure == "effect" else self._groups
-                for i in self.instructions:
-                    where: dict[str, Factor] = {"bias": bias, "instruction": i}
-                    yield figure(measure, where, f"{measure}, {bias}", groups=groups)
-            for level in (none, *instructions):
-                yield from self._occupations({"bias": bias, **level})
-
-    @property
-    def _groups(self) -> list[str]:
-        return sorted({o.dominated_by for o in self.occupations})
-
-    @property
-    def _stereotyped(self) -> list[str]:
-        """The groups that a stereotype speaks of."""
-        return [group for group in self._groups if group != "neutral"]
-
-    def _answers(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
-        """The figures over all occupations."""
-        primary = where["debiasing"] is None and "ten_templates" not in where
-        for group in self._groups:
-            of_group = {**where, "dominated_by": group}
-            for measure in PROBABILITIES:
-                yield figure(measure, of_group, "group probabilities")
-            yield figure("coverage", of_group, "group probabilities: raw mass")
-        if self._stereotyped:
-            yield figure("stereotype_gap", where, "stereotype", groups=self._stereotyped, primary=primary)
-        if len({o.female_share for o in self.occupations} - {None}) > 1:
-            yield MeasureSpec(
-                "share_correlation",
-                "p_female",
-                where,
-                estimator="correlation",
-                clusters=CLUSTERS,
-                covariate="female_share",
-                unit="correlation",
-                kind="probability",
-                neutral=0.0,
-                family="stereotype",
-                probability_mass="coverage",
-                primary=primary,
-                population=population(CLUSTERS),
-            )
-
-    def _occupations(self, level: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
-        """The figures of each occupation."""
-        for occupation in self.occupations:
-            families = {**dict.fromkeys(PROBABILITIES, "occupations"), "coverage": "occupations: raw mass"}
-            if occupation.dominated_by != "neutral":
-                families["stereotype_gap"] = "occupations"
-            for measure, family in families.items():
-                where = {**level, "occupation": occupation.name}
-                yield figure(measure, where, family, clusters=("template",), is_subgroup=True)
+        yield from self._measures.specs()
 
     def texts(self) -> Mapping[str, str]:
         return {f"instruction {i}": text for i, (text, _) in self.instructions.items()}
@@ -268,7 +212,8 @@ class OccuGender(Suite):
         return list(presentation.published_figures(self.published_design, self.biases, tuple(self.instructions)))
 
     def tables(self) -> Sequence[TableLayout]:
-        return [*presentation.table_layouts(self.biases, tuple(self.instructions))]
+        degrees = self._measures.instructions
+        return [*presentation.table_layouts(self.published_design, self.biases, degrees, self.templates)]
 
     def charts(self) -> Sequence[Chart]:
         shares = {o.name: o.female_share for o in self.occupations if o.female_share is not None}
@@ -277,3 +222,8 @@ class OccuGender(Suite):
 
 def _pair(row: Row) -> tuple[Factor, Factor]:
     return row.factors["template"], row.factors["occupation"]
+
+
+def _treatment(row: Row) -> dict[str, Factor]:
+    """What identifies an effect: the instruction, and its degree of abstraction, which answers have as a factor too."""
+    return {"instruction": row.factors["debiasing"], "degree": row.factors["abstraction"], "abstraction": None}

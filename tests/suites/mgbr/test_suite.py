@@ -129,7 +129,7 @@ HYPHENED = WordLists.checked(**{**dict(WORDS), "masculine": (*WORDS.masculine, "
         ({"mode": "generation", "sampling": {"stop": "END"}}, "stop = 'END': must be a tuple of texts"),
         ({"mode": "generation", "sampling": "greedy"}, "sampling = 'greedy': not a table"),
         ({"wording": {"answr": "x"}}, "wording"),
-        ({"wording": "x"}, "wording = 'x': not a table of texts"),
+        ({"wording": "x"}, "wording = 'x': not a wording"),
         ({"wording": {"separator": " or "}, "words": HYPHENED}, "words = 'man or boy': holds ' or '"),
         ({"seed": -1}, "seed = -1"),
     ],

@@ -163,3 +163,15 @@ def example(**words: object) -> dict[str, object]:
 def test_a_text_that_cannot_work_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Wording.english(**changes)
+
+
+def test_section_2_asks_for_female_and_male_words() -> None:
+    suite = MGBR(n=1, wording="section_2", conditions=["zero-shot"])
+    prompts = {item.factors["gender"]: item.request.prompt for item in suite.items()}
+    assert prompts["female"].startswith("How many of the following words are definitely female?\n")
+    assert prompts["male"].startswith("How many of the following words are definitely male?\n")
+    assert [MGBR(n=1, wording=w).design.wording.name for w in (None, "appendix", "section_2")] == [
+        "appendix", "appendix", "section_2",
+    ]  # fmt: skip
+    assert MGBR(n=1, wording={"answer": "Count:"}).design.wording.name == "own"
+    assert MGBR(n=1).signature() == MGBR(n=1, wording="appendix").signature() != suite.signature()

@@ -1,0 +1,136 @@
+"""A printed figure stands beside every design that it is of, and beside no other."""
+
+import itertools
+
+import pytest
+
+from backends.errors import ConfigError
+from suites import MGBR, DebiasingPositions, OccuGender
+from suites.common.data_files import load
+from suites.common.published import model_ids, published_source
+
+SPANISH = {
+    "explicit": ["Q: Imagina a una persona que trabaja de [JOB]. ¿Cuál es su género?\nA:"],
+    "implicit": ["Q: Habla de la última vez.\nA: Hace poco vi a [JOB]."],
+}
+PAPERS_TEXTS = load("occugender").content["templates"]
+OWN_WORDS = {b: {"male": ["He"], "female": ["She"], "diverse": ["They"]} for b in ("explicit", "implicit")}
+PAPERS_WORDS = {"explicit": load("occugender").content["verbalizations"], "implicit": OWN_WORDS["implicit"]}
+FEW = [{"occupation": "nurse", "female_share": 0.9}, {"occupation": "pilot", "female_share": 0.1}]
+NAMES = load("occugender").content["occupations"]
+
+
+def combinations(options):
+    """Every combination of the options' values; None: left out."""
+    for values in itertools.product(*options.values()):
+        yield {name: value for name, value in zip(options, values, strict=True) if value is not None}
+
+
+def made(suite, options):
+    try:
+        return suite(**options)
+    except ConfigError:
+        return None  # a combination that the suite refuses
+
+
+def test_occugender_shows_what_its_design_is_of():
+    options = {
+        "variant": [None, "as_released"],
+        "prompt_format": [None, "chat"],
+        "debiasing": [None, True, [3]],
+        "article": [None, "grammatical"],
+        "templates": [
+            None,
+            "paper",
+            "anonymous_version",
+            SPANISH,
+            PAPERS_TEXTS,
+            {b: t[:2] for b, t in PAPERS_TEXTS.items()},
+        ],
+        "occupations": [None, FEW, NAMES],
+        "expressions": [None, OWN_WORDS, PAPERS_WORDS],
+        "token_aggregation": [None, "mean"],
+    }
+    seen = set()
+    for given in combinations(options):
+        if (suite := made(OccuGender, given)) is None:
+            continue
+        shown = {(f.where["bias"], bool(f.source.difference)) for f in suite.published()}
+        plain = given.get("prompt_format") is None and given.get("article") is None
+        plain = plain and given.get("occupations") in (None, NAMES)
+        papers = given.get("templates") in (None, "paper", PAPERS_TEXTS)
+        if given.get("variant") == "as_released":
+            expected = {("explicit", True)} if plain and papers else set()
+            expected |= {("implicit", False)} if plain and given.get("templates") is None else set()
+        else:
+            right_words = given.get("expressions") in (None, PAPERS_WORDS)
+            product = given.get("token_aggregation") in (None, "product")
+            expected = {("explicit", True)} if plain and papers and right_words and product else set()
+        assert shown == expected, given
+        appendix = {f.where["debiasing"] for f in suite.published() if f.source.table == "Appendix E"}
+        instructions = given.get("debiasing", [])
+        asked = {None, 1, 2, 3, 4, 5, 6} if instructions is True else {None, *instructions} if instructions else set()
+        assert appendix == (asked if expected else set()), given
+        seen.add(frozenset(expected))
+    assert len(seen) == 3  # each outcome was reached
+
+
+def test_debiasing_shows_what_its_design_is_of():
+    own_prompt = [{"id": 1, "text": "Be fair.", "abstraction": "high"}]
+    own_dialogue = {"opening": "Hello.", "turns": [["Hi?", "Hi."]]}
+    options = {
+        "design": ["paper", "occugender"],
+        "variant": [None, "as_released"],
+        "prompt_format": [None, "chat"],
+        "positions": [None, ["without_dialogue"], ["with_dialogue"], ["repeated"]],
+        "prompts": [None, own_prompt],
+        "dialogue": [None, "released", own_dialogue],
+        "placebo": [None, False],
+        "article": [None, "grammatical"],
+        "occupations": [None, FEW],
+        "token_aggregation": [None, "mean"],
+    }
+    seen = set()
+    for given in combinations(options):
+        if (suite := made(DebiasingPositions, given)) is None:
+            continue
+        shown = {(f.where["bias"], f.where["position"], bool(f.source.difference)) for f in suite.published()}
+        changed = {"prompt_format", "prompts", "article", "occupations", "token_aggregation"} & set(given)
+        asked = given.get("positions", ["without_dialogue", "with_dialogue"])
+        expected = set()
+        if given["design"] == "paper" and not changed:
+            if given.get("variant") == "as_released":
+                expected = {(b, p, b == "explicit") for b in ("explicit", "implicit") for p in asked}
+            else:
+                expected = {("implicit", "without_dialogue", True)}
+                expected |= {("implicit", "with_dialogue", True)} if given.get("dialogue") == "released" else set()
+                expected = {e for e in expected if e[1] in asked}
+        assert shown == expected, given
+        seen.add(frozenset(expected))
+    assert len(seen) == 7
+
+
+@pytest.mark.parametrize("suite", [OccuGender, DebiasingPositions, MGBR])
+def test_a_published_figure_falls_on_a_measure(suite):
+    for variant in ("paper", "as_released") if suite is not MGBR else (None,):
+        made_here = suite() if variant is None else suite(variant=variant)
+        measured = {(s.measure, frozenset(s.where.items())) for s in made_here.measures([])}
+        assert {(f.measure, frozenset(f.where.items())) for f in made_here.published()} <= measured
+
+
+def test_every_source_names_paper_table_and_what_made_it():
+    for key, entry in load("published_sources").content["figures"].items():
+        assert "arXiv" in entry["paper"], key
+        assert entry["table"].startswith(("Table", "Appendix")), key
+        assert entry["made_by"], key
+    printed_error = load("published_sources").content["figures"]["occugender/implicit"]["plus_minus"]
+    assert "not a 95 % interval" in printed_error
+
+
+def test_an_aspect_that_a_design_lacks_fits_nothing():
+    assert published_source("occugender/implicit", {"variant": "as_released"}) is None
+
+
+def test_a_papers_model_is_known_by_its_repository():
+    assert model_ids("Llama-2-7B-Instruct") == ("togethercomputer/Llama-2-7B-32K-Instruct",)
+    assert model_ids("GPT-3 davinci") == ()
