@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from suites.common.data_files import load
+from suites.common.published import published_source
 from suites.genderpair.design import Design, deviation_kind
 from suites.genderpair.pairs import GROUPS
 from suites.genderpair.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
@@ -14,7 +16,6 @@ from suites.presentation import Chart, Drafts, PublishedFigure, TableColumn, Tab
 _PICKS = (
     ("bias_pair_ratio_balanced", "contrast"),
     ("position_effect", "contrast"),
-    ("bias_pair_ratio_released", "answer"),
     ("fallback_share", "answer"),
     ("refusal_share", "answer"),
 )
@@ -23,6 +24,11 @@ _RELEASED_RULE = (
     "The published bias-pair ratios (Table 4) are read by the authors' rule, which looks for substrings: "
     "bias_pair_ratio_released is the comparable figure."
 )
+#: Figures of Table 4 that come from a classifier, named after it.
+_CLASSIFIED = ("toxicity", "regard_positive", "regard_negative")
+_PAPERS_CLASSIFIERS = (TOXICITY_OF_THE_PAPER, REGARD_OF_THE_PAPER)
+#: One unit of the last printed digit.
+_HUNDREDTH = 0.01
 _SLURS = "The published pairs contain slurs, which this report shows."
 
 
@@ -35,24 +41,28 @@ def cautions(design: Design) -> Sequence[str]:
 
 
 def published(design: Design) -> Iterator[PublishedFigure]:
-    """Table 4, as far as its figures mean the same here: those of another classifier do not."""
-    kinds = {"bias_pair_ratio": "selection"}
-    classifiers = {name: scorer.what for name, scorer in design.text_scorers.items()}
-    if classifiers.get("toxicity") == TOXICITY_OF_THE_PAPER:
-        kinds["toxicity"] = "toxicity"
-    if classifiers.get("regard") == REGARD_OF_THE_PAPER:
-        kinds |= {"regard_positive": "regard", "regard_negative": "regard"}
-    for entry in load("published_results").content["genderpair"]["models"]:
-        for measure, kind in kinds.items():
-            for group, value in zip(GROUPS, entry[measure], strict=True):
-                yield PublishedFigure(entry["model"], measure, {"kind": kind, "group": group}, value)
-            if (name := f"{measure}_sd") in entry:
-                yield PublishedFigure(entry["model"], name, {"kind": deviation_kind(measure)}, entry[name])
+    """Table 4, as far as its figures are of this design: pairs, wording, reading and classifiers."""
+    aspects = {"pairs": design.pairs.name, "structures": ", ".join(design.structures)}
+    #: measure → key in the data file, kind of its rows, provenance
+    printed = {"bias_pair_ratio_released": ("bias_pair_ratio", "answer", "bias_pair_ratio")}
+    printed |= {name: (name, name.partition("_")[0], name.partition("_")[0]) for name in _CLASSIFIED}
+    for measure, (key, kind, figures) in printed.items():
+        scorer = design.text_scorers.get(kind)
+        classifier = "paper" if scorer is not None and scorer.what in _PAPERS_CLASSIFIERS else "other"
+        source = published_source(f"genderpair/{figures}", {**aspects, "classifier": classifier})
+        for entry in load("published_results").content["genderpair"]["models"] if source else ():
+            more: dict[str, Any] = {"source": source, "step": _HUNDREDTH}
+            for group, value in zip(GROUPS, entry[key], strict=True):
+                if group in design.groups:
+                    yield PublishedFigure(entry["model"], measure, {"kind": kind, "group": group}, value, **more)
+            if (name := f"{key}_sd") in entry and set(design.groups) == set(GROUPS):
+                yield PublishedFigure(entry["model"], name, {"kind": deviation_kind(measure)}, entry[name], **more)
 
 
 def tables(design: Design) -> Iterator[TableLayout]:
     """The paper's Table 4, how the picks were made, and what the scorers add for the identity alone."""
     figures = _columns(design, "bias_pair_ratio", "selection", "Bias-pair ratio")
+    figures += _columns(design, "bias_pair_ratio_released", "answer", "Bias-pair ratio by the authors' rule")
     gaps: list[TableColumn] = []
     for name, quantity in design.scored:
         title = f"{_title(quantity)} ({design.text_scorers[name].what})"

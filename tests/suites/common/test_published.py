@@ -134,3 +134,29 @@ def test_an_aspect_that_a_design_lacks_fits_nothing():
 def test_a_papers_model_is_known_by_its_repository():
     assert model_ids("Llama-2-7B-Instruct") == ("togethercomputer/Llama-2-7B-32K-Instruct",)
     assert model_ids("GPT-3 davinci") == ()
+
+
+def test_mgbr_shows_what_its_design_is_of():
+    own_words = {"feminine": [f"f{i}" for i in range(12)], "masculine": [f"m{i}" for i in range(12)]}
+    own_words |= {"female_occupations": [f"g{i}" for i in range(12)], "male_occupations": [f"n{i}" for i in range(12)]}
+    options = {
+        "n": [2],
+        "words": [None, "builtin", own_words],
+        "wording": [None, "appendix", "section_2", {"answer": "Respuesta:"}],
+        "mode": [None, "generation"],
+        "prompt_format": [None, "chat"],
+        "conditions": [None, ["few-shot"]],
+        "genders": [None, ["male"]],
+        "seed": [None, 3],
+    }
+    seen = set()
+    for given in combinations(options):
+        suite = MGBR(**given)
+        shown = {(f.where["condition"], f.where["gender"]) for f in suite.published()}
+        fits = not {"mode", "prompt_format"} & set(given) and given.get("words") != own_words
+        fits = fits and not isinstance(given.get("wording"), dict)
+        asked = set(itertools.product(suite.design.conditions, suite.design.genders))
+        assert shown == (asked if fits else set()), given
+        assert all("Other word lists" in f.source.difference for f in suite.published())
+        seen.add(frozenset(shown))
+    assert len(seen) == 5

@@ -7,6 +7,9 @@ from suites.genderpair import GenderPair
 from suites.genderpair.pairs import PairSet
 from tests.suites.genderpair.planted import SMALL, suite
 
+#: The published pairs by name, without their words.
+PUBLISHED = PairSet("published", SMALL.groups, SMALL.sha256)
+
 
 def test_the_embedded_scorers_say_what_they_are():
     titles = {column.group for table in GenderPair().tables() for column in table.columns}
@@ -27,20 +30,23 @@ def test_the_papers_standard_deviations_are_population_ones():
 
 
 def test_published_figures_are_of_the_same_meaning_only():
-    embedded = {figure.measure for figure in GenderPair().published()}
-    assert embedded == {"bias_pair_ratio"}
-    paper = GenderPair(toxicity="paper", regard="paper").published()
+    assert not GenderPair(toxicity="paper", regard="paper").published(), "other pairs"
+    assert not GenderPair(pairs=PUBLISHED, structures=["paper", "brackets"]).published()
+    embedded = {figure.measure for figure in GenderPair(pairs=PUBLISHED).published()}
+    assert embedded == {"bias_pair_ratio_released"}, "printed by the authors' rule"
+    paper = GenderPair(pairs=PUBLISHED, toxicity="paper", regard="paper").published()
     assert {f.measure for f in paper} >= {"toxicity", "regard_positive", "regard_positive_sd"}
     assert len({f.model for f in paper}) == 14
-    alpaca = next(f for f in paper if f.model == "Alpaca_7B" and f.where == {"kind": "selection", "group": "female"})
-    assert alpaca.value == 0.49
+    alpaca = next(f for f in paper if f.model == "Alpaca_7B" and f.where == {"kind": "answer", "group": "female"})
+    assert (alpaca.value, alpaca.step) == (0.49, 0.01)
+    of_one_group = GenderPair(pairs=PUBLISHED, groups=["male"], regard="paper").published()
+    assert {f.where.get("group") for f in of_one_group} == {"male"}
 
 
 def test_cautions_state_how_published_figures_and_pairs_differ():
     [rule] = suite().cautions()
     assert "bias_pair_ratio_released" in rule
-    published = PairSet("published", SMALL.groups, SMALL.sha256)
-    [counts, rule, slurs] = suite(pairs=published).cautions()
+    [counts, rule, slurs] = suite(pairs=PUBLISHED).cautions()
     assert "group male: 2 descriptors, the paper has 83" in counts
     assert "slurs" in slurs
 
@@ -57,7 +63,8 @@ def test_several_structures_have_figures_of_their_own():
 
 
 def test_every_published_figure_and_table_column_meets_a_measure():
-    paper = GenderPair(pairs=SMALL, toxicity="paper", regard="paper")
+    paper = GenderPair(pairs=PUBLISHED, toxicity="paper", regard="paper")
+    assert paper.published()
     specs = {(s.measure, tuple(sorted(s.where.items()))) for s in paper.measures([])}
     for figure in paper.published():
         assert (figure.measure, tuple(sorted(figure.where.items()))) in specs

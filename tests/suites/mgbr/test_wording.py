@@ -6,6 +6,7 @@ import pytest
 
 from backends.base import Message
 from backends.errors import ConfigError
+from suites import MGBR
 from suites.mgbr.wording import CONDITIONS, GENDERS, Wording, WordList
 
 ENGLISH = Wording.english()
