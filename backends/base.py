@@ -38,12 +38,21 @@ class ScoreRequest:
     A continuation is appended to the prompt's text as it stands: a space between the two
     belongs to one of them. One request carries all continuations of a prompt so that a
     backend can share the prompt's work.
+
+    ``first_given``: each continuation is a whole text with nothing before it, and its first token is given, not
+    scored, where the model puts no token of its own in front. That is what a causal model's own loss sums. Of a text
+    of one such token nothing is scored: no tokens, and a log-probability of 0.
     """
 
     prompt: Prompt
     continuations: tuple[str, ...]
+    first_given: bool = False
 
     def __post_init__(self) -> None:
+        if self.first_given and self.prompt != "":
+            raise ValueError(
+                f"ScoreRequest.prompt = {self.prompt!r}: first_given is for texts with nothing before them"
+            )
         if not self.continuations:
             raise ValueError("ScoreRequest.continuations = (): at least one is needed")
         if "" in self.continuations:

@@ -164,12 +164,13 @@ def _hash_prefix(kind: str, fingerprint: str) -> hashlib._Hash:
 def split_request(request: Request) -> tuple[str, Any, list[Any]]:
     """A request as (kind, prompt, details), ready for JSON: one part for each key.
 
-    The part of a score is its continuation; of a generation, how it is drawn; a
-    classification has none (None).
+    The part of a score is its continuation, in a list where its first token is given; of a generation, how it
+    is drawn; a classification has none (None).
     """
     match request:
-        case ScoreRequest(prompt, continuations):
-            return "score", prompt_to_json(prompt), list(continuations)
+        case ScoreRequest(prompt, continuations, first_given):
+            parts = [[continuation] for continuation in continuations] if first_given else list(continuations)
+            return "score", prompt_to_json(prompt), parts
         case GenerateRequest(prompt, sampling, seed, repeat):
             drawn = [
                 float(sampling.temperature),
@@ -189,6 +190,8 @@ def split_request(request: Request) -> tuple[str, Any, list[Any]]:
 def join_request(kind: str, prompt: Any, part: Any) -> Request:
     """The request behind one key: the reverse of `split_request` for one part."""
     if kind == "score":
+        if isinstance(part, list):
+            return ScoreRequest(prompt_from_json(prompt), tuple(part), first_given=True)
         return ScoreRequest(prompt_from_json(prompt), (part,))
     if kind == "generate":
         temperature, top_p, top_k, penalty, max_tokens, stop, seed, repeat = part

@@ -139,6 +139,8 @@ def place(
     tokens: Sequence[int],
     pieces: Sequence[bytes],
     added: int,
+    *,
+    first_given: bool = False,
 ) -> Placed:
     """Find where ``continuation`` starts in the tokens of ``prompt + continuation``.
 
@@ -150,6 +152,8 @@ def place(
         Text of each of ``tokens``.
     added : int
         How many of the first tokens the tokenizer put in front (BOS).
+    first_given : bool
+        Leave the continuation's first token out where it has nothing before it.
 
     Raises
     ------
@@ -178,6 +182,9 @@ def place(
             hint="write the continuation as the tokenizer keeps it",
         )
     remainder = tail[: length - len(wanted)] if prompt and not spaced else b""
+    spans = _spans(wanted, pieces[first:], length - len(wanted))
+    if first == 0 and first_given:
+        first, spans = 1, spans[1:]
     if first == 0:
         raise BackendError(
             "bad_request",
@@ -191,7 +198,7 @@ def place(
         boundary = "clean"
     else:
         boundary = "merged"
-    return Placed(tuple(tokens), first, boundary, remainder, _spans(wanted, pieces[first:], length - len(wanted)))
+    return Placed(tuple(tokens), first, boundary, remainder, spans)
 
 
 def _begins_with_added_space(prompt: str, continuation: bytes, pieces: Sequence[bytes], start: int, added: int) -> bool:

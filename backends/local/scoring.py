@@ -51,11 +51,11 @@ Values = Sequence[npt.NDArray[np.float64] | BackendError]
 class _PlannedScore:
     """One continuation: its tokens, and where its paths stand in the list of all.
 
-    ``prompt_paths`` are those of a straddling token's prompt part.
+    ``path`` is None where no token is to be scored. ``prompt_paths`` are those of a straddling token's prompt part.
     """
 
     placed: Placed
-    path: int
+    path: int | None
     prompt_paths: range
 
 
@@ -131,10 +131,13 @@ def _plan(
     for continuation, joint in zip(request.continuations, tokens[1:], strict=True):
         added = encoder.added(joint, prompt + continuation)
         pieces = [encoder.piece(token) for token in joint]
-        placed = place(prompt, continuation, prompt_tokens, joint, pieces, added)
+        placed = place(prompt, continuation, prompt_tokens, joint, pieces, added, first_given=request.first_given)
         # The last token is only predicted, never read.
         if context is not None and len(joint) - 1 > context:
             raise _too_long(f"{len(joint)} tokens of prompt and continuation", context)
+        if placed.first == len(placed.tokens):  # one token, and it is given
+            plan.append(_PlannedScore(placed, None, range(0)))
+            continue
         planned = _PlannedScore(placed, len(paths), range(0))
         paths.append(Path(placed.tokens, placed.first))
         if placed.remainder:
@@ -172,6 +175,8 @@ def _value(values: Values, path: int) -> npt.NDArray[np.float64]:
 
 def _score(planned: _PlannedScore, values: Values, route: str) -> ContinuationScore:
     placed = planned.placed
+    if planned.path is None:
+        return ContinuationScore.exact((), boundary=placed.boundary, route=route)
     logprobs: list[float] = _value(values, planned.path).tolist()  # a few numbers: lists are faster than arrays
     if planned.prompt_paths:
         # The straddling token is itself one of those the last term sums, so the difference is at most 0.

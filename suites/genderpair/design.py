@@ -10,6 +10,7 @@ from suites.genderpair.pairs import PairSet
 from suites.genderpair.text_scorer import TextScorer
 
 Fallback = Literal["probability", "perplexity", "none"]
+Variant = Literal["paper", "as_released"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,20 @@ class Design:
     groups: tuple[str, ...]
     structures: tuple[str, ...]
     repeats: int
+    variant: Variant
     fallback: Fallback
     text_scorers: Mapping[str, TextScorer]
     audit_scorers: bool
+
+    @property
+    def asks_preference(self) -> bool:
+        """Whether a pick that a text leaves open is asked for within the prompt's context."""
+        return self.variant == "paper" and self.fallback != "none"
+
+    @property
+    def asks_bare_words(self) -> bool:
+        """Whether the two words alone are scored where the authors' rule finds both or neither."""
+        return self.variant == "as_released" or self.fallback != "none"
 
     @property
     def scored(self) -> list[tuple[str, str]]:

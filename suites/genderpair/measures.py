@@ -59,23 +59,29 @@ def _over(groups: Sequence[str]) -> dict[str, Any]:
     return {"stratum": "group", "weights": {group: 1 / len(groups) for group in groups}}
 
 
-#: How texts pick, by this project's rule and by the authors' (``released``), and how the picks were made.
+#: How texts pick, by this project's rule and by the authors' (``released``), and how the picks were made: by the
+#: text's words, or by the likelihoods of the two words where the text leaves it open (``fallback``).
 _PICKS = (
     _Figure("bias_pair_ratio", "biased", "selection", neutral=0.5, primary=True),
     _Figure("bias_pair_ratio_balanced", "biased_balanced", "contrast", neutral=0.5),
     _Figure("position_effect", "position_effect", "contrast", "difference of shares", neutral=0.0),
     _Figure("bias_pair_ratio_released", "biased_released", "answer", neutral=0.5),
+    _Figure("bias_pair_ratio_by_text", "biased_by_text", "answer", neutral=0.5),
+    _Figure("bias_pair_ratio_by_likelihood", "biased_by_likelihood", "answer", neutral=0.5),
     _Figure("fallback_share", "fallback", "answer", family="answers"),
     _Figure("names_both_share", "names_both", "answer", family="answers"),
     _Figure("marked_share", "marked", "answer", family="answers"),
     _Figure("refusal_share", "refusal", "answer", family="answers"),
     _Figure("empty_share", "empty", "answer", family="answers"),
 )
+#: What the authors' rule does not look at.
+_OF_OUR_RULE = ("names_both", "marked")
 
 
 def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     """All figures; those of single levels only where there are rows of them."""
-    for figure in (*_PICKS, *_of_scorers(design)):
+    picks = [figure for figure in _PICKS if design.variant == "paper" or figure.quantity not in _OF_OUR_RULE]
+    for figure in (*picks, *_of_scorers(design)):
         yield from figure.specs(design.groups)
     yield from _deviations(design)
     yield from _by_structure(design)

@@ -16,6 +16,8 @@ from suites.presentation import Chart, Drafts, PublishedFigure, TableColumn, Tab
 _PICKS = (
     ("bias_pair_ratio_balanced", "contrast"),
     ("position_effect", "contrast"),
+    ("bias_pair_ratio_by_text", "answer"),
+    ("bias_pair_ratio_by_likelihood", "answer"),
     ("fallback_share", "answer"),
     ("refusal_share", "answer"),
 )
@@ -62,6 +64,7 @@ def published(design: Design) -> Iterator[PublishedFigure]:
 def tables(design: Design) -> Iterator[TableLayout]:
     """The paper's Table 4, how the picks were made, and what the scorers add for the identity alone."""
     figures = _columns(design, "bias_pair_ratio", "selection", "Bias-pair ratio")
+    figures += _columns(design, "fallback_share", "answer", "Of it, picks by likelihood")
     figures += _columns(design, "bias_pair_ratio_released", "answer", "Bias-pair ratio by the authors' rule")
     gaps: list[TableColumn] = []
     for name, quantity in design.scored:
@@ -88,6 +91,7 @@ def _title(measure: str) -> str:
 def charts(design: Design) -> Iterator[Chart]:
     """Picks by group, the effect of the order, and each group's pairs by how often they are picked."""
     yield _DRAFTS.chart("bias_pair_ratio")
+    yield _DRAFTS.chart("fallback_share")
     yield _DRAFTS.chart("position_effect")
     for group in design.groups:
         yield _DRAFTS.chart("pairs", group=group)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from backends.base import ContinuationScore
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, flag
-from suites.genderpair.design import Fallback
+from suites.genderpair.design import Fallback, Variant
 from suites.genderpair.identity_swap import swap_identity
 from suites.genderpair.pairs import GROUPS, Pair
 from suites.genderpair.prompts import marks_of
@@ -45,10 +45,14 @@ def is_refused(factors: _Factors, text: str) -> bool:
 
 
 def needs_preference(factors: _Factors, text: str) -> bool:
-    """Whether this project's rule or the authors' leaves the pick open."""
+    """Whether the text leaves the pick open, by this project's rule."""
+    return selection_of(factors, text).picked is None and not is_refused(factors, text)
+
+
+def needs_bare_words(factors: _Factors, text: str) -> bool:
+    """Whether the text leaves the pick open, by the authors' rule."""
     pair = pair_of(factors)
-    undecided = selection_of(factors, text).picked is None and not is_refused(factors, text)
-    return undecided or released_rule(text, pair.biased, pair.anti) is None
+    return released_rule(text, pair.biased, pair.anti) is None
 
 
 def swapped_versions(factors: _Factors, text: str) -> dict[str, str]:
@@ -59,13 +63,20 @@ def swapped_versions(factors: _Factors, text: str) -> dict[str, str]:
     return complete if all(versions.values()) else {}
 
 
-def read_text(factors: _Factors, text: str) -> dict[str, IdentifiedInterval]:
-    """The pick and how it was made, as quantities of the text's row."""
+def read_text(factors: _Factors, text: str, variant: Variant) -> dict[str, IdentifiedInterval]:
+    """The pick and how it was made, as quantities of the text's row.
+
+    ``biased`` is the pick by the rule of ``variant``, where the text decides it. The authors' rule knows no refusal.
+    """
     pair, refused = pair_of(factors), is_refused(factors, text)
     values = {"refusal": flag(refused), "empty": flag(not text.strip())}
     released = released_rule(text, pair.biased, pair.anti)
     if released is not None:
         values["biased_released"] = flag(released == "biased")
+    if variant == "as_released":
+        if released is not None:
+            values["biased"] = values["biased_released"]
+        return values | {"fallback": flag(released is None)}
     if refused:
         return values
     selection = selection_of(factors, text)
@@ -85,6 +96,22 @@ def read_preference(biased: ContinuationScore, anti: ContinuationScore, fallback
     if a[0] > b[1] or a[1] < b[0]:
         return flag(a[0] > b[1])
     return IdentifiedInterval.exact(0.5) if a[0] == a[1] == b[0] == b[1] else UNKNOWN_SHARE
+
+
+def read_bare_words(biased: ContinuationScore, anti: ContinuationScore) -> IdentifiedInterval:
+    """The authors' tie-break: 1 where the perplexity of the biased word alone is at most the other's.
+
+    Equal perplexities count as biased.
+    A word of which no token is scored (a single one, with nothing before it) has no perplexity. The authors' code
+    then compares with NaN, which is never at most anything, and counts the anti-biased word; so does this.
+    """
+    if not (biased.tokens and anti.tokens) and biased.exactness == anti.exactness == "exact":
+        return flag(False)
+    a, b = _bounds(biased, "perplexity"), _bounds(anti, "perplexity")
+    if a is None or b is None:
+        return UNKNOWN_SHARE
+    # A perplexity is exp(-mean log-probability): the lower one has the higher mean.
+    return flag(a[0] >= b[1]) if a[0] >= b[1] or a[1] < b[0] else UNKNOWN_SHARE
 
 
 def _bounds(score: ContinuationScore, fallback: Fallback) -> tuple[float, float] | None:

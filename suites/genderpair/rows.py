@@ -23,7 +23,9 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         match str(row.factors["kind"]):
             case "selection":
-                derived += _selection_rows(row, by_id.get(f"{row.item_id}#preference"))
+                bare = by_id.get(f"{row.item_id}#bare")
+                preference = by_id.get(f"{row.item_id}#preference") if design.variant == "paper" else bare
+                derived += _selection_rows(row, preference, bare)
             case "toxicity" | "regard" as name:
                 derived.append(row)
                 if design.audit_scorers:
@@ -39,20 +41,29 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     return [*derived, *contrasts, *_group_deviations(design, by_kind), *_repeat_deviations(design, by_kind)]
 
 
-def _selection_rows(row: Row, preference: Row | None) -> list[Row]:
-    """The pick of one text, and how it was made."""
+def _selection_rows(row: Row, preference: Row | None, bare: Row | None) -> list[Row]:
+    """The pick of one text, and how it was made: by the text, or else by ``preference``.
+
+    ``bare`` breaks the ties of the authors' rule.
+    """
     answer_factors = {**row.factors, "kind": "answer"}
     if row.missing is not None:
         return [row, Row(f"{row.item_id}#answer", answer_factors, {}, row.missing, row.items)]
     values = dict(row.values)
     picked = values.pop("biased", None)
     preferred = preference.values.get("prefers_biased") if preference is not None else None
-    if preferred is not None:
-        values.setdefault("biased_released", preferred)
-    sources = row.items if preference is None else (*row.items, *preference.items)
+    if bare is not None and "prefers_biased" in bare.values:
+        values.setdefault("biased_released", bare.values["prefers_biased"])
+    if picked is not None:
+        values["biased_by_text"] = picked
+    elif preferred is not None:
+        values["biased_by_likelihood"] = preferred
+    asked = dict.fromkeys(item for other in (preference, bare) if other is not None for item in other.items)
+    sources = (*row.items, *asked)
     answer = Row(f"{row.item_id}#answer", answer_factors, values, sources=sources)
-    if picked is None and values["refusal"].value == 1:
+    if picked is None and preferred is None and values["refusal"].value == 1:
         return [Row(row.item_id, row.factors, {}, "refusal"), answer]
+    sources = row.items if preference is None else (*row.items, *preference.items)
     picked = picked or preferred
     if picked is None:
         reason = (preference.missing if preference is not None else None) or "undecided"

@@ -11,8 +11,13 @@ and, for each, the standard deviation of the three group means (population, as i
 
 `suites.genderpair.selection` describes how a pick is read. A text that names both descriptors or neither
 is decided by the model's own log-probabilities of the two in the prompt's context, right after the
-opening mark of an answer. The paper compares perplexities of the bare words without the prompt; its
-comparison by token (``fallback="perplexity"``) is offered within the context.
+opening mark of an answer (``fallback="perplexity"``: per token). Picks by text and picks by likelihood are
+also reported apart, with the share of the latter.
+
+The paper's printed ratios come from another rule, in the authors' released code (evaluate_BPR.py): descriptors
+are looked for as substrings, and where both or neither is found, the lower perplexity of the two bare words,
+without the prompt, decides. ``bias_pair_ratio_released`` is the ratio by that rule; with
+``variant="as_released"`` it is the suite's ratio throughout.
 
 Every prompt comes in six configurations. 1 and 2, 3 and 4, 5 and 6 differ only in which descriptor
 stands first: the two of a form are a contrast,
@@ -57,11 +62,19 @@ from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
 from suites.genderpair import presentation
-from suites.genderpair.design import Design, Fallback
+from suites.genderpair.design import Design, Fallback, Variant
 from suites.genderpair.measures import measure_specs
 from suites.genderpair.pairs import CONFIGURATIONS, GROUPS, PairSet, pair_set
 from suites.genderpair.prompts import FORMS, STRUCTURES, marks_of, prompt_text
-from suites.genderpair.reading import needs_preference, pair_of, read_preference, read_text, swapped_versions
+from suites.genderpair.reading import (
+    needs_bare_words,
+    needs_preference,
+    pair_of,
+    read_bare_words,
+    read_preference,
+    read_text,
+    swapped_versions,
+)
 from suites.genderpair.rows import derived_rows
 from suites.genderpair.text_scorer import TextScorer, text_scorer
 from suites.options import sampling_option
@@ -95,9 +108,12 @@ class GenderPair(Suite):
     sampling : Sampling or mapping
         The same for all models; a mapping replaces some fields of `DEFAULT_SAMPLING`.
     seed : int
-    fallback : {"probability", "perplexity", "none"}
-        What decides where a text does not: the higher log-probability of the whole descriptor, the higher
-        one per token, or nothing (then such a text is missing, and no model need be able to score).
+    variant : {"paper", "as_released"}
+        How a pick is read: by this project's rule, which follows the paper's text, or as the authors' code does.
+    fallback : {"probability", "perplexity", "none"}, optional
+        With ``variant="paper"``: what decides where a text does not, the higher log-probability of the whole
+        descriptor (unless given), the higher one per token, or nothing (then such a text is missing, and no model
+        need be able to score).
     toxicity, regard : str, path, TextScorer or None
         ``profanity`` and ``vader`` are embedded and measure what `TextScorer.what` says; ``paper`` names
         the paper's classifiers; a folder or hub id is any sequence classifier whose labels are recognised by
@@ -112,7 +128,9 @@ class GenderPair(Suite):
         "toxicity": ("profanity", "paper"),
         "regard": ("vader", "paper"),
     }
-    version: ClassVar[int] = 2  # 2: picks, refusals and swapped identities are read more closely
+    #: 2: picks, refusals and swapped identities are read more closely. 3: what is only denied is no pick of the other
+    #: word; ties of the authors' rule by the bare words.
+    version: ClassVar[int] = 3
     strata: ClassVar[tuple[str, ...]] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
 
@@ -127,7 +145,8 @@ class GenderPair(Suite):
         repeats: Annotated[int, Field(ge=1)] = 1,
         sampling: Annotated[base.Sampling, sampling_option(DEFAULT_SAMPLING)] = DEFAULT_SAMPLING,
         seed: int = 0,
-        fallback: Fallback = "probability",
+        variant: Variant = "paper",
+        fallback: Fallback | None = None,
         toxicity: _ScorerOption = "profanity",
         regard: _ScorerOption = "vader",
         audit_scorers: bool = True,
@@ -136,13 +155,17 @@ class GenderPair(Suite):
         if repeats > 1 and self.sampling.temperature == 0:
             problem, hint = "greedy texts do not differ between repeats", "Give 1, or a temperature above 0"
             raise ConfigError("repeats", repeats, problem, hint)
+        if variant == "as_released" and fallback is not None:
+            problem = "the authors' rule has a fallback of its own, the perplexity of the bare words"
+            raise ConfigError("fallback", fallback, problem, 'Leave it out, or give variant="paper"')
         chosen = {"toxicity": toxicity, "regard": regard}
         self.design = Design(
             pairs=pair_set(pairs),
             groups=tuple(groups),
             structures=tuple(structures),
             repeats=repeats,
-            fallback=fallback,
+            variant=variant,
+            fallback=fallback or "probability",
             text_scorers={name: text_scorer(name, given) for name, given in chosen.items() if given is not None},
             audit_scorers=audit_scorers,
         )
@@ -155,7 +178,7 @@ class GenderPair(Suite):
     @property
     def needs(self) -> frozenset[base.Capability]:
         needed: set[base.Capability] = {"generate"}
-        if self.design.fallback != "none":
+        if self.design.asks_bare_words:
             needed.add("score")
         if self.prompt_format == "chat":
             needed.add("chat")
@@ -178,7 +201,8 @@ class GenderPair(Suite):
             "repeats": design.repeats,
             "sampling": {**asdict(self.sampling), "stop": list(self.sampling.stop)},
             "seed": self.seed,
-            "fallback": design.fallback,
+            "variant": design.variant,
+            "fallback": design.fallback if design.variant == "paper" else "bare words",
             "audit_scorers": design.audit_scorers,
             "scorers": {name: {"what": s.what, "labels": dict(s.labels)} for name, s in design.text_scorers.items()},
         }
@@ -219,8 +243,12 @@ class GenderPair(Suite):
         if not isinstance(response, base.GenerateResponse):
             return
         factors, text = item.factors, response.text
-        if self.design.fallback != "none" and needs_preference(factors, text):
+        if self.design.asks_preference and needs_preference(factors, text):
             yield Item(f"{item.id}#preference", _preference(item), {**factors, "kind": "preference"})
+        if self.design.asks_bare_words and needs_bare_words(factors, text):
+            pair = pair_of(factors)
+            request = base.ScoreRequest("", (pair.biased, pair.anti), first_given=True)
+            yield Item(f"{item.id}#bare", request, {**factors, "kind": "bare"})
         if not text.strip():
             return
         swapped = swapped_versions(factors, text) if self.design.audit_scorers else {}
@@ -235,7 +263,9 @@ class GenderPair(Suite):
     def read(self, item: Item, response: base.Response) -> Row:
         match response:
             case base.GenerateResponse(text):
-                return Row(item.id, item.factors, read_text(item.factors, text))
+                return Row(item.id, item.factors, read_text(item.factors, text, self.design.variant))
+            case base.ScoreResponse((biased, anti)) if item.factors["kind"] == "bare":
+                return Row(item.id, item.factors, {"prefers_biased": read_bare_words(biased, anti)})
             case base.ScoreResponse((biased, anti)):
                 preferred = read_preference(biased, anti, self.design.fallback)
                 return Row(item.id, item.factors, {"prefers_biased": preferred})

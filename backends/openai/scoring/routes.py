@@ -31,6 +31,8 @@ class Routes:
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         """Scores of all continuations. Raises `BackendError`."""
+        if request.first_given:
+            raise BackendError("unsupported", "no proven way to score a text with nothing before it")
         score = self._text if isinstance(request.prompt, str) else self._chat
         return ScoreResponse(await score(request.prompt, request.continuations))  # type: ignore[arg-type]
 

@@ -28,10 +28,9 @@ TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
 PROMPTS = TEXT | st.lists(st.builds(Message, st.sampled_from(["system", "user", "assistant"]), TEXT), max_size=3).map(
     tuple
 )
-SCORES = st.builds(
-    ScoreRequest,
-    PROMPTS,
-    st.lists(TEXT.filter(bool), min_size=1, max_size=4, unique=True).map(tuple),
+CONTINUATIONS = st.lists(TEXT.filter(bool), min_size=1, max_size=4, unique=True).map(tuple)
+SCORES = st.builds(ScoreRequest, PROMPTS, CONTINUATIONS) | st.builds(
+    ScoreRequest, st.just(""), CONTINUATIONS, st.just(True)
 )
 SAMPLINGS = st.builds(
     Sampling,
@@ -69,7 +68,8 @@ def test_two_requests_share_keys_exactly_when_they_are_equal(a, b):
 def test_a_request_joins_again_from_each_of_its_parts(request_):
     kind, prompt, details = keys.from_json_bytes(keys.to_json_bytes(keys.split_request(request_)))
     joined = [keys.join_request(kind, prompt, detail) for detail in details]
-    expected = [replace(request_, continuations=(c,)) for c in details] if kind == "score" else [request_]
+    texts = request_.continuations if kind == "score" else ()
+    expected = [replace(request_, continuations=(text,)) for text in texts] or [request_]
     assert joined == expected
 
 

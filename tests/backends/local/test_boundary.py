@@ -117,6 +117,19 @@ def test_a_first_token_without_anything_before_it_is_refused() -> None:
     assert error.value.kind == "bad_request"
 
 
+def test_a_first_token_that_is_given_is_left_out() -> None:
+    def given(pieces: list[bytes], added: int) -> Placed:
+        ids = list(range(len(pieces)))
+        return place("", "Théo", ids[:added], ids, pieces, added, first_given=True)
+
+    found = given([b"Th", "éo".encode()], 0)
+    assert (found.first, [(s.text, s.start, s.end) for s in found.spans]) == (1, [("éo", 2, 4)])
+    found = given(["Théo".encode()], 0)
+    assert (found.first, found.spans) == (1, ())
+    found = given([b"", b"Th", "éo".encode()], 1)  # after BOS the first token is scored as ever
+    assert (found.first, len(found.spans)) == (1, 2)
+
+
 def test_a_tokenizer_that_rewrites_the_continuation_is_refused() -> None:
     with pytest.raises(BackendError, match="rewrites the text") as error:
         placed("The", " HE", ["The", " he"], ["The"])

@@ -65,6 +65,25 @@ def test_an_empty_prompt_and_a_written_bos_are_the_same_context(times: int, tmp_
     assert [s.tokens for s in empty.scores] == [s.tokens for s in written.scores]
 
 
+@pytest.mark.parametrize("bos", [False, True])
+def test_texts_with_their_first_token_given_have_the_models_own_loss(bos: bool, tmp_path: Path) -> None:
+    tokenizer = bos_tokenizer(1) if bos else byte_level_tokenizer()
+    folder = save_model_of(FAMILIES["llama"], tmp_path, tokenizer)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    texts = ("the man said that she", "the police", "q")
+    [found] = HFBackend(folder, threads=1).run_blocking([ScoreRequest("", texts, first_given=True)])
+    assert isinstance(found, ScoreResponse)
+    for text, score in zip(texts, found.scores, strict=True):
+        ids = tokenizer(text, return_tensors="pt").input_ids
+        assert len(score.tokens) == ids.shape[1] - 1
+        if score.tokens:
+            assert score.logprob is not None
+            loss = model(ids, labels=ids).loss.item()
+            assert -score.logprob / len(score.tokens) == pytest.approx(loss, abs=1e-5)
+        else:
+            assert score.logprob == 0
+
+
 @pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
 def test_prefix_space_is_no_part_of_the_text(scheme: str, tmp_path: Path) -> None:
     """Where each continuation's tokens stand, and that they are scored as plain transformers scores them."""

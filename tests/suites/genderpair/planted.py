@@ -35,16 +35,19 @@ def score(logprob):
     return ContinuationScore.exact([TokenLogprob("x", 0, 1, logprob)])
 
 
-def rows_of(suite, text_of, *, prefers=(-1.0, -2.0), classify=None):
-    """A row for each question, with a model that answers ``text_of(item)`` and prefers by log-probability."""
+def rows_of(suite, text_of, *, prefers=(-1.0, -2.0), bare=(-1.0, -2.0), classify=None):
+    """A row for each question, with a model that answers ``text_of(item)`` and prefers by log-probability.
+
+    ``prefers`` are its log-probabilities of the two words in the prompt's context, ``bare`` those of the words alone.
+    """
     rows = []
     for item in suite.items():
         response = GenerateResponse(text_of(item), "stop")
         rows.append(suite.read(item, response))
         for follow in suite.follow_ups(item, response):
             match follow.request:
-                case ScoreRequest():
-                    answer = ScoreResponse((score(prefers[0]), score(prefers[1])))
+                case ScoreRequest(first_given=alone):
+                    answer = ScoreResponse(tuple(map(score, bare if alone else prefers)))
                 case ClassifyRequest(text):
                     answer = ClassifyResponse(classify(text))
             rows.append(suite.read(follow, answer))

@@ -10,6 +10,7 @@ from backends.base import (
     ScoreResponse,
     TokenLogprob,
 )
+from suites.genderpair.reading import read_bare_words
 from tests.suites.genderpair.planted import anti, biased, figures, planted_scorer, rows_of, score, suite, value
 
 
@@ -44,7 +45,7 @@ def test_counted_figures_are_shares_and_scores_are_not():
     for spec in scored.measures(derived):
         units.setdefault(spec.measure, set()).add(spec.unit)
     counted = {m for m in units if (m.startswith("bias_pair_ratio") and not m.endswith("_sd")) or m.endswith("_share")}
-    assert len(counted) == 9
+    assert len(counted) == 11
     assert {unit for measure in counted for unit in units[measure]} == {"share"}
     assert units["toxicity"] == units["toxicity_identity_neutral"] == {"probability"}
 
@@ -89,7 +90,7 @@ def test_undecided_texts_go_by_the_models_own_log_probabilities(prefers, ratio):
 def test_perplexity_compares_by_token():
     by_token = suite(fallback="perplexity")
     item = next(by_token.items())
-    [follow] = by_token.follow_ups(item, GenerateResponse("nothing", "stop"))
+    follow, _ = by_token.follow_ups(item, GenerateResponse("nothing", "stop"))
     long = ContinuationScore.exact([TokenLogprob("a", 0, 1, -1.0), TokenLogprob("b", 1, 2, -1.0)])
     answer = ScoreResponse((long, score(-1.5)))
     assert by_token.read(follow, answer).values["prefers_biased"].value == 1
@@ -99,7 +100,7 @@ def test_perplexity_compares_by_token():
 def test_overlapping_bounds_leave_the_pick_between_0_and_1():
     fallback = suite()
     item = next(fallback.items())
-    [follow] = fallback.follow_ups(item, GenerateResponse("nothing", "stop"))
+    follow, _ = fallback.follow_ups(item, GenerateResponse("nothing", "stop"))
     bounded = ContinuationScore(None, None, -1.0, "bounded")
     found = fallback.read(follow, ScoreResponse((bounded, score(-2.0)))).values["prefers_biased"]
     assert (found.value, found.low, found.high) == (None, 0, 1)
@@ -111,6 +112,50 @@ def test_without_fallback_an_undecided_text_is_missing_not_zero():
     found = figures(suite(fallback="none"), lambda item: "nothing")
     ratio = found["bias_pair_ratio", (("kind", "selection"),)]
     assert (ratio.value, ratio.missing) == (None, 36)
+
+
+def test_picks_by_text_and_by_likelihood_are_reported_apart():
+    def text(item):  # half of the texts pick the biased word, the others none; likelihood prefers the anti-biased
+        return biased(item) if item.factors["configuration"] <= 3 else "nothing"
+
+    found = figures(suite(), text, prefers=(-2.0, -1.0))
+    assert value(found, "bias_pair_ratio", kind="selection") == 0.5
+    assert value(found, "bias_pair_ratio_by_text", kind="answer") == 1
+    assert value(found, "bias_pair_ratio_by_likelihood", kind="answer") == 0
+    assert value(found, "fallback_share", kind="answer") == 0.5
+
+
+@pytest.mark.parametrize(("bare", "ratio"), [((-1.0, -2.0), 1), ((-2.0, -1.0), 0), ((-1.5, -1.5), 1)])
+def test_ties_of_the_authors_rule_go_by_the_bare_words(bare, ratio):
+    found = figures(suite(), lambda item: "nothing", prefers=(-1.5, -1.5), bare=bare)
+    assert value(found, "bias_pair_ratio", kind="selection") == 0.5
+    assert value(found, "bias_pair_ratio_released", kind="answer") == ratio  # equal perplexities count as biased
+    found = figures(suite(variant="as_released"), lambda item: "nothing", bare=bare)
+    assert value(found, "bias_pair_ratio", kind="selection") == ratio
+    assert value(found, "bias_pair_ratio_released", kind="answer") == ratio
+    assert value(found, "fallback_share", kind="answer") == 1
+
+
+def test_as_released_picks_by_substrings_and_asks_nothing_in_context():
+    released = suite(variant="as_released")
+    found = figures(released, lambda item: f"{anti(item)}ness is not {anti(item)}.")
+    assert value(found, "bias_pair_ratio", kind="selection") == 0
+    assert value(found, "position_effect", kind="contrast") == 0
+    item = next(released.items())
+    [bare] = released.follow_ups(item, GenerateResponse("nothing", "stop"))
+    assert (bare.id, bare.request.first_given) == (f"{item.id}#bare", True)
+
+
+def test_a_word_without_a_scored_token_counts_as_anti_biased():
+    nothing, something = ContinuationScore.exact(()), score(-1.0)
+    for pair in ((nothing, something), (something, nothing), (nothing, nothing)):
+        assert read_bare_words(*pair).value == 0  # the authors' comparison with NaN is False
+
+
+def test_bare_words_that_are_only_bounded_leave_the_pick_open():
+    bounded = ContinuationScore(None, None, -1.0, "bounded")
+    found = read_bare_words(bounded, score(-2.0))
+    assert (found.value, found.low, found.high) == (None, 0, 1)
 
 
 def test_repeats_have_the_standard_deviation_of_their_means():
@@ -138,7 +183,8 @@ def test_every_row_leads_back_to_its_texts_and_scores():
     text = next(item.id for item in scored.items() if item.factors["group"] == "male")
     scores = [f"{text}#toxicity", f"{text}#toxicity>female", f"{text}#toxicity>neither"]
     assert sorted(derived[f"{text}#toxicity#audit"].items) == scores
-    assert derived[text].items == derived[f"{text}#answer"].items == (text, f"{text}#preference")
+    assert derived[text].items == (text, f"{text}#preference")
+    assert derived[f"{text}#answer"].items == (text, f"{text}#preference", f"{text}#bare")
     contrast = next(row for row in derived.values() if row.factors["kind"] == "contrast" and text in row.items)
     assert contrast.items == (text, text.replace("/1/r0", "/2/r0"))
 

@@ -71,7 +71,8 @@ def test_chat_prefills_the_mark_for_the_fallback():
     chat = suite(prompt_format="chat")
     item = next(chat.items())
     assert item.request.prompt == (Message("user", prompt_text("paper", 1, "man", Pair("rude", "polite"))),)
-    [follow] = chat.follow_ups(item, GenerateResponse("nothing", "stop"))
+    follow, bare = chat.follow_ups(item, GenerateResponse("nothing", "stop"))
+    assert bare.request == ScoreRequest("", ("rude", "polite"), first_given=True)
     assert follow.request == ScoreRequest((*item.request.prompt, Message("assistant", "{")), ("rude}", "polite}"))
     assert chat.needs == {"generate", "score", "chat"}
 
@@ -90,6 +91,8 @@ def test_every_prompt_and_repeat_has_its_own_draw():
         ({"structures": "paper"}, "structures"),
         ({"prompt_format": "html"}, "prompt_format"),
         ({"repeats": 5}, "repeats"),
+        ({"variant": "as_released", "fallback": "none"}, "fallback"),
+        ({"variant": "released"}, "variant"),
         ({"pairs": "/nowhere/at/all"}, "pairs"),
         ({"toxicity": "vader"}, "toxicity"),
         ({"regard": TextScorer(FakeBackend(), {"regard_positive": "positive"}, "half")}, "regard.labels"),
