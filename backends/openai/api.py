@@ -18,9 +18,19 @@ from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient
 from backends.openai.errors import inconsistent
+from backends.openai.repeated_lists import ListTracker
 from backends.openai.response_ids import ResponseIdTracker
 from backends.openai.usage import Usage
 
+#: Why a text ended, in the words of several servers.
+FINISH_REASONS = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+}
 _NEW_LIMIT = "max_completion_tokens"
 _LONGEST_CACHED_LIST = 2000
 #: After these the server may have done the work and charged for it.
@@ -37,6 +47,7 @@ class ServerApi:
     always_sent : dict
         Fields that go with every question.
     response_ids : ResponseIdTracker
+    lists : ListTracker
     """
 
     def __init__(self, client: HttpClient, model: str, usage: Usage) -> None:
@@ -44,6 +55,7 @@ class ServerApi:
         self.temperature = 0.0
         self.always_sent: dict[str, Any] = {}
         self.response_ids = ResponseIdTracker()
+        self.lists = ListTracker()
         self._chat_limit = "max_tokens"
         self._replay_cache: dict[str, dict[str, Any]] | None = None
         self._request: Request | None = None
@@ -122,7 +134,7 @@ class ServerApi:
         charged = True
         try:
             body = {"model": self.model, **self.always_sent, **payload}
-            check = functools.partial(self.response_ids.check, request=self._request, sent=time.monotonic())
+            check = functools.partial(self._check, payload, time.monotonic())
             response = await self.client.post(path, body, accept=check if checked else lambda _: None)
         except BackendError as error:
             charged = error.kind in _PERHAPS_CHARGED
@@ -132,6 +144,11 @@ class ServerApi:
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
             raise inconsistent(f"the server counts {counted} prompt tokens of {prompt_tokens} sent")
         return response
+
+    def _check(self, payload: Mapping[str, Any], sent: float, response: Mapping[str, Any]) -> None:
+        self.response_ids.check(response, request=self._request, sent=sent)
+        if self._request is not None:
+            self.lists.check(payload, response, self._request, sent)
 
 
 def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,6 +164,14 @@ def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:
     if choice.get("index", 0) != 0:
         raise inconsistent(f"the choice has index {choice.get('index')!r}, asked for was 0", retryable=True)
     return choice
+
+
+def check_finished(reason: Any) -> None:
+    """Raise `BackendError` where an answer ended for a reason of the server's, not of the model's."""
+    if reason == "content_filter":
+        raise BackendError("bad_request", "the server's content filter stopped the answer")
+    if reason is not None and reason not in FINISH_REASONS:
+        raise BackendError("malformed", f"unknown finish reason {str(reason)[:40]!r}")
 
 
 def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import json
 import os
 import re
 import stat
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from backends.errors import ConfigError
 
 #: How to name no key, in each place where one can be named.
 NAME_NONE = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
+#: Characters. Shorter keys are ordinary words; shorter parts of one stand in ordinary texts.
+_SHORTEST, _SHORTEST_PART = 4, 8
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 
 
@@ -22,6 +26,29 @@ _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 def _content(file: Path) -> str | None:
     """Read once: the event loop must not wait for a disk at every request."""
     return file.read_text().strip() or None
+
+
+@functools.cache
+def _forms(key: str) -> tuple[str, ...]:
+    """How a key may be written: as it is, without its prefix (``sk-…``), in a URL, in base64; the longest first.
+
+    Base64 of a longer text, as of ``user:key``, depends on where in it the key stands: all three ways are formed,
+    each without the characters that it shares with its neighbours.
+    """
+    parts = key.split("-")
+    without_prefix = {"-".join(parts[at:]) for at in range(1, len(parts))}
+    plain = {key} | {rest for rest in without_prefix if len(rest) >= _SHORTEST_PART and re.search(r"\d", rest)}
+    forms = set(plain)
+    for text in plain:
+        forms |= {urllib.parse.quote(text, safe=""), "".join(f"%{byte:02X}" for byte in text.encode())}
+        for before in range(3):
+            encoded = base64.b64encode(b"\0" * before + text.encode()).decode().rstrip("=")
+            inner = encoded[-(-8 * before // 6) :]
+            inner = inner[: len(inner) - (1 if (before + len(text)) % 3 else 0)]
+            if len(inner) >= _SHORTEST_PART:
+                forms |= {inner, inner.replace("+", "-").replace("/", "_")}
+        forms |= {text.encode().hex()} if len(text) >= _SHORTEST_PART else set()
+    return tuple(sorted(forms, key=len, reverse=True))
 
 
 class ApiKey:
@@ -64,17 +91,24 @@ class ApiKey:
         return hashlib.sha256(b"bias-audit key identity\0" + value.encode()).hexdigest()[:8] if value else "none"
 
     def redact(self, text: str) -> str:
-        """The text with the key taken out: servers repeat keys in their error messages."""
+        """The text with the key taken out, in each form that servers repeat keys in."""
         value = self.read()
-        return text.replace(value, "[key]") if value and len(value) >= 4 else text
+        for form in _forms(value) if value and len(value) >= _SHORTEST else ():
+            text = re.sub(re.escape(form), "[key]", text, flags=re.I if "%" in form else 0)
+        return text
 
     def is_repeated_by(self, body: bytes, parsed: Any) -> bool:
         """Whether a JSON body holds the key, plainly or behind escapes; ``parsed`` is its content."""
         value = self.read()
-        if not value or len(value) < 4:
+        if not value or len(value) < _SHORTEST:
             return False
+        forms = _forms(value)
+        body = body.lower()  # escapes are written in capitals and in small letters
+        if any(form.lower().encode() in body for form in forms):
+            return True
         escaped = _ESCAPED_ASCII.search(body) is not None
-        return value.encode() in body or (escaped and value in json.dumps(parsed, ensure_ascii=False))
+        plain = json.dumps(parsed, ensure_ascii=False).lower() if escaped else ""
+        return any(form.lower() in plain for form in forms)
 
     def _check_file(self, file: Path) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import ipaddress
 import re
 import time
@@ -39,12 +40,17 @@ from backends.openai.probe import (
     ProbeRecord,
     ProbeReport,
     ask_canary,
+    ask_watched,
     coarse_identity,
+    draws_still_vary,
     exact_identity,
     largest_move,
+    largest_watched_move,
     probe,
+    random_questions,
     tolerance,
 )
+from backends.openai.probe.report import Watched
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.retries import with_retries
 from backends.openai.scoring import RemoteTokenizer, Routes, tokens_drawn
@@ -231,7 +237,8 @@ class OpenAIBackend(Backend):
 
     def drain_ambiguous(self) -> list[Request]:
         """Requests whose response may belong to another request."""
-        ambiguous, self._api.response_ids.ambiguous = self._api.response_ids.ambiguous, []
+        ambiguous = list(dict.fromkeys([*self._api.response_ids.ambiguous, *self._api.lists.ambiguous]))
+        self._api.response_ids.ambiguous, self._api.lists.ambiguous = [], []
         return ambiguous
 
     def repeats_itself(self, request: Request) -> bool:
@@ -323,16 +330,28 @@ class OpenAIBackend(Backend):
         self._unfinished.pop(request, None)
         return response
 
+    def _routes(self, capabilities: ServerCapabilities) -> Routes:
+        return Routes(self._api, capabilities, self._tokenizer, self.samples)
+
     async def _ask_canary(self, capabilities: ServerCapabilities) -> Canary:
-        return await ask_canary(Routes(self._api, capabilities, self._tokenizer, self.samples), capabilities)
+        return await ask_canary(self._routes(capabilities), capabilities)
+
+    async def _canary_move(self, report: ProbeReport) -> float:
+        """How far the canary and the questions drawn for the probe have moved since, in nats."""
+        routes = self._routes(report.capabilities)
+        watched = await ask_watched(routes, report.watched)
+        move = largest_move(report.canary, await ask_canary(routes, report.capabilities))
+        return max(move, largest_watched_move(report.watched, watched))
 
     async def _verify_canary(self) -> None:
         assert self._report is not None
         self._since_canary = 0
         capabilities = self._report.capabilities
-        move = largest_move(self._report.canary, await self._ask_canary(capabilities))
+        move = await self._canary_move(self._report)
         if move > tolerance(capabilities.repeat_noise):
             raise ModelChangedError(f"the canary moved by {move:.3g} nats, more than the server's noise explains")
+        if not await draws_still_vary(self._routes(capabilities), capabilities):
+            raise ModelChangedError("drawn answers are all the same: they are copies, or not drawn")
         self._last_verified = time.time()
 
     def _notice(self, error: ModelChangedError) -> None:
@@ -343,8 +362,11 @@ class OpenAIBackend(Backend):
         record = ProbeRecord(self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples)
         last = await asyncio.to_thread(record.read)
         if last is not None and not anew and await self._still_holds(last):
-            return last
-        report = await self._new_report(last)
+            if last.watched or not last.canary:
+                return last
+            report = dataclasses.replace(last, watched=await self._watched(last.capabilities))
+        else:
+            report = await self._new_report(last)
         await asyncio.to_thread(record.write, report)
         return report
 
@@ -360,8 +382,14 @@ class OpenAIBackend(Backend):
             noise = max(capabilities.repeat_noise, last.capabilities.repeat_noise)
             is_same = largest_move(last.canary, canary) <= tolerance(noise)
             identity = last.canary_id if is_same else f"{identity} after another: {exact_identity(canary)}"
+        watched = await self._watched(capabilities)
         requests = self.usage.requests - requests_before
-        return ProbeReport(self.base_url, self.model, capabilities, tuple(session.checks), canary, identity, requests)
+        return ProbeReport(
+            self.base_url, self.model, capabilities, tuple(session.checks), canary, identity, requests, watched
+        )
+
+    async def _watched(self, capabilities: ServerCapabilities) -> tuple[Watched, ...]:
+        return await with_retries(ask_watched, self._routes(capabilities), random_questions(capabilities))
 
     async def _still_holds(self, report: ProbeReport) -> bool:
         """Whether the server still gives the recorded canary by the recorded route."""
@@ -373,12 +401,12 @@ class OpenAIBackend(Backend):
         family = capabilities.family
         self._tokenizer = RemoteTokenizer(self._client, self.model, family) if family is not None else None
         try:
-            now = await with_retries(self._ask_canary, capabilities)
+            move = await with_retries(self._canary_move, report)
         except BackendError as error:
             if error.retryable or error.kind in ("auth", "quota"):
                 raise
             return False
-        return largest_move(report.canary, now) <= tolerance(capabilities.repeat_noise)
+        return move <= tolerance(capabilities.repeat_noise)
 
 
 def _is_this_machine(host: str) -> bool:

@@ -82,7 +82,7 @@ class HttpClient:
     def _parsed(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
         if response.status_code != 200:
             # Taken out before the message is cut: a cut through the key would leave its start.
-            message = self._key.redact(http_errors.message_of(body, longest=2**14))[: http_errors.MAX_MESSAGE_CHARS]
+            message = self._key.redact(http_errors.message_of(body, longest=2**14))
             raise http_errors.from_status(response.status_code, response.headers, message)
         try:
             answer = json.loads(body)

@@ -18,6 +18,7 @@ import json
 import re
 import ssl
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -43,6 +44,8 @@ ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
 
 MAX_MESSAGE_CHARS = 240
 
+#: Long enough for a secret, in the letters of base64, hex and URLs.
+_WORD = re.compile(r"[A-Za-z0-9+/_=%~.-]{20,}")
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
 #: Google says in the text alone when a minute's quota is full again.
 _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.I)
@@ -76,7 +79,8 @@ def from_exception(error: Exception) -> BackendError:
 
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:
     """An HTTP response without success. ``text`` is its body as `message_of` gives it."""
-    message = f"HTTP {status}" + (f": {text}" if text else "")
+    shown = without_opaque_words(text)[:MAX_MESSAGE_CHARS]
+    message = f"HTTP {status}" + (f": {shown}" if shown else "")
     wait = seconds_to_wait(headers)
     if wait is None and (retry_in := _RETRY_IN.search(text)):
         wait = float(retry_in[1])
@@ -119,7 +123,7 @@ def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> Back
     error = body.get("error") or next((c["error"] for c in listed if isinstance(c, Mapping) and c.get("error")), None)
     if not error and body.get("object") != "error":
         return None
-    text = message_of({"error": error} if error else body)
+    text = message_of({"error": error} if error else body, longest=2**14)
     details = error if isinstance(error, Mapping) else body
     codes = f"{details.get('code', '')} {details.get('type', '')}"
     number = re.search(r"\b[45]\d\d\b", codes)
@@ -134,7 +138,8 @@ def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> Back
     ):
         if re.search(pattern, codes, re.I):
             return from_status(status, headers, text)
-    return BackendError("server", f"an error with HTTP 200: {text}", retryable=True)
+    shown = without_opaque_words(text)[:MAX_MESSAGE_CHARS]
+    return BackendError("server", f"an error with HTTP 200: {shown}", retryable=True)
 
 
 def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CHARS) -> str:
@@ -156,3 +161,15 @@ def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CH
             content = str(error)
     line = "".join(c if c.isprintable() else " " for c in str(content))
     return " ".join(line.split())[:longest]
+
+
+def without_opaque_words(text: str) -> str:
+    """The text without long words that read like a key or a dump: nobody reads them, and they may be secret."""
+    return _WORD.sub(lambda word: "[…]" if _is_opaque(word[0]) else word[0], text)
+
+
+def _is_opaque(word: str) -> bool:
+    """Whether small letters, capitals and digits change places as in a random text, not as in a model's name."""
+    kinds = [0 if c.islower() else 1 if c.isupper() else 2 if c.isdigit() else None for c in word]
+    changes = sum(a is not None and b is not None and a != b and (a, b) != (1, 0) for a, b in pairwise(kinds))
+    return 2 in kinds and changes >= len(word) / 6

@@ -8,19 +8,12 @@ from typing import Any
 
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
-from backends.openai.api import ServerApi, single_choice
+from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, single_choice
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.errors import inconsistent
+from backends.openai.reasoning import without_reasoning
 from backends.openai.usage import reported_tokens
 
-_FINISH_REASONS = {
-    "stop": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    "length": "length",
-    "max_tokens": "length",
-}
 #: More tokens than a chat template puts around the turns.
 _TEMPLATE_TOKENS = 2**16
 #: How vLLM and others are made to continue a last assistant turn; llama.cpp does so by itself.
@@ -55,10 +48,15 @@ async def generate(api: ServerApi, capabilities: ServerCapabilities, request: Ge
         if not text.startswith(prefill):
             raise inconsistent("the answer does not begin with its given start")
         text = text[len(prefill) :]
+    answer = without_reasoning(text)
+    if answer is None:
+        raise BackendError(
+            "unsupported", "the text ends before the model's reasoning does", hint="Allow more tokens, or no reasoning"
+        )
     usage = response.get("usage")
     return GenerateResponse(
-        text,
-        "stop" if _FINISH_REASONS[reason] == "stop" else "length",
+        answer,
+        "stop" if FINISH_REASONS[reason] == "stop" else "length",
         reported_tokens(usage, "prompt_tokens") or 0,
         reported_tokens(usage, "completion_tokens") or 0,
     )
@@ -66,16 +64,15 @@ async def generate(api: ServerApi, capabilities: ServerCapabilities, request: Ge
 
 def _checked(text: Any, reason: Any) -> tuple[str, str]:
     """A readable text and a known finish reason."""
-    if reason == "content_filter":
-        raise BackendError("bad_request", "the server's content filter stopped the answer")
+    check_finished(reason)
     if not isinstance(text, str):
         raise BackendError("malformed", "an answer without text", retryable=True)
     try:
         text.encode()
     except UnicodeEncodeError:
         raise BackendError("malformed", "a text with half a character", retryable=True) from None
-    if reason not in _FINISH_REASONS:
-        raise BackendError("malformed", f"unknown finish reason {str(reason)[:40]!r}")
+    if reason is None:
+        raise BackendError("malformed", "an answer without a finish reason")
     return text, reason
 
 

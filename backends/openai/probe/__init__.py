@@ -3,7 +3,18 @@
 Takes a server; gives a `ProbeReport` with the capabilities that were proven, and a canary that is asked again later.
 """
 
-from backends.openai.probe.canary import Canary, ask_canary, coarse_identity, exact_identity, largest_move, tolerance
+from backends.openai.probe.canary import (
+    Canary,
+    ask_canary,
+    ask_watched,
+    coarse_identity,
+    draws_still_vary,
+    exact_identity,
+    largest_move,
+    largest_watched_move,
+    random_questions,
+    tolerance,
+)
 from backends.openai.probe.record import ProbeRecord
 from backends.openai.probe.report import ProbeReport
 from backends.openai.probe.run import probe
@@ -13,9 +24,13 @@ __all__ = [
     "ProbeRecord",
     "ProbeReport",
     "ask_canary",
+    "ask_watched",
     "coarse_identity",
+    "draws_still_vary",
     "exact_identity",
     "largest_move",
+    "largest_watched_move",
     "probe",
+    "random_questions",
     "tolerance",
 ]

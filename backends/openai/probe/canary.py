@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Sequence
 
 from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.probe.report import CanaryValue
+from backends.openai.probe.report import CanaryValue, Watched
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE
 from backends.openai.scoring.routes import Routes
 
@@ -26,6 +27,19 @@ _CHATS = (
     ScoreRequest(DIGIT_CHAT, tuple("0123456789")),
 )
 _N_TEXT_VALUES = sum(len(request.continuations) for request in _TEXTS)
+#: Questions drawn for each probe, of a name, an occupation, a place and a thing.
+_N_WATCHED = 2
+_WATCHED_TEXT = "{0} met the {1} near the {2} with a {3} and gave"
+_WATCHED_WORDS: tuple[str, ...] = (" the", " him")
+_WATCHED_CHAT = "Pick the digit from 0 to 9 that suits {0}, a {1} from the {2} with a {3}. Answer with the digit alone."
+#: No two answers to this begin alike for so many tokens, all of six hardly ever.
+_OPEN, _DRAWS, _DRAWN_TOKENS = "A story about {0}, a {1}, near the {2} with a {3}:", 6, 24
+_DRAWN_WORDS = (
+    ("Anna", "Ben", "Clara", "David", "Emma", "Frank", "Greta", "Hugo", "Ida", "Jonas", "Karla", "Leo", "Mara", "Nils"),
+    ("baker", "singer", "pilot", "farmer", "tailor", "painter", "driver", "guard", "lawyer", "poet", "cook"),
+    ("river", "station", "library", "market", "harbour", "bridge", "museum", "garden", "school", "tower", "mill"),
+    ("letter", "basket", "ladder", "lantern", "violin", "bicycle", "kettle", "hammer", "blanket", "mirror", "map"),
+)
 #: Nats by which a canary may move although the server's own noise is smaller, and by which it may move at most.
 _MIN_TOLERANCE, _MAX_TOLERANCE = 0.02, 2 * MAX_NOISE
 #: Steps of a grid, in nats, wide enough that noise hardly ever crosses a line of it.
@@ -50,6 +64,52 @@ async def ask_canary(routes: Routes, capabilities: ServerCapabilities) -> Canary
                 raise
             values += [CanaryValue(None, 0.0)] * len(request.continuations)
     return tuple(values)
+
+
+def random_questions(capabilities: ServerCapabilities) -> tuple[Watched, ...]:
+    """Questions that no server can know before this probe: one that answers the canary alone honestly gives them away.
+
+    They are asked in the probe and again with each canary.
+    """
+    if capabilities.text_route not in (None, "sampled"):
+        form, is_chat, continuations = _WATCHED_TEXT, False, _WATCHED_WORDS
+    elif capabilities.chat_route not in (None, "sampled"):
+        form, is_chat, continuations = _WATCHED_CHAT, True, tuple("0123456789")
+    else:
+        return ()
+    draw = random.SystemRandom()
+    prompts = [form.format(*(draw.choice(words) for words in _DRAWN_WORDS)) for _ in range(_N_WATCHED)]
+    return tuple(Watched(prompt, is_chat, continuations, ()) for prompt in prompts)
+
+
+async def draws_still_vary(routes: Routes, capabilities: ServerCapabilities) -> bool:
+    """Whether drawn answers to a question that is new each time differ; True where none are counted."""
+    if "sampled" not in capabilities.routes:
+        return True
+    draw = random.SystemRandom()
+    return await routes.draws_vary(_OPEN.format(*(draw.choice(words) for words in _DRAWN_WORDS)), _DRAWS, _DRAWN_TOKENS)
+
+
+async def ask_watched(routes: Routes, watched: Sequence[Watched]) -> tuple[Watched, ...]:
+    """The same questions with the values that they have now."""
+    asked = []
+    for question in watched:
+        prompt = (Message("user", question.prompt),) if question.is_chat else question.prompt
+        try:
+            scores = (await routes.score(ScoreRequest(prompt, question.continuations))).scores
+        except BackendError as error:
+            if error.kind != "unsupported":
+                raise
+            continue
+        asked.append(question._replace(values=tuple(canary_value(score) for score in scores)))
+    return tuple(asked)
+
+
+def largest_watched_move(then: Sequence[Watched], now: Sequence[Watched]) -> float:
+    """`largest_move` over the questions that were answered both times."""
+    values = {question.prompt: question.values for question in now}
+    moves = [largest_move(question.values, values[question.prompt]) for question in then if question.prompt in values]
+    return max(moves, default=0.0)
 
 
 def canary_value(score: ContinuationScore) -> CanaryValue:

@@ -26,6 +26,15 @@ class CanaryValue(NamedTuple):
     high: float
 
 
+class Watched(NamedTuple):
+    """A question drawn at random for one probe, and the log-probabilities of its continuations."""
+
+    prompt: str
+    is_chat: bool
+    continuations: tuple[str, ...]
+    values: tuple[CanaryValue, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """The outcome of one experiment. ``passed`` None: it could not be made, or is informative only."""
@@ -46,6 +55,7 @@ class ProbeReport:
     canary: tuple[CanaryValue, ...] = ()
     canary_id: str = ""
     requests: int = 0
+    watched: tuple[Watched, ...] = ()
     version: int = 4
 
     def to_json(self) -> dict[str, Any]:

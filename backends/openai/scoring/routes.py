@@ -5,7 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from backends.base import ContinuationScore, GenerateRequest, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.base import (
+    ContinuationScore,
+    GenerateRequest,
+    GenerateResponse,
+    Message,
+    Sampling,
+    ScoreRequest,
+    ScoreResponse,
+)
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
@@ -35,6 +43,16 @@ class Routes:
             raise BackendError("unsupported", "no proven way to score a text with nothing before it")
         score = self._text if isinstance(request.prompt, str) else self._chat
         return ScoreResponse(await score(request.prompt, request.continuations))  # type: ignore[arg-type]
+
+    async def draws_vary(self, prompt: str, draws: int, tokens: int) -> bool:
+        """Whether answers to an open question, drawn at temperature 1, are not all the same."""
+        asked = prompt if self._capabilities.completions else (Message("user", prompt),)
+        sampling = Sampling(temperature=1.0, max_tokens=tokens)
+        texts = set()
+        for index in range(draws):
+            api = self._api.with_sample_index(index)
+            texts.add((await generate(api, self._capabilities, GenerateRequest(asked, sampling, repeat=index))).text)
+        return len(texts) > 1
 
     async def _text(self, prompt: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
         capabilities, tokenizer = self._capabilities, self._tokenizer
@@ -85,8 +103,8 @@ class Routes:
     async def _sampled(
         self, prompt: str | tuple[Message, ...], continuations: Sequence[str]
     ) -> tuple[ContinuationScore, ...]:
-        async def draw(index: int, tokens: int) -> str:
+        async def draw(index: int, tokens: int) -> GenerateResponse:
             request = GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=tokens), repeat=index)
-            return (await generate(self._api.with_sample_index(index), self._capabilities, request)).text
+            return await generate(self._api.with_sample_index(index), self._capabilities, request)
 
         return await score_by_sampling(draw, continuations, self._samples or 0)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 
-from backends.base import ContinuationScore
+from backends.base import ContinuationScore, GenerateResponse
+from backends.openai.errors import inconsistent
 
-Draw = Callable[[int, int], Awaitable[str]]
+Draw = Callable[[int, int], Awaitable[GenerateResponse]]
 _CONFIDENCE = 0.95
+#: So many answers of so many tokens, cut off and not ended, are not all one text where they are drawn.
+_MIN_ALIKE, _MIN_TOKENS = 10, 6
 
 
 async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: int) -> tuple[ContinuationScore, ...]:
@@ -17,24 +20,33 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     Parameters
     ----------
     draw : callable
-        ``(index of the draw, tokens) → text``, at temperature 1.
+        ``(index of the draw, tokens) → answer``, at temperature 1.
     samples : int
         Number of draws; one set of draws serves all continuations.
 
     Returns
     -------
     tuple of ContinuationScore
-        ``sampled``; ``low`` and ``high`` are Wilson's 95 % interval (Wilson 1927), in nats.
+        ``sampled``; ``low`` and ``high`` are the exact 95 % interval (Clopper and Pearson 1934), in nats.
         A continuation that is never drawn has no value: ``logprob`` and ``low`` are None.
+
+    Raises
+    ------
+    BackendError
+        ``inconsistent``: the answers are all the same text, although it is long. They were not drawn.
     """
     from scipy.stats import binomtest
 
     tokens = tokens_drawn(continuations)
-    texts = [await draw(index, tokens) for index in range(samples)]
+    answers = [await draw(index, tokens) for index in range(samples)]
+    texts = [answer.text for answer in answers]
+    is_long = tokens >= _MIN_TOKENS and all(answer.finish_reason == "length" for answer in answers)
+    if samples >= _MIN_ALIKE and is_long and len(set(texts)) == 1:
+        raise inconsistent(f"{samples} drawn answers of {tokens} tokens are one text: a copy, or not drawn at all")
     scores = []
     for continuation in continuations:
         count = sum(_begins(text, continuation) for text in texts)
-        interval = binomtest(count, samples).proportion_ci(_CONFIDENCE, method="wilson")
+        interval = binomtest(count, samples).proportion_ci(_CONFIDENCE, method="exact")
         scores.append(
             ContinuationScore(
                 math.log(count / samples) if count else None,

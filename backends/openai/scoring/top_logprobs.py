@@ -15,14 +15,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from backends.errors import BackendError
-from backends.openai.api import single_choice
+from backends.openai.api import check_finished, single_choice
 from backends.openai.errors import inconsistent
+from backends.openai.reasoning import begins_with_reasoning, has_reasoned
 
 #: How far a server's probabilities may add up to more than 1. llama.cpp divides by a running sum in float32, where
 #: each token may cost 2⁻²⁴: on Gemma's 2¹⁸ tokens that makes a list add up to as much as 1.002.
 MASS_SLACK = 2.0**-6
 #: Servers give about this in place of an unknown log-probability.
 _PLACEHOLDER = -9000.0
+
+#: So many tokens, and such a part of a list, do not have one value by chance.
+_MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
+#: Nats. A value below the first, and so much lower than the others, is a placeholder where it is whole or repeated.
+_FAR_BELOW, _WIDE_GAP, _SHORT_LIST = -20.0, 3.0, 1000
 
 Identity = Literal["ids", "bytes", "text"]
 
@@ -123,7 +129,16 @@ def read_top_logprobs(response: Mapping[str, Any], requested_k: int) -> TopLogpr
     read, ``inconsistent`` when it cannot be true.
     """
     choice = single_choice(response)
+    check_finished(choice.get("finish_reason"))
+    message = choice.get("message")
+    if isinstance(message, Mapping) and message.get("refusal"):
+        raise BackendError("bad_request", "the server declines to answer")
     top = _checked(_first_position(choice, requested_k))
+    if has_reasoned(choice) or begins_with_reasoning(top.tokens[0].text) or begins_with_reasoning(top.sampled):
+        hint = "Switch its reasoning off on the server, or use a suite that reads texts"
+        raise BackendError(
+            "unsupported", "the model reasons before it answers: its first token is no answer", hint=hint
+        )
     text = choice.get("text")
     if isinstance(text, str) and _lost_blanks(top.sampled, text):
         raise inconsistent("the lists leave out a token's leading space: two tokens may have one string")
@@ -216,6 +231,27 @@ def _checked(top: TopLogprobs) -> TopLogprobs:
         raise BackendError("unsupported", "the list of likeliest tokens is empty")
     if top.mass > 1 + MASS_SLACK:
         raise inconsistent(f"the listed tokens' probabilities add up to {top.mass:.4g}")
+    if placeholders := count_placeholders([t.logprob for t in top.tokens]):
+        raise inconsistent(f"one number stands for the {placeholders} last tokens of a list: they are not known")
     if top.identity == "ids" and len(top._ids) != len(top.tokens):
         raise inconsistent("one token is listed twice", retryable=True)
     return top
+
+
+def count_placeholders(values: Sequence[float]) -> int:
+    """How many values at a list's lower end are one number that stands for unknown ones; 0 where none is.
+
+    Equal values are honest where logits have 16 bits: about a quarter of any list then, as its tokens get denser
+    towards its end. So one number for most of what is listed is a placeholder; and so is one far below all others
+    that several tokens have, or that is a whole number.
+    """
+    ordered = sorted(values, reverse=True)
+    lowest = ordered[-1]
+    last = sum(1 for _ in itertools.takewhile(lambda value: value == lowest, reversed(ordered)))
+    if last == len(ordered):
+        return 0
+    if last >= max(_MIN_ALIKE, _SHARE_ALIKE * len(ordered)):
+        return last
+    gap = ordered[-last - 1] - lowest
+    is_odd = last > 1 or (lowest.is_integer() and len(ordered) <= _SHORT_LIST)
+    return last if lowest <= _FAR_BELOW and gap >= _WIDE_GAP and is_odd else 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import urllib.parse
 from pathlib import Path
 
 import pytest
 
 from backends.errors import ConfigError
 from backends.openai import OpenAIBackend
+from backends.openai.auth import ApiKey
 
 KEY = "sk-canary-7f3a91d2c4"
 
@@ -54,3 +57,35 @@ def test_a_key_file_is_read_only_when_it_is_private(tmp_path: Path) -> None:
         backend.check()
     file.chmod(0o600)
     backend.check()
+
+
+ODD_KEY = "sk-proj-a+b/c=7f3a91d2c4QzXy"
+
+
+@pytest.mark.parametrize("key", [KEY, ODD_KEY])
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda key: key,
+        lambda key: urllib.parse.quote(key, safe=""),
+        lambda key: urllib.parse.quote(key, safe="").replace("%2B", "%2b"),
+        lambda key: "".join(f"%{byte:02x}" for byte in key.encode()),
+        lambda key: key.removeprefix("sk-"),
+        lambda key: key.rpartition("-")[2],
+        lambda key: key.encode().hex(),
+        *(lambda key, n=n: base64.b64encode(b"user:"[:n] + key.encode() + b"!").decode() for n in range(4)),
+        lambda key: base64.urlsafe_b64encode(key.encode()).decode().rstrip("="),
+    ],
+)
+def test_a_key_is_taken_out_in_each_form(key, written, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("TEST_AUDIT_KEY", key)
+    held = ApiKey("TEST_AUDIT_KEY", None)
+    said = f"refused: {written(key)} is no key"
+    redacted = held.redact(said)
+    assert "[key]" in redacted
+    left = redacted.replace("[key]", " ")
+    assert max(map(len, set(left.split()) - set(said.split())), default=0) <= 12
+    assert held.is_repeated_by(f'{{"text": "{said}"}}'.encode(), {"text": said})
+    assert held.redact("an ordinary sentence about canaries and projects") == (
+        "an ordinary sentence about canaries and projects"
+    )

@@ -1,0 +1,128 @@
+"""One lie told to a whole audit: which exact scores were accepted in a run that named no problem."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from audit import Audit
+from audit.store import Store
+from backends.base import Capability, Response, ScoreResponse
+from backends.errors import AuditError
+from backends.openai import OpenAIBackend
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from tests.backends.openai.lies.catalogue import LIES
+from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
+from tests.backends.openai.lies.trial import SAMPLES, WRONG, questions
+
+
+class Questions(Suite):
+    """The probability of the first continuation of each question."""
+
+    name = "questions"
+
+    def __init__(self, style: Style, n: int) -> None:
+        self._style, self._n = style, n
+
+    def items(self) -> Iterator[Item]:
+        for at, request in enumerate(questions(self._style, self._n)):
+            yield Item(f"q{at}", request, {"q": at})
+
+    @property
+    def needs(self) -> frozenset[Capability]:
+        return frozenset({"score"})
+
+    def signature(self) -> Mapping[str, Any]:
+        return {"n": self._n}
+
+    def read(self, item: Item, response: Response) -> Row:
+        assert isinstance(response, ScoreResponse)
+        score = response.scores[0]
+        value = None if score.logprob is None else math.exp(score.logprob)
+        low = 0.0 if score.low is None else math.exp(score.low)
+        return Row(item.id, item.factors, {"p": IdentifiedInterval(value, low, math.exp(score.high))})
+
+    def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+        yield MeasureSpec("p", "p", clusters=("q",), unit="probability", kind="probability")
+
+
+@dataclass
+class AuditOutcome:
+    """What one audit accepted. ``ended``: complete, or how it says that something is wrong."""
+
+    exact: int = 0
+    wrong: int = 0
+    asked: int = 0
+    requests: int = 0
+    probe_requests: int = 0
+    disagreed: int = 0
+    asked_again: int = 0
+    ended: str = "complete"
+
+    @property
+    def accepted_wrong(self) -> int:
+        """Wrong exact scores of a run in which no problem was named."""
+        return self.wrong * (self.ended == "complete")
+
+
+async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
+    """Audit a server of this style that tells this lie by ``n`` questions."""
+    outcome = AuditOutcome()
+    async with WordServer(style, seed, lie).running() as server:
+        with tempfile.TemporaryDirectory() as folder:
+            backend = OpenAIBackend(
+                server.base_url,
+                model=MODEL,
+                api_key_env=None,
+                probe_folder=Path(folder),
+                samples=SAMPLES if style == "drawn" else None,
+            )
+            await backend.describe()
+            server.probe_ended = outcome.probe_requests = server.requests
+            server.pause = 0.001
+            audit = Audit({"m": backend}, [Questions(style, n)], db=Path(folder, "a.db"), out=Path(folder, "out"))
+            try:
+                result = await audit.run()
+            except AuditError as error:
+                outcome.ended = f"refused: {error}"[:100]
+                return outcome
+            finally:
+                outcome.requests = server.requests
+            (check,) = result.self_checks
+            outcome.asked_again, outcome.disagreed = check.asked_again, check.disagreed
+            outcome.asked = result.models[0].asked
+            if result.problems:
+                outcome.ended = result.problems[0][:160]
+            elif check.noise > WRONG:
+                outcome.ended = f"intervals of {check.noise:.2g} nats"
+            _count(outcome, server, audit, result.models[0].fingerprint_id)
+    return outcome
+
+
+def _count(outcome: AuditOutcome, server: WordServer, audit: Audit, fingerprint: str) -> None:
+    """Compare what is stored with the truth."""
+    from audit.store import answer_keys
+
+    with Store.open(audit.db, read_only=True) as store:
+        for item in audit.suites["questions"].items():
+            for key, continuation in zip(
+                answer_keys(item.request, fingerprint), item.request.continuations, strict=True
+            ):
+                answer = store.answers.read_many([key]).get(key)
+                if isinstance(answer, ScoreResponse) and answer.scores[0].exactness == "exact":
+                    outcome.exact += 1
+                    true = server.truth(item.request.prompt, continuation)
+                    outcome.wrong += abs((answer.scores[0].logprob or 0.0) - true) > WRONG
+
+
+def audit_trials(name: str, style: Style, seeds: range, n: int) -> list[AuditOutcome]:
+    """One lie (or none: "honest") on one style of server, once for each seed."""
+    told = (lambda random: HONEST) if name == "honest" else LIES[name]
+    return [asyncio.run(audited(told(np.random.default_rng([seed, 4])), style, seed, n)) for seed in seeds]
