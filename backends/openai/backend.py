@@ -336,18 +336,13 @@ class OpenAIBackend(Backend):
     async def _ask_canary(self, capabilities: ServerCapabilities) -> Canary:
         return await ask_canary(self._routes(capabilities), capabilities)
 
-    async def _canary_move(self, report: ProbeReport) -> float:
-        """How far the canary and the questions drawn for the probe have moved since, in nats."""
-        routes = self._routes(report.capabilities)
-        watched = await ask_watched(routes, report.watched)
-        move = largest_move(report.canary, await ask_canary(routes, report.capabilities))
-        return max(move, largest_watched_move(report.watched, watched))
-
     async def _verify_canary(self) -> None:
         assert self._report is not None
         self._since_canary = 0
         capabilities = self._report.capabilities
-        move = await self._canary_move(self._report)
+        canary = await self._ask_canary(capabilities)
+        watched = await ask_watched(self._routes(capabilities), self._report.watched)
+        move = _largest_move(self._report, canary, watched)
         if move > tolerance(capabilities.repeat_noise):
             raise ModelChangedError(f"the canary moved by {move:.3g} nats, more than the server's noise explains")
         if not await draws_still_vary(self._routes(capabilities), capabilities):
@@ -401,12 +396,18 @@ class OpenAIBackend(Backend):
         family = capabilities.family
         self._tokenizer = RemoteTokenizer(self._client, self.model, family) if family is not None else None
         try:
-            move = await with_retries(self._canary_move, report)
+            canary = await with_retries(self._ask_canary, capabilities)
+            watched = await with_retries(ask_watched, self._routes(capabilities), report.watched)
         except BackendError as error:
             if error.retryable or error.kind in ("auth", "quota"):
                 raise
             return False
-        return move <= tolerance(capabilities.repeat_noise)
+        return _largest_move(report, canary, watched) <= tolerance(capabilities.repeat_noise)
+
+
+def _largest_move(report: ProbeReport, canary: Canary, watched: Sequence[Watched]) -> float:
+    """How far the canary and the questions drawn for the probe have moved since, in nats."""
+    return max(largest_move(report.canary, canary), largest_watched_move(report.watched, watched))
 
 
 def _is_this_machine(host: str) -> bool:
