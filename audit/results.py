@@ -247,6 +247,28 @@ class Comparison(OfFigure, Reported):
         )
 
 
+#: How a measured figure stands to a printed one: the same to the last printed digit; not the same, but the printed one
+#: lies in the measured interval; outside it; or there is nothing to compare.
+Agreement = Literal["within rounding", "within the interval", "differs", "unknown"]
+
+
+class Reproduction(OfFigure, Reported):
+    """A figure measured on a paper's own model, beside the printed one. ``difference`` is measured minus printed.
+
+    ``design_difference`` says how the two designs differ; empty where they do not.
+    """
+
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
+    model: str
+    published_model: str
+    printed: float
+    difference: float | None
+    agreement: Agreement
+    design_difference: str = ""
+
+
 class Rank(Reported):
     """A model's plausible ranks, 1 the highest. ``tied_with`` are the models not distinguishable from it."""
 
@@ -483,6 +505,7 @@ class AuditResult(Reported):
     problems: list[str] = []
     rankings: list[Ranking] = []
     drift: list[EngineDrift] = []
+    reproductions: list[Reproduction] = []
     self_checks: list[SelfCheck] = []
     ladder: list[AttributionStep] = []
 

@@ -25,6 +25,7 @@ from audit.analysis.attribution import Ladder, asking_steps, engine_pairs, model
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
 from audit.analysis.gate.against_baseline import check_names
+from audit.analysis.reproduction import reproductions
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
@@ -191,6 +192,8 @@ class _Run:
         measures = [measure for result in results for measure in result.measures]
         steps = self._ladder.evaluate(audit.margins, audit.confidence)
         unanswered = sum(result.unanswered for result in results)
+        models = [_model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()]
+        infos = [_suite_info(name, suite, audit, self._resolved) for name, suite in audit.suites.items()]
         return AuditResult(
             run_id=self._run_id,
             title=audit.title,
@@ -202,12 +205,13 @@ class _Run:
             limit=audit.limit,
             confidence=audit.confidence,
             versions=_versions(),
-            models=[_model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()],
-            suites=[_suite_info(name, suite, audit, self._resolved) for name, suite in audit.suites.items()],
+            models=models,
+            suites=infos,
             measures=measures,
             comparisons=with_words(c for result in results for c in result.comparisons),
             rankings=[r for result in results for r in result.rankings],
             drift=[d for result in results for d in result.drift],
+            reproductions=reproductions(infos, models, measures),
             ladder=[step.model_copy(update={"comparisons": with_words(step.comparisons)}) for step in steps],
             data_quality=[d for result in results for d in result.data_quality],
             self_checks=list(checks),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -16,13 +16,21 @@ def report(
     run_id: Annotated[str, typer.Argument(help="A run of the store, or `last`.")] = "last",
     db: Db = DEFAULT_DB,
     out: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("audit-out"),
+    formats: Annotated[
+        list[str] | None, typer.Option("--format", help="html, json, csv, markdown or latex; repeatable. Default: all.")
+    ] = None,
 ) -> None:
-    """Write a stored run's report again: HTML, JSON, CSV and Markdown."""
+    """Write a stored run's report again: HTML, JSON, CSV, Markdown, and the papers' tables in LaTeX."""
     from audit.report import write_report
+    from audit.report.files import Format
 
+    known = get_args(Format)
+    for name in formats or ():
+        if name not in known:
+            raise ConfigError("--format", name, "unknown", f"Use {', '.join(known)}")
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
-    for path in write_report(result, out).values():
+    for path in write_report(result, out, formats=[f for f in known if not formats or f in formats]).values():
         typer.echo(path)
 
 

@@ -12,7 +12,7 @@ from backends.files import atomic_write
 if TYPE_CHECKING:
     from audit.analysis.history import History
 
-Format = Literal["html", "json", "csv", "markdown"]
+Format = Literal["html", "json", "csv", "markdown", "latex"]
 
 
 def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = get_args(Format)) -> dict[str, Path]:
@@ -21,11 +21,18 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     Returns
     -------
     dict
-        The files written: ``html``, ``json``, ``markdown``, ``measures``, ``comparisons`` (CSV), and
-        ``table SUITE/NAME`` for each table in a paper's layout (CSV).
+        The files written: ``html``, ``json``, ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table in
+        a paper's layout ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``.
     """
     # Only those who write a report load the libraries behind it.
-    from audit.report.exports import comparisons_csv, json_report, markdown_report, measures_csv, table_csvs
+    from audit.report.exports import (
+        comparisons_csv,
+        json_report,
+        markdown_report,
+        measures_csv,
+        table_csvs,
+        table_latex,
+    )
     from audit.report.page import report_page
 
     texts: dict[str, tuple[str, str]] = {}
@@ -39,6 +46,8 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         texts["measures"] = ("measures.csv", measures_csv(result))
         texts["comparisons"] = ("comparisons.csv", comparisons_csv(result))
         texts |= {f"table {key}": (name, text) for key, name, text in table_csvs(result)}
+    if "latex" in formats:
+        texts |= {f"latex {key}": (name, text) for key, name, text in table_latex(result)}
     return {key: atomic_write(out / name, text) for key, (name, text) in texts.items()}
 
 

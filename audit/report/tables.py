@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from audit.report.figures import Condition, Figures
-from audit.report.formatting import MISSING, figure, level_label, measure_label, number, one_line
+from audit.report.formatting import MISSING, figure, level_label, measure_label, one_line, plain_number
 from audit.report.phrases import captions
-from audit.results import Measure, Rank, where_key
+from audit.results import Measure, Rank, Reproduction, Where, where_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +42,26 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows that belong together: of one model, of all measured models, or of the published ones."""
+    """Rows that belong together: of one model, of all measured models, of the published ones, or of differences between
+    the two (``compared``).
+    """
 
     heading: str
     rows: list[TableRow]
     published: bool = False
     model: int | None = None
+    compared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PaperTable:
-    """``groups`` are the upper heading's cells: (label, columns it spans). ``remark`` stands below the table."""
+    """``groups`` are the upper heading's cells: (label, columns it spans). ``remarks`` stand below the table."""
 
     suite: str
     name: str
     title: str
     source: str
-    remark: str
+    remarks: list[str]
     stub: str
     groups: list[tuple[str, int]]
     columns: list[str]
@@ -93,41 +97,99 @@ def _table(
     figures: Figures, suite: str, layout: Mapping[str, Any], published: Sequence[Mapping[str, Any]]
 ) -> PaperTable:
     columns = layout["columns"]
-    by_figure = {(p["model"], p["measure"], where_key(p["where"])): p for p in published}
-    papers = list(dict.fromkeys(p["model"] for p in published))
+    printed = _Printed(layout, published)
 
     def measured(model: str, label: str, where: Condition) -> TableRow:
         cells = (figures.get(suite, c["measure"], {**where, **c["where"]}, model) for c in columns)
         return TableRow(one_line(label), [_measured(layout, cell) for cell in cells])
-
-    def printed(model: str, label: str, where: Condition) -> TableRow:
-        cells = (by_figure.get((model, c["measure"], where_key({**where, **c["where"]}))) for c in columns)
-        return TableRow(one_line(label), [_published(layout, cell) for cell in cells])
 
     if layout["rows"]:
         blocks = [
             Block(one_line(model), [measured(model, *row) for row in layout["rows"]], model=number_)
             for number_, model in enumerate(figures.models)
         ]
-        for model in papers:
-            rows = [printed(model, *row) for row in layout["rows"]]
+        for model in printed.models:
+            rows = [printed.row(model, *row) for row in layout["rows"]]
             if any(map(_has_value, rows)):
-                blocks.append(Block(captions.published_block(one_line(model)), rows, published=True))
+                heading = captions.published_block(one_line(model), printed.plus_minus([model]))
+                blocks.append(Block(heading, rows, published=True))
     else:
         blocks = [Block(captions.MEASURED_HERE, [measured(model, model, {}) for model in figures.models])]
-        if rows := [row for model in papers if _has_value(row := printed(model, model, {}))]:
-            blocks.append(Block(captions.PUBLISHED, rows, published=True))
+        if rows := [row for model in printed.models if _has_value(row := printed.row(model, model, {}))]:
+            heading = captions.published_block(None, printed.plus_minus(printed.models))
+            blocks.append(Block(heading, rows, published=True))
+    blocks += _differences(figures, suite, layout)
     groups = [(one_line(label), len(list(cs))) for label, cs in itertools.groupby(columns, key=lambda c: c["group"])]
+    notes = [layout.get("note", ""), *printed.sources()]  # results of older runs have none
     return PaperTable(
         suite=suite,
         name=layout["name"],
         title=one_line(layout["title"]),
         source=one_line(layout["source"]),
-        remark=one_line(layout.get("note", "")),  # results of older runs have none
+        remarks=[one_line(note) for note in notes if note],
         stub=_stub(layout["rows"]) if layout["rows"] else "Model",
         groups=groups if any(label for label, _ in groups) else [],
         columns=[one_line(c["label"]) for c in columns],
         blocks=blocks,
+    )
+
+
+class _Printed:
+    """The published figures of one table's cells."""
+
+    def __init__(self, layout: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> None:
+        wheres = [where for _, where in layout["rows"]] or [{}]
+        cells = {(c["measure"], where_key({**w, **c["where"]})) for w in wheres for c in layout["columns"]}
+        self._layout = layout
+        self._figures = [p for p in published if (p["measure"], where_key(p["where"])) in cells]
+        self._by_cell = {(p["model"], p["measure"], where_key(p["where"])): p for p in self._figures}
+        self.models = list(dict.fromkeys(p["model"] for p in self._figures))
+
+    def row(self, model: str, label: str, where: Condition) -> TableRow:
+        """The row of a model; a dash where nothing is printed."""
+        columns = self._layout["columns"]
+        printed = (self._by_cell.get((model, c["measure"], where_key({**where, **c["where"]}))) for c in columns)
+        return TableRow(one_line(label), [_published(self._layout, cell) for cell in printed])
+
+    def plus_minus(self, models: Sequence[str]) -> str | None:
+        """What the ± of these models is: empty where it is not known, None where none is printed."""
+        with_margin = [p for p in self._figures if p["model"] in models and p.get("plus_minus") is not None]
+        meanings = {(p.get("source") or {}).get("plus_minus", "") for p in with_margin}
+        return None if not meanings else " or ".join(sorted(meanings))
+
+    def sources(self) -> list[str]:
+        """One sentence for each source of the table's cells."""
+        sources = (p.get("source") for p in self._figures)
+        return list(dict.fromkeys(captions.published_source(source) for source in sources if source))
+
+
+def _differences(figures: Figures, suite: str, layout: Mapping[str, Any]) -> list[Block]:
+    """Rows of measured minus printed, for models that are a paper's own."""
+    by_model: dict[tuple[str, str], dict[tuple[str, Where], Reproduction]] = defaultdict(dict)
+    for r in figures.result.reproductions:
+        if r.suite == suite:
+            by_model[r.model, r.published_model][r.measure, where_key(r.where)] = r
+    blocks = []
+    for (model, published_model), found in by_model.items():
+        label = one_line(captions.difference_row(model, published_model))
+        heading = captions.MEASURED_MINUS_PUBLISHED
+        rows = []
+        for name, where in layout["rows"] or [(label, {})]:
+            keys = [(c["measure"], where_key({**where, **c["where"]})) for c in layout["columns"]]
+            rows.append(TableRow(one_line(name), [_difference(layout, found.get(key)) for key in keys]))
+        if any(map(_has_value, rows)):
+            blocks.append(Block(f"{heading}: {label}" if layout["rows"] else heading, rows, compared=True))
+    return blocks
+
+
+def _difference(layout: Mapping[str, Any], found: Reproduction | None) -> Cell:
+    if found is None or found.difference is None:
+        return Cell(MISSING, reason=captions.NOT_PRINTED)
+    value = found.difference * layout["scale"]
+    sign = "+" if value > 0 else ""
+    reason = captions.agreement_reason(found.agreement)
+    return Cell(
+        f"{sign}{plain_number(value, layout['decimals'] + 1)}", f"({found.agreement})", None, reason, {"value": value}
     )
 
 
@@ -153,7 +215,7 @@ def _published(layout: Mapping[str, Any], printed: Mapping[str, Any] | None) -> 
     if printed is None:
         return Cell(MISSING, reason=captions.NOT_PRINTED)
     numbers = _scaled({"value": printed["value"], "plus_minus": printed.get("plus_minus")}, layout)
-    value, spread = (number(numbers.get(name), layout["decimals"]) for name in ("value", "plus_minus"))
+    value, spread = (plain_number(numbers.get(name), layout["decimals"]) for name in ("value", "plus_minus"))
     return Cell(value, f"± {spread}" if "plus_minus" in numbers else "", numbers=numbers)
 
 

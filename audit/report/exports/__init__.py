@@ -1,4 +1,4 @@
-"""Results and gate reports for other programs: JSON, CSV, Markdown and JUnit XML.
+"""Results and gate reports for other programs: JSON, CSV, LaTeX, Markdown and JUnit XML.
 
 Takes an `AuditResult` or a `GateReport`, gives texts.
 """
@@ -6,6 +6,7 @@ Takes an `AuditResult` or a `GateReport`, gives texts.
 from audit.report.exports.csv import comparisons_csv, measures_csv, table_csvs
 from audit.report.exports.gate import gate_json, gate_markdown, junit_xml
 from audit.report.exports.json import json_report
+from audit.report.exports.latex import table_latex
 from audit.report.exports.markdown import markdown_report
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "markdown_report",
     "measures_csv",
     "table_csvs",
+    "table_latex",
 ]

@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from audit.report.figures import Figures
 from audit.report.formatting import csv_cell, file_name
 from audit.report.tables import paper_tables
@@ -40,11 +42,11 @@ def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
             lines: list[Sequence[Any]] = [("source", "block", "row", "column", *_NUMBERS)]
             lines += [
                 (
-                    "published" if block.published else "measured",
+                    "published" if block.published else "measured minus published" if block.compared else "measured",
                     block.heading,
                     row.label,
                     column,
-                    *(cell.numbers.get(name, "") for name in _NUMBERS),
+                    *(_plain(cell.numbers.get(name)) for name in _NUMBERS),
                 )
                 for block in table.blocks
                 for row in block.rows
@@ -52,6 +54,11 @@ def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
             ]
             name = f"tables/{file_name(info.name)}-{file_name(table.name)}.csv"
             yield f"{info.name}/{table.name}", name, _text(lines)
+
+
+def _plain(value: float | None) -> str:
+    """Twelve significant digits of a number, without an exponent."""
+    return "" if value is None else np.format_float_positional(value, precision=12, fractional=False, trim="-")
 
 
 def _csv_of(things: Sequence[Measure] | Sequence[Comparison], kind: type[Measure] | type[Comparison]) -> str:

@@ -25,7 +25,7 @@ def markdown_report(result: AuditResult) -> str:
         parts += [f"## {markdown_text(info.title)}", _headline(figures, info.name)]
         for table in paper_tables(figures, info.name):
             parts += [f"### {markdown_text(table.title)}", _paper_table(table)]
-            parts += [markdown_text(table.remark)] if table.remark else []
+            parts += [markdown_text(remark) for remark in table.remarks]
     parts += [f"## {captions.DATA_QUALITY_TITLE}", _data_quality(result)]
     parts += ["## Provenance", markdown_text(run_provenance(result))]
     return "\n\n".join(parts) + "\n"

@@ -35,6 +35,21 @@ def number(value: float | None, decimals: int = 3) -> str:
     return text.replace("-", "−")
 
 
+def plain_number(value: float | None, decimals: int) -> str:
+    """A number as a person writes it into a table: never with an exponent.
+
+    What would read as zero gets the decimals that its first digit needs, three more at most; below that, ``<0.0001``.
+    """
+    text = number(value, decimals)
+    if value is None or "e" not in text:
+        return text
+    places = -math.floor(math.log10(abs(value)))
+    if places <= decimals + 3:
+        return f"{value:.{places}f}".replace("-", "−")
+    smallest = f"{10.0 ** -(decimals + 3):.{decimals + 3}f}"
+    return f"<{smallest}" if value > 0 else f">−{smallest}"
+
+
 def shortened(x: float | None) -> float | None:
     """Five significant digits: more than a plot, a hover text or a dialog shows."""
     return None if x is None else float(f"{x:.5g}")
@@ -47,16 +62,20 @@ def with_interval(
     decimals: int | None = None,
     neutral: float | None = None,
 ) -> str:
-    """``0.41 [0.37, 0.45]``; the interval alone where there is no value; a dash where there is neither."""
+    """``0.41 [0.37, 0.45]``; the interval alone where there is no value; a dash where there is neither.
+
+    With a fixed number of ``decimals``, as in a table, no number has an exponent.
+    """
+    write = number if decimals is None else plain_number
     if decimals is None:
         decimals = _decimals_for(None if low is None or high is None else (high - low) / 2)
         while decimals < 4 and any(x and not round(x, decimals) for x in (value, low, high)):
             decimals += 1  # an end near zero must not look like zero
         decimals = _distinct_decimals(decimals, neutral, low, high)
-    interval = "" if low is None or high is None else f"[{number(low, decimals)}, {number(high, decimals)}]"
+    interval = "" if low is None or high is None else f"[{write(low, decimals)}, {write(high, decimals)}]"
     if value is None:
         return interval or MISSING
-    return f"{number(value, decimals)} {interval}".strip()
+    return f"{write(value, decimals)} {interval}".strip()
 
 
 def p_value(p: float | None) -> str:
@@ -88,7 +107,8 @@ def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) 
     if not bounded(measure):
         return MISSING
     places = _distinct_decimals(3, neutral, low, high) if decimals is None else decimals
-    between = f"between {number(bound_low, places)} and {number(bound_high, places)}"
+    write = number if decimals is None else plain_number
+    between = f"between {write(bound_low, places)} and {write(bound_high, places)}"
     return between if low is None else f"{between} {with_interval(None, low, high, places)}"
 
 

@@ -73,3 +73,29 @@ def file_name(text: str) -> str:
     """A file name made of letters, digits, dots, dashes and underscores only."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "-" for char in text)
     return kept.strip("-")[:80] or "unnamed"
+
+
+_LATEX = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "–": "--",
+    "≤": r"$\le$",
+    "≥": r"$\ge$",
+    "<": "$<$",
+    ">": "$>$",
+    "→": r"$\to$",
+    "÷": r"$\div$",
+    "√": r"$\surd$",
+    "σ": r"$\sigma$",
+    "[": "{[}",
+    "]": "{]}",
+}
+
+
+def latex_text(text: str) -> str:
+    """Text for a LaTeX table: every character that LaTeX would read as a command is written out."""
+    return "".join(_LATEX.get(char, char) for char in one_line(text))

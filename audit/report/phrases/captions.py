@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from audit.results import Measure
+from collections.abc import Mapping
+from typing import Any
+
+from audit.results import Agreement, Measure
 
 HEADLINE_TITLE = "The answer in one picture"
 DIFFERENCES_TITLE = "Differences between models, on the same items"
@@ -24,6 +27,8 @@ ENGINE_NOISE_AXIS = "largest difference between engines, same model"
 TIME_AXIS = "time of the run (UTC)"
 
 MEASURED_HERE, PUBLISHED = "Measured in this run", "Published"
+MEASURED_MINUS_PUBLISHED = "Measured minus published, on the paper's own model"
+UNKNOWN_PLUS_MINUS = "paper's own, not this report's interval"
 NOT_PRINTED = "not printed in the paper"
 DATA_QUALITY_TITLE = "Data quality"
 
@@ -60,6 +65,28 @@ def missing_reason(measure: Measure | None) -> str:
     return "not defined for these answers"
 
 
-def published_block(model: str) -> str:
-    """The heading of a published model's rows."""
-    return f"{model} (published)"
+def published_block(model: str | None, plus_minus: str | None) -> str:
+    """The heading of a published model's rows, or of all (None); with what its ± is, where it has one."""
+    heading = PUBLISHED if model is None else f"{model} (published)"
+    return heading if plus_minus is None else f"{heading}; ± is the {plus_minus or UNKNOWN_PLUS_MINUS}"
+
+
+def published_source(source: Mapping[str, Any]) -> str:
+    """Where printed figures come from, and how their design differs from the measured one."""
+    difference = f" {source['difference']}" if source["difference"] else ""
+    return f"Published figures: {source['paper']}, {source['table']}, made by {source['made_by']}.{difference}"
+
+
+def difference_row(model: str, published_model: str) -> str:
+    """The label of a row of differences."""
+    return f"{model} − {published_model}"
+
+
+def agreement_reason(agreement: Agreement) -> str:
+    """How a difference from a printed figure is to be read."""
+    return {
+        "within rounding": "the same to the last printed digit",
+        "within the interval": "not the same, but the printed figure lies in the measured interval",
+        "differs": "the printed figure lies outside the measured interval",
+        "unknown": "nothing to compare: the measured figure is known only by bounds",
+    }[agreement]

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import time
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from rich.console import Console
 
 from audit.analysis.history import history
 from audit.report import write_report, write_trend
+from audit.report.exports import table_csvs, table_latex
 from audit.report.figures import Figures
+from audit.report.formatting import latex_text
 from audit.report.formatting.safe_text import json_for_script
 from audit.report.page.examples import shown_examples
 from audit.report.tables import paper_tables
 from audit.report.terminal import print_comparisons, print_result
-from audit.results import AuditResult, EngineDrift, Example, Rank, Ranking
+from audit.results import AuditResult, EngineDrift, Example, Rank, Ranking, Reproduction
 from suites import DebiasingPositions
 from suites.occugender.suite import OccuGender
 from tests.audit.report import made_up as mu
@@ -118,7 +121,8 @@ def test_a_papers_table_keeps_published_rows_apart() -> None:
     (table,) = paper_tables(Figures(_toy()), "toy")
     assert table.groups == [("without dialogue", 3), ("with dialogue", 3)]
     assert table.columns == ["Male", "Female", "Diverse"] * 2
-    assert [b.heading for b in table.blocks] == ["smollm2", "gemma3", "GPT-3 (published)"]
+    heading = "GPT-3 (published); ± is the paper's own, not this report's interval"
+    assert [b.heading for b in table.blocks] == ["smollm2", "gemma3", heading]
     assert [b.published for b in table.blocks] == [False, False, True]
     assert [r.label for r in table.blocks[0].rows] == ["None", "1", "2", "3", "4", "5", "6"]
     # First model without text: 0.28 men, 0.70 women, 0.02 diverse, in per cent.
@@ -151,6 +155,68 @@ def test_occugender_fills_every_cell_of_its_papers_tables() -> None:
     printed = tables[0].blocks[1].rows[0]
     assert printed.label == "Llama-2-7B"
     assert [c.text for c in printed.cells][:3] == ["45.2 ± 1.3", "54.1 ± 1.3", "0.8 ± 0.1"]
+
+
+def test_a_printed_plus_minus_is_named_for_what_it_is() -> None:
+    suite = OccuGender(["implicit"], variant="as_released")
+    info = mu.suite_info(suite.name, "OccuGender", tables=suite.tables(), published=suite.published())
+    table, *_ = paper_tables(Figures(mu.result(["m"], [info], mu.measured(suite, ["m"]), comparisons=[])), suite.name)
+    assert table.blocks[1].heading == (
+        "Published; ± is the standard deviation over the 25 templates divided by √20, not a 95 % interval"
+    )
+    (source,) = table.remarks
+    assert source.startswith("Published figures: Chen et al. 2025 (arXiv:2212.10678v3), Table 4, made by")
+
+
+def test_a_papers_own_model_is_set_against_its_printed_figures() -> None:
+    suite = OccuGender(["implicit"], variant="as_released")
+    info = mu.suite_info(suite.name, "OccuGender", tables=suite.tables(), published=suite.published())
+    printed = next(f for f in suite.published() if f.model == "Llama-2-7B")
+    near = Reproduction(
+        suite=suite.name,
+        measure=printed.measure,
+        where=dict(printed.where),
+        model="m",
+        published_model="Llama-2-7B",
+        printed=printed.value,
+        difference=0.0003,
+        agreement="within rounding",
+    )
+    result = mu.result(["m"], [info], mu.measured(suite, ["m"]), comparisons=[])
+    table, *_ = paper_tables(Figures(result.model_copy(update={"reproductions": [near]})), suite.name)
+    block = table.blocks[2]
+    assert (block.heading, block.rows[0].label) == (
+        "Measured minus published, on the paper's own model", "m − Llama-2-7B",
+    )  # fmt: skip
+    assert [c.text for c in block.rows[0].cells][:2] == ["+0.03 (within rounding)", "–"]
+
+
+def test_numbers_of_a_table_have_no_exponent() -> None:
+    result = _toy()
+    small = [m.model_copy(update={"value": 7e-5, "low": 2e-9, "high": 2e-4}) for m in result.measures]
+    result = result.model_copy(update={"measures": small})
+    (table,) = paper_tables(Figures(result), "toy")
+    assert table.blocks[0].rows[0].cells[0].text == "0.007 [<0.0001, 0.02]"
+    for _, _, text in (*table_csvs(result), *table_latex(result)):
+        assert not re.search(r"\d[eE][-−+]?\d", text)
+    (_, _, text), *_ = table_csvs(result)
+    assert "0.007" in text
+    assert "0.0000002" in text
+
+
+def test_a_latex_table_holds_every_cell_and_no_command_of_a_name() -> None:
+    evil = _toy(models=("50 % of \\input{x}_y", "gemma3"))
+    ((key, name, text),) = table_latex(evil)
+    assert r"\textit{50 \% of \textbackslash{}input\{x\}\_y}" in text
+    assert (key, name) == ("toy/positions", "tables/toy-positions.tex")
+    (table,) = paper_tables(Figures(evil), "toy")
+    rows = [line for line in text.splitlines() if line.count(" & ") == len(table.columns)]
+    assert len(rows) == 1 + sum(len(block.rows) for block in table.blocks)
+    assert all(line.endswith(r" \\") for line in rows)
+    assert latex_text(r"50 % of \x{y}_z & ± 1 − #~^$") == (
+        r"50 \% of \textbackslash{}x\{y\}\_z \& $\pm$ 1 $-$ \#\textasciitilde{}\textasciicircum{}\$"
+    )
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
 
 
 def test_examples_keep_within_their_share() -> None:

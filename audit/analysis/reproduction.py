@@ -1,0 +1,73 @@
+"""A paper's own model, measured here: how far each figure is from the printed one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from audit.results import Agreement, Measure, ModelInfo, Reproduction, SuiteInfo, where_key
+
+#: What the fingerprint of a model holds where nothing was changed: no adapter, no quantisation.
+_UNCHANGED: Collection[object] = (None, "", "none", "None")
+#: Slack for sums of double precision numbers, in the measure's own unit.
+_SLACK = 1e-9
+
+
+def reproductions(
+    suites: Iterable[SuiteInfo], models: Iterable[ModelInfo], measures: Iterable[Measure]
+) -> list[Reproduction]:
+    """Every measured figure whose model and design a paper printed one for.
+
+    A model is a paper's when its fingerprint names one of the repositories that the printed figure knows, unquantised
+    and without an adapter. The same model on the same prompts has no sampling error: it should agree to half a unit of
+    the last printed digit. The interval matters where a design draws anew, as MGBR's lists.
+    """
+    by_key = {(m.suite, m.measure, where_key(m.where), m.model): m for m in measures}
+    models = list(models)
+    return [
+        _reproduction(info.name, printed, model.name, by_key)
+        for info in suites
+        for printed in info.published
+        for model in models
+        if is_papers_model(model, printed.get("model_ids", ()))
+        and (info.name, printed["measure"], where_key(printed["where"]), model.name) in by_key
+    ]
+
+
+def is_papers_model(model: ModelInfo, model_ids: Collection[str]) -> bool:
+    """Whether the model is one of these repositories, as it is published."""
+    named = {model.fingerprint.get("hub_id"), model.fingerprint.get("model")}
+    changed = (model.fingerprint.get("adapter"), model.fingerprint.get("quantisation"))
+    return bool(named & set(model_ids)) and all(value in _UNCHANGED for value in changed)
+
+
+def _reproduction(
+    suite: str, printed: Mapping[str, Any], model: str, by_key: Mapping[tuple[Any, ...], Measure]
+) -> Reproduction:
+    measure = by_key[suite, printed["measure"], where_key(printed["where"]), model]
+    value = printed["value"]
+    return Reproduction(
+        suite=suite,
+        measure=measure.measure,
+        where=measure.where,
+        model=model,
+        published_model=printed["model"],
+        printed=value,
+        difference=None if measure.value is None else measure.value - value,
+        agreement=agreement(measure, value, printed.get("step")),
+        design_difference=(printed.get("source") or {}).get("difference", ""),
+    )
+
+
+def agreement(measure: Measure, printed: float, step: float | None) -> Agreement:
+    """How a measure stands to a printed value whose last digit counts ``step``s.
+
+    None for ``step``: the value is no printed one but a mean of such, and rounding says nothing.
+    """
+    rounding = 0.0 if step is None else step / 2
+    if measure.value is not None and step is not None and abs(measure.value - printed) <= rounding + _SLACK:
+        return "within rounding"
+    if measure.low is None or measure.high is None:
+        return "unknown" if measure.value is None or step is None else "differs"
+    inside = measure.low - rounding <= printed <= measure.high + rounding
+    return "within the interval" if inside else "differs"
