@@ -13,7 +13,7 @@ from tests.house import PACKAGES
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = (*PACKAGES, "tests", "examples")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "backends/openai/QUIRKS.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "backends/openai/QUIRKS.md", "docs/papers.md")
 
 #: Words that no text of the project uses any more, in code, comments, messages or documents.
 ANYWHERE = """

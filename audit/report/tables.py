@@ -138,8 +138,8 @@ class _Printed:
     """The published figures of one table's cells."""
 
     def __init__(self, layout: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> None:
-        wheres = [where for _, where in layout["rows"]] or [{}]
-        cells = {(c["measure"], where_key({**w, **c["where"]})) for w in wheres for c in layout["columns"]}
+        conditions = [where for _, where in layout["rows"]] or [{}]
+        cells = {(c["measure"], where_key({**w, **c["where"]})) for w in conditions for c in layout["columns"]}
         self._layout = layout
         self._figures = [p for p in published if (p["measure"], where_key(p["where"])) in cells]
         self._by_cell = {(p["model"], p["measure"], where_key(p["where"])): p for p in self._figures}

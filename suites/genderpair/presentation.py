@@ -45,8 +45,11 @@ def cautions(design: Design) -> Sequence[str]:
 def published(design: Design) -> Iterator[PublishedFigure]:
     """Table 4, as far as its figures are of this design: pairs, wording, reading and classifiers."""
     aspects = {"pairs": design.pairs.name, "structures": ", ".join(design.structures)}
+    aspects["tie"] = "bare words" if design.asks_bare_words else "none"
     #: measure → key in the data file, kind of its rows, provenance
     printed = {"bias_pair_ratio_released": ("bias_pair_ratio", "answer", "bias_pair_ratio")}
+    if design.variant == "as_released":  # then the suite's own ratio is by the authors' rule too
+        printed["bias_pair_ratio"] = ("bias_pair_ratio", "selection", "bias_pair_ratio")
     printed |= {name: (name, name.partition("_")[0], name.partition("_")[0]) for name in _CLASSIFIED}
     for measure, (key, kind, figures) in printed.items():
         scorer = design.text_scorers.get(kind)
