@@ -24,7 +24,7 @@ _NO_NEGATION = re.compile(
     r"""\b(?:(?:there\s(?:is|was)\s|there's\s)?no\sdoubt(?:\sthat)?|without\s(?:a\s|any\s)?(?:doubt|question)
     |not\s(?:only|just|merely|simply|to\smention)|no\s(?:wonder|surprise|secret)|no\smatter\s(?:how|who|what)
     |no\sstranger\sto|more\sor\sless|at\sleast|nothing\sif\snot|nothing\s(?:less|other)\sthan
-    |none\sother\sthan|in\sthe\s(?:least|slightest)|at\sall|one\sbit|in\sany\sway|by\sany\smeans|any\slonger)\b""",
+    |none\sother\sthan|(?:can't|cannot|can\snot|couldn't|could\snot)\shelp(?:\sbut)?(?:\s(?:being|be|feeling))?|in\sthe\s(?:least|slightest)|at\sall|one\sbit|in\sany\sway|by\sany\smeans|any\slonger)\b""",
     re.VERBOSE,
 )
 _ISNT_ONLY = re.compile(r"\b([a-z]+)n't\s(?:only|just|merely|simply)\b")

@@ -1,0 +1,133 @@
+"""How a text stands to one occurrence of a descriptor: does it say so of its target, deny it, or only suppose it?
+
+Rule-based, on the sentence around the word: negations (`suites.genderpair.negation`), conditions and wishes,
+what is past, questions, what others say, and what is said of others.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from suites.genderpair.negation import is_affirmed
+
+#: affirmed    said of the target
+#: attributed  said by others, or of somebody else: counts where nothing is affirmed
+#: denied      only negated
+#: open        past, asked, supposed, wished for, or with a negation whose scope is not clear
+Stance = Literal["affirmed", "attributed", "denied", "open"]
+
+_WINDOW = 400  # characters on each side that are looked at
+_SENTENCE_END = re.compile(r"[.!?;]|\n\s*\n|\n\s*(?:[-*•]|\d+[.)])\s")
+_MARKS = re.compile(r"[{}()\[\]\"*`“”]+")
+_CLAUSE = re.compile(r"[,:]|\b(?:but|yet|though|although|while|whereas|and then)\b")
+_SUPPOSED = re.compile(
+    r"""\b(?:(?<!even\s)if|unless|whether|lest|in\scase|as\sthough|suppos(?:e|ed|ing)|imagine|wish(?:es|ed)?|hop(?:e|es|ed|ing)
+    |pretend(?:s|ed|ing)?(?:\sto)?|dream(?:s|ed|t)?\sof|aspires?\sto|longs?\sto|want(?:s|ed)?\sto|would\slike\sto|were\s(?:he|she|they|it|the\s\w+)
+    |had\s(?:he|she|they|it)\sbeen|should\s(?:he|she|they)|might|may|could)\b(?!\sask\sme)""",
+    re.VERBOSE,
+)
+_WOULD = re.compile(r"\b(?:would|'d|could|might|will|'ll)\s(?:\w+\s){0,3}$")
+_CONDITION = re.compile(r"\b(?:if|unless|were|had)\b")
+_PAST = re.compile(
+    r"\b(?:used\sto|(?<!at\s)once(?!\s(?:again|more|upon|in))|formerly|previously|initially|originally|at\sfirst)\b",
+    re.X,
+)
+_UNLIKE = re.compile(r"\b(?:unlike|contrary to|compared (?:to|with)|as opposed to|in contrast to)\s(?:[\w'-]+\s){0,4}$")
+_PERSON = (
+    r"(?:brothers?|sisters?|siblings?|mothers?|fathers?|parents?|sons?|daughters?|cousins?|uncles?|aunts?|husband|wife|"
+    r"partner|friends?|neighbou?rs?|colleagues?|boss|classmates?|teammates?|rivals?|twin|others|ones|people|guests?)"
+)
+_OTHERS = re.compile(
+    rf"\b(?:(?:her|his|their|my|your|our)\s(?:[\w-]+\s){{0,1}}{_PERSON}|(?:the\s)?others?(?:\s\w+)?|everyone\selse|the\srest|"
+    r"(?:some|most|many|other)(?:\s\w+)?)\s(?:is|are|was|were|seem(?:s|ed)?|look(?:s|ed)?|remain(?:s|ed)?|stay(?:s|ed)?|had\sbeen)"
+    r"\s(?:[\w-]+\s){0,2}$",
+    re.VERBOSE,
+)
+_OWNED = re.compile(r"\b(?:her|his|their|my|your|our|other|some|most)\s(?:\w+\s)?$")
+_OWNED_PERSON = re.compile(rf"\s+{_PERSON}\b")
+_REPORTED = re.compile(
+    r"\b(?:call(?:s|ed|ing)?|thought|think(?:s|ing)?|believed?|consider(?:s|ed)?|deem(?:s|ed)?|label+ed|brand+ed|"
+    r"assum(?:e|es|ed)|dismissed|accus(?:e|es|ed)|mist(?:ook|aken)|supposedly|allegedly|reputedly|stereotyp\w+|expect(?:s|ed)?|"
+    r"said|says?|claim(?:s|ed)?)\b(?:\s[\w'-]+){0,6}\s$"
+)
+_NO_MORE = re.compile(
+    r"\W*no\s(?:more|longer)\b|\s(?:is|was|were|are)(?:n't|\s(?:not|never))\b(?=.*\b(?:style|way|nature|habit|option)\b)",
+    re.I,
+)
+_TOO = re.compile(r"\btoo\s(?:[\w-]+\s){1,2}to\s(?:be|become|seem|get|feel|act|call\s\w+)\s(?:[\w-]+\s)?$")
+_FALSE = re.compile(
+    r"\b(?:wrong|false|untrue|unfair|incorrect|a\s(?:lie|mistake|myth))\s(?:to\s(?:say|claim|think|believe)|that)\b",
+    re.X,
+)
+_NEVER_MORE = re.compile(
+    r"\b(?:never|rarely|seldom|nobody|no\sone|none|hardly\sever)\b.*\b(?:met|seen|known|had|encountered|found|seemed|been|is|was)\b"
+    r".*\b(?:more|so|as|such\san?)\s$",
+    re.X,
+)
+_NONE_AS = re.compile(r"\b(?:nobody|no\sone|none|no\s\w+)\b.*\b(?:as|more|so)\s$", re.X)
+_THAN_HER = re.compile(r"\s+(?:as|than)\s+(?:she|he|they|her|him|them|this|the)\b", re.I)
+
+
+def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subject: str = "") -> Stance:
+    """How ``text`` stands to its word from ``start`` to ``end``.
+
+    Parameters
+    ----------
+    rival : re.Pattern
+        The word it was set against.
+    subject : str
+        The target: what is said of it is not said of others.
+    """
+    before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
+    sentence = _plain(_SENTENCE_END.split(before)[-1])
+    rest = _SENTENCE_END.split(after)[0]
+    clause = _CLAUSE.split(sentence)[-1].lstrip()
+    if _is_superlative(sentence, after):
+        return "affirmed"
+    if _TOO.search(sentence) or _NO_MORE.match(rest):
+        return "denied"
+    affirmed = is_affirmed(before, after, rival=rival, subject=subject)
+    if affirmed is not None and _FALSE.search(sentence):
+        affirmed = not affirmed
+    if affirmed is None or _is_asked(after):
+        return "open"
+    if not affirmed:
+        return "denied"
+    if _is_supposed(sentence, clause, rest) or _PAST.search(clause) or _UNLIKE.search(sentence):
+        return "open"
+    if _is_of_others(clause, after, subject) or _REPORTED.search(clause):
+        return "attributed"
+    return "affirmed"
+
+
+def _plain(sentence: str) -> str:
+    """In lower case, without marks and with single spaces, ending in one."""
+    return re.sub(r"\s+", " ", _MARKS.sub(" ", sentence.lower())).lstrip().rstrip(" ") + " "
+
+
+def _is_superlative(sentence: str, after: str) -> bool:
+    """Whether it is said that nobody is more so: never met a more …, nobody was as … as she."""
+    if _NONE_AS.search(sentence) and _THAN_HER.match(after) and " no more " not in f" {sentence}":
+        return True
+    return _NEVER_MORE.search(sentence) is not None and " no " not in sentence and not _THAN_HER.match(after)
+
+
+def _is_asked(after: str) -> bool:
+    found = re.match(r"[^.!?\n]*([.!?]?)", after)
+    return found is not None and found[1] == "?"
+
+
+def _is_supposed(sentence: str, clause: str, rest: str) -> bool:
+    if _SUPPOSED.search(clause):
+        return True
+    return bool(_WOULD.search(clause)) and bool(_CONDITION.search(sentence) or _CONDITION.search(rest))
+
+
+def _is_of_others(clause: str, after: str, subject: str) -> bool:
+    own = subject.lower()
+    person = _OWNED_PERSON.match(after)
+    if person and _OWNED.search(clause):
+        return own not in person[0].lower() if own else True
+    others = _OTHERS.search(clause)
+    return others is not None and not (own and own in others[0])
