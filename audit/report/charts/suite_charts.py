@@ -205,14 +205,17 @@ def _dots(chart: _Chart) -> Plot | None:
 
 
 def _published_rows(chart: _Chart, drawn: Sequence[Measure], label: Callable[[Measure], str]) -> list[Row]:
-    """The papers' printed figures for the same measure and condition, in the rows they belong to."""
+    """The papers' printed figures for the same measure and condition, in the rows they belong to.
+
+    Those of a design that differs are left out: a mark has no room for the difference, a table has.
+    """
     published = chart.figures.suite(chart.suite).published
     labels = {(m.measure, where_key(m.where)): label(m) for m in drawn}
     return [
         {"k": name, "u": p["value"], "pub": one_line(p["model"])}
         for key, name in labels.items()
         for p in published
-        if (p["measure"], where_key(p["where"])) == key
+        if (p["measure"], where_key(p["where"])) == key and not (p.get("source") or {}).get("difference")
     ]
 
 

@@ -83,6 +83,12 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     code, out, _ = audit("report", "--db", db, "--out", tmp_path / "again")
     assert code == 0
     assert (tmp_path / "again" / "report.html").exists()
+    code, out, _ = audit("report", "--db", db, "--out", tmp_path / "tables", "--format", "latex", "--format", "csv")
+    assert code == 0
+    written = {path.relative_to(tmp_path / "tables").as_posix() for path in (tmp_path / "tables").rglob("*.*")}
+    assert "tables/OccuGender-implicit_bias.tex" in written
+    assert "tables/OccuGender-implicit_bias.csv" in written
+    assert not {name for name in written if name.endswith((".html", ".json", ".md"))}
 
 
 def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path):
@@ -235,6 +241,7 @@ def test_a_run_without_all_answers_exits_1_and_says_so(audit, config):
         (("run", "nowhere.py"), "no such file"),
         (("report", "--db", "nowhere.db"), "no such store"),
         (("ls", "nonsense"), "runs, models or suites"),
+        (("report", "--format", "word"), "html, json, csv, markdown, latex"),
         (("show", "abc", "--db", "nowhere.db"), "no such store"),
         (("run",), "CONFIG"),
         (("nonsense",), "nonsense"),

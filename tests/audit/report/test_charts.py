@@ -128,6 +128,13 @@ def test_published_figures_stand_in_the_rows_they_belong_to(toy: AuditResult) ->
     assert {r["u"] for r in printed} == {0.4}
 
 
+def test_a_published_figure_of_another_design_is_not_drawn(toy: AuditResult) -> None:
+    (info,) = toy.suites
+    other = [{**p, "source": {"difference": "Other templates."}} for p in info.published]
+    changed = toy.model_copy(update={"suites": [info.model_copy(update={"published": other})]})
+    assert not [r for r in _plots(changed)["dots"].panels[0].rows if "u" in r]
+
+
 def test_rows_lead_back_to_their_figures(toy: AuditResult) -> None:
     table = FigureTable()
     plots = suite_plots(Figures(toy), table, "toy", toy.suites[0].charts)
