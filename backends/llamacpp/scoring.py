@@ -46,6 +46,8 @@ class SequenceScorer:
 
     Attributes
     ----------
+    vocabulary : int
+        Number of tokens that the model has a logit for.
     tokens_computed : int
         Tokens the model has read so far, padding included.
     """
@@ -63,8 +65,8 @@ class SequenceScorer:
         self._engine, self._beginning_with = engine, beginning_with
         self._neighbour_proof, self.pack_tokens = neighbour_proof, pack_tokens
         self.tokens_computed = 0
-        self._size = llama_cpp.llama_vocab_n_tokens(engine.vocab)
-        self._rows = max(1, LOGIT_BYTES // (4 * self._size))
+        self.vocabulary: int = llama_cpp.llama_vocab_n_tokens(engine.vocab)
+        self._rows = max(1, LOGIT_BYTES // (4 * self.vocabulary))
         self._sequences = llama_cpp.llama_max_parallel_sequences()
         self._kept: tuple[int, ...] = ()
         self._context: Any = None
@@ -224,7 +226,7 @@ class SequenceScorer:
         while ask < pack.last_ask:
             node = trie.ask_nodes[ask]
             pointer = llama_cpp.llama_get_logits_ith(self._context, int(node) - pack.start)
-            logits = np.ctypeslib.as_array(pointer, (self._size,))
+            logits = np.ctypeslib.as_array(pointer, (self.vocabulary,))
             peak = logits.max()
             total = np.log(np.exp(logits - peak).sum(dtype=np.float64))
             while ask < pack.last_ask and trie.ask_nodes[ask] == node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from backends.base import (
     Answer,
@@ -24,24 +24,7 @@ from backends.local.backend import LocalBackend, discard_response
 from backends.local.fingerprint import text_sha256
 from backends.local.generation import TextGenerator
 from backends.local.options import available_threads
-from backends.local.scoring import TextEncoder, Values, score_requests
-from backends.local.trie import Path
-
-
-class Scorer(Protocol):
-    """Values token paths on one loaded model."""
-
-    @property
-    def route(self) -> str:
-        """How it computes, kept with each score."""
-
-    @property
-    def context(self) -> int | None:
-        """Most tokens that one path may have the model read; None without a limit."""
-
-    @property
-    def value(self) -> Callable[[Sequence[Path]], Values]:
-        """Log-probabilities (nats) of each path's scored tokens, then of its set."""
+from backends.local.scoring import Scorer, TextEncoder, score_requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +108,16 @@ class CausalBackend(LocalBackend):
             return [BackendError("unsupported", problem, hint=error.hint)] * len(batch)
         refusal = BackendError("unsupported", "a causal language model classifies no texts", hint="use a classifier")
         answers: list[Answer] = [refusal] * len(batch)
+
+        def answer(places: Sequence[int]) -> OnResponse:
+            return lambda at, found: on_response(places[at], found)
+
         scored = {i: request for i, request in enumerate(batch) if isinstance(request, ScoreRequest)}
-        for i, answer in zip(scored, _score(loaded, list(scored.values())), strict=True):
-            answers[i] = answer
+        scores = score_requests(list(scored.values()), loaded.encoder, loaded.scorer, answer(list(scored)))
         generated = {i: request for i, request in enumerate(batch) if isinstance(request, GenerateRequest)}
-        places = list(generated)
-        texts = loaded.generator.generate(list(generated.values()), lambda at, answer: on_response(places[at], answer))
-        for i, text in zip(places, texts, strict=True):
-            answers[i] = text
+        texts = loaded.generator.generate(list(generated.values()), answer(list(generated)))
+        for i, found in zip((*scored, *generated), (*scores, *texts), strict=True):
+            answers[i] = found
         return answers
 
     def _description(
@@ -156,11 +141,3 @@ class CausalBackend(LocalBackend):
             parts={**parts, "chat_template": template_hash},
             engine_fields=self.engine_fields,
         )
-
-
-def _score(loaded: LoadedModel, requests: Sequence[ScoreRequest]) -> list[Answer]:
-    scorer = loaded.scorer
-    try:
-        return score_requests(requests, loaded.encoder, scorer.value, context=scorer.context, route=scorer.route)
-    except BackendError as error:
-        return [error] * len(requests)

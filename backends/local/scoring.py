@@ -7,17 +7,21 @@ for transformers and llama.cpp.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from backends.base import Answer, ContinuationScore, Prompt, ScoreRequest, ScoreResponse, TokenLogprob
+from backends.base import Answer, ContinuationScore, OnResponse, Prompt, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.errors import BackendError
+from backends.local.backend import discard_response
 from backends.local.boundary import Placed, Vocabulary, place, prefix_tokenizations
 from backends.local.trie import Path
+
+Values = Sequence[npt.NDArray[np.float64] | BackendError]
+"""For each path the log-probabilities of its scored tokens, then of its set if it has one; or why there are none."""
 
 
 class TextEncoder(Protocol):
@@ -43,13 +47,36 @@ class TextEncoder(Protocol):
         """All tokens' texts; made when first needed."""
 
 
-Values = Sequence[npt.NDArray[np.float64] | BackendError]
-"""For each path the log-probabilities of its scored tokens, then of its set if it has one; or why there are none."""
+class Scorer(Protocol):
+    """Values token paths on one loaded model."""
+
+    @property
+    def route(self) -> str:
+        """How it computes, kept with each score."""
+
+    @property
+    def context(self) -> int | None:
+        """Most tokens that one path may have the model read; None without a limit."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens that the model has a logit for."""
+
+    @property
+    def pack_tokens(self) -> int:
+        """Most tokens of one forward pass."""
+
+    def value(self, paths: Sequence[Path]) -> Values:
+        """Log-probabilities (nats) of each path's scored tokens, then of its set."""
 
 
-@dataclass
+#: A forward pass holds about as many tokens for each request (an explicit prompt of OccuGender: 60).
+_TOKENS_A_REQUEST = 64
+
+
+@dataclass(slots=True)
 class _PlannedScore:
-    """One continuation: its tokens, and where its paths stand in the list of all.
+    """One continuation: its tokens, and where its paths stand among those of its request.
 
     ``path`` is None where no token is to be scored. ``prompt_paths`` are those of a straddling token's prompt part.
     """
@@ -59,109 +86,162 @@ class _PlannedScore:
     prompt_paths: range
 
 
+@dataclass(slots=True)
+class _Plan:
+    """A request's paths and how to read their values, or why there are none."""
+
+    paths: list[Path] = field(default_factory=list)
+    scores: list[_PlannedScore] = field(default_factory=list)
+    prompt_tokens: int = 0
+    error: BackendError | None = None
+
+
 def score_requests(
     requests: Sequence[ScoreRequest],
     encoder: TextEncoder,
-    value_paths: Callable[[Sequence[Path]], Values],
-    *,
-    context: int | None,
-    route: str,
+    scorer: Scorer,
+    on_response: OnResponse = discard_response,
 ) -> list[Answer]:
-    """One answer for each request, in order.
+    """One answer for each request, in order; ``on_response`` is called with each as soon as it is known.
 
-    Parameters
-    ----------
-    value_paths : callable
-        Values of all paths; a path's ``next_token_set`` is the bytes its next token must begin with.
-    context : int or None
-        Most tokens the model can read.
-    route : str
-        How ``value_paths`` computes, kept with each score.
+    A forward pass's worth of requests is valued at a time, in the order of their tokens, so that neighbours
+    share their starts. A request that fails takes no other with it.
     """
-    paths: list[Path] = []
-    plans: list[list[_PlannedScore] | BackendError] = []
-    prompt_lengths: list[int] = []
-    for request, tokens in zip(requests, _encode(requests, encoder), strict=True):
-        mark = len(paths)
-        try:
-            if isinstance(tokens, BackendError):
-                raise tokens
-            plans.append(_plan(request, *tokens, encoder, paths, context))
-            prompt_lengths.append(len(tokens[1][0]))
-        except BackendError as error:
-            del paths[mark:]
-            plans.append(error)
-            prompt_lengths.append(0)
-    values = value_paths(paths) if paths else []
-    return [_answer(plan, values, length, route) for plan, length in zip(plans, prompt_lengths, strict=True)]
+    plans = [_plan(request, encoded, encoder, scorer) for request, encoded in _encode(requests, encoder)]
+    answers: list[Answer] = [plan.error or _NOT_VALUED for plan in plans]
+    sound = [i for i, plan in enumerate(plans) if plan.error is None]
+    sound.sort(key=lambda i: plans[i].paths[0].tokens if plans[i].paths else ())
+    size = max(1, scorer.pack_tokens // _TOKENS_A_REQUEST)
+    for start in range(0, len(sound), size):
+        places = sound[start : start + size]
+        for i, answer in zip(places, _valued([plans[i] for i in places], scorer), strict=True):
+            answers[i] = answer
+            on_response(i, answer)
+    return answers
 
 
-def _encode(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> list[tuple[str, list[list[int]]] | BackendError]:
+_NOT_VALUED = BackendError("internal", "its paths were not valued")
+
+
+def _valued(plans: Sequence[_Plan], scorer: Scorer) -> list[Answer]:
+    """The plans' answers; where they fail together, each is tried alone."""
+    try:
+        paths = [path for plan in plans for path in plan.paths]
+        values = scorer.value(paths) if paths else []
+    except Exception as error:  # foreign code: it may fail in any way
+        if len(plans) > 1:
+            return [answer for plan in plans for answer in _valued([plan], scorer)]
+        return [_as_backend_error(error)]
+    ends = np.cumsum([len(plan.paths) for plan in plans]).tolist()
+    return [
+        _answer(plan, values[end - len(plan.paths) : end], scorer.route) for plan, end in zip(plans, ends, strict=True)
+    ]
+
+
+def _as_backend_error(error: Exception) -> BackendError:
+    """The failure of one request, its cause in one line."""
+    if isinstance(error, BackendError):
+        return error
+    text = " ".join(str(error).split())
+    return BackendError("internal", f"{type(error).__name__}: {text[:300]}", hint="leave this question out")
+
+
+def _encode(
+    requests: Sequence[ScoreRequest], encoder: TextEncoder
+) -> Iterator[tuple[ScoreRequest, tuple[str, list[list[int]]] | BackendError]]:
     """Each request's prompt text, and the tokens of the prompt alone and with each continuation."""
-    encoded: list[tuple[str, list[list[int]]] | BackendError | None] = [None] * len(requests)
+    encoded: dict[int, tuple[str, list[list[int]]] | BackendError] = {}
     for chat in (False, True):
-        chosen: list[tuple[int, str]] = []
+        texts: dict[int, list[str]] = {}
         for i, request in enumerate(requests):
             if isinstance(request.prompt, str) == chat:
                 continue
             try:
-                chosen.append((i, encoder.text(request.prompt)))
+                prompt = encoder.text(request.prompt)
             except BackendError as error:
                 encoded[i] = error
-        texts = [prompt + c for i, prompt in chosen for c in ("", *requests[i].continuations)]
-        tokens = encoder.encode(texts, chat=chat) if texts else []
-        at = 0
-        for i, prompt in chosen:
-            n = 1 + len(requests[i].continuations)
-            encoded[i] = (prompt, tokens[at : at + n])
-            at += n
-    return [result for result in encoded if result is not None]
+            else:
+                texts[i] = [prompt + continuation for continuation in ("", *request.continuations)]
+        for i, tokens in _tokens(texts, encoder, chat).items():
+            encoded[i] = tokens if isinstance(tokens, BackendError) else (texts[i][0], tokens)
+    for i, request in enumerate(requests):
+        yield request, encoded[i]
+
+
+def _tokens(texts: dict[int, list[str]], encoder: TextEncoder, chat: bool) -> dict[int, list[list[int]] | BackendError]:
+    """Tokens of each request's texts: of all in one call, and where that fails, of each in its own."""
+    try:
+        tokens = iter(encoder.encode([text for some in texts.values() for text in some], chat=chat) if texts else ())
+        return {i: [next(tokens) for _ in some] for i, some in texts.items()}
+    except Exception as error:
+        if len(texts) > 1:
+            return {i: _tokens({i: some}, encoder, chat)[i] for i, some in texts.items()}
+        if any("\ud800" <= character <= "\udfff" for some in texts.values() for text in some for character in text):
+            error = BackendError("bad_request", "the text holds half a character (a lone surrogate)", hint="remove it")
+        return dict.fromkeys(texts, _as_backend_error(error))
 
 
 def _plan(
     request: ScoreRequest,
-    prompt: str,
-    tokens: list[list[int]],
+    encoded: tuple[str, list[list[int]]] | BackendError,
     encoder: TextEncoder,
-    paths: list[Path],
-    context: int | None,
-) -> list[_PlannedScore]:
-    """Append the request's paths to ``paths``."""
-    prompt_tokens, plan = tokens[0], []
-    for continuation, joint in zip(request.continuations, tokens[1:], strict=True):
-        added = encoder.added(joint, prompt + continuation)
-        pieces = [encoder.piece(token) for token in joint]
-        placed = place(prompt, continuation, prompt_tokens, joint, pieces, added, first_given=request.first_given)
-        # The last token is only predicted, never read.
-        if context is not None and len(joint) - 1 > context:
-            raise _too_long(f"{len(joint)} tokens of prompt and continuation", context)
-        if placed.first == len(placed.tokens):  # one token, and it is given
-            plan.append(_PlannedScore(placed, None, range(0)))
-            continue
-        planned = _PlannedScore(placed, len(paths), range(0))
-        paths.append(Path(placed.tokens, placed.first))
-        if placed.remainder:
-            head = placed.tokens[: placed.first]
-            start = len(paths)
-            for tokenization in prefix_tokenizations(encoder.vocabulary, placed.remainder):
-                read = len(head) + len(tokenization.tokens)
-                if context is not None and read > context:  # it takes more tokens where they are short
-                    raise _too_long(f"{read} tokens of prompt, as the boundary needs them", context)
-                paths.append(Path(head + tokenization.tokens, len(head), tokenization.rest))
-            planned.prompt_paths = range(start, len(paths))
-        plan.append(planned)
+    scorer: Scorer,
+) -> _Plan:
+    if isinstance(encoded, BackendError):
+        return _Plan(error=encoded)
+    prompt, (prompt_tokens, *joint) = encoded
+    plan = _Plan(prompt_tokens=len(prompt_tokens))
+    try:
+        for continuation, tokens in zip(request.continuations, joint, strict=True):
+            added = encoder.added(tokens, prompt + continuation)
+            pieces = _pieces(tokens, encoder, scorer)
+            placed = place(prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=request.first_given)
+            _add_paths(plan, placed, encoder, scorer.context)
+    except Exception as error:
+        return _Plan(error=_as_backend_error(error))
     return plan
+
+
+def _pieces(tokens: Sequence[int], encoder: TextEncoder, scorer: Scorer) -> list[bytes]:
+    """Text of each token; refused where one is none of the model's."""
+    if (largest := max(tokens, default=0)) >= scorer.vocabulary:
+        raise BackendError(
+            "unsupported",
+            f"the tokenizer's token {largest} ({encoder.piece(largest)!r}) is none of the model's {scorer.vocabulary}",
+            hint="give the tokenizer that belongs to this model",
+        )
+    return [encoder.piece(token) for token in tokens]
+
+
+def _add_paths(plan: _Plan, placed: Placed, encoder: TextEncoder, context: int | None) -> None:
+    """Append a continuation and its paths to the plan."""
+    # The last token is only predicted, never read.
+    if context is not None and len(placed.tokens) - 1 > context:
+        raise _too_long(f"{len(placed.tokens)} tokens of prompt and continuation", context)
+    if placed.first == len(placed.tokens):  # one token, and it is given
+        plan.scores.append(_PlannedScore(placed, None, range(0)))
+        return
+    planned = _PlannedScore(placed, len(plan.paths), range(0))
+    plan.paths.append(Path(placed.tokens, placed.first))
+    if placed.remainder:
+        head = placed.tokens[: placed.first]
+        start = len(plan.paths)
+        for tokenization in prefix_tokenizations(encoder.vocabulary, placed.remainder):
+            read = len(head) + len(tokenization.tokens)
+            if context is not None and read > context:  # it takes more tokens where they are short
+                raise _too_long(f"{read} tokens of prompt, as the boundary needs them", context)
+            plan.paths.append(Path(head + tokenization.tokens, len(head), tokenization.rest))
+        planned.prompt_paths = range(start, len(plan.paths))
+    plan.scores.append(planned)
 
 
 def _too_long(what: str, context: int) -> BackendError:
     return BackendError("context_length", f"{what}, and the model reads {context}", hint="shorten the prompt")
 
 
-def _answer(plan: list[_PlannedScore] | BackendError, values: Values, prompt_tokens: int, route: str) -> Answer:
-    if isinstance(plan, BackendError):
-        return plan
+def _answer(plan: _Plan, values: Values, route: str) -> Answer:
     try:
-        return ScoreResponse(tuple(_score(planned, values, route) for planned in plan), prompt_tokens)
+        return ScoreResponse(tuple(_score(planned, values, route) for planned in plan.scores), plan.prompt_tokens)
     except BackendError as error:
         return error
 

@@ -85,8 +85,10 @@ class LogitReader:
             ids = torch.from_numpy(np.maximum(targets, 0)).to(logits.device)
             values = logits[rows, ids].float()
             for i in np.flatnonzero(targets < 0):
-                members = torch.from_numpy(self._beginning_with(sets[-1 - targets[i]])).to(logits.device)
-                values[i] = logits[rows[i]].index_select(0, members).float().logsumexp(-1)
+                members = self._beginning_with(sets[-1 - targets[i]])
+                # A tokenizer may know more tokens than the model: those it never predicts.
+                known = torch.from_numpy(members[members < logits.shape[-1]]).to(logits.device)
+                values[i] = logits[rows[i]].index_select(0, known).float().logsumexp(-1)
             # On the CPU: MPS has no float64.
             logprobs: npt.NDArray[np.float64] = (values - total[rows]).cpu().double().numpy()
             return logprobs

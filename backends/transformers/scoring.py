@@ -39,6 +39,8 @@ class SequenceScorer:
     ----------
     context : int or None
         Most tokens of one text.
+    vocabulary : int
+        Number of tokens that the model has a logit for.
     size : PassSize
         How large a forward pass may be now.
     route : "tree" or "batch"
@@ -55,7 +57,9 @@ class SequenceScorer:
 
     def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]], *, pack_tokens: int) -> None:
         self.context, _ = context_length(model.config)
+        self.pack_tokens = pack_tokens
         self._reader = reader = LogitReader(model, beginning_with)
+        self.vocabulary = reader.vocabulary
         rows = max(1, LOGIT_BYTES // (4 * reader.vocabulary))
         self.size = PassSize(pack_tokens, rows, str(reader.device))
         self._batch, self._tree = BatchRoute(reader, self.size), TreeRoute(reader, self.size)

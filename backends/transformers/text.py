@@ -26,11 +26,22 @@ class HFTextEncoder:
     ----------
     tokenizer
         A tokenizer with a Rust backend.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported``, for a tokenizer without one, and for one whose tokens' exact text is unknown.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._rust = tokenizer.backend_tokenizer
+        self._rust: Any = getattr(tokenizer, "backend_tokenizer", None)
+        if self._rust is None:
+            raise BackendError(
+                "unsupported",
+                f"{type(tokenizer).__name__} is written in Python and does not say which bytes a token stands for",
+                hint="give a tokenizer.json with the model, or use LlamaCppBackend",
+            )
         # Some files store these settings: a padded or truncated text is another text.
         self._rust.no_padding()
         self._rust.no_truncation()
@@ -95,7 +106,9 @@ class HFTextEncoder:
         if name is None:  # a hole in the numbering
             return b""
         if self._bytes_of is not None:
-            return bytes(self._bytes_of[c] for c in name)
+            # A name outside the alphabet stands for itself, as the tokenizer's own decoder reads it.
+            of = self._bytes_of
+            return bytes(of[c] for c in name) if all(c in of for c in name) else name.encode("utf-8", "surrogatepass")
         if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
             return bytes([int(name[3:5], 16)])
         return name.replace("▁", " ").encode("utf-8", "surrogatepass")
