@@ -112,6 +112,15 @@ class BackendError(AuditError):
         self.message, self.retryable, self.retry_after, self.hint = message, retryable, retry_after, hint
         super().__init__(f"{kind}: {message}" + (f" ({hint})" if hint else ""))
 
+    @classmethod
+    def of(cls, error: Exception) -> BackendError:
+        """Any failure as that of a request, its cause in one line: for engines in this process, which hold no key."""
+        if isinstance(error, BackendError):
+            return error
+        if isinstance(error, ConfigError):  # found only by loading
+            return cls("unsupported", f"{error.field} = {error.value!r}: {error.problem}", hint=error.hint)
+        return cls("internal", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""
         return {

@@ -19,7 +19,7 @@ from backends.base import (
     Scalar,
     ScoreRequest,
 )
-from backends.errors import AuditError, BackendError, ConfigError
+from backends.errors import AuditError, BackendError
 from backends.local.backend import LocalBackend, discard_response
 from backends.local.fingerprint import text_sha256
 from backends.local.generation import TextGenerator
@@ -101,11 +101,8 @@ class CausalBackend(LocalBackend):
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         try:
             loaded = self.load()
-        except BackendError as error:
-            return [error] * len(batch)
-        except ConfigError as error:  # found only by loading
-            problem = f"{error.field} = {error.value!r}: {error.problem}"
-            return [BackendError("unsupported", problem, hint=error.hint)] * len(batch)
+        except AuditError as error:
+            return [BackendError.of(error)] * len(batch)
         refusal = BackendError("unsupported", "a causal language model classifies no texts", hint="use a classifier")
         answers: list[Answer] = [refusal] * len(batch)
 

@@ -131,19 +131,11 @@ def _valued(plans: Sequence[_Plan], scorer: Scorer) -> list[Answer]:
     except Exception as error:  # foreign code: it may fail in any way
         if len(plans) > 1:
             return [answer for plan in plans for answer in _valued([plan], scorer)]
-        return [_as_backend_error(error)]
+        return [BackendError.of(error)]
     ends = np.cumsum([len(plan.paths) for plan in plans]).tolist()
     return [
         _answer(plan, values[end - len(plan.paths) : end], scorer.route) for plan, end in zip(plans, ends, strict=True)
     ]
-
-
-def _as_backend_error(error: Exception) -> BackendError:
-    """The failure of one request, its cause in one line."""
-    if isinstance(error, BackendError):
-        return error
-    text = " ".join(str(error).split())
-    return BackendError("internal", f"{type(error).__name__}: {text[:300]}", hint="leave this question out")
 
 
 def _encode(
@@ -173,12 +165,12 @@ def _tokens(texts: dict[int, list[str]], encoder: TextEncoder, chat: bool) -> di
     try:
         tokens = iter(encoder.encode([text for some in texts.values() for text in some], chat=chat) if texts else ())
         return {i: [next(tokens) for _ in some] for i, some in texts.items()}
-    except Exception as error:
+    except Exception:
         if len(texts) > 1:
             return {i: _tokens({i: some}, encoder, chat)[i] for i, some in texts.items()}
         if any("\ud800" <= character <= "\udfff" for some in texts.values() for text in some for character in text):
             error = BackendError("bad_request", "the text holds half a character (a lone surrogate)", hint="remove it")
-        return dict.fromkeys(texts, _as_backend_error(error))
+        return dict.fromkeys(texts, BackendError.of(error))
 
 
 def _plan(
@@ -198,7 +190,7 @@ def _plan(
             placed = place(prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=request.first_given)
             _add_paths(plan, placed, encoder, scorer.context)
     except Exception as error:
-        return _Plan(error=_as_backend_error(error))
+        return _Plan(error=BackendError.of(error))
     return plan
 
 

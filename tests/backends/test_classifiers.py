@@ -122,6 +122,79 @@ async def test_request_of_another_kind_shifts_no_answer():
     assert answers[2].labels["negative"] == 1
 
 
+LONG = "the man said that she " * 60
+
+
+def tiny_classifier(kind, folder, pad="<pad>", **options):
+    """A classifier with random weights of this kind, with a byte-level tokenizer."""
+    import transformers
+
+    from tests.backends.local.tiny_models import byte_level_tokenizer
+
+    tokenizer = byte_level_tokenizer()
+    if pad:
+        tokenizer.add_special_tokens({"pad_token": pad})
+    sizes = {
+        "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "max_position_embeddings": 64, "num_labels": 3,
+        "pad_token_id": tokenizer.pad_token_id,
+    }  # fmt: skip
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{kind}Config")(**{**sizes, **options})
+    model = getattr(transformers, f"{kind}ForSequenceClassification")(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return SequenceClassifier(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("FNet", {}),  # has no attention mask
+        ("GPT2", {"pad": None}),
+        ("Llama", {"pad": None}),
+        ("Roberta", {"pad_token_id": 1}),  # positions start behind the padding token's
+        ("MPNet", {"pad_token_id": 1}),
+        ("XLMRoberta", {"pad_token_id": 1}),
+    ],
+)
+async def test_every_text_has_the_labels_it_has_alone(kind, options, tmp_path):
+    classifier = tiny_classifier(kind, tmp_path, **options)
+    texts = ["the man said", "he", LONG, "the woman said that he said"]
+    together = await ask(classifier, texts)
+    for text, answer in zip(texts, together, strict=True):
+        assert isinstance(answer, ClassifyResponse), answer
+        assert sum(answer.labels.values()) == pytest.approx(1)
+        (alone,) = await ask(SequenceClassifier(str(tmp_path)), [text])
+        assert answer.labels == pytest.approx(alone.labels, abs=1e-5)
+    await classifier.close()
+
+
+async def test_a_text_that_fails_takes_no_other_with_it(folder, monkeypatch):
+    classifier = SequenceClassifier(str(folder))
+    labels = SequenceClassifier._labels
+    monkeypatch.setattr(
+        SequenceClassifier,
+        "_labels",
+        lambda self, texts: labels(self, texts) if "rude" not in texts else [][1],
+    )
+    answers = await ask(classifier, ["kind", "rude", "old"])
+    assert [type(answer) for answer in answers] == [ClassifyResponse, BackendError, ClassifyResponse]
+    assert answers[1].message == "IndexError: list index out of range"
+    await classifier.close()
+
+
+def test_two_labels_of_one_name_are_refused(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "twice")
+    config = json.loads((copy / "config.json").read_text())
+    config["id2label"]["1"] = "negative"
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match="several labels are called 'negative'"):
+        SequenceClassifier(str(copy)).check()
+
+
 async def test_vader_gives_the_packages_own_shares():
     from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 

@@ -1,0 +1,43 @@
+"""What all text classifiers share: batches of texts to labels, and a text that fails takes no other with it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from backends.base import Answer, ClassifyRequest, ClassifyResponse, OnResponse, Request
+from backends.errors import AuditError, BackendError
+from backends.local.backend import LocalBackend, discard_response
+
+Labels = Mapping[str, float]
+
+
+class TextClassifier(LocalBackend):
+    """What all text classifiers share."""
+
+    batch_size = 64
+
+    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
+        answers: list[Answer] = [
+            BackendError("unsupported", f"a text classifier cannot answer a {type(r).__name__}") for r in batch
+        ]
+        texts = {i: request.text for i, request in enumerate(batch) if isinstance(request, ClassifyRequest)}
+        if texts:
+            for i, answer in zip(texts, self._answers(list(texts.values())), strict=True):
+                answers[i] = answer
+        return answers
+
+    def _answers(self, texts: list[str]) -> list[Answer]:
+        """The texts' labels; where they fail together, each is tried alone."""
+        try:
+            return [ClassifyResponse(labels) for labels in self._labels(texts)]
+        except AuditError as error:  # of the classifier, not of a text
+            return [BackendError.of(error)] * len(texts)
+        except Exception as error:  # foreign code: it may fail in any way
+            if len(texts) > 1:
+                return [answer for text in texts for answer in self._answers([text])]
+            return [BackendError.of(error)]
+
+    @abstractmethod
+    def _labels(self, texts: list[str]) -> Sequence[Labels]:
+        """Probability of each label of each text."""

@@ -1,0 +1,204 @@
+"""A sequence classifier of transformers."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from backends.base import Description
+from backends.classifiers.base import Labels, TextClassifier
+from backends.errors import ConfigError
+from backends.local.options import need_package
+from backends.options import OnError, checked_options
+
+
+class SequenceClassifier(TextClassifier):
+    """A sequence classifier of transformers.
+
+    Parameters
+    ----------
+    model : str
+        A hub id, or a folder with ``config.json``, weights and tokenizer.
+    revision : str, optional
+        Commit of a hub model; None: the newest that the machine has or can fetch.
+    device : str
+        ``cpu``, ``cuda:0``…
+    batch_size : int
+        Texts in one forward pass at most; they are sorted by length first.
+
+    Texts longer than the model's limit are truncated, as the paper's code does. One label gives a
+    sigmoid, and so do several that its configuration calls ``multi_label_classification``; others give
+    a softmax. A model whose numbers are moved by padding, or that has no padding token, reads one text at a time:
+    a trial at loading tells.
+    """
+
+    @checked_options
+    def __init__(
+        self,
+        model: str,
+        *,
+        revision: str | None = None,
+        device: str = "cpu",
+        batch_size: Annotated[int, Field(ge=1), OnError("not a number of texts", "Give 1 or more")] = 32,
+    ) -> None:
+        super().__init__()
+        self.model, self.revision, self.device, self.batch_size = model, revision, device, batch_size
+        folder = Path(model).expanduser()
+        self._folder = folder if folder.is_dir() else None
+        self._loaded: _Loaded | None = None
+
+    def check(self) -> None:
+        for module in ("torch", "transformers"):
+            need_package("classifier", module, "hf")
+        self._config()
+
+    def label_names(self) -> list[str]:
+        """The names of its labels, from its configuration alone. Raises `ConfigError` where there is none."""
+        self.check()
+        return _labels_of(self._config())
+
+    def describe_blocking(self) -> Description:
+        config = self._config()
+        fingerprint: dict[str, str | int | float | bool | None] = {
+            "backend": "sequence-classifier",
+            "model": self._identity(config),
+            "labels": json.dumps(_labels_of(config)),
+            "transformers": importlib.metadata.version("transformers"),
+            "torch": importlib.metadata.version("torch"),
+        }
+        if _is_multi_label(config):
+            fingerprint["activation"] = "sigmoid"
+        return Description(fingerprint, frozenset({"classify"}), {"model": self.model})
+
+    def close_blocking(self) -> None:
+        self._loaded = None
+
+    def _config(self) -> Any:
+        """The model's configuration, read without its weights."""
+        from transformers import AutoConfig
+
+        if self._folder is None and ("/" not in self.model or self.model.startswith((".", "/", "~"))):
+            raise ConfigError(
+                "classifier.model", self.model, "no such folder, and not a hub id", "Give a folder or owner/name"
+            )
+        try:
+            config = AutoConfig.from_pretrained(self._folder or self.model, revision=self.revision)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+        if not any("SequenceClassification" in name for name in config.architectures or ()):
+            raise ConfigError(
+                "classifier.model",
+                self.model,
+                f"its architecture {config.architectures} is not a sequence classifier",
+                "Give a model for text classification",
+            )
+        labels = _labels_of(config)
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
+            raise ConfigError(
+                "classifier.model", self.model, f"several labels are called {twice[0]!r}", "Name them apart in id2label"
+            )
+        return config
+
+    def _unreadable(self, error: Exception) -> ConfigError:
+        return ConfigError(
+            "classifier.model",
+            self.model,
+            f"it cannot be read here ({type(error).__name__}): not in the local cache, and the hub gave nothing",
+            'Fetch it on a machine with network and give its folder, or use the embedded "profanity" and "vader"',
+        )
+
+    def _identity(self, config: Any) -> str:
+        """Hash of a folder's files; of a hub model, its id and commit."""
+        if self._folder is None:
+            return f"{self.model}@{getattr(config, '_commit_hash', None) or self.revision}"
+        digest = hashlib.sha256()
+        for file in sorted(p for p in self._folder.iterdir() if p.is_file()):
+            digest.update(f"{file.name}\n{file.stat().st_size}\n".encode())
+            with file.open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+        return f"sha256:{digest.hexdigest()}"
+
+    def _labels(self, texts: list[str]) -> list[Labels]:
+        classifier = self._load()
+        labels = _labels_of(classifier.model.config)
+        answers: list[Labels] = [{}] * len(texts)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        size = self.batch_size if classifier.takes_padding else 1
+        for start in range(0, len(order), size):
+            chosen = order[start : start + size]
+            logits = classifier.logits([texts[i] for i in chosen])
+            probabilities = logits.sigmoid() if _is_multi_label(classifier.model.config) else logits.softmax(-1)
+            for i, row in zip(chosen, probabilities.tolist(), strict=True):
+                answers[i] = dict(zip(labels, row, strict=True))
+        return answers
+
+    def _load(self) -> _Loaded:
+        if self._loaded is None:
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+            source = self._folder or self.model
+            try:
+                tokenizer = AutoTokenizer.from_pretrained(source, revision=self.revision)
+                model = AutoModelForSequenceClassification.from_pretrained(source, revision=self.revision)
+            except (OSError, ValueError) as error:
+                raise self._unreadable(error) from error
+            self._loaded = _Loaded(tokenizer, model.to(self.device).eval())
+        return self._loaded
+
+
+class _Loaded:
+    """A classifier in memory, and whether it takes several texts at once."""
+
+    def __init__(self, tokenizer: Any, model: Any) -> None:
+        self.model, self._tokenizer = model, tokenizer
+        self._limit = _token_limit(tokenizer, model)
+        if getattr(model.config, "use_cache", False):  # one pass needs none, and some kinds of cache break it
+            model.config.use_cache = False
+        self.takes_padding = False
+        self.takes_padding = self._is_unmoved_by_padding()
+
+    def logits(self, texts: list[str]) -> Any:
+        """Logits (texts, labels) in float64."""
+        import torch
+
+        padding = len(texts) > 1
+        inputs = self._tokenizer(
+            texts, padding=padding, truncation=True, max_length=self._limit, return_tensors="pt"
+        ).to(self.model.device)
+        with torch.inference_mode():
+            return self.model(**inputs).logits.double()
+
+    def _is_unmoved_by_padding(self) -> bool:
+        texts = ["He said that she was kind to the old man.", "He said so."]
+        try:
+            together = self.logits(texts)
+        except Exception:  # without a padding token tokenizers and models refuse, each in its own way
+            return False
+        alone = [self.logits([text])[0] for text in texts]
+        # Padding that counts as a token moves a logit by far more than rounding does.
+        rounding = 1e-4 if self.model.dtype.itemsize == 4 else 0.02
+        return all(bool((row - own).abs().max() < rounding) for row, own in zip(together, alone, strict=True))
+
+
+def _labels_of(config: Any) -> list[str]:
+    return [str(config.id2label[i]) for i in sorted(config.id2label)]
+
+
+def _is_multi_label(config: Any) -> bool:
+    """Whether a text may have several labels at once, or none."""
+    return bool(config.num_labels == 1 or config.problem_type == "multi_label_classification")
+
+
+def _token_limit(tokenizer: Any, model: Any) -> int:
+    """Most tokens that both tokenizer and model take."""
+    positions = getattr(model.config, "max_position_embeddings", None) or 512
+    for name, table in model.named_modules():
+        # In RoBERTa and its kin positions are counted from the padding token's row on.
+        if name.endswith("position_embeddings") and getattr(table, "padding_idx", None) is not None:
+            positions = min(positions, table.num_embeddings - table.padding_idx - 1)
+    return int(min(tokenizer.model_max_length, positions))
