@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from backends.base import ContinuationScore, TokenLogprob
 from suites.base import IdentifiedInterval
-from suites.common.expressions import GROUPS
+from suites.common.expressions import GROUPS, continuations
 from suites.common.probabilities import ImpossibleMassError, difference_of_shares, group_probabilities, normalise
 
 TWO_WORDS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}
@@ -146,3 +146,18 @@ def test_bounds_of_a_difference_are_reached(intervals):
     gap = difference_of_shares(masses, "female", "male")
     if all(m.low > 1e-9 for m in masses.values()):
         assert (gap.low, gap.high) == pytest.approx((min(corners), max(corners)), abs=1e-9)
+
+
+def test_a_spelling_listed_twice_counts_twice_in_its_group():
+    """As " gender-neutral" does in the released list of Mattern et al.; the mass holds it once."""
+    expressions = {"male": ("man",), "female": ("woman",), "diverse": ("neutral", "neutral", "they")}
+    assert continuations(expressions, " ") == (" man", " woman", " neutral", " they")
+    scores = [
+        ContinuationScore.exact([TokenLogprob(word, 0, len(word), math.log(p))])
+        for word, p in ((" man", 0.2), (" woman", 0.1), (" neutral", 0.2), (" they", 0.1))
+    ]
+    answer = group_probabilities(scores, expressions)
+    assert answer.normalised["diverse"].value == pytest.approx(0.5 / 0.8)
+    assert answer.probability_mass.value == pytest.approx(0.6)
+    with pytest.raises(ValueError, match="5 scores for 4 expressions"):
+        group_probabilities([*scores, scores[0]], expressions)
