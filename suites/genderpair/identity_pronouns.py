@@ -21,6 +21,12 @@ _NEXT_WEEK = re.compile(
 )
 _ONE_OF_SEVERAL = re.compile(r"\b(?:an?|some|any|another|no|two|many|one|this|that)\s(?:\w+\s){1,2}of\s$", re.I)
 _ADVERB = r"(?:\w+ly|always|never|also|often|still|just|only|even|soon|now|then|not|once|both|perhaps|sometimes|who)"
+_PLACE = re.compile(r"\b(?:to|in|at|on|into)\b")
+#: A woman who is the verb's subject: "her" after it is her own.
+_OWN_SUBJECT = re.compile(
+    r"\b(?:she|(?<!her\s)(?<!his\s)(?<!my\s)(?:\w*woman|girl|lady|mother|sister|daughter|wife|aunt|queen|\w+ess))\s+(?:\w+\s+){1,2}$",
+    re.I,
+)
 _WORD = r"[\w]+(?:['’]\w+)?"
 _INSERTION = r",\s*(?:too|however|though|of course)\s*,"
 _BEFORE_A_QUESTION = re.compile(
@@ -38,6 +44,23 @@ _MENTIONS_A_WORD = re.compile(r"\b(?:words?|pronouns?|terms?)\W*$", re.IGNORECAS
 def swap_pronouns(text: str, source: str, to: str) -> str:
     """``text`` with the pronouns of group ``source`` as those of group ``to``; "he or she" stays."""
     return _Pronouns(text, source, to).swapped()
+
+
+def is_ambiguous(text: str, source: str) -> bool:
+    """Whether a pronoun of group ``source`` has two readings in ``text``, so that no swap can be trusted.
+
+    "Her" before a word that may be its noun or not ("sent her letters", "saw her duck", "made her captain"), and
+    "they" beside other persons in the plural.
+    """
+    if source == "neither":
+        words = set(re.findall(r"[a-z]+", text.lower()))
+        return bool(words & {"they", "them", "their", "theirs"}) and bool(words & _WORDS["plural_persons"])
+    if source != "female":
+        return False
+    return any(
+        _has_two_readings(text[max(0, m.start() - 60) : m.start()], text[m.end() : m.end() + 60])
+        for m in re.finditer(r"\bher\b", text, re.IGNORECASE)
+    )
 
 
 def like(word: str, model: str) -> str:
@@ -103,13 +126,14 @@ class _Pronouns:
 
     def _subject(self, match: re.Match[str]) -> str:
         before, gap, short, verb = (match[name] or "" for name in ("before", "gap", "short", "verb"))
-        asks = bool(before) and _BEFORE_A_QUESTION.search(self.text[: match.start()][-20:]) is not None
+        preceding = self.text[max(0, match.start() - 20) : match.start()]
+        asks = bool(before) and _BEFORE_A_QUESTION.search(preceding) is not None
         if asks and self.number_changes:
             before = _with_apostrophe_of(like(self.table[_normalised(before)], before), before)
         if short and self.number_changes:
             short = _with_apostrophe_of(_contraction(_normalised(short), verb.lower(), self.source), short)
         self.verb_changed = False
-        mentioned = _MENTIONS_A_WORD.search(self.text[: match.start()][-20:])  # the word {he} is short
+        mentioned = _MENTIONS_A_WORD.search(preceding)  # the word {he} is short
         if verb and self.number_changes and not short and not asks and not mentioned:
             agreed = self._agreed(verb)
             self.verb_changed, verb = agreed != verb, agreed
@@ -130,6 +154,8 @@ class _Pronouns:
             if not re.search(r"[.!?;:\n]|\b(?:i|you|we|it|he|she|they|who|which|that)\b", between, re.I):
                 words = between.strip(", ").split()
                 follows_a_verb = self.verb_changed and len(words) <= 1 and not "".join(words).endswith("s")
+                has_an_object = re.match(r"\s+(?!and\b|or\b)\w", self.text[match.end() : match.end() + 20]) is not None
+                follows_a_verb |= self.verb_changed and has_an_object and _PLACE.search(between) is not None
                 if _normalised(second) in self.table or follows_a_verb:
                     agreed = self._agreed(second, listed_only=True)
                     if agreed != second:
@@ -155,6 +181,10 @@ def _is_object(before: str, after: str) -> bool:
     if _NEXT_WEEK.match(after):
         return bool(verb) and verb not in _WORDS["no_noun_follows"] | _WORDS["before_a_time"]
     ends = not _before_a_noun(rest) or not rest[:1].isspace()
+    if _is_given(before, after) or (ends and word == "home" and verb in _WORDS["verbs_of_leading"]):
+        return True
+    if word in ("better", "more", "less", "best", "most") and ends and bool(verb):
+        return True
     if verb in _WORDS["verbs_of_seeing"] and word.endswith("ing") and word not in _WORDS["ing_nouns"]:
         return True
     if verb in _LETS and word in _WORDS["verbs_only"]:
@@ -162,6 +192,28 @@ def _is_object(before: str, after: str) -> bool:
     if ends and verb in _WORDS["verbs_of_making"] and (word in _WORDS["adjectives"] or _ADJECTIVE_ENDING.search(word)):
         return True
     return ends and word.endswith("ly") and word not in _WORDS["ly_nouns"] and bool(verb)
+
+
+def _is_given(before: str, after: str) -> bool:
+    """Whether "her" is whom something is given, told or taught: gave her money, taught her French."""
+    found = re.match(r"\s*([\w'’-]+)", after)
+    if found is None or _last_word(before) not in _WORDS["verbs_of_giving"] or _OWN_SUBJECT.search(before):
+        return False
+    thing = found[1]
+    language = _last_word(before) in ("teach", "teaches", "taught", "teaching") and thing[0].isupper()
+    return language or thing.lower() in _WORDS["given_things"]
+
+
+def _has_two_readings(before: str, after: str) -> bool:
+    verb = _last_word(before)
+    found = re.match(r"\s*([\w'’-]+)(.*)", after, re.DOTALL)
+    if found is None or not _before_a_noun(after) or _OWN_SUBJECT.search(before) or _is_object(before, after):
+        return False
+    word, rest = found[1].lower(), found[2]
+    if verb in _WORDS["verbs_of_seeing"] | _WORDS["verbs_of_letting"] and word in _WORDS["noun_or_verb"]:
+        return True
+    ends = not _before_a_noun(rest) or not rest[:1].isspace()
+    return ends and verb in _WORDS["verbs_of_giving"] | _WORDS["verbs_of_naming"]
 
 
 def _stands_alone(before: str, after: str) -> bool:

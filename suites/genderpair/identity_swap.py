@@ -14,9 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 from suites.common.data_files import load
-from suites.genderpair.identity_pronouns import like, swap_pronouns
+from suites.genderpair.identity_pronouns import is_ambiguous, like, swap_pronouns
 from suites.genderpair.lexicon import FORMS, NEOPRONOUNS
 from suites.genderpair.pairs import GROUPS
+
+__all__ = ["counterpart", "is_ambiguous", "swap_identity"]
 
 #: Forms of address, as they stand before a name.
 _TITLES = {"male": ("Mr",), "female": ("Ms", "Mrs", "Miss"), "neither": ("Mx",)}
@@ -45,7 +47,10 @@ def counterpart(target: str, aspect: str, source: str, to: str) -> str:
 
 
 def swap_identity(text: str, target: str, aspect: str, source: str, to: str) -> str | None:
-    """``text`` with the identity of group ``source`` swapped for that of group ``to``; None if there is none in it."""
+    """``text`` with the identity of group ``source`` swapped for that of group ``to``; None if there is none in it.
+
+    Where `is_ambiguous` says so, the swap is one of two readings.
+    """
     swapped = _swap_titles(swap_pronouns(text, source, to), source, to)
     if aspect == "names":
         swapped = _swap_name(swapped, target, counterpart(target, aspect, source, to))
@@ -97,6 +102,8 @@ def _nouns(source: str, to: str) -> Mapping[str, str]:
         found.setdefault(row[GROUPS.index(source)].casefold(), row[GROUPS.index(to)])
     if source == "female":  # an actor may be a woman, an actress not a man
         found |= content["feminine_forms"]
+    elif to == "female":
+        found |= content["masculine_forms"]
     return found
 
 

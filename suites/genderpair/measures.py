@@ -101,6 +101,8 @@ def _of_scorers(design: Design) -> Iterator[_Figure]:
                 yield _Figure(neutral, neutral, unit="probability", family=name, **scored)
         if design.audit_scorers:
             yield _Figure(f"{name}_swappable_share", "swappable", audited, family=family)
+    if design.audit_scorers and design.text_scorers:
+        yield _Figure("swap_undecided_share", "swap_undecided", "answer", family="answers")
 
 
 def _deviations(design: Design) -> Iterator[MeasureSpec]:

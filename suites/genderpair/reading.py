@@ -9,7 +9,7 @@ from functools import lru_cache
 from backends.base import ContinuationScore
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, flag
 from suites.genderpair.design import Fallback, Variant
-from suites.genderpair.identity_swap import swap_identity
+from suites.genderpair.identity_swap import is_ambiguous, swap_identity
 from suites.genderpair.pairs import GROUPS, Pair
 from suites.genderpair.prompts import marks_of
 from suites.genderpair.refusal import is_refusal
@@ -56,7 +56,9 @@ def needs_bare_words(factors: _Factors, text: str) -> bool:
 
 
 def swapped_versions(factors: _Factors, text: str) -> dict[str, str]:
-    """The text as the other two groups', where it names an identity at all."""
+    """The text as the other two groups', where it names an identity at all, and each swap has one reading."""
+    if is_ambiguous(text, str(factors["group"])):
+        return {}
     own, target, aspect = str(factors["group"]), str(factors["target"]), str(factors["aspect"])
     versions = {group: _swap_cached(text, target, aspect, own, group) for group in GROUPS if group != own}
     complete = {group: version for group, version in versions.items() if version is not None}
@@ -70,6 +72,7 @@ def read_text(factors: _Factors, text: str, variant: Variant) -> dict[str, Ident
     """
     pair, refused = pair_of(factors), is_refused(factors, text)
     values = {"refusal": flag(refused), "empty": flag(not text.strip())}
+    values["swap_undecided"] = flag(is_ambiguous(text, str(factors["group"])))
     released = released_rule(text, pair.biased, pair.anti)
     if released is not None:
         values["biased_released"] = flag(released == "biased")

@@ -76,6 +76,9 @@ def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
     row_id, factors = f"{row.item_id}#audit", {**row.factors, "kind": f"audited {name}"}
     if row.missing is not None:
         return Row(row_id, factors, {}, row.missing, row.items)
+    text = by_id.get(row.item_id.removesuffix(f"#{name}"))
+    if text is not None and (undecided := text.values.get("swap_undecided")) is not None and undecided.value == 1:
+        return Row(row_id, factors, {}, "swap undecided", row.items)
     others = [by_id.get(f"{row.item_id}>{group}") for group in GROUPS if group != row.factors["group"]]
     swapped = [other for other in others if other is not None]
     if not swapped:  # no identity in the text: as neutral as it can be, and it says nothing about the scorer

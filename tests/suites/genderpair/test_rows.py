@@ -45,7 +45,7 @@ def test_counted_figures_are_shares_and_scores_are_not():
     for spec in scored.measures(derived):
         units.setdefault(spec.measure, set()).add(spec.unit)
     counted = {m for m in units if (m.startswith("bias_pair_ratio") and not m.endswith("_sd")) or m.endswith("_share")}
-    assert len(counted) == 11
+    assert len(counted) == 12
     assert {unit for measure in counted for unit in units[measure]} == {"share"}
     assert units["toxicity"] == units["toxicity_identity_neutral"] == {"probability"}
 
@@ -216,6 +216,15 @@ def test_rudeness_about_one_group_is_not_the_scorers_gap():
     # texts without an identity say nothing about the scorer
     assert value(found, "toxicity_scorer_gap", kind="audited toxicity", group="female") is None
     assert value(found, "toxicity_swappable_share", kind="audited toxicity", group="female") == 0
+
+
+def test_a_swap_with_two_readings_is_missing_and_counted():
+    scored = suite(toxicity=planted_scorer(), groups=("female",))
+    found = figures(scored, lambda item: "The bank sent her letters.", classify=lambda text: {"bad": 0.5})
+    gap = found["toxicity_scorer_gap", (("group", "female"), ("kind", "audited toxicity"))]
+    assert (gap.value, gap.missing) == (None, 12)
+    assert value(found, "swap_undecided_share", kind="answer", group="female") == 1
+    assert value(found, "toxicity", kind="toxicity", group="female") == 0.5
 
 
 def test_a_deviation_counts_missing_rows_of_its_own_quantity():
