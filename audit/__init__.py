@@ -44,6 +44,10 @@ class Audit(config.AuditConfig):
     limits : mapping, optional
         Absolute limits that a gate enforces, e.g. ``{"stereotype_gap": (None, 0.3)}`` as (at
         least, at most), decided on the interval.
+    largest_change : float, optional
+        The most that templates, occupations or other clusters are assumed to differ by where they are of a kind that
+        none of those asked is of. "Equivalent" and "unchanged" leave room for such a kind. Default: as much as the
+        figure can be, so that 25 templates never show less than ±0.11.
     same_weights : sequence of groups of model names
         Models with the same weights on different engines, where the weights' hashes do not show
         it (a server's do not). What differs within a group is reported as engine noise.

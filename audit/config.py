@@ -113,6 +113,9 @@ class AuditConfig:
         ] = 0.95,
         margins: Margin | Mapping[str, Margin] = 0.02,
         limits: Mapping[str, Bounds] | None = None,
+        largest_change: Annotated[
+            Annotated[float, Field(ge=0)] | None, OnError("not a change", "Give a number, 0 or more, or leave it out")
+        ] = None,
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
     ) -> None:
@@ -121,7 +124,7 @@ class AuditConfig:
         self.title, self.db, self.out = title, Path(db).expanduser(), Path(out).expanduser()
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
-        self.same_weights, self.ladder = same_weights, ladder
+        self.same_weights, self.ladder, self.largest_change = same_weights, ladder, largest_change
         for option, groups in (("same_weights", same_weights), ("ladder", ladder)):
             for name in (name for group in groups for name in group):
                 if name not in self.models:
@@ -145,7 +148,7 @@ class AuditConfig:
     def only(self, models: Sequence[str] = (), suites: Sequence[str] = (), **changes: Any) -> Self:
         """The same audit with some of its models and suites, where any are named, and with other options."""
         kept = _pick("--models", self.models, models)
-        names = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
+        names = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits", "largest_change")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

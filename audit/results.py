@@ -86,6 +86,7 @@ REPORT_KEYS: Mapping[str, str] = {
     "is_subgroup": "detail",
     "minimum_detectable_effect": "detectable",
     "n_unpaired": "unmatched",
+    "p_adjusted": "p_holm",
     "probability_mass": "coverage",
 }
 
@@ -111,20 +112,26 @@ class Measure(OfFigure, Reported):
     id : str
         `FigureName.id`, the FIGURE-ID of ``audit show``. The same figure has the same id in every run.
     value : float or None
-        The estimate. None when it is only bounded, or nothing could be read.
+        The estimate from the items with a readable answer (the complete case). None when it is only bounded, or
+        nothing could be read.
     low, high : float or None
-        Confidence interval (clustered). For a bounded figure: from the interval of the lower
-        bound to that of the upper bound. None with fewer than two clusters,
+        Confidence interval (clustered): what every decision rests on. For a bounded figure, or one with missing
+        answers: from the interval of the lower bound to that of the upper bound. None with fewer than two clusters,
         or where one of them holds nearly all items.
     bound_low, bound_high : float or None
-        Identification bounds of the estimate itself, without sampling error; equal to
-        ``value`` when exact.
+        Identification bounds of the estimate itself, without sampling error; a missing answer may be anything that
+        the quantity can be. Equal to ``value`` when exact and complete.
+    complete_case_low, complete_case_high : float or None
+        Interval over the items with a readable answer alone, as if the missing ones were like them. None where none
+        is missing: then it is ``low`` to ``high``.
     naive_low, naive_high : float or None
         The interval that takes every row as independent; for comparison only.
-    p, p_holm : float or None
-        Two-sided, that the value is ``neutral``, with the interval's standard error; and Holm's
-        correction over the figures of ``family``. None for bounded figures, for correlations,
-        and where there is no neutral value.
+    p, p_adjusted : float or None
+        Two-sided, that the value is ``neutral``, with the interval's standard error, whatever the missing answers
+        would have been; and corrected over the model's figures of the suite by the rule of `audit.analysis.decisions`
+        (``p_holm`` in report.json, an older name). None for correlations, and where there is no neutral value.
+    levels : mapping of str to int
+        How many levels of each sampled factor the figure rests on.
     contrast : bool
         As in `MeasureSpec`. No part of ``signature``: it is measured the same.
     undefined_strata : list
@@ -159,7 +166,10 @@ class Measure(OfFigure, Reported):
     probability_mass: float | None
     signature: str
     p: float | None = None
-    p_holm: float | None = None
+    p_adjusted: float | None = None
+    complete_case_low: float | None = None
+    complete_case_high: float | None = None
+    levels: dict[str, int] = {}
     estimator: str = "mean"
     unit: str = "probability"
     neutral: float | None = None
@@ -199,17 +209,51 @@ VERDICT_WORDS: dict[Verdict, str] = {
 }
 
 
-class Comparison(OfFigure, Reported):
-    """One measure of two models, paired item by item. ``difference`` is b minus a.
+#: Why a question is open although more items of the same kind might not close it.
+OpenBecause = Literal["too few clusters", "missing answers", "unpaired items"]
 
-    ``p`` is two-sided, ``p_holm`` corrected within ``family``; ``margin`` is the user's
-    equivalence margin and ``minimum_detectable_effect`` the smallest difference that this design finds with
-    80 % power. ``bound_low``/``bound_high`` are identification bounds of the difference.
-    ``n_unpaired`` counts items of which only one of the two has a value: they are left out.
-    ``undefined_for`` names the models for which no item that both answered defines the figure; both of
-    them where each is defined on other items, and none where they answered no item in common.
-    ``engine_noise`` is the largest difference of this figure between engines with the same weights.
-    ``words`` say this in one or two sentences.
+
+class Comparison(OfFigure, Reported):
+    """One measure of two models, paired item by item, b minus a.
+
+    Attributes
+    ----------
+    difference : float or None
+        Over the ``n_items`` that both answered (the complete case); None where it is known only by bounds.
+    low, high : float or None
+        Interval at ``confidence``, without correction; whatever the ``n_missing`` answers would have been.
+    bound_low, bound_high : float or None
+        Identification bounds of the difference: an answer missing of either may be anything the quantity can be.
+    complete_case_low, complete_case_high : float or None
+        Interval over the items that both answered alone. None where no answer is missing.
+    p, p_adjusted : float or None
+        Two-sided, that there is no difference; and corrected over the suite, by Holm among the ``primary`` figures and
+        for the false discovery rate among the others (``p_holm`` in report.json, an older name).
+    decided_low, decided_high, decided_confidence : float or None
+        The interval that decided, and its confidence after the correction: for "equivalent" that of the two
+        one-sided tests, with room for clusters of a kind not seen; else that of the test for a difference.
+    alike_within : float or None
+        The smallest margin within which the two would be called equivalent.
+    open_because : str or None
+        Why nothing is claimed, where it is not for want of items.
+    margin : float
+        The user's equivalence margin.
+    minimum_detectable_effect : float or None
+        The smallest difference that this design finds with 80 % power.
+    n_items : int
+        Items that both answered. ``n_missing``: of which an answer is missing. ``n_unpaired``: that only one of the two
+        has a value of, the other none by design; they are left out.
+    levels : mapping of str to int
+        How many levels of each sampled factor the items hold.
+    population : str
+        Over what the comparison generalises.
+    undefined_for : list of str
+        The models for which no item that both answered defines the figure; both of them where each is defined on
+        other items, and none where they answered no item in common.
+    engine_noise : float or None
+        The largest difference of this figure between engines with the same weights.
+    words : str
+        All this in a few sentences.
     """
 
     suite: str
@@ -223,7 +267,7 @@ class Comparison(OfFigure, Reported):
     bound_low: float | None
     bound_high: float | None
     p: float | None
-    p_holm: float | None
+    p_adjusted: float | None
     effect_size: float | None
     margin: float
     minimum_detectable_effect: float | None
@@ -238,6 +282,22 @@ class Comparison(OfFigure, Reported):
     n_unpaired: int = 0
     undefined_for: list[str] = []
     confidence: float = 0.95
+    primary: bool = False
+    population: str = ""
+    levels: dict[str, int] = {}
+    n_missing: int = 0
+    complete_case_low: float | None = None
+    complete_case_high: float | None = None
+    decided_low: float | None = None
+    decided_high: float | None = None
+    decided_confidence: float | None = None
+    alike_within: float | None = None
+    open_because: OpenBecause | None = None
+
+    @property
+    def missing_share(self) -> float:
+        """Share of the items of which an answer is missing."""
+        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
 
     @property
     def within_noise(self) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import itertools
 import json
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from audit.analysis.attribution import Ladder, asking_steps, engine_pairs, model_steps
+from audit.analysis.comparisons import compare_models
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
 from audit.analysis.gate.against_baseline import check_names
@@ -190,7 +192,13 @@ class _Run:
         suites = [self._evaluate_suite(name, suite, foreign) for name, suite in audit.suites.items()]
         results = [suite.result for suite in suites]
         measures = [measure for result in results for measure in result.measures]
-        steps = self._ladder.evaluate(audit.margins, audit.confidence)
+        compare = functools.partial(
+            compare_models,
+            margins=audit.margins,
+            largest_change=audit.largest_change,
+            confidence=audit.confidence,
+        )
+        steps = self._ladder.evaluate(compare)
         unanswered = sum(result.unanswered for result in results)
         models = [_model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()]
         infos = [_suite_info(name, suite, audit, self._resolved) for name, suite in audit.suites.items()]
@@ -227,6 +235,7 @@ class _Run:
             EvaluationOptions(
                 _signature(audit, suite),
                 audit.margins,
+                audit.largest_change,
                 self._engines,
                 self._ladder.lineage,
                 audit.confidence,
@@ -284,6 +293,7 @@ def _config_json(audit: AuditConfig) -> dict[str, Any]:
         "confidence": audit.confidence,
         "margins": audit.margins,
         "limits": audit.limits,
+        "largest_change": audit.largest_change,
     }
 
 

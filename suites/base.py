@@ -187,7 +187,7 @@ class MeasureSpec:
         A difference between two ways of asking the same model: ``neutral`` says "no effect", not where
         a model should be. It is tested against, and a gate takes no side by it.
     family : str
-        Comparisons within one family share Holm's correction. Per-level figures (one
+        Figures of one family are shown together. Per-level figures (one
         occupation) are a family of their own.
     is_subgroup : bool
         True for figures of a single level (one occupation), which tables fold away.

@@ -8,15 +8,14 @@ and has a decision of its own. What only the engine changes is noise (`audit.ana
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.comparisons import compare_models
 from audit.analysis.engine_noise import DRAWN_PROMPTS, evenly_spread, quantity_gaps, summarise_gaps
-from audit.results import AttributionStep, ItemChange, Rung, where_key
+from audit.results import AttributionStep, Comparison, ItemChange, Rung, where_key
 from backends.base import Description
 from backends.errors import ConfigError
 from suites.base import MeasureSpec, Row, Suite
@@ -193,13 +192,16 @@ class Ladder:
             self._rows |= kept
             self._specs[suite] = specs
 
-    def evaluate(self, margins: Mapping[str, float] | float, confidence: float) -> list[AttributionStep]:
-        """What each step changes, decided by itself: no other step and no other pair of models takes part."""
+    def evaluate(self, compare: Callable[..., list[Comparison]]) -> list[AttributionStep]:
+        """What each step changes, decided by itself: no other step and no other pair of models takes part.
+
+        ``compare`` is `compare_models` with the audit's margins and level.
+        """
         steps = []
         for plan in self._plans():
             ours, theirs = self._rows[plan.a], self._rows[plan.b]
             if {row.item_id for row in ours} & {row.item_id for row in theirs}:
-                steps.append(self._evaluated(plan, ours, theirs, margins, confidence))
+                steps.append(self._evaluated(plan, ours, theirs, compare))
         return steps
 
     def _plans(self) -> Iterator[_Plan]:
@@ -216,8 +218,7 @@ class Ladder:
         plan: _Plan,
         ours: Sequence[Row],
         theirs: Sequence[Row],
-        margins: Mapping[str, float] | float,
-        confidence: float,
+        compare: Callable[..., list[Comparison]],
     ) -> AttributionStep:
         rows = {plan.a.title_beside(plan.b): ours, plan.b.title_beside(plan.a): theirs}
         known = {(spec.measure, where_key(spec.where)) for spec in self._specs[plan.a.suite]}
@@ -235,7 +236,7 @@ class Ladder:
             b=plan.b,
             changes=list(plan.changes),
             engine=list(plan.engine),
-            comparisons=compare_models(rows, specs, suite=plan.b.suite, margins=margins, confidence=confidence),
+            comparisons=compare(rows, specs, suite=plan.b.suite),
             quantities={name: summarise_gaps(gap[exact[name]]) for name, gap in gaps.items()},
             items=[
                 ItemChange(

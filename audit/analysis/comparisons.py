@@ -1,23 +1,31 @@
 """Which of two models has more of something, and how certain that is: pairs of models, item by item.
 
-Many comparisons at once find differences by chance. Holm's correction holds the chance of even one
-wrong "larger" or "smaller" to 1 - confidence over all pairs of models and all figures of one
-family of one suite: a reader looks over all pairs, so all pairs are corrected together. Figures of
-single levels (``is_subgroup``) are a family of their own. Claims of equivalence are corrected likewise.
+Many comparisons at once find differences by chance. A reader looks over all pairs of models and all figures of a
+suite, so all are corrected together, by the rule of `audit.analysis.decisions`. Claims of equivalence are corrected
+likewise.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy import special
 
-from audit.analysis.decisions import DEFAULT_MARGIN, Claim, Decision, decide, margin_of
+from audit.analysis.decisions import (
+    DEFAULT_MARGIN,
+    Claim,
+    Decision,
+    decide,
+    highest_confidence,
+    margin_of,
+    why_open,
+)
 from audit.analysis.differences import PairedDifference, paired_differences
-from audit.analysis.estimators import Floats, finite
+from audit.analysis.estimators import finite
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import Comparison, FigureKey, Rank, Ranking, Verdict
 from suites.base import MeasureSpec, Row
@@ -32,6 +40,7 @@ def compare_models(
     *,
     suite: str,
     margins: Mapping[str, float] | float = DEFAULT_MARGIN,
+    largest_change: float | None = None,
     confidence: float = 0.95,
 ) -> list[Comparison]:
     """Every pair of models on every figure of one suite.
@@ -45,6 +54,9 @@ def compare_models(
     margins : float or mapping of measure name to float
         Differences within ± the margin do not matter. In a mapping, ``default`` stands for the
         measures it does not name, else `DEFAULT_MARGIN`.
+    largest_change : float, optional
+        How far apart two models are assumed to be at most on clusters of a kind that none of those asked is of, see
+        `PairedDifference.interval_with_unseen`. None: as far as the quantity can be.
     confidence : float
         Level of the intervals; 1 - confidence is the level of the tests.
 
@@ -54,7 +66,7 @@ def compare_models(
         By figure, then by pair in the models' order. ``difference`` is b minus a.
         ``effect_size`` is Cohen's d of paired items (mean difference / its standard deviation over
         items; over clusters' jackknife values there is none). ``minimum_detectable_effect`` is (t of 1 - α/2m +
-        t of 0.8) standard errors, m the tests in the family: the first step of Holm, so the
+        t of 0.8) standard errors, m the tests that are corrected together: the first step of the correction, so the
         smallest difference found with 80 % power whatever the other comparisons say. Where McNemar's
         test counts too, it is at least what that finds if all discordant items fall one way; None
         where there are too few items for any difference.
@@ -71,53 +83,66 @@ def compare_models(
     index = item_index(rows_by_model.values())
     levels = Levels()
     tables = [RowTable(rows, index, levels) for rows in rows_by_model.values()]
+    alpha = 1 - confidence
     differences = [difference for spec in specs for difference in paired_differences(tables, spec, pairs)]
-    families: dict[tuple[str, bool], list[int]] = {}
-    for place, difference in enumerate(differences):
-        difference.margin = margin_of(margins, difference.spec.measure)
-        families.setdefault((difference.spec.family, difference.spec.is_subgroup), []).append(place)
-    comparisons: dict[int, Comparison] = {}
-    for places in families.values():
-        family = [differences[place] for place in places]
-        tests = sum(math.isfinite(difference.p) for difference in family)
-        decisions = decide(list(zip(family, _claims(family), strict=True)), 1 - confidence)
-        for place, decision in zip(places, decisions, strict=True):
-            comparisons[place] = _comparison(decision, models, suite, confidence, tests)
-    return [comparisons[place] for place in range(len(differences))]
+    for difference in differences:
+        difference.margin = difference.answered.margin = margin_of(margins, difference.spec.measure)
+        difference.allow_unseen(largest_change)
+    decisions = decide([(difference, _claims(difference, alpha)) for difference in differences], alpha)
+    tests = Counter(
+        decision.difference.spec.primary for decision in decisions if math.isfinite(decision.p_adjusted[-1])
+    )
+    return [_comparison(decision, models, suite, alpha, tests[decision.difference.spec.primary])
+            for decision in decisions]  # fmt: skip
 
 
-def _claims(family: Sequence[PairedDifference]) -> Iterator[list[Claim]]:
+def _claims(difference: PairedDifference, alpha: float) -> list[Claim]:
     """That two models are equivalent (two one-sided tests against ± margin), and that one has more."""
-    outside = np.maximum([d.p_above(-d.margin) for d in family], [d.p_below(d.margin) for d in family])
-    # The t test is unreliable with few discordant items, the score test with clusters: the larger p counts.
-    of_counts: Floats = np.array([difference.p_of_counts_outside for difference in family])
-    outside = np.where(np.isnan(outside), np.nan, np.fmax(outside, of_counts))
-    for difference, p in zip(family, outside.tolist(), strict=True):
-        direction = "larger" if difference.low.value > 0 else "smaller"
-        yield [Claim("equivalent", p, needs_pairs=True), Claim(direction, difference.p)]
+    margin = difference.margin
+    low, high = difference.interval(0.5)
+    p = math.nan
+    if math.isfinite(low) and math.isfinite(high):
+        # Two one-sided tests: their p is half of that of the two-sided interval. Above alpha it does not matter.
+        shown = highest_confidence(lambda level: _within(difference.interval_with_unseen(level), margin), 1 - 2 * alpha)
+        # The t test is unreliable with few discordant items, the score test with clusters: the larger p counts.
+        p = float(np.fmax((1 - shown) / 2 if shown else 1.0, difference.p_of_counts_outside))
+    return [
+        Claim("equivalent", p, needs_pairs=True),
+        Claim("larger" if difference.low.value > 0 else "smaller", difference.p),
+    ]
 
 
-def _comparison(decision: Decision, models: Sequence[str], suite: str, confidence: float, tests: int) -> Comparison:
-    difference = decision.difference
+def _within(interval: tuple[float, float], margin: float) -> bool:
+    return -margin < interval[0] and interval[1] < margin
+
+
+def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: float, tests: int) -> Comparison:
+    difference, answered = decision.difference, decision.difference.answered
     spec = difference.spec
-    low, high = difference.interval(confidence)
+    low, high = difference.interval(1 - alpha)
     verdict: Verdict = "not comparable" if difference.n_items == 0 else decision.outcome or "inconclusive"  # type: ignore[assignment]
+    alike, apart = decision.levels
+    outer = difference.interval_with_unseen(1 - 2 * alike)
+    decided, level = (outer, 2 * alike) if verdict == "equivalent" else (difference.interval(1 - apart), apart)
+    because = why_open(decision, _claims(answered, alpha), may_hide=_hides_a_difference(difference))
+    complete = difference.complete
+    complete_low, complete_high = complete.interval(1 - alpha) if complete is not None else (math.nan, math.nan)
     return Comparison(
         suite=suite,
         measure=spec.measure,
         where=dict(spec.where),
         a=models[difference.a],
         b=models[difference.b],
-        difference=finite(difference.low.value) if difference.exact else None,
+        difference=finite(answered.low.value) if answered.exact else None,
         low=finite(low),
         high=finite(high),
         bound_low=finite(difference.low.value),
         bound_high=finite(difference.high.value),
         p=finite(difference.p),
-        p_holm=finite(decision.p_holm[-1]),
-        effect_size=_effect_size(difference),
+        p_adjusted=finite(decision.p_adjusted[-1]),
+        effect_size=_effect_size(answered),
         margin=difference.margin,
-        minimum_detectable_effect=finite(_minimum_detectable_effect(difference, 1 - confidence, tests)),
+        minimum_detectable_effect=finite(_minimum_detectable_effect(difference, alpha, tests)),
         n_items=difference.n_items,
         n_clusters=difference.n_clusters,
         verdict=verdict,
@@ -126,8 +151,25 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, confidenc
         is_subgroup=spec.is_subgroup,
         n_unpaired=difference.n_unpaired,
         undefined_for=[models[i] for i in difference.undefined],
-        confidence=confidence,
+        confidence=1 - alpha,
+        primary=spec.primary,
+        population=spec.population,
+        levels=difference.levels,
+        n_missing=difference.n_missing,
+        complete_case_low=finite(complete_low),
+        complete_case_high=finite(complete_high),
+        decided_low=finite(decided[0]),
+        decided_high=finite(decided[1]),
+        decided_confidence=finite(1 - level),
+        alike_within=finite(max(map(abs, outer))),
+        open_because=None if verdict == "not comparable" else because,
     )
+
+
+def _hides_a_difference(difference: PairedDifference) -> bool:
+    """Whether the missing answers may hold a difference above the margin, of which the others show nothing."""
+    apart = max(abs(difference.low.value), abs(difference.high.value))
+    return abs(difference.answered.low.value) <= difference.margin < apart
 
 
 def _effect_size(difference: PairedDifference) -> float | None:
@@ -209,6 +251,10 @@ def swapped(c: Comparison) -> Comparison:
             "high": _minus(c.low),
             "bound_low": _minus(c.bound_high),
             "bound_high": _minus(c.bound_low),
+            "complete_case_low": _minus(c.complete_case_high),
+            "complete_case_high": _minus(c.complete_case_low),
+            "decided_low": _minus(c.decided_high),
+            "decided_high": _minus(c.decided_low),
             "effect_size": _minus(c.effect_size),
             "verdict": opposite.get(c.verdict, c.verdict),
             "words": "",

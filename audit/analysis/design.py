@@ -63,6 +63,35 @@ def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes
     return [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
 
 
+def sampled_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> dict[str, int]:
+    """How many levels of each sampled factor the used rows hold; their own number where no factor is sampled."""
+    factors = [factor for factor in spec.clusters if factor not in spec.where]
+    if not factors:
+        return {"item": int(used.sum())}
+    return {factor: len(np.unique(table.codes(factor)[used])) for factor in factors}
+
+
+def weighted_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> list[tuple[float, int]]:
+    """For each sampled factor, in each stratum: the stratum's weight, and how many of its levels the used rows hold.
+
+    A factor whose levels occur in several strata has one entry for all of them, with their weights' sum.
+    """
+    factors = [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
+    factors = factors or [np.arange(int(used.sum()))]
+    if spec.stratum is None or spec.weights is None:
+        return [(1.0, len(np.unique(codes))) for codes in factors]
+    stratum = table.codes(spec.stratum)[used]
+    of = {table.levels.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
+    found = []
+    for codes in factors:
+        within = {code: set(codes[stratum == code].tolist()) for code in of}
+        if len(set.union(*within.values())) < sum(map(len, within.values())):  # crossed with the strata
+            found.append((1.0, len(np.unique(codes))))
+        else:
+            found += [(weight, len(within[code])) for code, weight in of.items()]
+    return found
+
+
 def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:
     """The covariate (n,) of all rows as numbers, NaN where a row has none."""
     if spec.covariate is None or not spec.clusters:

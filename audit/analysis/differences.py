@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +19,10 @@ from audit.analysis.design import (
     correlated,
     is_binary,
     is_count,
+    sampled_levels,
     strata_of,
     undefined_strata,
-    usable,
+    weighted_levels,
 )
 from audit.analysis.estimators import (
     ROUNDING,
@@ -34,6 +35,7 @@ from audit.analysis.estimators import (
     crossed_factors,
     unknown_where_few_are_alike,
 )
+from audit.analysis.missing import completed, has_range
 from audit.analysis.significance import mcnemar_exact, p_of_counts_outside
 from audit.analysis.table import Bools, Quantity, RowTable
 from suites.base import MeasureSpec
@@ -77,16 +79,22 @@ UNKNOWN = End()
 
 @dataclass(slots=True)
 class PairedDifference:
-    """A figure of b minus the same figure of a, over the items that both have; NaN where unknown.
+    """A figure of b minus the same figure of a, over the items that both were asked; NaN where unknown.
 
     Attributes
     ----------
     a, b : int
         Positions of the two among the tables that were compared.
+    n_items : int
+        Items that both answered.
+    n_missing : int
+        Items whose answer is missing of one or both. They enter as bounds, see `audit.analysis.missing`.
     n_unpaired : int
-        Items of which only one of the two has a value: they are left out.
+        Items that only one of the two has: they are left out.
     undefined : tuple of int
         As in `audit.results.Comparison.undefined_for`, by position.
+    levels : mapping of str to int
+        How many levels of each sampled factor the items hold.
     low, high : End
         The difference at its identification bounds, each with its own sampling error; equal where every item
         is exact.
@@ -96,10 +104,14 @@ class PairedDifference:
         Standard deviation of the items' differences.
     p : float
         Two-sided, that there is no difference.
-    discordant : (int, int) or None
-        Where both answered yes or no: items with a yes of a only, and of b only.
+    discordant : pair of (int, int), or None
+        Where both answered yes or no: items with a yes of a only, and of b only, at each of the two bounds.
+    complete : PairedDifference or None
+        The same of the items that both answered; None where no answer is missing.
     margin : float
         Differences within ± the margin do not matter.
+    largest_change : float
+        How far apart the two can be on any item; inf where that is not known.
     """
 
     spec: MeasureSpec
@@ -107,17 +119,27 @@ class PairedDifference:
     b: int
     test: str
     n_items: int = 0
+    n_missing: int = 0
     n_unpaired: int = 0
     undefined: tuple[int, ...] = ()
     n_clusters: int = 0
+    levels: dict[str, int] = field(default_factory=dict)
+    weighted_levels: Sequence[tuple[float, int]] = ()
     low: End = UNKNOWN
     high: End = UNKNOWN
     a_low: float = math.nan
     a_high: float = math.nan
     deviation: float = math.nan
     p: float = math.nan
-    discordant: tuple[int, int] | None = None
+    discordant: tuple[tuple[int, int], tuple[int, int]] | None = None
+    complete: PairedDifference | None = None
     margin: float = math.nan
+    largest_change: float = math.inf
+
+    @property
+    def answered(self) -> PairedDifference:
+        """The difference over the items that both answered: the one that is shown as a number."""
+        return self if self.complete is None else self.complete
 
     @property
     def exact(self) -> bool:
@@ -125,16 +147,38 @@ class PairedDifference:
         return self.low.value == self.high.value
 
     @property
+    def is_identical(self) -> bool:
+        """Whether both gave the same answers throughout, and none is missing."""
+        return self.exact and self.low.value == 0 and self.complete is None and not self.deviation > 0
+
+    @property
     def unpaired_share(self) -> float:
-        """Share of the items of which only one of the two has a value."""
+        """Share of the items that only one of the two has."""
         return unpaired_share(self.n_unpaired, self.n_items)
+
+    @property
+    def fewest_levels(self) -> int:
+        """Levels of the sampled factor that has fewest."""
+        return min(self.levels.values(), default=0)
+
+    @property
+    def has_range(self) -> bool:
+        """Whether missing answers are bounded by what the quantity can be, not by what was seen of it."""
+        return has_range(self.spec)
 
     @property
     def p_of_counts_outside(self) -> float:
         """p of the score test against a difference of the margin or more; NaN unless all answers are binary."""
         if self.discordant is None or not 0 < self.margin < 1:
             return math.nan
-        return p_of_counts_outside(*self.discordant, self.n_items, self.margin)
+        n = self.n_items + self.n_missing
+        return max(p_of_counts_outside(*counts, n, self.margin) for counts in self.discordant)
+
+    def allow_unseen(self, largest_change: float | None) -> None:
+        """Assume that clusters of a kind not seen are apart by at most so much; None: by what the quantity can be."""
+        if largest_change is not None:
+            self.largest_change = min(self.largest_change, largest_change)
+            self.answered.largest_change = self.largest_change
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Confidence interval, from that of the lower bound to that of the upper."""
@@ -148,9 +192,31 @@ class PairedDifference:
         """One-sided p against the hypothesis that the difference is at least ``null``; NaN where unknown."""
         return self.high.p_below(null)
 
+    def interval_with_unseen(self, confidence: float) -> tuple[float, float]:
+        """The interval, with room for a kind of cluster that is in none of those drawn.
+
+        Of n templates drawn, a share π of all templates has no member with chance (1 - π)^n. So up to 1 - α^(1/n)
+        of them, α = (1 - confidence) / 2, may be of a kind that was not seen, and be apart by as much as the quantity
+        can be (3 / n at 95 %: the rule of three, Hanley & Lippman-Hand 1983, JAMA 249(13)). Student's t knows
+        nothing of them: it calls two models alike although a tenth of the templates moved by 0.3, whenever none
+        of the ten in the sample is one of these. Strata have kinds of their own, which weigh as the strata do. Without
+        a range there is no such room, and a correlation's has no bound.
+        """
+        low, high = self.interval(confidence)
+        if self.largest_change == 0:
+            return low, high
+        if self.spec.estimator == "correlation":
+            return -math.inf, math.inf
+        if math.isinf(self.largest_change):
+            return low, high
+        alpha = (1 - confidence) / 2
+        unseen = max((weight * (1 - alpha ** (1 / n)) for weight, n in self.weighted_levels if n), default=1.0)
+        most = self.largest_change
+        return min(low, low - unseen * (most + low)), max(high, high + unseen * (most - high))
+
 
 def unpaired_share(n_unpaired: int, n_items: int) -> float:
-    """Share of the items of which only one of two has a value."""
+    """Share of the items that only one of two has."""
     return n_unpaired / (n_unpaired + n_items) if n_unpaired else 0.0
 
 
@@ -158,24 +224,51 @@ def paired_differences(
     tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]]
 ) -> Iterator[PairedDifference]:
     """One figure's differences of the given pairs of tables, which share their item index; in the pairs' order."""
-    quantities = [table.quantity(spec.quantity) for table in tables]
-    used = [usable(table, spec) for table in tables]
+    answers = completed(tables, spec)
+    of_answered = _each_pair(tables, spec, [table.quantity(spec.quantity) for table in tables],
+                             [answer.used for answer in answers], pairs)  # fmt: skip
+    with_missing = [pair for pair in pairs if any(answers[i].missing.any() for i in pair) and of_answered[pair].n_items]
+    of_asked = _each_pair(tables, spec, [answer.quantity for answer in answers],
+                          [answer.asked for answer in answers], with_missing)  # fmt: skip
+    for pair in pairs:
+        difference, (a, b) = of_answered[pair], pair
+        used, asked = ([getattr(answers[i], rows) for i in pair] for rows in ("used", "asked"))
+        n_unpaired = int((used[0] & ~asked[1] | used[1] & ~asked[0]).sum())
+        if pair in of_asked and of_asked[pair].n_items > difference.n_items:
+            of_asked[pair].complete = difference
+            difference = of_asked[pair]
+            difference.n_items = difference.answered.n_items
+            difference.n_missing = int((asked[0] & asked[1]).sum()) - difference.n_items
+        difference.n_unpaired = n_unpaired
+        if difference.n_items == 0:
+            difference.undefined = _undefined(tables, used, spec, a, b)
+        yield difference
+
+
+def _each_pair(
+    tables: Sequence[RowTable],
+    spec: MeasureSpec,
+    quantities: Sequence[Quantity],
+    used: Sequence[Bools],
+    pairs: Sequence[tuple[int, int]],
+) -> dict[tuple[int, int], PairedDifference]:
+    """The pairs' differences over the rows that both use."""
     # Pairs that share the same items are computed together: mostly that is all of them.
     groups: dict[bytes, tuple[Bools, list[tuple[int, int]]]] = {}
     for a, b in pairs:
         both = used[a] & used[b]
         groups.setdefault(both.tobytes(), (both, []))[1].append((a, b))
+    least, most = spec.limits
     differences: dict[tuple[int, int], PairedDifference] = {}
     for both, members in groups.values():
         estimate = _of_correlations if spec.estimator == "correlation" else _of_means
+        table = tables[members[0][0]]
+        levels, weighted = sampled_levels(table, spec, both), weighted_levels(table, spec, both)
         for difference in estimate(tables, spec, quantities, both, members):
-            a, b = difference.a, difference.b
-            difference.n_unpaired = int((used[a] ^ used[b]).sum())
-            if difference.n_items == 0:
-                difference.undefined = _undefined(tables, used, spec, a, b)
-            differences[a, b] = difference
-    for pair in pairs:
-        yield differences[pair]
+            difference.levels, difference.weighted_levels = levels, weighted
+            difference.largest_change = most - least
+            differences[difference.a, difference.b] = difference
+    return differences
 
 
 def _undefined(tables: Sequence[RowTable], used: Sequence[Bools], spec: MeasureSpec, a: int, b: int) -> tuple[int, ...]:
@@ -184,7 +277,7 @@ def _undefined(tables: Sequence[RowTable], used: Sequence[Bools], spec: MeasureS
     both &= tables[b].matching(spec.where) & tables[b].answered
     if not both.any():
         return ()
-    return tuple(i for i in (a, b) if not (used[i] & both).any()) or (a, b)
+    return tuple(i for i, own in zip((a, b), used, strict=True) if not (own & both).any()) or (a, b)
 
 
 def _of_means(
@@ -208,24 +301,35 @@ def _of_means(
     high = low if np.array_equal(at_low, at_high) else clustered_mean(at_high, clusters, strata)
     # A third model's answers say nothing about these two: each pair by its own values.
     counts, binary = (
-        np.array([kind(spec, lows[:, pair], highs[:, pair]) for pair in pairs]) for kind in (is_count, is_binary)
+        np.array([all(kind(spec, end[:, pair], end[:, pair]) for end in (lows, highs)) for pair in pairs])
+        for kind in (is_count, is_binary)
     )
     if counts.any():
         least, most = spec.limits
         allowed = allow_for_few_outcomes(low, at_low, clusters, least - most, most - least, strata)
-        low, high = low.where(counts, allowed), high.where(counts, allowed)  # counts: both bounds are the same
+        of_high = allowed
+        if high is not low:
+            of_high = allow_for_few_outcomes(high, at_high, clusters, least - most, most - least, strata)
+        low, high = low.where(counts, allowed), high.where(counts, of_high)
     low, high = unknown_where_few_are_alike(low), unknown_where_few_are_alike(high)
     # Twice the smaller one-sided p: for an exact difference this is the two-sided p.
     p = np.minimum(1.0, 2 * np.minimum(low.p_above(0.0), high.p_below(0.0)))
-    only_b, only_a = (at_low > 0).sum(axis=0), (at_low < 0).sum(axis=0)
-    mcnemar = mcnemar_exact(only_b, only_a)
+    ends = [
+        ((at < 0).sum(axis=0), (at > 0).sum(axis=0)) for at in (at_low, at_high)
+    ]  # items with a yes of a, of b only
+    (fewest_b, fewest_a), (most_a, most_b) = (ends[0][1], ends[0][0]), ends[1]
+    mcnemar = np.minimum(  # more yes of b, or more of a, even at the bound that is least in favour
+        np.where(fewest_b > fewest_a, mcnemar_exact(fewest_b, fewest_a), 1.0),
+        np.where(most_a > most_b, mcnemar_exact(most_b, most_a), 1.0),
+    )
     crossed = bool(crossed_factors(clusters))
     deviation = _deviation(at_low, strata or Strata.one(n))
     mean_low, mean_high = (clustered_mean(x, [], strata).value for x in (lows, highs))
     for i, difference in enumerate(differences):
         difference.test, difference.n_clusters = "paired t, clustered" if clusters else "paired t", low.n_clusters
         if binary[i]:
-            difference.discordant = int(only_a[i]), int(only_b[i])
+            at_bounds = [(int(only_a[i]), int(only_b[i])) for only_a, only_b in ends]
+            difference.discordant = at_bounds[0], at_bounds[1]
         if binary[i] and crossed:
             # McNemar's test takes items as independent, and the t-test needs many discordant
             # items. Each alone is unreliable, so the more conservative one is used.

@@ -45,6 +45,8 @@ class EvaluationOptions:
         What reproduces the suite's figures, the model apart.
     margins : float or mapping of measure name to float
         Differences smaller than this do not matter.
+    largest_change : float or None
+        As in `audit.analysis.comparisons.compare_models`.
     engines : sequence of pairs of names
         The same models on different engines: what differs between them is noise.
     lineage : collection of pairs of names
@@ -59,6 +61,7 @@ class EvaluationOptions:
 
     signature: Mapping[str, Any]
     margins: float | Mapping[str, float]
+    largest_change: float | None
     engines: Sequence[tuple[str, str]]
     lineage: Collection[frozenset[str]]
     confidence: float
@@ -110,6 +113,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
             all_specs,
             suite=name,
             margins=options.margins,
+            largest_change=options.largest_change,
             confidence=options.confidence,
         ),
         options.engines,

@@ -2,7 +2,8 @@
 
 A row that is known only by bounds leaves its figure without a value: the figure is computed once
 with all rows at their lower bounds and once at their upper, and its interval reaches from the
-lower end of the one to the upper end of the other. A row without an answer is counted, not used.
+lower end of the one to the upper end of the other. A row without an answer is bounded by what the quantity
+can be (`audit.analysis.missing`); the value is that of the rows with an answer, whose own interval stands beside.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from audit.analysis.correlations import correlation, correlation_interval, extreme_correlation
-from audit.analysis.design import cluster_codes, correlated, is_count, strata_of, undefined_strata, usable
+from audit.analysis.decisions import FEWEST_CLUSTERS
+from audit.analysis.design import cluster_codes, correlated, is_count, sampled_levels, strata_of, undefined_strata
 from audit.analysis.estimators import (
     Codes,
     Estimate,
@@ -25,7 +27,8 @@ from audit.analysis.estimators import (
     finite,
     unknown_where_few_are_alike,
 )
-from audit.analysis.significance import holm
+from audit.analysis.missing import completed
+from audit.analysis.significance import false_discovery, holm
 from audit.analysis.table import Bools, Quantity, RowTable
 from audit.results import FigureName, Measure
 from audit.signatures import encode_parts, write_signature
@@ -71,30 +74,27 @@ def measure_rows(
 
 
 def _corrected(measures: list[Measure]) -> list[Measure]:
-    """Holm's correction of ``p`` over the figures of one family of one model."""
-    families: dict[tuple[str, bool], list[int]] = {}
-    for place, measure in enumerate(measures):
-        if measure.p is not None:
-            families.setdefault((measure.family, measure.is_subgroup), []).append(place)
-    for places in families.values():
-        adjusted = holm(np.array([measures[place].p for place in places], dtype=float))
-        for place, p in zip(places, adjusted, strict=True):
-            measures[place] = measures[place].model_copy(update={"p_holm": float(p)})
+    """Correction of ``p`` over one model's figures of the suite: the primary ones by themselves, then the others."""
+    for primary, correct in ((True, holm), (False, false_discovery)):
+        places = [i for i, m in enumerate(measures) if m.p is not None and m.spec.primary == primary]
+        places = [i for i in places if min(measures[i].levels.values(), default=0) >= FEWEST_CLUSTERS]
+        adjusted = correct(np.array([measures[place].p for place in places], dtype=float)).p
+        for place, p in zip(places, adjusted.tolist(), strict=True):
+            measures[place] = measures[place].model_copy(update={"p_adjusted": p})
     return measures
 
 
 def _measure(
     table: RowTable, spec: MeasureSpec, model: str, suite: str, shared: Mapping[str, str], confidence: float
 ) -> Measure:
-    matching = table.matching(spec.where)
-    quantity = table.quantity(spec.quantity)
-    used = usable(table, spec)
-    if spec.estimator == "mean":
-        numbers = _mean(table, spec, quantity, used, confidence)
-    elif spec.estimator == "correlation":
-        numbers = _correlation(table, spec, quantity, used, confidence)
-    else:
-        raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
+    (answers,) = completed([table], spec)
+    used = answers.used
+    numbers = _numbers(table, spec, table.quantity(spec.quantity), used, confidence)
+    if answers.missing.any() and used.any():
+        bounded = _numbers(table, spec, answers.quantity, answers.asked, confidence)
+        complete = {f"complete_case_{end}": numbers[end] for end in ("low", "high")}
+        naive = {name: numbers[name] for name in ("naive_low", "naive_high")}
+        numbers = {**bounded, "value": numbers["value"], **naive, **complete}
     mass = table.quantity(spec.probability_mass).low[used] if spec.probability_mass else np.empty(0)
     mass = mass[np.isfinite(mass)]
     return Measure(
@@ -105,8 +105,8 @@ def _measure(
         where=dict(spec.where),
         **numbers,
         n_items=int(used.sum()),
-        missing=int((matching & table.missing).sum()),
-        censored=int(np.isnan(quantity.value[used]).sum()),
+        missing=int((table.matching(spec.where) & table.missing).sum()),
+        censored=int(np.isnan(table.quantity(spec.quantity).value[used]).sum()),
         probability_mass=float(mass.mean()) if mass.size else None,
         signature=write_signature(shared, spec),
         spec=spec,
@@ -116,7 +116,17 @@ def _measure(
         family=spec.family,
         is_subgroup=spec.is_subgroup,
         contrast=spec.contrast,
+        levels=sampled_levels(table, spec, answers.asked),
     )
+
+
+def _numbers(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float) -> dict[str, Any]:
+    """The estimate over the used rows, with its intervals and bounds."""
+    if spec.estimator == "mean":
+        return _mean(table, spec, quantity, used, confidence)
+    if spec.estimator == "correlation":
+        return _correlation(table, spec, quantity, used, confidence)
+    raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
 
 
 _NOTHING = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high", "naive_low", "naive_high"))
@@ -130,15 +140,17 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
     clusters = cluster_codes(table, spec, used)
     clustered, naive = (clustered_mean(columns, of, strata) for of in (clusters, []))
-    if is_count(spec, quantity.low[used], quantity.high[used]):
+    if all(is_count(spec, end[used], end[used]) for end in (quantity.low, quantity.high)):
         clustered = allow_for_few_outcomes(clustered, columns, clusters, *spec.limits, strata)
         naive = allow_for_few_outcomes(naive, columns, [], *spec.limits, strata)
     clustered, naive = unknown_where_few_are_alike(clustered), unknown_where_few_are_alike(naive)
     # NaN when any row is known only by bounds
     value = float(clustered_mean(quantity.value[used], [], strata).value[0])
     limits = _limits(spec, quantity.low[used], quantity.high[used])
-    exact = columns.shape[1] == 1
-    p = float(clustered.p_two_sided(spec.neutral)[0]) if exact and spec.neutral is not None else math.nan
+    p = math.nan
+    if spec.neutral is not None:  # on one side of neutral, whatever is true within the bounds
+        one_sided = clustered.p_above(spec.neutral)[0], clustered.p_below(spec.neutral)[-1]
+        p = min(1.0, 2 * float(np.minimum(*one_sided)))
     return {
         "value": finite(value),
         "p": finite(p),

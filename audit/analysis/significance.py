@@ -1,27 +1,67 @@
-"""Tests and their corrections: Holm over a family, McNemar and the score test on paired binary outcomes."""
+"""Tests and their corrections: for many tests at once, and McNemar and the score test on paired binary outcomes."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators import Floats
+from audit.analysis.estimators import Codes, Floats
 
 
-def holm(p: Floats) -> Floats:
-    """Holm's adjusted p-values (n,). NaN, a test that could not be made, is not part of the family.
+class Corrected(NamedTuple):
+    """Of each test (n,): its adjusted p-value, and the level at which its own p was tested. NaN: not made."""
 
-    The same as ``statsmodels.stats.multitest.multipletests(method="holm")``, which forces a garbage
-    collection at every call (0.1 s while large tables are in memory).
+    p: Floats
+    level: Floats
+
+
+def holm(p: Floats, alpha: float = 0.05) -> Corrected:
+    """Holm's (1979) correction of p-values (n,): the chance of even one wrong rejection is at most ``alpha``.
+
+    NaN, a test that could not be made, is not part of the family. The smallest p is tested at alpha / n, the next at
+    alpha / (n - 1), until one fails, at whose level all others fail too. Adjusted p-values are those of
+    ``statsmodels.stats.multitest.multipletests(method="holm")``, which forces a garbage collection at every call
+    (0.1 s while large tables are in memory).
     """
-    adjusted = np.full(len(p), np.nan)
+    made, ranked = _ranked(p)
+    left = np.arange(len(ranked), 0, -1.0)
+    adjusted = np.minimum(1.0, np.maximum.accumulate(ranked * left))
+    level = alpha / left
+    rejected = int((adjusted < alpha).sum())
+    level[rejected:] = level[rejected] if rejected < len(level) else alpha
+    return _in_place(len(p), made, adjusted, level)
+
+
+def false_discovery(p: Floats, alpha: float = 0.05) -> Corrected:
+    """Benjamini and Hochberg's (1995) correction of p-values (n,): a share ``alpha`` of the rejections is wrong.
+
+    NaN, a test that could not be made, is not part of the family. What is rejected was tested at alpha · R / n, R the
+    rejections: intervals at that level miss the truth in a share alpha of those selected (Benjamini & Yekutieli
+    2005, J. Am. Stat. Assoc. 100(469)). All others fail at alpha · (R + 1) / n. Adjusted p-values are those
+    of ``statsmodels.stats.multitest.multipletests(method="fdr_bh")``.
+    """
+    made, ranked = _ranked(p)
+    n = len(ranked)
+    adjusted = np.minimum(1.0, np.minimum.accumulate((ranked * n / np.arange(1, n + 1))[::-1])[::-1])
+    rejected = int((adjusted < alpha).sum())
+    level = np.where(np.arange(n) < rejected, alpha * rejected / max(n, 1), alpha * min(rejected + 1, n) / max(n, 1))
+    return _in_place(len(p), made, adjusted, level)
+
+
+def _ranked(p: Floats) -> tuple[Codes, Floats]:
+    """Places of the tests that were made, the smallest p first, and their p-values."""
     made = np.flatnonzero(np.isfinite(p))
-    order = made[np.argsort(p[made])]
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
-    return adjusted
+    made = made[np.argsort(p[made], kind="stable")]
+    return made, p[made]
+
+
+def _in_place(n: int, made: Codes, adjusted: Floats, level: Floats) -> Corrected:
+    found = Corrected(np.full(n, np.nan), np.full(n, np.nan))
+    found.p[made], found.level[made] = adjusted, level
+    return found
 
 
 def mcnemar_exact(only_b: Any, only_a: Any) -> Floats:

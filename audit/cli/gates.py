@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from audit.analysis.gate.results import OpenFails
 from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, open_store, print_rows
+from backends.errors import ConfigError
 
 baseline = typer.Typer(no_args_is_help=True, help="Name runs that a gate compares with.")
 
@@ -23,7 +25,12 @@ def gate(
     margin: Annotated[
         float | None, typer.Option(min=0, help="Harm up to this does not matter; default: the run's config.")
     ] = None,
-    inconclusive_fails: Annotated[bool, typer.Option(help="Fail on inconclusive checks too.")] = False,
+    inconclusive_fails: Annotated[
+        bool, typer.Option("--inconclusive-fails", help="Fail on every inconclusive check.")
+    ] = False,
+    inconclusive_passes: Annotated[
+        bool, typer.Option("--inconclusive-passes", help="Pass also where missing answers may hide a regression.")
+    ] = False,
     junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write a Markdown summary here.")] = None,
     as_json: Json = False,
@@ -35,16 +42,18 @@ def gate(
     there are; the exit code follows that decision. A run with the same answers as an earlier one is no new look.
 
     Decided on intervals with correction for many figures: too few items give "inconclusive" or
-    "insufficient evidence", never "unchanged". A figure that has no better side, such as the effect
-    of a debiasing text, is checked only where the config's `margins` name it.
+    "insufficient evidence", never "unchanged". Answers that are missing may be anything: where they alone may hide
+    a regression, the gate fails. A figure that has no better side, such as the effect of a debiasing text, is
+    checked only where the config's `margins` name it.
     """
     from audit.analysis.gate.stored import gate_run
     from audit.report.exports import gate_json, gate_markdown, junit_xml
 
+    if inconclusive_fails and inconclusive_passes:
+        raise ConfigError("--inconclusive-passes", True, "contradicts --inconclusive-fails", "Give one of them")
+    open_fails: OpenFails = "all" if inconclusive_fails else "none" if inconclusive_passes else "missing"
     with open_store(db, read_only=not os.access(db, os.W_OK)) as store:  # the night is recorded where it can be
-        checked = gate_run(
-            store, store.runs.find(run_id), baseline, margin=margin, inconclusive_fails=inconclusive_fails
-        )
+        checked = gate_run(store, store.runs.find(run_id), baseline, margin=margin, open_fails=open_fails)
     for path, text in ((junit, junit_xml), (markdown, gate_markdown)):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)

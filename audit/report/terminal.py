@@ -48,14 +48,14 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
     for (suite, a, b), of_pair in itertools.groupby(comparisons, key=lambda c: (c.suite, c.a, c.b)):
         table = _table(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}", padding=(0, 1, 0, 0))
         table.add_column("Figure")
-        for name in ("Difference", "p (Holm)", "Margin"):
+        for name in ("Difference", "p (corrected)", "Margin"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("Verdict", no_wrap=True)
         for c in of_pair:
             table.add_row(
                 Text(f"{measure_label(c.measure)}: {where_label(c.where)}"),
                 Text(with_interval(c.difference, c.low, c.high)),
-                p_value(c.p_holm),
+                p_value(c.p_adjusted),
                 f"±{c.margin:g}",
                 Text(VERDICT_WORDS[c.verdict], style=_VERDICT_STYLES.get(c.verdict, "")),
             )

@@ -16,10 +16,10 @@ import numpy as np
 
 from audit.analysis.decisions import Claim, decide
 from audit.analysis.differences import PairedDifference, paired_differences
-from audit.analysis.gate.against_baseline import _Change
+from audit.analysis.gate.changes import Change
 from audit.analysis.gate.over_nights import share_of_look
-from audit.analysis.measures import measure_rows
 from audit.analysis.table import Levels, RowTable, item_index
+from audit.results import FigureName
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 ALPHA, MARGIN = 0.05, 0.02
@@ -81,16 +81,15 @@ def rows_of(values: Values) -> list[Row]:
     ]
 
 
-def changes(scenario: Scenario, nights: int, rng: np.random.Generator) -> Iterator[_Change]:
+def changes(scenario: Scenario, nights: int, rng: np.random.Generator) -> Iterator[Change]:
     """The gate's view of each night against one baseline."""
     before, night = scenario.start(rng)
     all_rows = [rows_of(before), *(rows_of(night(number)) for number in range(1, nights + 1))]
     index, levels = item_index(all_rows[:1]), Levels()
     tables = [RowTable(rows, index, levels) for rows in all_rows]
-    (measure,) = measure_rows(tables[0], [scenario.spec], model="m", suite="s", signature={})
     for difference in paired_differences(tables, scenario.spec, [(0, k) for k in range(1, nights + 1)]):
         difference.margin = MARGIN
-        yield _Change(measure, difference, paired=True)
+        yield Change(FigureName("s", scenario.spec.measure, {}, "m"), scenario.spec.neutral, difference)
 
 
 def is_alarm(difference: PairedDifference, claims: Sequence[Claim], share: float) -> bool:
@@ -119,7 +118,7 @@ def first_alarms(scenario: Scenario, nights: int, rng: np.random.Generator) -> l
     alarms: list[list[bool]] = [[], [], []]
     distances = []
     for night, change in enumerate(changes(scenario, nights, rng), 1):
-        claims = change.claims()
+        claims = change.claims(ALPHA)
         alarms[0].append(is_alarm(change.difference, claims, 1.0))
         alarms[2].append(is_alarm(change.difference, claims, share_of_look(night)))
         low, high = change.difference.interval(0.6827)

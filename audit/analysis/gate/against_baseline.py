@@ -12,30 +12,30 @@ both runs answered. A figure has
 * unchanged    where it lies entirely within ± the margin,
 * else the verdict is inconclusive; it is never "unchanged" for want of data.
 
-The intervals are at the run's confidence, with Holm's correction over all figures of the gate (one
-correction for each of the three questions): the chance that a gate whose figures are all within
-their margins raises any alarm is at most 1 - confidence. A figure without neutral value has no
-better side: it is gated only if a margin is given in its name, and then any change counts as harm.
-The same holds for a contrast, such as the effect of a debiasing text: its neutral value means "no
-effect", and more of an effect is not worse.
+The intervals are at the run's confidence, corrected suite by suite by the rule of `audit.analysis.decisions` (one
+correction for each of the three questions): the chance that any primary figure of a suite raises an alarm, where all
+are within their margins, is at most 1 - confidence, and of the alarms of its other figures so large a share is false.
+A missing answer may be anything that the quantity can be (`audit.analysis.missing`), and the share of
+answers that cannot be read is itself a primary figure (`audit.analysis.gate.unreadable`).
+
+A figure without neutral value has no better side: it is gated only if a margin is given in its name, and then any
+change counts as harm. The same holds for a contrast, such as the effect of a debiasing text: its neutral value means
+"no effect", and more of an effect is not worse.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from scipy import special
-
-from audit.analysis.decisions import DEFAULT_MARGIN, Claim, Decision, decide, margin_of
-from audit.analysis.differences import End, PairedDifference, paired_differences
-from audit.analysis.estimators import finite
+from audit.analysis.decisions import DEFAULT_MARGIN, decide, margin_of
+from audit.analysis.differences import paired_differences
+from audit.analysis.gate.changes import Change, change_of_intervals
 from audit.analysis.gate.limits import COVERAGE, REFUSALS, Bounds, check_limits
-from audit.analysis.gate.results import GatedFigure, GateReport, GateVerdict, Obstacle
+from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle, OpenFails
+from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_change
 from audit.analysis.table import Levels, RowTable, item_index
-from audit.results import RENAMED_MEASURES, AuditResult, Measure
+from audit.results import RENAMED_MEASURES, AuditResult, FigureName, Measure
 from audit.signatures import EXTENT, signature_changes
 from backends.errors import ConfigError
 from suites.base import Row
@@ -53,7 +53,8 @@ def gate(
     baseline_rows: RowsOf,
     margins: Margins = DEFAULT_MARGIN,
     limits: Mapping[str, Bounds] | None = None,
-    inconclusive_fails: bool = False,
+    largest_change: float | None = None,
+    open_fails: OpenFails = "missing",
     shares: Mapping[str, float] | None = None,
 ) -> GateReport:
     """Check a run against a baseline and against absolute limits.
@@ -72,8 +73,10 @@ def gate(
     limits : mapping
         ``{name: (at least, at most)}``, None where open. A name is a measure, ``coverage`` (raw
         mass behind a figure) or ``refusals`` (share of a figure's items that were refused).
-    inconclusive_fails : bool
-        Whether open questions fail the gate too.
+    largest_change : float, optional
+        As in `audit.analysis.comparisons.compare_models`.
+    open_fails : str
+        Which open questions fail the gate too: none, those that ``missing`` answers leave open, or all.
     shares : mapping, optional
         By the id of a figure the share of the error that this look at it may spend, else 1: each figure's interval is
         at ``1 - share * (1 - confidence)``, and its p-values are divided by the share.
@@ -86,7 +89,7 @@ def gate(
     old = [] if baseline is None else baseline.measures
     check_names([*current.measures, *old], margins, limits or {})
     tables = _Tables(rows, baseline_rows)
-    compared: list[_Change | GatedFigure] = []
+    compared: list[Change | GatedFigure] = []
     if baseline is not None:
         compared += [
             _compared(measure, before, tables, margins, runs=(baseline, current))
@@ -94,33 +97,61 @@ def gate(
         ]
         gone = (measure for measure in _missing_from_run(current, baseline) if _is_gated(measure, margins))
         compared += [_not_comparable(measure, "not in the run") for measure in gone]
-    changes = [change for change in compared if isinstance(change, _Change)]
-    alpha, of_looks = 1 - current.confidence, [(shares or {}).get(change.measure.id, 1.0) for change in changes]
-    family = [
-        (change.difference, [claim.in_look(share) for claim in change.claims()])
-        for change, share in zip(changes, of_looks, strict=True)
-    ]
-    decided = iter(
-        [
-            change.figure(decision, 1 - alpha * share)
-            for change, decision, share in zip(changes, decide(family, alpha), of_looks, strict=True)
-        ]
-    )
+        compared += _unreadable(current, baseline, tables, margins)
     return GateReport(
         run_id=current.run_id,
         baseline_run_id=None if baseline is None else baseline.run_id,
         confidence=current.confidence,
-        inconclusive_fails=inconclusive_fails,
-        figures=[figure if isinstance(figure, GatedFigure) else next(decided) for figure in compared],
+        open_fails=open_fails,
+        figures=_decided(compared, 1 - current.confidence, largest_change, shares or {}),
         limits=list(check_limits(current, tables.current, limits or {})),
     )
+
+
+def _decided(
+    compared: Sequence[Change | GatedFigure], alpha: float, largest_change: float | None, shares: Mapping[str, float]
+) -> list[GatedFigure]:
+    """The figures in their order, the changes decided suite by suite."""
+    figures: dict[int, GatedFigure] = {i: found for i, found in enumerate(compared) if isinstance(found, GatedFigure)}
+    by_suite: dict[str, dict[int, Change]] = {}
+    for i, found in enumerate(compared):
+        if isinstance(found, Change):
+            found.difference.allow_unseen(largest_change)
+            by_suite.setdefault(found.name.suite, {})[i] = found
+    for changes in by_suite.values():
+        of_looks = [shares.get(change.name.id, 1.0) for change in changes.values()]
+        family = [
+            (change.difference, [claim.in_look(share) for claim in change.claims(alpha * share)])
+            for change, share in zip(changes.values(), of_looks, strict=True)
+        ]
+        for (i, change), share, decision in zip(changes.items(), of_looks, decide(family, alpha), strict=True):
+            figures[i] = change.figure(decision.in_look(share), alpha * share)
+    return [figures[i] for i in range(len(compared))]
+
+
+def _unreadable(
+    current: AuditResult, baseline: AuditResult, tables: _Tables, margins: Margins
+) -> Iterator[Change | GatedFigure]:
+    """For each model and suite of both runs, the change of the share of answers that cannot be read."""
+    before = {(measure.model, measure.suite) for measure in baseline.measures}
+    measures: dict[tuple[str, str], list[Measure]] = {}
+    for measure in current.measures:
+        measures.setdefault((measure.model, measure.suite), []).append(measure)
+    for (model, suite), own in measures.items():
+        rows = tables.rows(model, suite)
+        if (model, suite) not in before or not all(rows):
+            continue
+        difference = unreadable_change(own, *rows)
+        if difference is not None and difference.n_items:
+            difference.margin = difference.answered.margin = margin_of(margins, UNREADABLE_SHARE)
+            yield Change(FigureName(suite, UNREADABLE_SHARE, {}, model), difference.spec.neutral, difference)
 
 
 def check_names(measures: Sequence[Measure], margins: Margins, limits: Mapping[str, Bounds]) -> None:
     """Raise `ConfigError` for a margin or limit that names none of the measures: it would have no effect."""
     names = {measure.measure for measure in measures}
     named = {
-        "margins": (margins if isinstance(margins, Mapping) else {}, names | {"default"}),
+        "margins": (margins if isinstance(margins, Mapping) else {}, names | {"default", UNREADABLE_SHARE}),
         "limits": (limits, names | {COVERAGE, REFUSALS}),
     }
     newer = {old: new for names in RENAMED_MEASURES.values() for old, new in names.items()}
@@ -139,18 +170,23 @@ class _Tables:
     def __init__(self, rows: RowsOf, baseline_rows: RowsOf) -> None:
         self._rows, self._baseline_rows = rows, baseline_rows
         self._key: tuple[str, str] | None = None
+        self._before: Sequence[Row] = ()
         self._now: Sequence[Row] = ()
         self._pair: tuple[RowTable, RowTable] | None = None
 
+    def rows(self, model: str, suite: str) -> tuple[Sequence[Row], Sequence[Row]]:
+        """(baseline, current), empty where a run kept none."""
+        if self._key != (model, suite):
+            self._key, self._pair = (model, suite), None
+            self._before, self._now = self._baseline_rows(model, suite), self._rows(model, suite)
+        return self._before, self._now
+
     def pair(self, model: str, suite: str) -> tuple[RowTable, RowTable] | None:
         """(baseline, current) over the same item index; None where either run kept no rows."""
-        if self._key != (model, suite):
-            self._key = (model, suite)
-            before, self._now = self._baseline_rows(model, suite), self._rows(model, suite)
-            index, levels = item_index([before, self._now]), Levels()
-            self._pair = (
-                (RowTable(before, index, levels), RowTable(self._now, index, levels)) if before and self._now else None
-            )
+        before, now = self.rows(model, suite)
+        if self._pair is None and before and now:
+            index, levels = item_index([before, now]), Levels()
+            self._pair = RowTable(before, index, levels), RowTable(now, index, levels)
         return self._pair
 
     def current(self, model: str, suite: str) -> RowTable | None:
@@ -195,7 +231,7 @@ def _compared(
     tables: _Tables,
     margins: Margins,
     runs: tuple[AuditResult, AuditResult],
-) -> _Change | GatedFigure:
+) -> Change | GatedFigure:
     """A figure's change between two runs (baseline, current), or why it has none."""
     if before is None:
         return _not_comparable(measure, "not in the baseline")
@@ -204,14 +240,24 @@ def _compared(
         return _not_comparable(measure, "measured differently", differing=differing)
     pair = tables.pair(measure.model, measure.suite)
     if pair is None:
-        difference = _from_intervals(before, measure, *(run.confidence for run in runs))
+        difference = change_of_intervals(before, measure, *(run.confidence for run in runs))
     else:
         (difference,) = paired_differences(pair, measure.spec, [(0, 1)])
         if difference.n_items == 0:
             undefined_for = [("baseline", "run")[i] for i in difference.undefined]
-            return _not_comparable(measure, "nothing in common", undefined_for=undefined_for)
-    difference.margin = margin_of(margins, measure.measure)
-    return _Change(measure, difference, paired=pair is not None)
+            silent = "missing answers" if measure.missing and not measure.n_items else None
+            return _not_comparable(measure, "nothing in common", undefined_for=undefined_for, open_because=silent)
+    if difference.is_identical and _is_same_model(measure.model, runs):
+        difference.allow_unseen(0.0)
+    difference.margin = difference.answered.margin = margin_of(margins, measure.measure)
+    is_defined = measure.value is not None or measure.bound_low is not None
+    return Change(measure.figure, _reference_value(measure), difference, pair is not None, is_defined)
+
+
+def _is_same_model(name: str, runs: tuple[AuditResult, AuditResult]) -> bool:
+    """Whether the fingerprints say that nothing about the model has changed, so that it answers new kinds alike."""
+    before, now = ({model.fingerprint_id for model in run.models if model.name == name} for run in runs)
+    return bool(before) and before == now
 
 
 def _not_comparable(measure: Measure, obstacle: Obstacle, **facts: Any) -> GatedFigure:
@@ -224,127 +270,3 @@ def _not_comparable(measure: Measure, obstacle: Obstacle, **facts: Any) -> Gated
         obstacle=obstacle,
         **facts,
     )
-
-
-def _from_intervals(before: Measure, now: Measure, confidence_before: float, confidence: float) -> PairedDifference:
-    """The change between two figures whose items are not at hand: their errors add up."""
-    difference = PairedDifference(now.spec, 0, 1, "intervals", min(now.n_items, before.n_items))
-    old, new = _ends(before, confidence_before), _ends(now, confidence)
-    if old is not None and new is not None:
-        (old_low, old_high), (new_low, new_high) = old, new
-        difference.low = End(new_low.value - old_high.value, math.hypot(new_low.se, old_high.se), math.inf)
-        difference.high = End(new_high.value - old_low.value, math.hypot(new_high.se, old_low.se), math.inf)
-        difference.a_low, difference.a_high = old_low.value, old_high.value
-    return difference
-
-
-def _ends(measure: Measure, confidence: float) -> tuple[End, End] | None:
-    """A figure's two identification bounds with the errors that its interval implies; None without an interval."""
-    low, high, bound_low, bound_high = measure.low, measure.high, measure.bound_low, measure.bound_high
-    if low is None or high is None or bound_low is None or bound_high is None:
-        return None
-    z = special.ndtri((1 + confidence) / 2)
-    return End(bound_low, (bound_low - low) / z, math.inf), End(bound_high, (high - bound_high) / z, math.inf)
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A figure's change against the baseline and the harm in it."""
-
-    measure: Measure
-    difference: PairedDifference
-    paired: bool
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the change has an interval."""
-        return all(map(math.isfinite, self.difference.interval(0.5)))
-
-    def harm(self, confidence: float) -> tuple[float, float]:
-        """Interval of the harm: its extremes over the change's interval and the baseline's bounds."""
-        low, high = self.difference.interval(confidence)
-        neutral = _reference_value(self.measure)
-        if neutral is None:
-            return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
-        a, b = self.difference.a_low - neutral, self.difference.a_high - neutral
-        # |base + change| - |base| is piecewise linear: extremes lie at ends and kinks.
-        bases = {a, b, *(x for x in (0.0, -low, -high) if a < x < b)}
-        harms = [
-            abs(base + change) - abs(base)
-            for base in bases
-            for change in (low, high, *([-base] if low < -base < high else []))
-        ]
-        return min(harms), max(harms)
-
-    def claims(self) -> list[Claim]:
-        """That it regressed, improved, or is unchanged."""
-        worse, better, outside = self._p_of_harm() if self.is_known else (math.nan, math.nan, math.nan)
-        return [
-            Claim("regressed", worse),
-            Claim("improved", better, needs_pairs=True),
-            Claim("unchanged", outside, needs_pairs=True),
-        ]
-
-    def _p_of_harm(self) -> tuple[float, float, float]:
-        """p against harm above the margin, below minus the margin, and within ± the margin."""
-        margin = self.difference.margin
-        worse = 1 - _highest_confidence(lambda level: self.harm(level)[0] > margin)
-        better = 1.0
-        if _reference_value(self.measure) is not None:
-            better = 1 - _highest_confidence(lambda level: self.harm(level)[1] < -margin)
-        # Two one-sided tests: their p is half of that of the two-sided interval.
-        outside = (1 - _highest_confidence(lambda level: _within(self.harm(level), margin))) / 2
-        if self.difference.discordant is not None:  # yes or no: as in a comparison, the more conservative test counts
-            outside = max(outside, self.difference.p_of_counts_outside)
-            worse, better = (max(p, self.difference.p) for p in (worse, better))
-        return worse, better, outside
-
-    def figure(self, decision: Decision, confidence: float) -> GatedFigure:
-        """The change and its harm, with what was decided about them."""
-        difference, measure = self.difference, self.measure
-        low, high = difference.interval(confidence)
-        known = math.isfinite(low) and math.isfinite(high)
-        harm = self.harm(confidence) if known else (math.nan, math.nan)
-        exact = difference.exact and difference.a_low == difference.a_high
-        verdict: GateVerdict = decision.outcome or "inconclusive"  # type: ignore[assignment]
-        return GatedFigure(
-            model=measure.model,
-            suite=measure.suite,
-            measure=measure.measure,
-            where=measure.where,
-            verdict=verdict,
-            baseline=finite(difference.a_low) if exact else None,
-            current=finite(difference.a_low + difference.low.value) if exact else None,
-            change=finite(difference.low.value) if exact else None,
-            low=finite(low),
-            high=finite(high),
-            bound_low=finite(difference.low.value),
-            bound_high=finite(difference.high.value),
-            harm_low=finite(harm[0]),
-            harm_high=finite(harm[1]),
-            p_regressed=finite(decision.p_holm[0]),
-            margin=difference.margin,
-            neutral=_reference_value(measure),
-            n_items=difference.n_items,
-            n_unpaired=difference.n_unpaired,
-            n_clusters=difference.n_clusters,
-            paired=self.paired,
-            is_defined=measure.value is not None or measure.bound_low is not None,
-        )
-
-
-def _within(harm: tuple[float, float], margin: float) -> bool:
-    return -margin < harm[0] and harm[1] < margin
-
-
-def _highest_confidence(holds: Callable[[float], bool]) -> float:
-    """The highest confidence whose interval still shows it; 0 if none does."""
-    if not holds(0.0):
-        return 0.0
-    shown, open_ = 1.0, 1e-15  # 1 - confidence: shown there, and not shown here
-    if holds(1 - open_):
-        return 1 - open_
-    while shown / open_ > 1.001:
-        middle = math.sqrt(shown * open_)
-        shown, open_ = (middle, open_) if holds(1 - middle) else (shown, middle)
-    return 1 - shown

@@ -1,21 +1,25 @@
 """Absolute limits: each figure's interval against what its config allows.
 
 A limit is decided on the interval, never on the point estimate. So fewer items can turn a verdict only towards
-"insufficient evidence".
+"insufficient evidence". The interval holds whatever the missing answers would have been: refusing the worst items
+keeps no limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.design import cluster_codes
+from audit.analysis.decisions import FEWEST_CLUSTERS
+from audit.analysis.design import cluster_codes, sampled_levels
 from audit.analysis.estimators import allow_for_few_outcomes, clustered_mean, finite
 from audit.analysis.gate.results import LimitCheck, LimitVerdict
+from audit.analysis.missing import completed
 from audit.analysis.table import RowTable
-from audit.results import AuditResult, Measure, where_key
+from audit.results import AuditResult, Measure, OpenBecause, where_key
 from suites.base import MeasureSpec
 
 #: Limits that are not on a measure: the raw probability mass behind a figure, and the share of its items refused.
@@ -25,10 +29,17 @@ COVERAGE, REFUSALS = "coverage", "refusals"
 Bounds = tuple[float | None, float | None]
 
 
-class _Share(NamedTuple):
+class _Limited(NamedTuple):
+    """What a limit is held against: as in `audit.results.Measure`."""
+
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    bound_low: float | None = None
+    bound_high: float | None = None
+    n_items: int = 0
+    n_missing: int = 0
+    fewest_levels: int = FEWEST_CLUSTERS
 
 
 def check_limits(
@@ -48,36 +59,55 @@ def check_limits(
                     continue
                 seen.add(rows)
                 table = table_of(measure.model, measure.suite)
-                share = _Share() if table is None else _share(table, spec, name, result.confidence)
+                share = _Limited() if table is None else _share(table, spec, name, result.confidence)
                 yield _checked(measure, name, bounds, share)
             elif measure.measure == name:
-                yield _checked(measure, name, bounds, _Share(measure.value, measure.low, measure.high))
+                yield _checked(measure, name, bounds, _of_measure(measure))
 
 
-def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> _Share:
-    """Mean probability mass of a figure's rows, or the share of them refused, with its clustered interval."""
-    matching = table.matching(spec.where)
+def _of_measure(m: Measure) -> _Limited:
+    fewest = min(m.levels.values(), default=FEWEST_CLUSTERS)  # results of older versions do not say
+    return _Limited(m.value, m.low, m.high, m.bound_low, m.bound_high, m.n_items, m.missing, fewest)
+
+
+def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> _Limited:
+    """Mean probability mass of a figure's rows, or the share of them refused, with its clustered interval.
+
+    The mass of a missing answer may be anything from 0 to 1. Whether it was refused is known.
+    """
     if name == COVERAGE:
-        values = table.quantity(spec.probability_mass or "").low
-        used = matching & np.isfinite(values)
+        (answers,) = completed([table], replace(spec, quantity=spec.probability_mass or "", kind="probability",
+                                                range=None, is_count=False))  # fmt: skip
+        low, high, used, missing = answers.quantity.low, answers.quantity.high, answers.asked, answers.missing
     else:
-        values = np.array([reason == "refusal" for reason in table.reasons], dtype=float)
-        used = matching & (table.has(spec.quantity) | table.missing)
+        low = high = np.array([reason == "refusal" for reason in table.reasons], dtype=float)
+        used = table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
+        missing = np.zeros_like(used)
     if not used.any():
-        return _Share()
-    clusters = cluster_codes(table, spec, used)
-    estimate = clustered_mean(values[used], clusters)
+        return _Limited()
+    clusters, columns = cluster_codes(table, spec, used), np.column_stack([low[used], high[used]])
+    estimate = clustered_mean(columns, clusters)
     if name == REFUSALS:
-        estimate = allow_for_few_outcomes(estimate, values[used], clusters, 0.0, 1.0)
+        estimate = allow_for_few_outcomes(estimate, columns, clusters, 0.0, 1.0)
     lows, highs = estimate.interval(confidence)
-    return _Share(float(estimate.value[0]), finite(max(lows[0], 0.0)), finite(min(highs[0], 1.0)))
+    answered = used & ~missing
+    return _Limited(
+        float(low[answered].mean()) if answered.any() else None,
+        finite(max(lows[0], 0.0)),
+        finite(min(highs[1], 1.0)),
+        float(estimate.value[0]),
+        float(estimate.value[1]),
+        int(answered.sum()),
+        int(missing.sum()),
+        min(sampled_levels(table, spec, used).values()),
+    )
 
 
-def _checked(measure: Measure, name: str, bounds: Bounds, share: _Share) -> LimitCheck:
+def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> LimitCheck:
     least, most = bounds
-    value, low, high = share
+    value, low, high, *_ = limited
     verdict: LimitVerdict = "insufficient evidence"
-    if low is not None and high is not None:
+    if low is not None and high is not None and limited.fewest_levels >= FEWEST_CLUSTERS:
         if (least is not None and high < least) or (most is not None and low > most):
             verdict = "broken"
         elif (least is None or low >= least) and (most is None or high <= most):
@@ -94,4 +124,24 @@ def _checked(measure: Measure, name: str, bounds: Bounds, share: _Share) -> Limi
         low=low,
         high=high,
         verdict=verdict,
+        n_items=limited.n_items,
+        n_missing=limited.n_missing,
+        population=measure.spec.population,
+        open_because=_why_open(bounds, limited) if verdict == "insufficient evidence" else None,
     )
+
+
+def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
+    """Why a limit is undecided, where it is not for want of items: what is missing alone might break it."""
+    if limited.fewest_levels < FEWEST_CLUSTERS:
+        return "too few clusters"
+    least, most = bounds
+    if not limited.n_missing:
+        return None
+    if not limited.n_items:
+        return "missing answers"
+    value, at_least, at_most = limited.value, limited.bound_low, limited.bound_high
+    if value is None or at_least is None or at_most is None:
+        return None
+    hides = (least is not None and at_least < least <= value) or (most is not None and value <= most < at_most)
+    return "missing answers" if hides else None

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from audit.analysis.gate.over_nights import data_of_figures
 from audit.analysis.gate.results import GatedFigure, GateReport
 from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, content, pooled, stored_rows
+from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_items
 from audit.analysis.table import RowTable
-from audit.results import AuditResult
+from audit.results import AuditResult, FigureName
 from audit.signatures import EXTENT, canonical_json, encode_parts
 from audit.store import Night, Store, StoredRow
 
@@ -63,8 +64,13 @@ class Nights:
         for model in self._models:
             for suite in self._suites:
                 measures = [m for m in self._current.measures if (m.model, m.suite) == (model, suite)]
-                now = data_of_figures(RowTable(pairs.current(model, suite)), measures)
-                then = data_of_figures(RowTable(pairs.baseline(model, suite)), measures)
+                now, then = (
+                    {
+                        **data_of_figures(RowTable(rows), measures),
+                        FigureName(suite, UNREADABLE_SHARE, {}, model).id: unreadable_items(rows),
+                    }
+                    for rows in (pairs.current(model, suite), pairs.baseline(model, suite))
+                )
                 data |= {figure: hashed for figure, hashed in now.items() if hashed != then[figure]}
         numbered = self._store.nights.record_looks if record else self._store.nights.looks
         return numbered(self._before.run_id, data)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from audit.results import OfFigure, Reported, Scalar
+from audit.results import OfFigure, OpenBecause, Reported, Scalar
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]
 LimitVerdict = Literal["met", "broken", "insufficient evidence"]
@@ -49,19 +49,32 @@ class GatedFigure(OfFigure, Reported):
 
     Attributes
     ----------
-    baseline, current : float or None
-        Over the ``n_items`` that both runs answered.
+    baseline, current, change : float or None
+        Over the ``n_items`` that both runs answered (the complete case).
     low, high : float or None
-        Interval of the change (current minus baseline) at the run's confidence; ``bound_low`` and ``bound_high`` are
-        its identification bounds.
+        Interval of the change (current minus baseline) at the run's confidence, whatever the ``n_missing`` answers
+        would have been; ``bound_low`` and ``bound_high`` are its identification bounds.
+    complete_case_low, complete_case_high : float or None
+        Interval of the change over the items that both runs answered alone. None where no answer is missing.
     harm_low, harm_high : float or None
         Interval of the harm.
     p_regressed : float or None
-        After Holm's correction.
+        After the correction over the suite's figures.
+    decided_low, decided_high, decided_confidence : float or None
+        The interval of the harm that decided, and its confidence after the correction: for "unchanged" that of two
+        one-sided tests, with room for clusters of a kind not seen.
+    unchanged_within : float or None
+        The smallest margin within which the figure would be called unchanged.
+    open_because : str or None
+        Why the question is open, where it is not for want of items.
     neutral : float or None
         The value that the harm is measured from; None: any change is harm.
-    n_unpaired : int
-        Items that only one run answered.
+    n_missing, n_unpaired : int
+        Items of which an answer of one run or both is missing, and items that only one run has a value of by design.
+    levels : mapping of str to int
+        How many levels of each sampled factor the items hold.
+    population : str
+        Over what the verdict generalises.
     paired : bool
         Whether the change was taken item by item, or from the two runs' intervals alone.
     is_defined : bool
@@ -98,6 +111,17 @@ class GatedFigure(OfFigure, Reported):
     obstacle: Obstacle | None = None
     differing: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
     undefined_for: list[Literal["baseline", "run"]] = Field(default_factory=list)
+    primary: bool = False
+    population: str = ""
+    levels: dict[str, int] = Field(default_factory=dict)
+    n_missing: int = 0
+    complete_case_low: float | None = None
+    complete_case_high: float | None = None
+    decided_low: float | None = None
+    decided_high: float | None = None
+    decided_confidence: float | None = None
+    unchanged_within: float | None = None
+    open_because: OpenBecause | None = None
     over_nights: OverNights | None = None
 
     @property
@@ -113,11 +137,17 @@ class GatedFigure(OfFigure, Reported):
             return "regressed"
         return "inconclusive" if self.verdict == "regressed" else self.verdict
 
+    @property
+    def missing_share(self) -> float:
+        """Share of the items of which an answer is missing."""
+        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
+
 
 class LimitCheck(OfFigure, Reported):
     """One figure against an absolute limit, decided on its interval.
 
-    ``limit`` is what is limited: the measure itself, or ``coverage`` or ``refusals`` behind it.
+    ``limit`` is what is limited: the measure itself, or ``coverage`` or ``refusals`` behind it. ``value`` is that of
+    the items with a readable answer, the interval holds whatever the ``n_missing`` others would have been.
     """
 
     model: str
@@ -131,6 +161,15 @@ class LimitCheck(OfFigure, Reported):
     low: float | None
     high: float | None
     verdict: LimitVerdict
+    n_items: int = 0
+    n_missing: int = 0
+    population: str = ""
+    open_because: OpenBecause | None = None
+
+    @property
+    def missing_share(self) -> float:
+        """Share of the items of which an answer is missing."""
+        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
 
     @property
     def decisive_verdict(self) -> LimitVerdict:
@@ -141,13 +180,21 @@ class LimitCheck(OfFigure, Reported):
 Check = GatedFigure | LimitCheck
 
 
+#: Which open questions fail a gate: none, those that missing answers leave open, or all.
+OpenFails = Literal["none", "missing", "all"]
+
+
 class GateReport(Reported):
-    """What the gate found. ``exit_code`` is 3 where it fails, else 0."""
+    """What the gate found. ``exit_code`` is 3 where it fails, else 0.
+
+    What got worse, or breaks a limit, fails the gate. A question that missing answers leave open fails it too unless
+    ``open_fails`` is "none": a model must not pass by its silence. With "all", every open question does.
+    """
 
     run_id: str
     baseline_run_id: str | None
     confidence: float
-    inconclusive_fails: bool
+    open_fails: OpenFails = "missing"
     figures: list[GatedFigure]
     limits: list[LimitCheck]
 
@@ -159,13 +206,18 @@ class GateReport(Reported):
     @property
     def failures(self) -> list[Check]:
         """What makes the gate fail."""
-        failing = {"regressed", "broken", *(OPEN_VERDICTS if self.inconclusive_fails else ())}
-        return [check for check in self.checks if check.decisive_verdict in failing]
+        return [check for check in self.checks if self._fails(check)]
+
+    def _fails(self, check: Check) -> bool:
+        if check.decisive_verdict in OPEN_VERDICTS:
+            hidden = self.open_fails == "missing" and check.open_because == "missing answers"
+            return hidden or self.open_fails == "all"
+        return check.decisive_verdict in ("regressed", "broken")
 
     @property
     def exit_code(self) -> int:
-        """0 if the run passes, 3 if not. Where inconclusive checks fail it, so does a gate without checks."""
-        return 3 if self.failures or (self.inconclusive_fails and not self.checks) else 0
+        """0 if the run passes, 3 if not. Where all open questions fail it, so does a gate without checks."""
+        return 3 if self.failures or (self.open_fails == "all" and not self.checks) else 0
 
     def counts(self) -> dict[str, int]:
         """How often each decisive verdict was given."""

@@ -15,7 +15,7 @@ from audit.analysis.gate.against_baseline import Margins, gate
 from audit.analysis.gate.limits import Bounds
 from audit.analysis.gate.nights import Nights
 from audit.analysis.gate.over_nights import share_of_look, with_nights
-from audit.analysis.gate.results import GateReport
+from audit.analysis.gate.results import GateReport, OpenFails
 from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, stored_rows
 from audit.results import AuditResult, renamed_quantities
 from audit.store import Store
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def gate_run(
-    store: Store, run_id: str, baseline: str | None, *, margin: float | None = None, inconclusive_fails: bool = False
+    store: Store, run_id: str, baseline: str | None, *, margin: float | None = None, open_fails: OpenFails = "missing"
 ) -> GateReport:
     """Check a stored run against a baseline and its config's limits, and record the night.
 
@@ -41,6 +41,8 @@ def gate_run(
         the more conservative choice.
     margin : float, optional
         Replaces the margins of the run's config. Its limits are always the config's.
+    open_fails : str
+        Which open questions fail the gate, see `GateReport`.
 
     Raises
     ------
@@ -57,7 +59,8 @@ def gate_run(
     rules = GateRules(
         under_todays_names(margins, current) if isinstance(margins, dict) else margins,
         under_todays_names(limits, current),
-        inconclusive_fails,
+        config.get("largest_change"),
+        open_fails,
     )
     return check_run(store, current, stored_rows(store, current), before, rules, record=not store.read_only)
 
@@ -68,7 +71,8 @@ class GateRules:
 
     margins: Margins = DEFAULT_MARGIN
     limits: Mapping[str, Bounds] = field(default_factory=dict)
-    inconclusive_fails: bool = False
+    largest_change: float | None = None
+    open_fails: OpenFails = "missing"
 
 
 def check_run(
@@ -90,7 +94,7 @@ def check_run(
         rows=lambda model, suite: [stored.row for stored in rows(model, suite)],
         baseline_rows=lambda model, suite: (),
         limits=rules.limits,
-        inconclusive_fails=rules.inconclusive_fails,
+        open_fails=rules.open_fails,
     )
     if before is None:
         return limits
@@ -123,7 +127,8 @@ def _against(
         rows=rows.current,
         baseline_rows=rows.baseline,
         margins=rules.margins,
-        inconclusive_fails=rules.inconclusive_fails,
+        largest_change=rules.largest_change,
+        open_fails=rules.open_fails,
         shares=shares,
     )
 

@@ -166,7 +166,7 @@ def _drawn_comparison(c: Comparison) -> Row:
         "h": shortened(c.high),
         "g": c.margin,
         "w": specs.VERDICTS.index(c.verdict),
-        "p": shortened(c.p_holm),
+        "p": shortened(c.p_adjusted),
     }
     if c.bound_low is not None and c.bound_high is not None and c.bound_high > c.bound_low:
         row |= {"bl": shortened(c.bound_low), "bh": shortened(c.bound_high)}

@@ -60,12 +60,13 @@ def junit_xml(report: GateReport) -> str:
 
 def gate_markdown(report: GateReport) -> str:
     """A summary for a CI system's page: what failed first, then all verdicts, then why some are open."""
-    failed, total = f"{len(report.failures)} of " if report.failures else "", len(report.checks)
+    failed = {id(check) for check in report.failures}
+    of, total = f"{len(failed)} of " if failed else "", len(report.checks)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts().items())
     against = "its limits alone" if report.baseline_run_id is None else f"baseline `{report.baseline_run_id}`"
     checks = "check" if total == 1 else "checks"
     lines = [
-        f"# Gate {gate_outcome(bool(report.exit_code), report.counts())}: {failed}{total} {checks}",
+        f"# Gate {gate_outcome(bool(report.exit_code), report.counts())}: {of}{total} {checks}",
         "",
         f"Run `{report.run_id}` against {against}: {counts or 'nothing to check'}.",
     ]
@@ -81,9 +82,7 @@ def gate_markdown(report: GateReport) -> str:
     if report.limits:
         limits = [(c, limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)) for c in report.limits]
         lines += _table(("limit", "interval"), limits)
-    if still_open := [
-        c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and not report.inconclusive_fails
-    ]:
+    if still_open := [c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and id(c) not in failed]:
         lines += ["", "## Open, and why", ""]
         lines += [f"- {check.decisive_verdict}: {markdown_text(check_words(check))}" for check in still_open]
     return "\n".join(lines) + "\n"

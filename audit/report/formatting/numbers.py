@@ -90,6 +90,16 @@ def p_value(p: float | None) -> str:
     return f"p = {p:.{decimals}f}"
 
 
+def percent(share: float) -> str:
+    """A share in percent, with a digit of what would read as nothing."""
+    return f"{100 * share:.1f} %" if share >= 0.0005 else f"{100 * share:.0e} %"
+
+
+def level(confidence: float) -> str:
+    """A level of confidence: ``95 %``, ``99.17 %``; as many digits as keep it from reading as certainty."""
+    return f"{100 * confidence:.{max(3, 2 - math.floor(math.log10(1 - confidence)))}g}%" if confidence < 1 else "100%"
+
+
 def bounded(measure: Estimated) -> bool:
     """Whether the figure itself is known only by bounds (which are not sampling error)."""
     return measure.bound_low is not None and measure.bound_high is not None and measure.bound_high > measure.bound_low

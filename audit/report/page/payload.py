@@ -59,6 +59,8 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "high": lambda m: shortened(m.high),
         "boundLow": lambda m: shortened(m.bound_low) if bounded(m) else None,
         "boundHigh": lambda m: shortened(m.bound_high) if bounded(m) else None,
+        "completeLow": lambda m: shortened(m.complete_case_low),
+        "completeHigh": lambda m: shortened(m.complete_case_high),
         "naiveLow": lambda m: shortened(m.naive_low),
         "naiveHigh": lambda m: shortened(m.naive_high),
         "items": lambda m: m.n_items,
@@ -73,7 +75,7 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "isSubgroup": lambda m: int(m.is_subgroup),
         "reason": lambda m: texts("" if figure(m) != MISSING else missing_reason(m)),
         "p": lambda m: shortened(m.p),
-        "pHolm": lambda m: shortened(m.p_holm),
+        "pHolm": lambda m: shortened(m.p_adjusted),
     }
     rows = [[value(m) for value in columns.values()] for m in table.measures]
     # Signatures are long and mostly alike: written as their parts, and each part once.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from audit.analysis.comparisons import POWER
-from audit.analysis.decisions import MOST_UNPAIRED
+from audit.analysis.decisions import FEWEST_CLUSTERS, MOST_UNPAIRED
 from audit.analysis.differences import unpaired_share
 from audit.analysis.estimators import ROUNDING
-from audit.results import VERDICT_WORDS, Comparison
+from audit.report.formatting import level, percent
+from audit.results import VERDICT_WORDS, Comparison, OpenBecause
 
 
 def with_words(comparisons: Iterable[Comparison]) -> list[Comparison]:
@@ -17,8 +19,55 @@ def with_words(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def describe(c: Comparison) -> str:
-    """The comparison as one or two plain sentences."""
-    return f"{_decision(c)}{_left_out(c)}"
+    """The comparison in a few plain sentences."""
+    return f"{_decision(c)}{_missing(c)}{_left_out(c)}"
+
+
+def over(population: str) -> str:
+    """Over what a statement generalises, as a clause."""
+    return f" over {population}" if population else ""
+
+
+def few_clusters(levels: Mapping[str, int]) -> str:
+    """Which sampled factor has too few levels for a decision."""
+    factor, n = min(levels.items(), key=lambda entry: entry[1], default=("cluster", 0))
+    return f"{n} {factor}{_s(n)} say too little about others, at least {FEWEST_CLUSTERS} are needed"
+
+
+class _WithMissing(Protocol):
+    """A decision that may rest on missing answers."""
+
+    @property
+    def n_items(self) -> int: ...
+    @property
+    def n_missing(self) -> int: ...
+    @property
+    def missing_share(self) -> float: ...
+    @property
+    def open_because(self) -> OpenBecause | None: ...
+
+
+def missing_answers(d: _WithMissing, is_open: bool) -> str:
+    """How many answers are missing, and what to do about it."""
+    counted = (
+        f" {percent(d.missing_share)} of the answers are missing ({d.n_missing:,} of {d.n_items + d.n_missing:,} items)"
+    )
+    if d.open_because == "missing answers":
+        return (
+            f"{counted}, and what they would have been may decide this. Run the audit again, which asks anew what "
+            "failed; what a model refuses again, or answers so that it cannot be read, stays open."
+        )
+    return f"{counted}." if is_open else f"{counted}; this holds whatever they would have been."
+
+
+def _missing(c: Comparison) -> str:
+    if not c.n_missing or c.verdict == "not comparable":
+        return ""
+    sentence = missing_answers(c, c.verdict == "inconclusive")
+    if c.complete_case_low is not None and c.difference is not None:
+        span = f"{_signed(c.complete_case_low)} to {_signed(c.complete_case_high)}"
+        sentence += f" Complete case, the answered items alone: {_signed(c.difference)} ({span})."
+    return sentence
 
 
 def _left_out(c: Comparison) -> str:
@@ -38,23 +87,43 @@ def _decision(c: Comparison) -> str:
         return f"{c.a} and {c.b} cannot be compared in {figure}: {nothing_in_common(c.undefined_for)}."
     if c.low is None or c.high is None:
         return f"Too few data to compare {c.b} with {c.a} in {figure}: {_too_little(c)}."
-    span = f"{100 * c.confidence:g}% interval {_signed(c.low)} to {_signed(c.high)}"
-    if c.difference is None:
-        span += f"; the servers' answers leave it between {_signed(c.bound_low)} and {_signed(c.bound_high)}"
-    noise = _noise(c)
+    if c.open_because == "too few clusters":
+        return f"{c.b} and {c.a} are not compared in {figure}: {few_clusters(c.levels)}."
+    span, noise = _span(c), _noise(c)
     if c.verdict == "equivalent":
-        within = " There is a difference, but it is within the margin." if _is_significant(c.p_holm, c) else ""
-        return f"{c.b} and {c.a} are equivalent in {figure}: less than ±{c.margin:g} apart ({span}).{within}{noise}"
+        within = " There is a difference, but it is within the margin." if _is_significant(c.p_adjusted, c) else ""
+        return (
+            f"{c.b} and {c.a} are equivalent in {figure}{over(c.population)}: less than ±{c.margin:g} apart ({span})."
+            f"{within}{noise}"
+        )
     if c.verdict in ("larger", "smaller"):
         by = f" by {_digits(abs(c.difference))}" if c.difference is not None else ""
-        return f"{c.b} has a {VERDICT_WORDS[c.verdict]} {figure} than {c.a}{by} ({span}).{noise}"
+        more = f"{c.b} has a {VERDICT_WORDS[c.verdict]} {figure} than {c.a}{by}"
+        return f"{more}{over(c.population)} ({span}).{noise}"
     chance = ", which among this many comparisons may be due to chance" if _is_significant(c.p, c) else ""
     power = (
         f" Only {_digits(c.minimum_detectable_effect)} or more would be found {POWER:.0%} of the time."
         if c.minimum_detectable_effect
         else ""
     )
-    return f"{c.b} and {c.a} cannot be distinguished in {figure}, nor called equivalent ({span}{chance}).{power}{noise}"
+    alike = f" They are alike within ±{_digits(c.alike_within)}." if c.alike_within is not None else ""
+    return (
+        f"{c.b} and {c.a} cannot be distinguished in {figure}{over(c.population)}, nor called equivalent within "
+        f"±{c.margin:g} ({span}{chance}).{alike}{power}{noise}"
+    )
+
+
+def _span(c: Comparison) -> str:
+    """The interval that decided and its level."""
+    low, high, confidence = c.decided_low, c.decided_high, c.decided_confidence
+    if low is None or high is None or confidence is None:  # of a result of an older version
+        low, high, confidence = c.low, c.high, c.confidence
+    span = f"{level(confidence)} interval {_signed(low)} to {_signed(high)}"
+    if c.verdict == "equivalent" and c.decided_low is not None:
+        span = f"two one-sided tests, {span}, clusters of a kind not seen included"
+    if c.difference is None:
+        span += f"; the servers' answers leave it between {_signed(c.bound_low)} and {_signed(c.bound_high)}"
+    return span
 
 
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.figures import Condition, Figures
 from audit.report.formatting import bounded, figure, measure_label, number, one_line
 from audit.report.phrases.ladder import step_sentence
@@ -20,7 +21,7 @@ _MANY_FAILED = 0.01  # with a smaller share of failures, there is no caution
 _LISTED = 4  # more models or pairs than this are counted, not listed
 
 Labelled = tuple[str, Measure]  # a figure with the condition to name beside it, "" for none
-Side = Literal["above", "below", "open", "no interval"]
+Side = Literal["above", "below", "open", "missing", "few", "no interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,10 @@ def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[
         measure = headline[0][0]
         conditions = figures.distinguishing_labels(suite, measure, [where for _, where, _ in headline])
         labelled = [(label, ms) for label, (_, _, ms) in zip(conditions, headline, strict=True)]
-        for _, alike in groupby(labelled, key=lambda pair: _pattern(pair[1])):
+        for _, alike in groupby(labelled, key=lambda pair: _pattern(pair[1], 1 - figures.result.confidence)):
             group = list(alike)
             shown = [(label if len(group) > 1 else "", m) for label, ms in group for m in ms]
-            subject = _subject(measure, [label for label, _ in group])
+            subject = _subject(measure, [label for label, _ in group], group[0][1])
             sentences.append(Sentence("finding", f"{prefix}{subject}: {_finding(figures, shown)}"))
         pairs = [
             (label, c)
@@ -96,7 +97,8 @@ def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[
             for c in figures.comparisons(suite, name, where)
         ]
         if pairs:
-            sentences.append(Sentence("comparison", f"{prefix}{_subject(measure, conditions)}: {_compared(pairs)}"))
+            subject = _subject(measure, conditions, headline[0][2])
+            sentences.append(Sentence("comparison", f"{prefix}{subject}: {_compared(pairs)}"))
     mentioned = {(name, where_key(where)) for name, where, _ in headline}
     steps = [Sentence("step", f"{prefix}{text}") for text in _steps(figures, suite)]
     by_condition = [
@@ -123,22 +125,24 @@ def _by_condition(
     corrected: list[bool] = []  # of each interval, whether a corrected p decides with it
     labels = figures.distinguishing_labels(suite, measure, conditions)
     for model in figures.models:
-        sides: dict[Side, list[Labelled]] = {"below": [], "above": [], "open": [], "no interval": []}
+        sides: dict[Side, list[Labelled]] = {side: [] for side in get_args(Side)}
         for label, where in zip(labels, conditions, strict=True):
             m = figures.get(suite, measure, where, model)
             if m is None or m.neutral is None or not (m.value is not None or bounded(m)):
                 continue
             neutral = m.neutral
-            side = _sure_side(m, neutral, alpha)
+            side = _side(m, neutral, alpha)
             sides[side].append((label, m))
-            if side != "no interval":
-                corrected.append(m.p_holm is not None)
+            if side not in ("few", "no interval"):
+                corrected.append(m.p_adjusted is not None)
         said = [f"{side} in {_farthest(sides[side], neutral)}" for side in ("below", "above") if sides[side]]
         said += [f"indistinguishable from it in {len(sides['open'])}"] if sides["open"] else []
-        unread = len(conditions) - sum(len(sides[side]) for side in ("below", "above", "open"))
+        said += [f"left open by missing answers in {len(sides['missing'])}"] if sides["missing"] else []
+        said += [f"too few clusters in {len(sides['few'])}"] if sides["few"] else []
+        unread = len(conditions) - sum(len(sides[side]) for side in ("below", "above", "open", "missing", "few"))
         said += [f"no value or no interval in {unread}"] if unread else []
         parts.append(f"{one_line(model)} {', '.join(said)}")
-    correction = "corrected by Holm" if any(corrected) else "each without correction"
+    correction = "corrected for many figures" if any(corrected) else "each without correction"
     if any(corrected) and not all(corrected):
         correction += " where a p-value is known"
     return (
@@ -175,16 +179,19 @@ def _mark(neutral: float) -> str:
     return number(neutral, 0 if float(neutral).is_integer() else 2)
 
 
-def _pattern(measures: Sequence[Measure]) -> list[tuple[str, str]]:
+def _pattern(measures: Sequence[Measure], alpha: float) -> list[tuple[str, str]]:
     """Where each model lies: the same sentence is true of two conditions with the same pattern."""
-    return [(m.model, "value" if m.neutral is None else _side(m, m.neutral)) for m in measures]
+    return [(m.model, "value" if m.neutral is None else _side(m, m.neutral, alpha)) for m in measures]
 
 
-def _subject(measure: str, conditions: Sequence[str]) -> str:
+def _subject(measure: str, conditions: Sequence[str], measures: Sequence[Measure] = ()) -> str:
+    """What a sentence is about, and over what it generalises."""
     label = measure_label(measure)
     named = [c for c in conditions if c]
     where = "; ".join(named) if len(named) <= _LISTED else f"{len(named)} conditions"
-    return label[:1].upper() + label[1:] + (f" ({where})" if where else "")
+    population = measures[0].spec.population if measures else ""
+    over = f", over {one_line(population)}" if population else ""
+    return label[:1].upper() + label[1:] + (f" ({where})" if where else "") + over
 
 
 def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
@@ -197,14 +204,16 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     neutral = estimated[0][1].neutral
     if neutral is None:
         return f"{_values(estimated)}."
-    sides: dict[Side, list[Labelled]] = {"above": [], "below": [], "open": [], "no interval": []}
+    sides: dict[Side, list[Labelled]] = {side: [] for side in get_args(Side)}
     for c, m in estimated:
-        sides[_side(m, neutral)].append((c, m))
+        sides[_side(m, neutral, 1 - figures.result.confidence)].append((c, m))
     place = f"{_mark(neutral)}, the neutral value"
     said: dict[Side, tuple[str, str]] = {
         "above": ("lies", f"above {place}"),
         "below": ("lies", f"below {place}"),
         "open": ("is", f"indistinguishable from {place}"),
+        "missing": ("is", f"left open by missing answers, which may lie on either side of {place}"),
+        "few": ("is", f"not decided, as fewer than {FEWEST_CLUSTERS} clusters say too little about others"),
         "no interval": ("has", "no interval, so nothing is claimed"),
     }
     parts = []
@@ -223,19 +232,20 @@ def _models(names: Sequence[str], of: int) -> str:
     return _enumeration(names) if len(names) <= _LISTED else f"{len(names)} models"
 
 
-def _side(measure: Measure, neutral: float) -> Side:
-    """On which side of neutral the whole interval lies."""
+def _side(measure: Measure, neutral: float, alpha: float) -> Side:
+    """On which side of neutral the whole interval lies, and stays after the correction; why on none.
+
+    Without a p-value it is decided by the interval alone.
+    """
     if measure.low is None or measure.high is None:
         return "no interval"
-    if measure.low > neutral:
-        return "above"
-    return "below" if measure.high < neutral else "open"
-
-
-def _sure_side(measure: Measure, neutral: float, alpha: float) -> Side:
-    """The same, where it stays significant under Holm's correction; without a p-value, by the interval alone."""
-    side = _side(measure, neutral)
-    return "open" if side in ("above", "below") and measure.p_holm is not None and measure.p_holm >= alpha else side
+    if min(measure.levels.values(), default=FEWEST_CLUSTERS) < FEWEST_CLUSTERS:
+        return "few"
+    is_sure = measure.p_adjusted is None or measure.p_adjusted < alpha
+    if is_sure and not measure.low <= neutral <= measure.high:
+        return "above" if measure.low > neutral else "below"
+    low, high = measure.complete_case_low, measure.complete_case_high
+    return "missing" if low is not None and high is not None and not low <= neutral <= high else "open"
 
 
 def _values(labelled: Sequence[Labelled]) -> str:
@@ -334,7 +344,8 @@ def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
             yield Sentence(
                 "caution",
                 f"{one_line(e.model)}{place}: {lost:,} of {e.n_items:,} items have no readable answer ({reasons}). "
-                "They are left out, not counted as zero.",
+                "Values are those of the answered items; intervals and decisions hold whatever the missing answers "
+                "would have been. Run the audit again: what failed is asked anew.",
             )
 
 

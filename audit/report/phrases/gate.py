@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from audit.analysis.decisions import MOST_UNPAIRED
+from audit.analysis.decisions import FEWEST_CLUSTERS, MOST_UNPAIRED
 from audit.analysis.differences import unpaired_share
 from audit.analysis.gate.results import OPEN_VERDICTS, Check, GatedFigure, LimitCheck
-from audit.report.formatting import number
-from audit.report.phrases.comparisons import nothing_in_common
+from audit.report.formatting import level, number
+from audit.report.phrases.comparisons import few_clusters, missing_answers, nothing_in_common, over
 
 
 def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
@@ -54,17 +54,48 @@ def _figure_words(f: GatedFigure) -> str:
     if f.obstacle is not None:
         return f"{f.figure}: {_obstacle(f)}."
     if f.low is None or f.high is None:
-        return _without_interval(f)
+        return f"{_without_interval(f)}{_missing(f)}"
+    if f.open_because == "too few clusters":
+        return f"{f.figure} is not decided: {few_clusters(f.levels)}."
     goal = "from the baseline" if f.neutral is None else f"from its neutral value {f.neutral:.3g}"
     statement = {
         "regressed": f"moved away {goal} by more than the margin",
         "improved": f"moved towards its neutral value {f.neutral or 0:.3g} by more than the margin",
         "unchanged": "is within the margin of the baseline",
     }.get(f.verdict, "is inconclusive at this margin")
-    if f.verdict == "inconclusive" and unpaired_share(f.n_unpaired, f.n_items) <= MOST_UNPAIRED:
-        statement += ": more items are needed"
-    interval = f"change {interval_phrase(f.low, f.high)}, margin {f.margin:g}"
-    return f"{f.figure} {statement} ({interval}).{_left_out(f)}"
+    statement += over(f.population)
+    if f.verdict == "inconclusive":
+        statement += "" if f.open_because else ": more items are needed"
+    return f"{f.figure} {statement} ({_interval(f)}).{_within(f)}{_missing(f)}{_left_out(f)}"
+
+
+def _interval(f: GatedFigure) -> str:
+    """The interval that decided and its level, beside the margin."""
+    margin = f"margin {f.margin:g}"
+    if f.decided_low is None or f.decided_high is None or f.decided_confidence is None:
+        return f"change {interval_phrase(f.low, f.high)}, {margin}"
+    change = f"change {number(f.change)}, " if f.change is not None else ""
+    seen = ", clusters of a kind not seen included" if f.verdict == "unchanged" else ""
+    harm = f"{level(f.decided_confidence)} interval of the harm {interval_phrase(f.decided_low, f.decided_high)}"
+    return f"{change}{harm}{seen}, {margin}"
+
+
+def _within(f: GatedFigure) -> str:
+    if f.verdict != "inconclusive" or f.unchanged_within is None:
+        return ""
+    return f" It is unchanged within ±{number(f.unchanged_within)}."
+
+
+def _missing(f: GatedFigure) -> str:
+    if not f.n_missing:
+        return ""
+    complete = interval_phrase(f.complete_case_low, f.complete_case_high)
+    beside = (
+        f" Complete case, the answered items alone: change {number(f.change)} ({complete})."
+        if f.change is not None
+        else ""
+    )
+    return f"{missing_answers(f, f.verdict in OPEN_VERDICTS)}{beside}"
 
 
 def _over_nights_words(f: GatedFigure) -> str:
@@ -115,4 +146,6 @@ def _limit_words(c: LimitCheck) -> str:
     limited = str(c.figure) if c.limit == c.measure else f"{c.limit} of {c.figure}"
     statement = {"met": "meets", "broken": "breaks"}.get(c.verdict, "neither clearly meets nor breaks")
     limit, interval = limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)
-    return f"{limited} {statement} the limit {limit} (interval {interval})."
+    missing = missing_answers(c, c.verdict in OPEN_VERDICTS) if c.n_missing else ""
+    few = f" Too few clusters: at least {FEWEST_CLUSTERS} are needed." if c.open_because == "too few clusters" else ""
+    return f"{limited} {statement} the limit {limit}{over(c.population)} (interval {interval}).{few}{missing}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.formatting import one_line
 from audit.results import AuditResult
 
@@ -41,15 +42,23 @@ def method_terms(confidence: float) -> Terms:
             "interval: 0.41 [0.37, 0.45].",
         ),
         (
+            "Missing answers",
+            "The value is that of the items with a readable answer (the complete case). Interval and decisions hold "
+            "whatever the missing answers would have been: each may be anything that the quantity can be. So a model "
+            "gains nothing by refusing its worst items.",
+        ),
+        (
             "Bounds",
             "Where a figure is only known to lie between two values, these are drawn as a dashed band. This is not "
             "sampling error and does not shrink with more items.",
         ),
         (
             "Comparisons",
-            "Models are compared item by item. A model is called higher or lower when its test, with Holm's "
-            "correction over its family, says so; tied (equivalent) when two one-sided tests place it within the "
-            "margin; else inconclusive, which is not the same as equal.",
+            "Models are compared item by item. A model is called higher or lower when its test says so after the "
+            "correction for many figures: Holm's over a suite's primary figures, a false discovery rate over its "
+            "others. It is called tied (equivalent) when two one-sided tests place it within the margin, with room for "
+            "clusters of a kind that is in none of those asked; else inconclusive, which is not the same as equal. "
+            f"Fewer than {FEWEST_CLUSTERS} clusters decide nothing.",
         ),
         (
             "Published figures",

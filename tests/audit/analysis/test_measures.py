@@ -63,22 +63,31 @@ def test_an_interval_leaves_0_to_1_only_where_the_figure_can() -> None:
 
 
 def test_p_against_neutral_matches_scipy_and_holm() -> None:
-    values = {"a": [0.1, 0.3, 0.2, 0.4], "b": [0.0, 0.1, -0.2, 0.3], "c": [0.2, 0.2, 0.3, 0.1]}
+    values = {"a": [0.1, 0.3, 0.2, 0.4, 0.0], "b": [0.0, 0.1, -0.2, 0.3, 0.1], "c": [0.2, 0.2, 0.3, 0.1, 0.1]}
     rows = [row(f"{g}{i}", v, group=g) for g, some in values.items() for i, v in enumerate(some)]
-    specs = [
-        MeasureSpec("effect", "p", {"group": g}, unit="difference", neutral=0.0, family="other" if g == "c" else "f")
-        for g in values
-    ]
+    specs = [MeasureSpec("effect", "p", {"group": g}, unit="difference", neutral=0.0, primary=g != "c") for g in values]
     found = measure_rows(RowTable(rows), specs, model="m", suite="s", signature={})
     expected = [stats.ttest_1samp(some, 0.0).pvalue for some in values.values()]
     assert [m.p for m in found] == pytest.approx(expected)
-    assert [m.p_holm for m in found] == pytest.approx([2 * expected[0], max(2 * expected[0], expected[1]), expected[2]])
+    corrected = [2 * expected[0], max(2 * expected[0], expected[1]), expected[2]]
+    assert [m.p_adjusted for m in found] == pytest.approx(corrected)
 
 
-def test_p_is_unknown_without_neutral_or_value() -> None:
-    exact, bounded = row("a", 0.2), row("b", IdentifiedInterval(None, 0.1, 0.3))
-    assert one([exact, row("c", 0.3)], MeasureSpec("p", "p")).p is None
-    assert one([exact, bounded], MeasureSpec("p", "p", neutral=0.0)).p is None
+def test_fewer_than_five_clusters_have_no_corrected_p() -> None:
+    rows = [row(str(i), v) for i, v in enumerate([0.1, 0.3, 0.2, 0.4])]
+    found = one(rows, MeasureSpec("effect", "p", neutral=0.0))
+    assert (found.p_adjusted, found.levels) == (None, {"item": 4})
+    assert found.p == pytest.approx(stats.ttest_1samp([0.1, 0.3, 0.2, 0.4], 0.0).pvalue)
+
+
+def test_p_holds_for_every_value_within_the_bounds() -> None:
+    some = [row(str(i), v) for i, v in enumerate((0.2, 0.3, 0.25))]
+    assert one(some, MeasureSpec("p", "p")).p is None, "no neutral value"
+    for low, high, least in ((0.1, 0.3, 0.1), (-0.9, 0.3, -0.9)):
+        found = one([*some, row("b", IdentifiedInterval(None, low, high))], MeasureSpec("p", "p", neutral=0.0))
+        above = stats.ttest_1samp([0.2, 0.3, 0.25, least], 0.0, alternative="greater").pvalue
+        below = stats.ttest_1samp([0.2, 0.3, 0.25, high], 0.0, alternative="less").pvalue
+        assert found.p == pytest.approx(min(1.0, 2 * above, 2 * below))
 
 
 def test_rounding_of_floats_is_no_evidence() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from audit.analysis.significance import holm, mcnemar_exact, p_of_counts_outside
+from audit.analysis.significance import Corrected, false_discovery, holm, mcnemar_exact, p_of_counts_outside
 
 
 @pytest.mark.parametrize(("only_a", "only_b", "n"), [(0, 1, 200), (3, 9, 150), (0, 0, 80), (40, 45, 1000)])
@@ -36,8 +38,26 @@ def test_mcnemar_agrees_with_statsmodels_for_every_small_table() -> None:
 
 def test_holm_matches_statsmodels_and_ignores_nan() -> None:
     p = np.array([0.01, np.nan, 0.04, 0.03])
-    assert holm(p)[[0, 2, 3]] == pytest.approx(multipletests(p[[0, 2, 3]], method="holm")[1])
-    assert np.isnan(holm(p)[1])
-    assert np.isnan(holm(np.array([np.nan]))).all()
+    assert holm(p).p[[0, 2, 3]] == pytest.approx(multipletests(p[[0, 2, 3]], method="holm")[1])
+    assert np.isnan(holm(p).p[1])
+    assert np.isnan(holm(np.array([np.nan])).p).all()
     many = np.random.default_rng(0).uniform(size=200) ** 4
-    assert holm(many) == pytest.approx(multipletests(many, method="holm")[1])
+    assert holm(many).p == pytest.approx(multipletests(many, method="holm")[1])
+
+
+def test_false_discovery_matches_statsmodels() -> None:
+    p = np.array([0.01, np.nan, 0.04, 0.03])
+    assert false_discovery(p).p[[0, 2, 3]] == pytest.approx(multipletests(p[[0, 2, 3]], method="fdr_bh")[1])
+    assert np.isnan(false_discovery(p).p[1])
+    assert false_discovery(np.empty(0)).p.size == 0
+    many = np.random.default_rng(0).uniform(size=200) ** 4
+    assert false_discovery(many).p == pytest.approx(multipletests(many, method="fdr_bh")[1])
+
+
+@pytest.mark.parametrize("correct", [holm, false_discovery])
+def test_a_test_is_rejected_at_the_level_it_is_given(correct: Callable[..., Corrected]) -> None:
+    rng = np.random.default_rng(1)
+    for power in (1, 3, 8):
+        p = rng.uniform(size=60) ** power
+        found = correct(p, 0.05)
+        np.testing.assert_array_equal(p < found.level, found.p < 0.05)

@@ -310,7 +310,7 @@ def test_the_p_of_a_figure_is_shown_after_holms_correction(opened: Opened) -> No
     page.locator("#plot-0 details.behind").evaluate("details => details.open = true")
     page.locator("#plot-0 details.behind button.figure").first.click()
     text = page.locator("dialog[open] dl.pairs").inner_text()
-    assert "0.004; after Holm's correction over its family 0.047" in text
+    assert "0.004; after the correction for many figures 0.047" in text
     page.keyboard.press("Escape")
 
 

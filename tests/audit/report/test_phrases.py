@@ -188,16 +188,16 @@ def test_a_figure_ranked_by_level_is_no_headline() -> None:
 @pytest.mark.parametrize(
     ("corrected", "told"),
     [
-        ((0.2,) * 5, "corrected by Holm)"),
+        ((0.2,) * 5, "corrected for many figures)"),
         ((None,) * 5, "each without correction)"),
-        ((0.2, None, 0.2, 0.2, 0.2), "corrected by Holm where a p-value is known)"),
+        ((0.2, None, 0.2, 0.2, 0.2), "corrected for many figures where a p-value is known)"),
     ],
 )
 def test_the_correction_is_named_though_a_value_is_missing(corrected: tuple[float | None, ...], told: str) -> None:
     chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
     measures = [
         mu.measure("a", "score", {"condition": f"c{i}", "gender": gender}, value, neutral=0.0).model_copy(
-            update={"p_holm": p}
+            update={"p_adjusted": p}
         )
         for i, p in enumerate(corrected)
         for gender, value in (("f", 0.2), ("m", 0.2 if i else None))

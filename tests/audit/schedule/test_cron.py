@@ -28,7 +28,7 @@ from backends.errors import ConfigError
 def regressed() -> GateReport:
     figure = GatedFigure(model="m", suite="s", measure="gap", where={}, verdict="regressed")
     return GateReport(
-        run_id="now", baseline_run_id="then", confidence=0.95, inconclusive_fails=False, figures=[figure], limits=[]
+        run_id="now", baseline_run_id="then", confidence=0.95, open_fails="missing", figures=[figure], limits=[]
     )
 
 

@@ -25,7 +25,7 @@
     const f = ids[0];
     if (row.x !== undefined && !row.fs) lines.push(`at ${digits(row.x)}`);
     lines.push(`${get(f, "items")} items, ${get(f, "clusters")} clusters`);
-    if (get(f, "pHolm") !== null) lines.push(`p after Holm's correction: ${digits(get(f, "pHolm"))}`);
+    if (get(f, "pHolm") !== null) lines.push(`p after the correction: ${digits(get(f, "pHolm"))}`);
     if (get(f, "coverage") !== null) lines.push(`coverage ${digits(get(f, "coverage"))}`);
     return lines;
   }
@@ -38,7 +38,7 @@
 
   function notes(row) {
     const lines = [];
-    if (isKnown(row.p)) lines.push(`p after Holm's correction: ${digits(row.p)}`);
+    if (isKnown(row.p)) lines.push(`p after the correction: ${digits(row.p)}`);
     if (isKnown(row.bl)) lines.push(`bounds, not sampling error: ${range(row.bl, row.bh)}`);
     if (isKnown(row.e)) lines.push(`noise between engines: ±${digits(row.e)}${row.v !== null && Math.abs(row.v) <= row.e ? ", more than this difference" : ""}`);
     return lines;
@@ -320,10 +320,11 @@
       ["Suite", data.suites[get(f, "suite")]],
       ["Where", condition(f)],
       [`${data.confidence * 100} % interval, clustered`, range(get(f, "low"), get(f, "high"))],
+      ...(get(f, "completeLow") === null ? [] : [["Complete case: the answered items alone", `${digits(get(f, "value"))} ${range(get(f, "completeLow"), get(f, "completeHigh"))}`]]),
       ["Interval if every answer were independent", range(get(f, "naiveLow"), get(f, "naiveHigh"))],
       ...(bounded ? [["Bounds (not sampling error)", range(get(f, "boundLow"), get(f, "boundHigh"))]] : []),
       ["Neutral value", get(f, "neutral") === null ? "not defined" : digits(get(f, "neutral"))],
-      ...(get(f, "p") === null ? [] : [["p against the neutral value", `${digits(get(f, "p"))}; after Holm's correction over its family ${digits(get(f, "pHolm"))}`]]),
+      ...(get(f, "p") === null ? [] : [["p against the neutral value", `${digits(get(f, "p"))}; after the correction for many figures ${digits(get(f, "pHolm"))}`]]),
       ["Items, clusters", `${get(f, "items")}, ${get(f, "clusters")}`],
       ["Missing; only bounds known", `${get(f, "missing")}; ${get(f, "censored")}`],
       ...(text(f, "reason") ? [["Why there is no value", text(f, "reason")]] : []),

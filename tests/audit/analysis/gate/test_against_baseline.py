@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.analysis.differences import End, PairedDifference
-from audit.analysis.gate.against_baseline import _Change, gate
+from audit.analysis.gate.against_baseline import gate
+from audit.analysis.gate.changes import Change
 from audit.analysis.gate.results import GateReport
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.report.exports import gate_json, gate_markdown, junit_xml
 from audit.report.phrases.gate import check_words
-from audit.results import AuditResult
+from audit.results import AuditResult, FigureName
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
@@ -96,24 +97,27 @@ def test_few_changed_outcomes_use_the_more_careful_test() -> None:
 def test_correlation_of_equal_counts_is_inconclusive() -> None:
     spec = MeasureSpec("r", "p", estimator="correlation", clusters=("occupation",), covariate="occupation", neutral=0.0)
     counts = np.random.default_rng(3).integers(-1, 2, (12, 3)).astype(float)
-    for values, verdict in ((counts, "inconclusive"), (counts / 3, "unchanged")):
+    for values in (counts, counts / 3):  # what clusters of a kind not seen may do to a correlation has no bound
         (figure,) = gate_of(Run(values, spec), Run(values, spec)).figures
-        assert (figure.change, figure.verdict) == (0, verdict)
+        assert (figure.change, figure.verdict) == (0, "inconclusive")
     (figure,) = gate_of(Run(counts, spec), Run(counts, spec)).figures
     assert "identical answers give no interval" in check_words(figure)
 
 
 def test_missing_answers_are_reported_and_rule_out_unchanged() -> None:
     now = Run(BASE)
-    for lost, verdict in ((5, "unchanged"), (60, "inconclusive")):
+    for lost, unreadable in ((1, "inconclusive"), (60, "regressed")):
         rows = [Row(r.item_id, r.factors, {}, "refusal") if i < lost else r for i, r in enumerate(now.rows)]
-        report = gate_of(Run(BASE, rows=rows), Run(BASE))
-        (figure,) = report.figures
-        assert (figure.verdict, figure.n_unpaired, figure.n_items) == (verdict, lost, 140 - lost)
-        assert f"only one of the two runs has a value: {lost} of 140 items" in check_words(figure)
-        assert "more items are needed" not in check_words(figure)
-    worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 60 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
-    assert gate_of(Run(BASE, rows=worse), Run(BASE)).figures[0].verdict == "regressed"
+        figure, share = gate_of(Run(BASE, rows=rows), Run(BASE)).figures
+        assert (figure.verdict, figure.n_missing, figure.n_items) == ("inconclusive", lost, 140 - lost)
+        assert f"of the answers are missing ({lost} of 140 items)" in check_words(figure)
+        assert (share.measure, share.verdict) == ("unreadable_share", unreadable)
+        assert (share.baseline, share.current) == (0, pytest.approx(lost / 140))
+    worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 2 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
+    bounded = dataclasses.replace(GAP, kind="difference")
+    report = gate_of(Run(BASE, bounded, rows=worse), Run(BASE, bounded))
+    assert report.figures[0].verdict == "regressed"
+    assert "this holds whatever they would have been" in check_words(report.figures[0])
 
 
 def test_refusals_are_judged_for_every_kind_of_item() -> None:
@@ -191,10 +195,9 @@ def test_the_harm_interval_holds_every_harm_within(
     base: tuple[float, float], change: tuple[float, float], neutral: float, at: tuple[float, float]
 ) -> None:
     (a, b), (low, high) = sorted(base), sorted(change)
-    measure = Run(BASE).result.measures[0].model_copy(update={"neutral": neutral})
     ends = {"low": End(low, 0, 9), "high": End(high, 0, 9)}
     difference = PairedDifference(GAP, 0, 1, "", **ends, a_low=a, a_high=b, margin=0.02)
-    harm = _Change(measure, difference, paired=True).harm(0.95)
+    harm = Change(FigureName("s", "gap", {}), neutral, difference).harm_at(0.95)
     before, moved = a + at[0] * (b - a), low + at[1] * (high - low)
     within = abs(before + moved - neutral) - abs(before - neutral)
     assert harm[0] - 1e-9 <= within <= harm[1] + 1e-9
@@ -221,7 +224,7 @@ def test_other_signature_is_not_comparable_and_says_why() -> None:
     assert "data (was 'old', is 'new')" in check_words(figure)
     assert "limit" not in check_words(figure)
     assert report.exit_code == 0
-    assert gate_of(Run(BASE, signature={"data": "new"}), Run(BASE), inconclusive_fails=True).exit_code == 3
+    assert gate_of(Run(BASE, signature={"data": "new"}), Run(BASE), open_fails="all").exit_code == 3
 
 
 def test_figures_that_only_one_run_has_are_not_comparable() -> None:
@@ -325,8 +328,10 @@ def test_share_of_refusals_and_coverage_have_limits_too() -> None:
     run = refusing(50, 200)
     (check,) = gate_of(run, run, limits={"refusals": (None, 0.1)}).limits
     assert (check.value, check.verdict) == (0.25, "broken")
-    (check,) = gate_of(run, run, limits={"coverage": (0.8, None)}).limits
+    (check,) = gate_of(run, run, limits={"coverage": (0.55, None)}).limits
     assert (check.value, check.verdict) == (pytest.approx(0.85), "met")
+    (check,) = gate_of(run, run, limits={"coverage": (0.8, None)}).limits
+    assert (check.verdict, check.open_because) == ("insufficient evidence", "missing answers"), "of a quarter, none"
 
 
 def test_no_refusal_among_few_items_proves_nothing() -> None:
@@ -341,7 +346,9 @@ def test_one_changed_outcome_is_no_surer_than_none() -> None:
     picks = np.random.default_rng(4).integers(0, 2, (27, 34)).astype(float)
     one_changed = picks.copy()
     one_changed[3, 4] = 1 - picks[3, 4]
-    (same,), (changed,) = (gate_of(Run(picks, spec), Run(now, spec)).figures for now in (picks, one_changed))
+    (same,), (changed,) = (
+        gate_of(Run(picks, spec), Run(now, spec), largest_change=0.02).figures for now in (picks, one_changed)
+    )
     assert (same.verdict, changed.verdict) == ("unchanged", "unchanged")
     assert same.low is not None
     assert same.high is not None
@@ -375,11 +382,16 @@ def test_reports_for_ci_systems() -> None:
 def test_gate_without_conclusive_checks_decided_nothing() -> None:
     refused = [Row(r.item_id, r.factors, {}, "refusal") for r in Run(BASE).rows]
     unanswered = gate_of(Run(BASE, rows=refused), Run(BASE))
-    assert [one.verdict for one in unanswered.figures] == ["not comparable"]
+    assert [one.verdict for one in unanswered.figures] == ["not comparable", "regressed"]
     page = gate_markdown(unanswered)
-    assert page.startswith("# Gate without conclusive checks: 1 check")
-    assert "- not comparable: stereotype_gap of m on s: the two runs answered no item in common." in page
-    assert unanswered.exit_code == 0
+    assert page.startswith("# Gate failed: 2 of 2 checks")
+    assert "- **not comparable**: stereotype_gap of m on s: the two runs answered no item in common." in page
+    assert unanswered.exit_code == 3
+    failed = [Row(r.item_id, r.factors, {}, "timeout") for r in Run(BASE).rows]
+    for open_fails, code in (("missing", 3), ("none", 0)):
+        unasked = gate_of(Run(BASE, rows=failed), Run(BASE), open_fails=open_fails)
+        assert ([one.verdict for one in unasked.figures], unasked.exit_code) == (["not comparable"], code)
+    assert gate_markdown(unasked).startswith("# Gate without conclusive checks: 1 check")
 
 
 def test_figure_undefined_in_one_run_is_reported_so() -> None:

@@ -1,0 +1,176 @@
+"""Missing answers as bounds: by hand, and against models that fall silent where they are worst."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from audit.analysis.comparisons import compare_models
+from audit.analysis.gate.against_baseline import gate
+from audit.analysis.gate.results import GateReport
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
+from audit.report.phrases.comparisons import describe
+from audit.report.phrases.gate import check_words
+from audit.results import AuditResult, Measure
+from suites.base import IdentifiedInterval, MeasureSpec, Row
+
+OCCUPATIONS, TEMPLATES = 40, 25
+GAP = MeasureSpec(
+    "stereotype_gap",
+    "gap",
+    clusters=("occupation", "template"),
+    kind="difference",
+    neutral=0.0,
+    primary=True,
+    stratum="group",
+    weights={"female": 0.5, "male": 0.5},
+    population="new occupations and templates of these kinds",
+)
+
+
+def rows_of(values: np.ndarray, refused: Callable[[int, int], bool] = lambda o, t: False) -> list[Row]:
+    """A row for each cell of an occupations × templates table; the first half of the occupations are female."""
+    return [
+        Row(f"{o}/{t}", factors, {}, "refusal")
+        if refused(o, t)
+        else Row(f"{o}/{t}", factors, {"gap": IdentifiedInterval.exact(float(value))})
+        for (o, t), value in np.ndenumerate(values)
+        for factors in ({"occupation": o, "template": t, "group": "female" if 2 * o < len(values) else "male"},)
+    ]
+
+
+def result_of(rows: list[Row], spec: MeasureSpec = GAP) -> AuditResult:
+    return AuditResult(
+        run_id="run", title="", started="", finished="", complete=True, interrupted=False, seed=0, limit=None,
+        confidence=0.95, versions={}, models=[], suites=[], measures=[measure(rows, spec)], comparisons=[],
+        data_quality=[],
+    )  # fmt: skip
+
+
+def measure(rows: list[Row], spec: MeasureSpec = GAP) -> Measure:
+    (found,) = measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={})
+    return found
+
+
+def gated(now: list[Row], before: list[Row], spec: MeasureSpec = GAP, **options: object) -> GateReport:
+    return gate(
+        result_of(now, spec),
+        result_of(before, spec),
+        rows=lambda model, suite: now,
+        baseline_rows=lambda model, suite: before,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def answers(rng: np.random.Generator, gap: float = 0.25) -> np.ndarray:
+    """Gaps of a model, alike over occupations and templates but for their noise."""
+    return gap + rng.normal(0, 0.1, (OCCUPATIONS, 1)) + rng.normal(0, 0.05, (OCCUPATIONS, TEMPLATES))
+
+
+BASE = answers(np.random.default_rng(0))
+
+
+def test_missing_answer_enters_as_its_range() -> None:
+    spec = MeasureSpec("p", "gap", kind="probability", neutral=0.5)
+    rows = rows_of(np.full((5, 2), 0.6) + np.arange(10).reshape(5, 2) / 100, lambda o, t: o == 4 and t == 1)
+    found = measure(rows, spec)
+    answered = np.arange(60, 69) / 100
+    assert (found.value, found.n_items, found.missing) == (pytest.approx(answered.mean()), 9, 1)
+    assert found.bound_low == pytest.approx(answered.sum() / 10)
+    assert found.bound_high == pytest.approx((answered.sum() + 1) / 10)
+    complete = measure([row for row in rows if row.missing is None], spec)
+    assert (found.complete_case_low, found.complete_case_high) == (complete.low, complete.high)
+    assert found.low < complete.low < complete.high < found.high  # type: ignore[operator]
+    assert (complete.complete_case_low, complete.complete_case_high) == (None, None)
+
+
+def test_difference_holds_for_every_answer_that_could_have_come() -> None:
+    a, b = (np.random.default_rng(seed).uniform(0.3, 0.4, (20, 7)) for seed in (1, 2))
+    spec = dataclasses.replace(GAP, kind="probability", neutral=None)
+    refuses = lambda o, t: o == t == 3  # noqa: E731
+    (found,) = compare_models({"a": rows_of(a), "b": rows_of(b + 0.3, refuses)}, [spec], suite="s")
+    kept = np.ones((20, 7), dtype=bool)
+    kept[3, 3] = False
+    assert found.difference == pytest.approx((b + 0.3 - a)[kept].mean(), abs=0.002)
+    assert (found.n_items, found.n_missing, found.n_unpaired, found.verdict) == (139, 1, 0, "larger")
+    assert found.bound_high - found.bound_low == pytest.approx(1 / 140)  # type: ignore[operator]
+    ends = [((b + 0.3 - a)[kept].sum() + end - a[3, 3]) / 140 for end in (0, 1)]
+    assert (found.bound_low, found.bound_high) == pytest.approx(tuple(ends))
+    assert "0.7 % of the answers are missing (1 of 140 items); this holds whatever they would" in describe(found)
+
+
+def test_few_errors_tell_what_would_decide() -> None:
+    spec = dataclasses.replace(GAP, kind="real")
+    lost = [Row(r.item_id, r.factors, {}, "timeout") if i % 100 == 0 else r for i, r in enumerate(rows_of(BASE))]
+    (found,) = compare_models({"a": rows_of(BASE), "b": lost}, [spec], suite="s")
+    assert (found.verdict, found.open_because) == ("inconclusive", "missing answers")
+    assert "1.0 % of the answers are missing (10 of 1,000 items)" in describe(found)
+    assert "Run the audit again" in describe(found)
+
+
+def test_quantity_without_range_is_not_called_alike() -> None:
+    spec = dataclasses.replace(GAP, kind="real")
+    one_lost = rows_of(BASE, lambda o, t: o == t == 0)
+    assert gated(rows_of(BASE), rows_of(BASE), spec).figures[0].verdict == "unchanged"
+    assert gated(one_lost, rows_of(BASE), spec).figures[0].verdict == "inconclusive"
+    higher = rows_of(BASE + 0.5, lambda o, t: o == t == 0)
+    assert gated(higher, rows_of(BASE), spec).figures[0].verdict == "regressed", "within what was seen of it"
+
+
+# ---------------------------------------------------------------------------- silence buys nothing
+
+
+def test_items_that_turned_worst_and_are_refused_do_not_pass() -> None:
+    """4.9 % of the items move to a gap of 1: answered it regressed, so refused it must not be unchanged."""
+    rng = np.random.default_rng(4)
+    for hidden in (rng.random(BASE.shape) < 0.049, np.arange(BASE.size).reshape(BASE.shape) % 25 == 3):
+        moved = np.where(hidden, 1.0, BASE)
+        assert gated(rows_of(moved), rows_of(BASE)).figures[0].verdict != "unchanged"
+        for largest_change in (None, 0.0):
+            report = gated(rows_of(moved, lambda o, t: bool(hidden[o, t])), rows_of(BASE),  # noqa: B023
+                           largest_change=largest_change)  # fmt: skip
+            assert (report.figures[0].verdict, report.exit_code) == ("inconclusive", 3)
+            assert "of the answers are missing" in check_words(report.figures[0])
+    passes = gated(rows_of(moved, lambda o, t: bool(hidden[o, t])), rows_of(BASE), open_fails="none")
+    assert passes.exit_code == (3 if passes.counts().get("regressed") else 0)
+
+
+def test_limit_is_not_kept_by_refusing_the_worst() -> None:
+    values = answers(np.random.default_rng(5))
+    values += 0.37 - values.mean()
+    worst = values >= np.quantile(values, 0.8)
+    limits = {"stereotype_gap": (None, 0.35)}
+    refused = rows_of(values, lambda o, t: bool(worst[o, t]))
+    (check,) = gate(result_of(refused), None, rows=lambda m, s: refused, baseline_rows=lambda m, s: [],
+                    limits=limits).limits  # fmt: skip
+    assert check.value is not None
+    assert check.value < 0.35 < values.mean()
+    assert (check.verdict, check.open_because) == ("insufficient evidence", "missing answers")
+    report = gate(result_of(refused), None, rows=lambda m, s: refused, baseline_rows=lambda m, s: [], limits=limits)
+    assert report.exit_code == 3
+
+
+def test_refusing_more_of_one_group_decides_nothing() -> None:
+    he = np.where(np.arange(OCCUPATIONS)[:, None] < OCCUPATIONS // 2, -0.8, 0.8) + 0.01 * (BASE - BASE.mean())
+    keep = np.random.default_rng(6).random(BASE.shape)
+    found = measure(rows_of(he, lambda o, t: o < OCCUPATIONS // 2 and keep[o, t] < 0.6))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 0 < found.high
+    assert found.p_adjusted is not None
+    assert found.p_adjusted > 0.05
+
+
+@pytest.mark.simulation
+def test_interval_holds_though_the_largest_fifth_is_missing() -> None:
+    rng, held = np.random.default_rng(7), 0
+    for _ in range(200):
+        values = answers(rng)
+        lost = values >= np.quantile(values, 0.8)
+        found = measure(rows_of(values, lambda o, t: bool(lost[o, t])))  # noqa: B023
+        held += found.low <= 0.25 <= found.high  # type: ignore[operator]
+    assert held >= 0.95 * 200
