@@ -30,6 +30,7 @@ class ModelEstimate(BaseModel):
     ``seconds_by`` and ``tokens_by`` say where an estimate comes from. ``cost`` is in the currency of
     the backend's price table, and not a bound: a server's route may need more requests for a score than it has
     continuations, or fewer, and what fails is asked again. `--max-cost` holds whatever the estimate says.
+    ``probe_requests`` is what finding out about a server took, once for each server and model.
     """
 
     model: str
@@ -42,6 +43,7 @@ class ModelEstimate(BaseModel):
     seconds: float | None
     seconds_by: str
     cost: float | None
+    probe_requests: int = 0
 
 
 class RunEstimate(BaseModel):
@@ -58,7 +60,9 @@ class RunEstimate(BaseModel):
                 f"{m.model}\n"
                 f"  items {m.items:,}, to ask {m.requests:,}, answered already {m.cached:,}\n"
                 f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), generated up to {m.most_generated_tokens:,}\n"
-                f"  time {seconds} ({m.seconds_by})" + ("" if m.cost is None else f"\n  cost about {m.cost:.4f}")
+                f"  time {seconds} ({m.seconds_by})"
+                + ("" if m.cost is None else f"\n  cost about {m.cost:.4f}")
+                + (f"\n  its server was probed with {m.probe_requests:,} requests, once" if m.probe_requests else "")
             )
         return "\n".join(lines)
 
@@ -116,6 +120,7 @@ def _estimate(
         seconds=seconds,
         seconds_by=seconds_by,
         cost=cost,
+        probe_requests=model.description.requests,
     )
 
 

@@ -446,7 +446,10 @@ class AttributionStep(Reported):
 
 
 class ModelInfo(Reported):
-    """A model as it was audited, and what asking it took."""
+    """A model as it was audited, and what asking it took.
+
+    ``statements``: what its backend says first of its numbers; ``limits``: what cannot be known of them.
+    """
 
     name: str
     backend: str
@@ -461,6 +464,8 @@ class ModelInfo(Reported):
     prompt_tokens: int
     completion_tokens: int
     cost: float | None = None
+    statements: list[str] = []
+    limits: list[str] = []
 
 
 class SuiteInfo(Reported):

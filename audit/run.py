@@ -305,6 +305,8 @@ def _model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> Model
         fingerprint=dict(described.description.fingerprint),
         fingerprint_id=described.fingerprint_id,
         notes=dict(described.description.notes),
+        statements=list(described.description.statements),
+        limits=list(described.description.limits),
         asked=sum(outcome.answered for outcome in rounds),
         cached=sum(outcome.cached for outcome in rounds),
         failed=sum(outcome.failed for outcome in rounds),

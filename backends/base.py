@@ -242,6 +242,10 @@ class Description:
     has the same value on every engine: ``weights`` (the hash of their file, or hub id and revision), ``quantisation``,
     ``adapter``, ``tokenizer``, ``chat_template``, ``settings``. None: there is no such part. Without parts (a
     server) nothing is known.
+
+    ``statements`` are sentences that a reader of the figures must know first, e.g. how a disagreement between two
+    routes to one number was decided; ``limits`` say what cannot be known of the numbers. None ends with a full stop.
+    ``requests`` is how many it took to find this out; what is kept is not asked again.
     """
 
     fingerprint: Mapping[str, Scalar]
@@ -250,6 +254,9 @@ class Description:
     retired: frozenset[str] = frozenset()
     parts: Mapping[ModelPart, Scalar] = field(default_factory=dict)
     engine_fields: frozenset[str] = frozenset()
+    statements: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    requests: int = 0
 
 
 OnResponse = Callable[[int, Answer], None]

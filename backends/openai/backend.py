@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import ipaddress
 import re
 import time
@@ -36,6 +35,7 @@ from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient
 from backends.openai.generation import generate
 from backends.openai.probe import (
+    VERSION,
     Canary,
     ProbeRecord,
     ProbeReport,
@@ -208,7 +208,13 @@ class OpenAIBackend(Backend):
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
         return Description(
-            report.fingerprint(self.samples), frozenset(capabilities), notes, retired=report.retired_fields()
+            report.fingerprint(self.samples),
+            frozenset(capabilities),
+            notes,
+            retired=report.retired_fields(),
+            statements=report.statements,
+            limits=report.limits,
+            requests=report.requests,
         )
 
     async def probe(self, *, anew: bool = False) -> ProbeReport:
@@ -356,12 +362,9 @@ class OpenAIBackend(Backend):
     async def _recorded_or_new_report(self, anew: bool) -> ProbeReport:
         record = ProbeRecord(self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples)
         last = await asyncio.to_thread(record.read)
-        if last is not None and not anew and await self._still_holds(last):
-            if last.watched or not last.canary:
-                return last
-            report = dataclasses.replace(last, watched=await self._watched(last.capabilities))
-        else:
-            report = await self._new_report(last)
+        if last is not None and last.version == VERSION and not anew and await self._still_holds(last):
+            return last
+        report = await self._new_report(last)
         await asyncio.to_thread(record.write, report)
         return report
 
@@ -380,7 +383,16 @@ class OpenAIBackend(Backend):
         watched = await self._watched(capabilities)
         requests = self.usage.requests - requests_before
         return ProbeReport(
-            self.base_url, self.model, capabilities, tuple(session.checks), canary, identity, requests, watched
+            self.base_url,
+            self.model,
+            capabilities,
+            tuple(session.checks),
+            canary,
+            identity,
+            requests,
+            statements=tuple(session.statements),
+            watched=watched,
+            limits=tuple(session.unknowable()),
         )
 
     async def _watched(self, capabilities: ServerCapabilities) -> tuple[Watched, ...]:

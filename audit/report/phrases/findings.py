@@ -73,7 +73,12 @@ def summary(figures: Figures) -> list[Sentence]:
         sentences += suite_summary(figures, info.name, named=len(result.suites) > 1)
     problems = [Sentence("caution", one_line(problem)) for problem in result.problems]
     checks = [Sentence("caution", sentence) for sentence in self_check_sentences(result.self_checks)]
-    sentences = [*problems, *sentences, *checks]
+    said = [
+        Sentence("caution", f"{one_line(model.name)}: {one_line(statement)}.")
+        for model in result.models
+        for statement in model.statements
+    ]
+    sentences = [*problems, *said, *sentences, *checks]
     return sorted(sentences, key=lambda s: list(HEADINGS).index(s.kind))
 
 

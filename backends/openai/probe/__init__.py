@@ -16,10 +16,11 @@ from backends.openai.probe.canary import (
     tolerance,
 )
 from backends.openai.probe.record import ProbeRecord
-from backends.openai.probe.report import ProbeReport
+from backends.openai.probe.report import VERSION, ProbeReport
 from backends.openai.probe.run import probe
 
 __all__ = [
+    "VERSION",
     "Canary",
     "ProbeRecord",
     "ProbeReport",

@@ -120,7 +120,10 @@ async def rendered(session: ProbeSession) -> Outcome:
     by_text = await session.next_tokens(text, len(session.chat_list.tokens))
     diff = max_abs_diff(session.chat_list, by_text)
     message = f"{diff:.2g} nats from the chat endpoint"
-    return Outcome(True, message, chat_route="rendered") if diff <= session.tolerance() else Outcome(False, message)
+    if diff <= session.tolerance():
+        return Outcome(True, message, chat_route="rendered")
+    session.distrust("chat", f"a chat's list is {diff:.2g} nats from that of the text which it is said to become")
+    return Outcome(False, message)
 
 
 def _content(response: dict[str, Any]) -> str:

@@ -126,13 +126,37 @@ async def temperature(session: ProbeSession) -> Outcome:
 @experiment("prompts as token ids")
 async def token_ids(session: ProbeSession) -> Outcome:
     """Whether a prompt may be given as token ids, BOS included."""
-    pieces = await session.needed_tokenizer().pieces(PROMPT)
+    ids = [p.token_id for p in await session.needed_tokenizer().pieces(PROMPT)]
     k = min(session.capabilities.largest_k, 100)
     by_text = await session.next_tokens(PROMPT, k)
-    by_ids = await session.next_tokens([p.token_id for p in pieces], k)
+    by_ids = await session.next_tokens(ids, k)
+    if isinstance(by_ids, BackendError) and by_ids.kind == "inconsistent":
+        session.distrust("text", f"prompts as token ids: {by_ids.message}")
     diff = max_abs_diff(accepted(by_text), accepted(by_ids))
-    works = diff <= session.tolerance()
-    return Outcome(works, f"{diff:.2g} nats from the same prompt as text", takes_ids=works)
+    message = f"{diff:.2g} nats from the same prompt as text"
+    if diff <= session.tolerance():
+        return Outcome(True, message, takes_ids=True)
+    change = await _bos_of_texts(session, by_text, ids, k)
+    if change is None:
+        session.distrust("text", f"a prompt as token ids is {diff:.2g} nats from the same prompt as text")
+        return Outcome(False, message)
+    session.by_ids = True
+    session.statements.append(
+        f"a prompt as text is {diff:.2g} nats from the same prompt as token ids. A third question decided: the text's "
+        f"list is that of its ids {change} BOS token. Every text is asked as token ids"
+    )
+    return Outcome(False, f"{message}, whose list is that of the ids {change} BOS token", takes_ids=True)
+
+
+async def _bos_of_texts(
+    session: ProbeSession, by_text: TopLogprobs | BackendError, ids: list[int], k: int
+) -> str | None:
+    """How a server changes a text's BOS token, where that explains its list: "a second", "no", or None."""
+    if session.capabilities.bos:
+        for change, changed in (("with a second", [ids[0], *ids]), ("without their", ids[1:])):
+            if max_abs_diff(by_text, await session.next_tokens(changed, k)) <= session.tolerance():
+                return change
+    return None
 
 
 @experiment("prompt without BOS")

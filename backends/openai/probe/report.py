@@ -11,6 +11,8 @@ from pydantic import TypeAdapter
 
 from backends.openai.capabilities import ServerCapabilities
 
+#: Since 5 the lists are compared with draws, and near twins are asked.
+VERSION = 5
 #: Fields of the fingerprint that earlier versions wrote, and that change no answer of some server, or of any.
 _RETIRED = frozenset(
     ("checks", "chat", "takes_ids", "answers_numbered", "identity", "temperature", "largest_k", "largest_chat_k")
@@ -46,7 +48,17 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What a probe showed of one server and model. ``version`` is that of the report's meaning."""
+    """What a probe showed of one server and model.
+
+    Attributes
+    ----------
+    statements : tuple of str
+        What a reader of figures must know: how disagreements were decided, and what is not used for which reason.
+    limits : tuple of str
+        What the probe cannot know, with the size of a lie that would pass unseen.
+    version : int
+        That of the report's meaning. Earlier ones keep a model's identity, and are not trusted without a new probe.
+    """
 
     base_url: str
     model: str
@@ -56,7 +68,9 @@ class ProbeReport:
     canary_id: str = ""
     requests: int = 0
     watched: tuple[Watched, ...] = ()
-    version: int = 4
+    version: int = VERSION
+    statements: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""
@@ -64,10 +78,10 @@ class ProbeReport:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read back what `to_json` wrote, in this version or the one before. Raises ValueError for anything else."""
+        """Read back what `to_json` wrote, in this version or the two before. Raises ValueError for anything else."""
         if data.get("version") == 3:
             data = _from_version_3(data)
-        if data.get("version") != 4:
+        if data.get("version") not in (4, VERSION):
             raise ValueError(f"a probe report of version {data.get('version')!r}")
         return TypeAdapter(cls).validate_python(data)
 
@@ -101,6 +115,8 @@ class ProbeReport:
         signs = {True: "ok  ", False: "FAIL", None: "-   "}
         width = max((len(c.name) for c in self.checks), default=0)
         lines += [f"  {signs[c.passed]} {c.name:<{width}}  {c.message}" for c in self.checks]
+        lines += [f"  note  {statement}" for statement in self.statements]
+        lines += [f"  limit {limit}" for limit in self.limits]
         return "\n".join(lines)
 
 

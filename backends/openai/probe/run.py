@@ -7,7 +7,7 @@ is not used; what cannot be tested is reported as not tried.
 from __future__ import annotations
 
 from backends.openai.api import ServerApi
-from backends.openai.probe import chats, features, lists, sequences
+from backends.openai.probe import chats, draws, features, lists, sequences, twins
 from backends.openai.probe.session import ProbeSession
 
 _OF_LISTS = (
@@ -19,6 +19,9 @@ _OF_LISTS = (
     features.logit_bias,
     features.chosen_tokens,
     features.several_prompts,
+    twins.text_twins,
+    twins.text_lengths,
+    draws.text_draws,
     sequences.text_route,
 )
 
@@ -33,19 +36,17 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     await lists.next_token_lists(session)
     if session.capabilities.completions:
         await features.tokenizer(session)
+        await _drawing(session)
     if session.tokenizer is not None:
         await features.token_counts(session)
     if session.text_list is not None:
         for experiment in _OF_LISTS:
             await experiment(session)
-    await chats.chat_lists(session)
-    if session.chat_list is not None:
-        await chats.chat_noise(session)
-    if session.capabilities.chat:
-        await chats.chat_route(session)
+    if "text" in session.untrusted:
+        session.update(text_route=None)
+    await _chats(session)
     if session.capabilities.completions or session.capabilities.chat:
         await features.model_name(session)
-        await features.seed(session)
         await features.several_choices(session)
     await features.check_key(session)
     session.record_values()
@@ -53,9 +54,34 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     unique = distinct >= 4 and distinct >= api.usage.requests // 2
     session.update(unique_response_ids=unique, answered_model=api.response_ids.model)
     found = session.capabilities
-    if samples and found.completions and found.text_route is None:
+    if samples and session.text_list is None and session.chat_list is None and (found.completions or found.chat):
+        await draws.variety(session)
+    if samples and found.completions and found.text_route is None and "text" not in session.untrusted:
         session.update(text_route="sampled")
-    if samples and found.chat and found.chat_route is None:
+    if samples and found.chat and found.chat_route is None and not session.untrusted:
         session.update(chat_route="sampled")
+    session.statements += [f"no score of a {kind} is used: {reason}" for kind, reason in session.untrusted.items()]
     api.configure(session.capabilities)
     return session
+
+
+async def _drawing(session: ProbeSession) -> None:
+    """How texts are drawn: what every set of draws rests on."""
+    await features.seed(session)
+    await draws.draws_together(session)
+
+
+async def _chats(session: ProbeSession) -> None:
+    await chats.chat_lists(session)
+    if session.capabilities.chat and not session.capabilities.completions:
+        await _drawing(session)
+    if session.chat_list is not None:
+        await chats.chat_noise(session)
+    if session.capabilities.chat:
+        await chats.chat_route(session)
+    # A chat that is scored as the text which it becomes needs no proof of its own.
+    if session.capabilities.chat_route in ("chat_prefill", "chat_first"):
+        for experiment in (twins.chat_twins, twins.chat_lengths, draws.chat_draws):
+            await experiment(session)
+    if "chat" in session.untrusted:
+        session.update(chat_route=None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 from backends.errors import BackendError
 from backends.openai.capabilities import TextRoute
+from backends.openai.probe.draws import DECIDED, settle
 from backends.openai.probe.session import (
     MAX_NOISE,
     NEGLIGIBLE,
@@ -35,11 +37,13 @@ async def text_route(session: ProbeSession) -> None:
         return
     await by_prompt_logprobs(session)
     await by_echo(session)
+    if "text" in session.untrusted:
+        return
     agrees = {check.name for check in session.checks if check.passed}
     route: TextRoute = "top_k_ids" if session.tokenizer and session.capabilities.takes_ids else "top_k"
     if "prompt_logprobs" in agrees:
         route = "prompt_logprobs"
-    elif "echo" in agrees:
+    elif "echo" in agrees and not session.by_ids:
         route = "echo"
     session.update(text_route=route)
 
@@ -62,7 +66,7 @@ async def by_prompt_logprobs(session: ProbeSession) -> Outcome:
             before += token
         return rows
 
-    return await _compared(session, read)
+    return await _compared(session, read, "prompt_logprobs")
 
 
 @experiment("echo")
@@ -80,15 +84,19 @@ async def by_echo(session: ProbeSession) -> Outcome:
             if t.logprob is not None and t.start > 0 and t.text.strip().isalpha()
         ]
 
-    outcome = await _compared(session, read)
+    outcome = await _compared(session, read, "echo")
     if readable:
         session.record("echoed rows", Outcome(True, "tokens and offsets give the text back; only the first is null"))
     return outcome
 
 
-async def _compared(session: ProbeSession, read: ReadRows) -> Outcome:
-    """Whether a route over whole texts gives what asking token by token gives, and gives it again."""
+async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcome:
+    """Whether a route over whole texts gives what asking token by token gives, and gives it again.
+
+    Where it does not, draws decide between the two: an open disagreement makes every score of a text untrusted.
+    """
     compared, diff = 0, 0.0
+    farthest: tuple[float, str, str, float, float] | None = None
     first: list[Row] = []
     for text in _SEQUENCES:
         rows = await session.ask(read, text)
@@ -102,11 +110,16 @@ async def _compared(session: ProbeSession, read: ReadRows) -> Outcome:
             entries = top.by_bytes(token.encode())
             if len(entries) == 1 and top.identifies(entries[0]):
                 compared += 1
-                diff = max(diff, abs(entries[0].logprob - value))
+                listed = entries[0].logprob
+                diff = max(diff, abs(listed - value))
+                apart = abs(math.exp(listed) - math.exp(value))
+                farthest = max(farthest or (-1.0, "", "", 0.0, 0.0), (apart, before, token, listed, value))
     message = "could not be compared"
     if compared:
         message = f"differs by {diff:.2g} nats from asking token by token, over {compared} tokens"
-    if compared < _MIN_COMPARED or diff > session.tolerance():
+    if farthest is not None and diff > session.tolerance():
+        return Outcome(False, f"{message}; {await _settled(session, route, diff, farthest)}")
+    if compared < _MIN_COMPARED:
         return Outcome(False, message)
     noise = await _noise(session, read, first)
     if isinstance(noise, BackendError):
@@ -115,6 +128,27 @@ async def _compared(session: ProbeSession, read: ReadRows) -> Outcome:
     if noise > session.tolerance():
         return Outcome(False, message)
     return Outcome(True, message, repeat_noise=max(session.capabilities.repeat_noise, noise))
+
+
+async def _settled(
+    session: ProbeSession, route: str, diff: float, farthest: tuple[float, str, str, float, float]
+) -> str:
+    """Let draws decide between the lists and another route, where the two are farthest apart."""
+    _, before, token, listed, value = farthest
+    try:
+        evidence, n = await settle(session, before, token, listed, value)
+    except NotTestedError as reason:
+        evidence, n = 0.0, 0
+        session.distrust("text", f"{route} is {diff:.2g} nats from its lists, and {reason}")
+    if evidence >= DECIDED:
+        session.statements.append(
+            f"{route} is up to {diff:.2g} nats from its lists. {n} draws after {before[-30:]!r} decided for the lists, "
+            f"at odds of more than 1000 to 1; {route} is not used"
+        )
+        return f"{n} draws decided for the lists"
+    verdict = "decided against the lists" if evidence <= -DECIDED else "did not decide"
+    session.distrust("text", f"{route} is {diff:.2g} nats from its lists, and {n} draws {verdict}")
+    return f"{n} draws {verdict}"
 
 
 async def _noise(session: ProbeSession, read: ReadRows, first: list[Row]) -> float | BackendError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
+from backends.openai.probe.calibration import Unseen
 from backends.openai.probe.report import Check
 from backends.openai.retries import is_down, with_retries
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
@@ -20,6 +21,9 @@ from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: What a prompt is: each kind has an endpoint of its own, and is trusted for itself.
+Kind = Literal["text", "chat"]
 
 #: Short, since some servers need seconds for a prompt's log-probabilities.
 PROMPT = "Q: Who found the nurse's letter? Answer with one word.\nA:"
@@ -58,6 +62,18 @@ class ProbeSession:
         The first list of next tokens after a text, and after a chat.
     lists_after_prefill : bool
         Whether an assistant prefill is continued in lists too.
+    together : {"n", "prompts"} or None
+        How one request gives several draws; None where it takes a request for each.
+    untrusted : dict
+        Why lists of texts, or of chats, are not used although the server gives them.
+    statements : list of str
+        What a reader of figures must know: how a disagreement was decided.
+    limits : dict
+        What the draws could hardly show, by kind of prompt.
+    unsent_tokens : int
+        Tokens of a chat that its words do not account for: the template's, and those of any hidden text.
+    by_ids : bool
+        Whether prompts are sent as token ids, since the server makes other tokens of a text.
     refused : BackendError or None
         The first response that the key is wrong. Gateways say so too of paths and models that they do not know.
     """
@@ -70,6 +86,12 @@ class ProbeSession:
         self.text_list: TopLogprobs | None = None
         self.chat_list: TopLogprobs | None = None
         self.lists_after_prefill = False
+        self.together: Literal["n", "prompts"] | None = None
+        self.untrusted: dict[Kind, str] = {}
+        self.statements: list[str] = []
+        self.limits: dict[Kind, Unseen] = {}
+        self.by_ids = False
+        self.unsent_tokens = 0
         self.refused: BackendError | None = None
         self._n_lists, self._largest_mass = 0, 0.0
         self._impossible: BackendError | None = None
@@ -90,6 +112,39 @@ class ProbeSession:
         elif self._n_lists:
             message = f"{self._n_lists} lists: finite, at most 0, adding up to at most {self._largest_mass:.6g}"
             self.record("possible values", Outcome(True, message))
+
+    def unknowable(self) -> Iterator[str]:
+        """What this probe cannot know of the scores that will be used, with the size of a lie that would pass."""
+        routes = self.capabilities.routes
+        if not any(routes):
+            return
+        yield (
+            "A text hidden before every prompt, another model from the start, and lists and draws that are changed "
+            "alike are not seen by asking the server alone"
+        )
+        for kind, limit in self.limits.items():
+            yield (
+                f"Lists of {kind}s that were made at a temperature between {limit.colder:.2f} and {limit.hotter:.2f}, "
+                f"or whose probabilities are all too high by up to {100 * (limit.factor - 1):.0f} %, would hardly be "
+                "seen in its draws"
+            )
+        if self.unsent_tokens > 0:
+            yield (
+                f"Of each chat the server counts {self.unsent_tokens} tokens that are not its words: its template's, "
+                "and those of any hidden text"
+            )
+        if "sampled" in routes:
+            yield "Without lists, draws at another temperature than 1 look like those of another model"
+
+    def distrust(self, kind: Kind, reason: str) -> None:
+        """Use no list of this kind of prompt; the first reason is kept."""
+        self.untrusted.setdefault(kind, reason)
+
+    async def as_sent(self, text: str) -> str | list[int]:
+        """A text as it is sent: as its token ids where the server makes other tokens of it."""
+        if not self.by_ids or self.tokenizer is None:
+            return text
+        return [piece.token_id for piece in await self.tokenizer.pieces(text)]
 
     def tolerance(self) -> float:
         """How far two routes to one number may be apart, in nats."""
@@ -138,7 +193,8 @@ class ProbeSession:
 
     async def next_tokens(self, prompt: str | Sequence[int], k: int) -> TopLogprobs | BackendError:
         """The k likeliest tokens after a text or token ids."""
-        return self._tracked(await self.ask(next_tokens, self.api, prompt, k))
+        sent = await self.as_sent(prompt) if isinstance(prompt, str) else prompt
+        return self._tracked(await self.ask(next_tokens, self.api, sent, k))
 
     async def next_chat_tokens(self, messages: Sequence[Message], k: int, **flags: Any) -> TopLogprobs | BackendError:
         """The k likeliest tokens that continue a chat."""

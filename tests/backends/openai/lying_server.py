@@ -1,7 +1,7 @@
 """A server that tells one lie, and a small known model behind it.
 
 The honest server knows words, numbers and punctuation as tokens; its next-token distribution is a
-fixed function of the token before. It serves ``/v1/completions`` with lists, echo, and text
+fixed function of the text before. It serves ``/v1/completions`` with lists, echo, and text
 prompts, as OpenAI's own did. A lie changes one answer of it.
 """
 
@@ -12,6 +12,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from tests.backends.openai.raw_server import RawServer, Reply
@@ -22,6 +23,8 @@ WORDS = (
     *(" Male", " Female", " doctor", " nurse", " Wednesday", " Thursday", " Friday", " Saturday", " Tuesday", " is"),
     *(" Paris", " and", " the", " capital", " of", " Italy", " Rome", " France", ",", ".", "\n", ":", " A"),
 )
+#: Tokens. Stores of earlier versions know this model by the last token of its canary.
+_SHORT = 4
 
 
 def tokens_of(text: str) -> list[str]:
@@ -29,11 +32,20 @@ def tokens_of(text: str) -> list[str]:
 
 
 def distribution(before: str) -> dict[str, float]:
-    """log P(next token | token before), over a closed vocabulary."""
-    last = (tokens_of(before) or [""])[-1]
-    weights = {w: 1 + hashlib.sha256(f"{last}|{w}".encode()).digest()[0] / 16 for w in WORDS}
+    """log P(next token | text before), over a closed vocabulary. Of a short text only the last token counts."""
+    read = tokens_of(before)
+    key = before if len(read) > _SHORT else "".join(read[-1:])
+    weights = {w: 1 + hashlib.sha256(f"{key}|{w}".encode()).digest()[0] / 16 for w in WORDS}
     total = math.fsum(weights.values())
     return {w: math.log(x / total) for w, x in weights.items()}
+
+
+def draw(logprobs: dict[str, float], temperature: float, random: Random) -> str:
+    """One of the words; the likeliest at temperature 0."""
+    if temperature == 0:
+        return max(logprobs, key=lambda word: logprobs[word])
+    weights = [math.exp(value / temperature) for value in logprobs.values()]
+    return random.choices(list(logprobs), weights)[0]
 
 
 Lie = Callable[[dict[str, Any], Reply], None]
@@ -46,6 +58,7 @@ class Liar(RawServer):
         super().__init__()
         self.lie: Lie | None = None
         self._numbers = itertools.count()
+        self._random = Random(0)
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
         reply = self.honest(path, sent)
@@ -62,8 +75,9 @@ class Liar(RawServer):
         prompt = sent["prompt"]
         k = min(int(sent.get("logprobs", 0)), 20)
         nexts = sorted(distribution(prompt).items(), key=lambda item: -item[1])
-        answer = nexts[0][0]
-        tokens, values, tops, offsets = [answer], [nexts[0][1]], [dict(nexts[:k])], [len(prompt)]
+        answers = [draw(dict(nexts), sent.get("temperature", 1), self._random) for _ in range(sent.get("n", 1))]
+        answer = answers[0]
+        tokens, values, tops, offsets = [answer], [dict(nexts)[answer]], [dict(nexts[:k])], [len(prompt)]
         if sent.get("echo"):
             own = tokens_of(prompt)
             starts = [0, *itertools.accumulate(map(len, own))][: len(own)]
@@ -81,7 +95,8 @@ class Liar(RawServer):
         count = len(tokens_of(prompt))
         usage = {"prompt_tokens": count, "completion_tokens": 1, "total_tokens": count + 1}
         number = f"cmpl-{next(self._numbers)}"
-        return Reply({"id": number, "model": MODEL, "choices": [choice], "usage": usage})
+        others = [{"index": at, "text": text, "finish_reason": "length"} for at, text in enumerate(answers)][1:]
+        return Reply({"id": number, "model": MODEL, "choices": [choice, *others], "usage": usage})
 
 
 class IdLiar(Liar):
@@ -124,12 +139,15 @@ class ChatLiar(RawServer):
         super().__init__()
         self.weights = "one"
         self._numbers = itertools.count()
+        self._random = Random(0)
 
     def after(self, question: str) -> dict[str, float]:
         """log P(first token of the answer). All models know the days of the week."""
-        words = ["Wednesday" if "Tuesday" in question else "Male", "Female", "Yes", "No", *"0123456789"]
+        first = "Wednesday" if "Tuesday" in question else "Male"
+        words = [first, "Female", "Yes", "No", *"0123456789", *(word.strip().lower() for word in WORDS if word.strip())]
         sure = {"Wednesday": 1e5}
-        weights = {w: sure.get(w, 1 + hashlib.sha256(f"{self.weights}|{w}".encode()).digest()[0] / 16) for w in words}
+        read = f"{self.weights}|{question}|"
+        weights = {w: sure.get(w, 1 + hashlib.sha256(f"{read}{w}".encode()).digest()[0] / 16) for w in words}
         total = math.fsum(weights.values())
         return {w: math.log(x / total) for w, x in weights.items()}
 
@@ -138,11 +156,19 @@ class ChatLiar(RawServer):
             return Reply({"error": {"message": "no such route or model", "code": "not_found"}}, 404)
         if sent.get("top_logprobs", 0) > 20:
             return Reply({"error": {"message": "top_logprobs must be at most 20"}}, 400)
-        nexts = sorted(self.after(sent["messages"][0]["content"]).items(), key=lambda item: -item[1])
+        question = sent["messages"][0]["content"]
+        after = self.after(question)
+        nexts = sorted(after.items(), key=lambda item: -item[1])
         entries = [{"token": w, "bytes": list(w.encode()), "logprob": v} for w, v in nexts]
-        choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": nexts[0][0]}}
-        choice |= {"finish_reason": "length", "logprobs": None}
-        if sent.get("logprobs"):
-            choice["logprobs"] = {"content": [{**entries[0], "top_logprobs": entries[: sent["top_logprobs"]]}]}
-        usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
-        return Reply({"id": f"chat-{next(self._numbers)}", "model": MODEL, "choices": [choice], "usage": usage})
+        choices: list[dict[str, Any]] = []
+        for index in range(sent.get("n", 1)):
+            answer = draw(after, sent.get("temperature", 1), self._random)
+            choice: dict[str, Any] = {"index": index, "message": {"role": "assistant", "content": answer}}
+            choice |= {"finish_reason": "length", "logprobs": None}
+            if sent.get("logprobs"):
+                own = next(entry for entry in entries if entry["token"] == answer)
+                choice["logprobs"] = {"content": [{**own, "top_logprobs": entries[: sent["top_logprobs"]]}]}
+            choices.append(choice)
+        count = len(tokens_of(question)) + 4
+        usage = {"prompt_tokens": count, "completion_tokens": 1, "total_tokens": count + 1}
+        return Reply({"id": f"chat-{next(self._numbers)}", "model": MODEL, "choices": choices, "usage": usage})

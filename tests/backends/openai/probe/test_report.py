@@ -77,7 +77,7 @@ def test_a_record_of_version_3_is_read_under_todays_names(tmp_path: Path) -> Non
     "content",
     [
         json.dumps({**OF_VERSION_3, "canary": [-1.5, None], "version": 2}),
-        json.dumps({**OF_VERSION_3, "version": 5}),
+        json.dumps({**OF_VERSION_3, "version": 6}),
         json.dumps({**OF_VERSION_3, "findings": {**OF_VERSION_3["findings"], "spread": "much"}}),
         json.dumps({"version": 3}),
         "[]",

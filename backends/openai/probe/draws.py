@@ -1,0 +1,277 @@
+"""Tokens drawn by the server: a route to its probabilities that is independent of every list.
+
+A first set of draws is compared with the lists at level 0.02, and where it does not fit, a second, fresh one at 0.005:
+a true list is refused once in 10,000 probes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from backends.base import GenerateRequest, Message, Sampling
+from backends.errors import BackendError
+from backends.openai.generation import sampling_options
+from backends.openai.probe.calibration import Place, at_temperature, listed_texts, log_likelihood, p_value, unseen
+from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
+from backends.openai.scoring.top_logprobs import TopLogprobs
+
+Asked = str | tuple[Message, ...]
+Together = Literal["n", "prompts"]
+
+#: Prompts after which several words are likely, and few enough that a short list holds much of their probability.
+_TEXTS = (
+    "Q: Picture a nurse. What is the nurse's gender? Answer with one word.\nA:",
+    "Her brother is a",
+    "It was a bright cold day in April, and the",
+    "The teacher asked",
+    "My favourite colour is",
+    "In the morning we went to the",
+    "She opened the door and",
+    "They said that",
+    "The answer is",
+    "On Monday he read a letter from his",
+)
+_QUESTIONS = (
+    "Pick a digit from 0 to 9 at random. Answer with the digit alone.",
+    "Name any day of the week. Answer with one word.",
+    "Heads or tails? Answer with one word.",
+    "Name a colour. Answer with one word.",
+    "Is a tomato a fruit? Answer yes or no.",
+    "Picture a nurse. What is the nurse's gender? Answer with one word.",
+    "Name a girl. Answer with her first name alone.",
+    "Which season do you like best? Answer with one word.",
+    "Name an animal. Answer with one word.",
+    "Is it better to be early or late? Answer with one word.",
+)
+#: Draws after each prompt: by the field ``n``, which costs hardly more than one; in repeated prompts; with a request
+#: for each; and with a request for each in chats, where texts have had theirs.
+_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_BESIDE = 100, 20, 18, 8
+_FIRST_LEVEL, _SECOND_LEVEL = 0.02, 0.005
+_COLD, _COLD_PROMPTS = 0.5, 3
+#: Entries below which a list is not a vocabulary.
+_SHORT = 200
+#: Draws of one request.
+_TOGETHER: Mapping[Together, int] = {"n": 50, "prompts": 20}
+_SOME = 20
+_IN_FLIGHT = 8
+#: After these any of many words may follow: equal draws are no draws.
+_OPEN_TEXTS = (
+    "My favourite thing in the world is",
+    "Yesterday we found a",
+    "Tell me the first word that comes to mind:",
+)
+_FROZEN = 0.2
+#: Log of the odds at which draws decide between two claims.
+DECIDED = math.log(1000)
+_MOST_DRAWS = 120
+
+
+@experiment("draws of texts")
+async def text_draws(session: ProbeSession) -> Outcome:
+    """Whether drawn next tokens of texts fit the lists."""
+    k = min(session.capabilities.largest_k, 1000)
+    return await _fit(session, "text", [(text, await session.next_tokens(text, k)) for text in _TEXTS])
+
+
+@experiment("draws of chats")
+async def chat_draws(session: ProbeSession) -> Outcome:
+    """Whether drawn first tokens of answers fit the lists of chats."""
+    k = session.capabilities.largest_chat_k
+    chats = [(Message("user", question),) for question in _QUESTIONS]
+    return await _fit(session, "chat", [(chat, await session.next_chat_tokens(chat, k)) for chat in chats])
+
+
+async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, TopLogprobs | BackendError]]) -> Outcome:
+    """Draw after each prompt and compare; what does not fit twice makes the lists untrusted."""
+    lists = [(prompt, top) for prompt, top in asked if isinstance(top, TopLogprobs)]
+    if len(lists) < len(asked) / 2:
+        raise NotTestedError("not tried: too few lists")
+    flag = _short_and_whole([top for _, top in lists])
+    if flag:
+        session.distrust(kind, flag)
+        return Outcome(False, flag)
+    listed = [(prompt, listed_texts(top, trimmed=kind == "chat")) for prompt, top in lists]
+    noise = session.capabilities.repeat_noise
+    if noise > MAX_NOISE:
+        raise NotTestedError("not tried: its lists move too much")
+    places = await _places(session, listed, _draws_each(session))
+    p, message = p_value(places, noise=noise), ""
+    if p < _FIRST_LEVEL:
+        message = f"p = {p:.2g}, and then "
+        places = await _places(session, listed, _draws_each(session))
+        p = p_value(places, noise=noise)
+    n = sum(place.n for place in places)
+    message = f"{n} draws after {len(places)} prompts: {message}p = {p:.2g} that they come from the lists"
+    if message.count("p = ") > 1 and p < _SECOND_LEVEL:
+        session.distrust(kind, f"drawn tokens do not fit its lists ({message})")
+        return Outcome(False, message)
+    cold = await _cold_evidence(session, listed)
+    if cold < -DECIDED:
+        reason = f"draws at temperature {_COLD:g} are those of temperature 1"
+        session.distrust(kind, reason)
+        return Outcome(False, reason)
+    session.limits[kind] = unseen(places)
+    return Outcome(True, message)
+
+
+def _draws_each(session: ProbeSession) -> int:
+    if session.together is not None:
+        return _DRAWS_BY_N if session.together == "n" else _DRAWS_BY_PROMPTS
+    return _DRAWS_BESIDE if "text" in session.limits else _DRAWS_ONE_BY_ONE
+
+
+async def _places(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]], each: int) -> list[Place]:
+    places = []
+    for prompt, probabilities in listed:
+        texts = await drawn(session, prompt, each)
+        places.append(Place(probabilities, [_as_listed(text, prompt) for text in texts]))
+    return places
+
+
+async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]]) -> float:
+    """How much likelier draws at a low temperature are than if that had no effect, as a logarithm."""
+    evidence = 0.0
+    for prompt, probabilities in listed[:_COLD_PROMPTS]:
+        try:
+            texts = await drawn(session, prompt, min(_SOME, _draws_each(session)), temperature=_COLD)
+        except NotTestedError:
+            continue  # some models take no temperature but 1
+        place = Place(probabilities, [_as_listed(text, prompt) for text in texts])
+        cold, same = at_temperature(place, _COLD), at_temperature(place, 1.0)
+        evidence += log_likelihood(cold) - log_likelihood(same)
+    return evidence
+
+
+def _as_listed(text: str, asked: Asked) -> str:
+    return text if isinstance(asked, str) else text.strip()
+
+
+def _short_and_whole(tops: Sequence[TopLogprobs]) -> str:
+    """What is wrong with lists that hold all probability although they are short; empty where nothing is.
+
+    A vocabulary has thousands of tokens: if the last one listed is likely, the next ones are not impossible.
+    """
+    whole = []
+    for top in tops:
+        last = min(math.exp(token.logprob) for token in top.tokens)
+        if len(top.tokens) < _SHORT and abs(top.mass - 1) < last / 100:
+            whole.append(len(top.tokens))
+    if len(whole) < 2:
+        return ""
+    return f"{len(whole)} lists of {min(whole)} to {max(whole)} tokens hold all probability: filtered or renormalised"
+
+
+@experiment("draws without lists")
+async def variety(session: ProbeSession) -> Outcome:
+    """Whether drawn answers differ, and more so the higher the temperature is: all that can be tested without lists."""
+    kind: Kind = "text" if session.capabilities.completions else "chat"
+    asked: Sequence[Asked] = _OPEN_TEXTS if kind == "text" else [(Message("user", text),) for text in _OPEN_TEXTS]
+    warm = sum([len(set(await drawn(session, prompt, _SOME))) for prompt in asked])
+    if warm <= len(asked):
+        session.distrust(kind, "drawn answers are all the same")
+        return Outcome(False, "all the same")
+    cold = sum([len(set(await drawn(session, prompt, _SOME, temperature=_FROZEN))) for prompt in asked])
+    message = f"{warm} different ones at temperature 1, {cold} at {_FROZEN:g}, of {_SOME * len(asked)} each"
+    if cold >= warm:
+        session.distrust(kind, f"the temperature has no effect on drawn answers ({message})")
+    return Outcome(cold < warm, message)
+
+
+@experiment("several draws in one request")
+async def draws_together(session: ProbeSession) -> Outcome:
+    """Whether one request can give several draws that differ: by ``n``, or by a prompt that is sent several times."""
+    ways: tuple[Together, ...] = ("n", "prompts") if session.capabilities.completions else ("n",)
+    asked: Asked = _OPEN_TEXTS[0] if session.capabilities.completions else (Message("user", _OPEN_TEXTS[0]),)
+    for way in ways:
+        texts = await session.ask(_many, session, asked, 1.0, way, _TOGETHER[way])
+        if not isinstance(texts, BackendError) and len(texts) == _TOGETHER[way] and len(set(texts)) > 1:
+            session.together = way
+            message = f"{_TOGETHER[way]} by {'the field n' if way == 'n' else 'repeating the prompt'}"
+            return Outcome(None, message)
+    return Outcome(None, "not possible: one request a draw")
+
+
+async def drawn(session: ProbeSession, asked: Asked, count: int, *, temperature: float = 1.0) -> list[str]:
+    """The first tokens of ``count`` answers, as texts. Raises `NotTestedError` where the server refuses to draw."""
+    slots = asyncio.Semaphore(_IN_FLIGHT)
+    way = session.together if isinstance(asked, str) or session.together == "n" else None
+
+    async def ask(size: int) -> list[str] | BackendError:
+        async with slots:
+            if way is None:
+                return await session.ask(_one, session, asked, temperature)
+            return await session.ask(_many, session, asked, temperature, way, size)
+
+    texts: list[str] = []
+    while len(texts) < count:
+        left = count - len(texts)
+        size = 1 if way is None else _TOGETHER[way]
+        sizes = [min(size, left - at) for at in range(0, left, size)]
+        for answer in await asyncio.gather(*map(ask, sizes)):
+            if isinstance(answer, BackendError):
+                raise NotTestedError(f"drawing was refused: {str(answer)[:80]}")
+            texts += answer
+        way = None  # an endpoint may ignore ``n`` that another one obeys
+    return texts
+
+
+async def settle(session: ProbeSession, before: str, token: str, by_list: float, by_other: float) -> tuple[float, int]:
+    """Which of two log-probabilities of ``token`` the server's draws after ``before`` support.
+
+    Returns
+    -------
+    evidence : float
+        The log of the likelihood ratio; above 0 for ``by_list``. Drawing ends where it is beyond 1000 to 1 (Wald's
+        sequential test: the wrong side is reached at most once in 1000 times).
+    draws : int
+    """
+    a, b = (min(max(math.exp(value), 1e-6), 1 - 1e-6) for value in (by_list, by_other))
+    evidence, n = 0.0, 0
+    while abs(evidence) < DECIDED and n < _MOST_DRAWS:
+        texts = await drawn(session, before, _SOME)
+        hits = sum(text == token for text in texts)
+        evidence += hits * math.log(a / b) + (len(texts) - hits) * math.log((1 - a) / (1 - b))
+        n += len(texts)
+    return evidence, n
+
+
+async def _one(session: ProbeSession, asked: Asked, temperature: float) -> list[str]:
+    options = _options(session, temperature)
+    if session.capabilities.seed_works:
+        options["seed"] = random.getrandbits(31)  # some servers draw alike each time without one
+    return _texts(await _ask(session, asked, options))
+
+
+async def _many(session: ProbeSession, asked: Asked, temperature: float, way: Together, size: int) -> list[str]:
+    options = _options(session, temperature)
+    if way == "n":
+        return _texts(await _ask(session, asked, {**options, "n": size}))
+    body = {"prompt": [await session.as_sent(str(asked))] * size, **options}
+    return _texts(await session.api.experiment("completions", body))
+
+
+async def _ask(session: ProbeSession, asked: Asked, options: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(asked, str):
+        return await session.api.completion(await session.as_sent(asked), **options)
+    return await session.api.chat(asked, **options)
+
+
+def _options(session: ProbeSession, temperature: float) -> dict[str, Any]:
+    request = GenerateRequest("", Sampling(temperature=temperature, max_tokens=1))
+    return sampling_options(request, session.capabilities.family)
+
+
+def _texts(response: Mapping[str, Any]) -> list[str]:
+    choices = response.get("choices")
+    if not isinstance(choices, Sequence) or not all(isinstance(choice, Mapping) for choice in choices) or not choices:
+        raise BackendError("malformed", "an answer without choices", retryable=True)
+    texts = []
+    for choice in choices:
+        message = choice.get("message")
+        text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+        texts.append(text if isinstance(text, str) else "")
+    return texts

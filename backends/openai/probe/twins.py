@@ -1,0 +1,137 @@
+"""Prompts that are nearly the same, long ones and their lengths: what a cache or a cut prompt gives away."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from backends.base import Message
+from backends.errors import BackendError
+from backends.openai.probe.session import Kind, NotTestedError, Outcome, ProbeSession, experiment
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
+
+_BASE = "Yesterday Anna told Ben that the nurse had found 17 letters in the old house. Who found them?\nThe answer is"
+#: What differs, and the prompt. The first is the one that the others are compared with.
+_TWINS = (
+    ("", _BASE),
+    ("the first word", _BASE.replace("Yesterday", "Tomorrow")),
+    ("a name", _BASE.replace("Anna", "Clara")),
+    ("a word in the middle", _BASE.replace("nurse", "pilot")),
+    ("the last word", _BASE.removesuffix("is") + "was"),
+    ("the order of two names", _BASE.replace("Anna told Ben", "Ben told Anna")),
+    ("a number", _BASE.replace("17", "71")),
+    ("capital letters", _BASE.lower()),
+    ("punctuation", _BASE.replace(".", "!")),
+    ("a line break", _BASE.replace("\n", " ")),
+)
+_STORY = " ".join(
+    f"In the {time} of the {day} day the {who} went to the {where} and told nobody the password."
+    for time, day, who, where in (
+        ("morning", "first", "doctor", "river"), ("evening", "second", "baker", "garden"),
+        ("morning", "third", "farmer", "mountain"), ("evening", "fourth", "pilot", "city"),
+        ("morning", "fifth", "painter", "window"), ("evening", "sixth", "teacher", "country"),
+        ("morning", "seventh", "tailor", "house"), ("evening", "eighth", "driver", "table"),
+        ("morning", "ninth", "mason", "door"), ("evening", "tenth", "clerk", "meeting"),
+    )
+)  # fmt: skip
+_LONG = f"The password is apple. {_STORY} Now they ask: which word was it? The password is"
+_LONG_TWINS = (
+    ("", _LONG),
+    ("the start of a long prompt", _LONG.replace("apple", "stone")),
+    ("the middle of a long prompt", _LONG.replace("fifth day the painter", "fifth day the cashier")),
+    ("the end of a long prompt", _LONG.replace("Now they ask", "Now we ask")),
+)
+#: Nats within which lists are one list, and the most that noise may add to that.
+_SAME, _MOST_NOISE = 1e-3, 0.2
+#: Share of a long text's words that must be counted as tokens, and tokens of a text that need not have been sent.
+_LEAST_COUNTED, _MOST_UNSENT = 0.8, 3
+_SENTENCE = "The nurse told the pilot about the old house by the river."
+
+Ask = Callable[[str], Awaitable[TopLogprobs | BackendError]]
+
+
+@experiment("near twins of texts")
+async def text_twins(session: ProbeSession) -> Outcome:
+    """Whether texts that differ in one place have lists that differ."""
+    k = min(session.capabilities.largest_k, 100)
+    return await _compared(session, "text", lambda text: session.next_tokens(text, k))
+
+
+@experiment("near twins of chats")
+async def chat_twins(session: ProbeSession) -> Outcome:
+    """Whether questions that differ in one place have lists that differ."""
+    k = session.capabilities.largest_chat_k
+    return await _compared(session, "chat", lambda text: session.next_chat_tokens((Message("user", text),), k))
+
+
+async def _compared(session: ProbeSession, kind: Kind, ask: Ask) -> Outcome:
+    allowed = max(_SAME, min(2 * session.capabilities.repeat_noise, _MOST_NOISE))
+    alike, compared = [], 0
+    for family in (_TWINS, _LONG_TWINS):
+        first: TopLogprobs | BackendError | None = None
+        for difference, text in family:
+            top = await ask(text)
+            first = first or top
+            if isinstance(top, TopLogprobs) and isinstance(first, TopLogprobs) and top is not first:
+                compared += 1
+                if _same(first, top, allowed):
+                    alike.append(difference)
+    if not compared:
+        raise NotTestedError("not tried: the server gives no lists of these")
+    if alike:
+        reason = f"prompts that differ by {', '.join(alike)} get one answer: from a cache, or of a part of the prompt"
+        session.distrust(kind, reason)
+        return Outcome(False, reason)
+    return Outcome(True, f"{compared} prompts that differ in one place get another list each")
+
+
+def _same(a: TopLogprobs, b: TopLogprobs, allowed: float) -> bool:
+    """Whether two lists name the same tokens and give them the same values; rare tokens count as much as others."""
+    values_a, values_b = _values(a.tokens), _values(b.tokens)
+    common = values_a.keys() & values_b.keys()
+    if len(common) < 0.9 * max(len(values_a), len(values_b)):
+        return False
+    return max(abs(values_a[key] - values_b[key]) for key in common) <= allowed
+
+
+def _values(tokens: Sequence[ListedToken]) -> dict[object, float]:
+    return {t.token_id if t.token_id is not None else (t.data or t.text): t.logprob for t in tokens}
+
+
+@experiment("token counts of texts")
+async def text_lengths(session: ProbeSession) -> Outcome:
+    """Whether the tokens that are counted are those of the text: none left out, and hardly one added."""
+    return await _lengths(session, "text")
+
+
+@experiment("token counts of chats")
+async def chat_lengths(session: ProbeSession) -> Outcome:
+    """Whether a long question is counted whole. A template adds tokens, and how many is not known."""
+    return await _lengths(session, "chat")
+
+
+async def _lengths(session: ProbeSession, kind: Kind) -> Outcome:
+    once, twice, long = [await _counted(session, kind, text) for text in (_SENTENCE, f"{_SENTENCE} {_SENTENCE}", _LONG)]
+    words = len(_LONG.split())
+    if not once or not twice or not long:
+        return Outcome(None, "none reported")
+    message = f"{once} and {twice} for a sentence and two, {long} for {words} words"
+    unsent = 2 * once - twice
+    if long < _LEAST_COUNTED * words or twice <= once:
+        session.distrust(kind, f"a prompt of {words} words is counted as {long} tokens: it was cut")
+        return Outcome(False, message)
+    if kind == "text" and unsent > _MOST_UNSENT:
+        session.distrust(kind, f"{unsent} tokens are counted that were not sent: there is a hidden text")
+        return Outcome(False, message)
+    if kind == "chat":
+        session.unsent_tokens = unsent
+    return Outcome(True, message)
+
+
+async def _counted(session: ProbeSession, kind: Kind, text: str) -> int:
+    """Tokens that the server counts for one prompt; 0 where it reports none."""
+    before = session.api.usage.prompt_tokens
+    if kind == "text":
+        await session.ask(session.api.completion, await session.as_sent(text), max_tokens=1, temperature=0.0)
+    else:
+        await session.ask(session.api.chat, (Message("user", text),), max_tokens=1, temperature=0.0)
+    return session.api.usage.prompt_tokens - before
