@@ -110,7 +110,7 @@ async def chat_lengths(session: ProbeSession) -> Outcome:
 
 
 async def _lengths(session: ProbeSession, kind: Kind) -> Outcome:
-    once, twice, long = [await _reported(session, kind, text) for text in (_SENTENCE, f"{_SENTENCE} {_SENTENCE}", _LONG)]
+    once, twice, long = [await _tokens(session, kind, text) for text in (_SENTENCE, f"{_SENTENCE} {_SENTENCE}", _LONG)]
     words = len(_LONG.split())
     if not once or not twice or not long:
         return Outcome(None, "none reported")
@@ -127,7 +127,7 @@ async def _lengths(session: ProbeSession, kind: Kind) -> Outcome:
     return Outcome(True, message)
 
 
-async def _reported(session: ProbeSession, kind: Kind, text: str) -> int:
+async def _tokens(session: ProbeSession, kind: Kind, text: str) -> int:
     """Tokens that the server counts for one prompt; 0 where it reports none."""
     before = session.api.usage.prompt_tokens
     if kind == "text":
