@@ -7,18 +7,28 @@ import contextlib
 import itertools
 import random
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from audit.collect import CHUNK
+from audit.collect import CHUNK, PackedItems
 from audit.collect.items import CHARACTERS_PER_TOKEN
+from audit.collect.second_asking import is_asked_again, second_share
 from audit.config import AuditConfig
 from audit.resolve import DescribedBackend, resolve_audit
 from audit.store import Store, keyed_request
-from backends.base import Backend, ClassifyRequest, Prompt, Request, SupportsPrices, count_tokens, request_cost
+from backends.base import (
+    Backend,
+    ClassifyRequest,
+    Prompt,
+    Request,
+    SupportsPrices,
+    SupportsSecondAnswers,
+    count_tokens,
+    request_cost,
+)
 from suites.base import Item
 
 TOKEN_SAMPLE = 200  # prompts that are tokenised
@@ -27,6 +37,8 @@ TOKEN_SAMPLE = 200  # prompts that are tokenised
 class ModelEstimate(BaseModel):
     """One model's share of a run. Times in seconds; None where nothing is known to estimate from.
 
+    ``asked_again`` counts the questions that are asked a second time, to check the answers: their tokens are counted,
+    and they come on top of ``requests``. ``probe`` is what testing a server took, empty where nothing is tested.
     ``seconds_by`` and ``tokens_by`` say where an estimate comes from. ``cost`` is in the currency of
     the backend's price table, and not a bound: a server's route may need more requests for a score than it has
     continuations, or fewer, and what fails is asked again. `--max-cost` holds whatever the estimate says.
@@ -36,6 +48,8 @@ class ModelEstimate(BaseModel):
     model: str
     items: int
     requests: int
+    asked_again: int
+    probe: str
     cached: int
     prompt_tokens: int
     tokens_by: str
@@ -56,9 +70,10 @@ class RunEstimate(BaseModel):
         lines = []
         for m in self.models:
             seconds = "unknown" if m.seconds is None else f"{m.seconds:.0f} s"
+            checks = f"  checks: {m.asked_again:,} asked a second time; the probe took {m.probe}\n" if m.probe else ""
             lines.append(
                 f"{m.model}\n"
-                f"  items {m.items:,}, to ask {m.requests:,}, answered already {m.cached:,}\n"
+                f"  items {m.items:,}, to ask {m.requests:,}, answered already {m.cached:,}\n{checks}"
                 f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), generated up to {m.most_generated_tokens:,}\n"
                 f"  time {seconds} ({m.seconds_by})"
                 + ("" if m.cost is None else f"\n  cost about {m.cost:.4f}")
@@ -78,7 +93,7 @@ async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
             rates = await asyncio.to_thread(_rates, store)
             items = list(resolved.items.values())
             estimates = [
-                await asyncio.to_thread(_estimate, model, items, store, rates.get(model.fingerprint_id))
+                await asyncio.to_thread(_estimate, model, items, store, audit.seed, rates.get(model.fingerprint_id))
                 for model in resolved.models.values()
             ]
         finally:
@@ -96,9 +111,13 @@ def _store(db: Path) -> Iterator[Store]:
 
 
 def _estimate(
-    model: DescribedBackend, suites: Iterable[Iterable[Item]], store: Store, rate: float | None
+    model: DescribedBackend, suites: Sequence[PackedItems], store: Store, seed: int, rate: float | None
 ) -> ModelEstimate:
-    counted = count_requests(itertools.chain.from_iterable(suites), model.fingerprint_id, model.backend, store)
+    share = second_share(sum(map(len, suites)))
+    items = itertools.chain.from_iterable(suites)
+    counted = count_requests(
+        items, model.fingerprint_id, model.backend, store, lambda key: is_asked_again(key, seed, share)
+    )
     prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
     if counted.requests == 0:
         seconds, seconds_by = 0.0, "nothing to ask"
@@ -113,6 +132,8 @@ def _estimate(
         model=model.name,
         items=counted.items,
         requests=counted.requests,
+        asked_again=counted.asked_again,
+        probe=model.description.notes.get("probe", ""),
         cached=counted.items - counted.requests,
         prompt_tokens=prompt_tokens,
         tokens_by=tokens_by,
@@ -132,6 +153,8 @@ class RequestCounts:
     ----------
     items, requests : int
         Items, and those of them that are not answered.
+    asked_again : int
+        Requests that are sent a second time, to check the answers.
     prompt_characters : int
         Of the requests, each prompt as often as it is sent.
     generated_tokens : int
@@ -142,6 +165,7 @@ class RequestCounts:
 
     items: int = 0
     requests: int = 0
+    asked_again: int = 0
     prompt_characters: int = 0
     generated_tokens: int = 0
     sample: list[tuple[Prompt, int]] = field(default_factory=list)
@@ -153,31 +177,45 @@ class RequestCounts:
             tokens = round(self.prompt_characters / CHARACTERS_PER_TOKEN)
             return tokens, f"estimated: {CHARACTERS_PER_TOKEN:g} characters per token"
         sent = sum(count * times for count, (_, times) in zip(counts, self.sample, strict=True))
-        if len(self.sample) == self.requests:
+        if len(self.sample) == self.requests and not self.asked_again:
             return sent, "counted"
         sampled = sum(times * _length(prompt) for prompt, times in self.sample)
         tokens = round(sent * self.prompt_characters / max(sampled, 1))
         return tokens, f"estimated from {len(self.sample)} of {self.requests} prompts"
 
 
-def count_requests(items: Iterable[Item], fingerprint: str, backend: Backend, store: Store) -> RequestCounts:
-    """Count what is not answered under a fingerprint. Asks nothing."""
+def _none(_: str) -> bool:
+    return False
+
+
+def count_requests(
+    items: Iterable[Item], fingerprint: str, backend: Backend, store: Store, is_chosen: Callable[[str], bool] = _none
+) -> RequestCounts:
+    """Count what is not answered under a fingerprint. Asks nothing.
+
+    ``is_chosen`` says of a question's first key whether it is asked a second time, where its backend wants that.
+    """
     counts, draw, source = RequestCounts(), random.Random(0), iter(items)
     while chunk := [keyed_request(item.request, fingerprint) for item in itertools.islice(source, CHUNK)]:
         counts.items += len(chunk)
         answered = store.answers.answered_keys(key for keyed in chunk for key in keyed.keys)
         for keyed in chunk:
             if not answered.issuperset(keyed.keys):
-                _count_request(counts, keyed.without(answered).request, backend, draw)
+                part = keyed.without(answered)
+                is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)
+                _count_request(counts, part.request, backend, draw, times=1 + (is_checked and is_chosen(part.keys[0])))
     return counts
 
 
-def _count_request(counts: RequestCounts, request: Request, backend: Backend, draw: random.Random) -> None:
+def _count_request(
+    counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, times: int
+) -> None:
     prompt = request.text if isinstance(request, ClassifyRequest) else request.prompt
     cost = request_cost(backend, request)
     counts.requests += 1
-    counts.prompt_characters += cost.times_sent * _length(prompt)
-    counts.generated_tokens += cost.times_sent * cost.generated_tokens
+    counts.asked_again += times - 1
+    counts.prompt_characters += times * cost.times_sent * _length(prompt)
+    counts.generated_tokens += times * cost.times_sent * cost.generated_tokens
     if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
         counts.sample.append((prompt, cost.times_sent))
     elif (place := draw.randrange(counts.requests)) < TOKEN_SAMPLE:

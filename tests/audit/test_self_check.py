@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 
 from audit import Audit
+from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases import summary
 from audit.store import Store
@@ -54,6 +55,13 @@ def test_second_questions_look_like_the_first_and_come_late(tmp_path):
     assert len(gaps) == backend.n_requests - 400
     assert max(gaps) > 100
     assert sum(gap > 10 for gap in gaps) > 0.7 * len(gaps)
+
+
+def test_a_dry_run_counts_what_is_asked_again(tmp_path):
+    audit = Audit({"m": MixedBackend(never)}, [SUITE], db=tmp_path / "a.db", out=tmp_path / "out", limit=400)
+    (estimate,) = asyncio.run(dry_run_audit(audit)).models
+    check = audited(MixedBackend(never), tmp_path).self_checks[0]
+    assert (estimate.requests, estimate.asked_again) == (400, check.asked_again)
 
 
 def test_the_same_config_run_again_asks_nothing(tmp_path):

@@ -1,0 +1,91 @@
+"""Mixed servers by simulation: ``python -m tests.audit.analysis.self_check_trials [--questions 1440] [--trials 100]``.
+
+Each trial walks through a run as `SecondAsking` plans it. Each answer, first or second, is foreign with one chance,
+and two answers disagree where one of them is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from audit.analysis.self_check import self_check
+from audit.collect.plan import PlannedRequest, Question
+from audit.collect.second_asking import SecondAsking
+from audit.store import AnswerPair, keyed_request
+from backends.base import ContinuationScore, Request, ScoreRequest, ScoreResponse, TokenLogprob
+from suites.base import Item
+
+SHARES = (0.02, 0.05, 0.1, 0.5)
+_OWN, _FOREIGN = (ScoreResponse((ContinuationScore.exact([TokenLogprob("a", 0, 1, value)]),)) for value in (-1.0, -2.0))
+
+
+@dataclass(frozen=True)
+class Trials:
+    """By trial: whether a disagreement was seen, and the largest foreign share that the report states."""
+
+    seen: np.ndarray[Any, np.dtype[np.bool_]]
+    bounds: np.ndarray[Any, np.dtype[np.float64]]
+    asked_again: np.ndarray[Any, np.dtype[np.int64]]
+
+
+class _Repeating:
+    def repeats_itself(self, request: Request) -> bool:
+        return True
+
+    def score_noise(self) -> tuple[float, float]:
+        return 0.0, 0.02
+
+
+def foreign_trials(share: float, *, n_questions: int, trials: int, seed: int) -> Trials:
+    """Runs of ``n_questions`` at a server of which ``share`` of the answers are another model's."""
+    items = [Item(f"q{at}", ScoreRequest(f"question {at}", ("a",)), {}) for at in range(n_questions)]
+    questions = [Question(item, keyed_request(item.request, "fp")) for item in items]
+    planned = [PlannedRequest(question, question.keyed, {}) for question in questions]
+    random = np.random.default_rng(seed)
+    found = []
+    for trial in range(trials):
+        second = SecondAsking(_Repeating(), (), seed + trial, n_questions)
+        pairs: list[AnswerPair] = []
+
+        def answer() -> ScoreResponse:
+            return _FOREIGN if random.random() < share else _OWN
+
+        def ask_again(requests: list[PlannedRequest], pairs: list[AnswerPair] = pairs) -> None:
+            pairs += [AnswerPair("fp", r.part.keys, r.first, answer()) for r in requests if r.first is not None]
+
+        for request in planned:
+            ask_again(second.sent())
+            if second.chooses(request):
+                second.add(request, answer())
+        ask_again(second.rest())
+        ask_again(second.alone())
+        found.append(self_check("m", pairs, (0.0, 0.02), unanswered=0, confidence=0.95))
+    return Trials(
+        np.array([check.disagreed > 0 for check in found]),
+        np.array([check.foreign_at_most for check in found]),
+        np.array([check.asked_again for check in found]),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--questions", type=int, default=1440)
+    parser.add_argument("--trials", type=int, default=100)
+    options = parser.parse_args()
+    print("foreign share   asked again   seen in   chance of it   bound holds in   median bound")
+    for share in SHARES:
+        trials = foreign_trials(share, n_questions=options.questions, trials=options.trials, seed=1)
+        n = trials.asked_again.mean()
+        print(
+            f"{share:13.0%}   {n:11.1f}   {trials.seen.sum():4d}/{options.trials}   "
+            f"{1 - (1 - 2 * share * (1 - share)) ** n:12.1%}   {(trials.bounds >= share).sum():10d}/{options.trials}   "
+            f"{np.median(trials.bounds):12.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""What second answers say: the interval of their disagreement, and the share of foreign answers that it leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from audit.analysis.self_check import (
+    disagreeing,
+    foreign_share,
+    move,
+    proportion_interval,
+    self_check,
+    with_foreign_share,
+    within_noise,
+)
+from audit.store import AnswerPair
+from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
+from backends.errors import BackendError
+from suites.base import IdentifiedInterval, MeasureSpec, Row
+from tests.audit.analysis.self_check_trials import foreign_trials
+
+
+def scored(*logprobs: float) -> ScoreResponse:
+    return ScoreResponse(tuple(ContinuationScore.exact([TokenLogprob("a", 0, 1, value)]) for value in logprobs))
+
+
+def bound(high: float) -> ScoreResponse:
+    return ScoreResponse((ContinuationScore(None, None, high, "bounded"),))
+
+
+def pair(first: ScoreResponse, second: ScoreResponse | None) -> AnswerPair:
+    return AnswerPair("fp", ("a1",), first, second)
+
+
+@pytest.mark.parametrize(("count", "n"), [(0, 60), (1, 60), (7, 60), (60, 60), (3, 29)])
+def test_the_interval_is_clopper_and_pearsons(count, n):
+    assert proportion_interval(count, n, 0.95) == pytest.approx(proportion_confint(count, n, 0.05, "beta"))
+
+
+def test_nothing_asked_again_leaves_everything_open():
+    check = self_check("m", [], (0.0, 0.02), unanswered=3, confidence=0.95)
+    assert (check.rate_low, check.rate_high, check.foreign_at_most, check.unanswered) == (0.0, 1.0, 1.0, 3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.3, 0.5])
+def test_the_share_gives_its_rate_of_disagreement_back(share):
+    found = foreign_share(2 * share * (1 - share))
+    assert found == pytest.approx(share if share < 0.5 else 1.0)
+
+
+def test_sixty_agreeing_pairs_leave_three_per_cent():
+    pairs = [pair(scored(-1.0), scored(-1.0))] * 60
+    check = self_check("m", pairs, (0.0, 0.02), unanswered=0, confidence=0.95)
+    # 1 - 0.025^(1/60) = 0.0596 of the pairs; 2 f (1 - f) = 0.0596 at f = 0.0308.
+    assert (check.rate_high, check.foreign_at_most) == (
+        pytest.approx(0.0596, abs=1e-4),
+        pytest.approx(0.0308, abs=1e-4),
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "nats"),
+    [
+        (scored(-1.0, -3.0), scored(-1.2, -3.1), 0.2),
+        (scored(-1.0, -30.0), scored(-1.0, -31.0), 0.0),  # far below the likeliest: noise
+        (bound(-5.0), bound(-5.3), 0.3),
+        (scored(-4.0), bound(-5.0), 1.0),
+        (scored(-6.0), bound(-5.0), 0.0),
+        (scored(-1.0), scored(-1.0, -2.0), math.inf),
+        (scored(-1.0), BackendError("server", "down"), math.inf),
+    ],
+)
+def test_answers_are_as_far_apart_as_is_proven(first, second, nats):
+    assert move(first, second) == pytest.approx(nats)
+
+
+def test_pairs_beyond_the_tolerance_disagree_and_the_rest_is_noise():
+    pairs = [pair(scored(-1.0), scored(-1.0 - nats)) for nats in (0.0, 0.05, 0.5)] + [pair(scored(-1.0), None)]
+    check = self_check("m", pairs, (0.01, 0.1), unanswered=0, confidence=0.95)
+    assert (check.asked_again, check.disagreed) == (3, 1)
+    assert (check.noise, check.largest_move) == (pytest.approx(0.05), pytest.approx(0.5))
+    assert disagreeing(pairs, 0.1) == [pairs[2]]
+
+
+def test_scores_within_the_noise_become_intervals():
+    answer = within_noise(scored(-1.0, -0.05), 0.1)
+    assert [(s.exactness, s.low, s.logprob, s.high) for s in answer.scores] == [
+        ("bounded", -1.1, -1.0, -0.9),
+        ("bounded", pytest.approx(-0.15), -0.05, 0.0),
+    ]
+    assert within_noise(scored(-1.0), 0.01) == scored(-1.0)
+
+
+def test_a_foreign_share_opens_each_number_towards_its_range():
+    spec = MeasureSpec("p", "p", kind="probability")
+    rows = [
+        Row("a", {}, {"p": IdentifiedInterval.exact(0.4)}),
+        Row("b", {}, {"p": IdentifiedInterval.exact(0.4)}, None, ("x", "y")),
+    ]
+    one, two = with_foreign_share(rows, [spec], 0.1)
+    assert one.values["p"] == IdentifiedInterval(0.4, pytest.approx(0.36), pytest.approx(0.46))
+    assert two.values["p"] == IdentifiedInterval(0.4, pytest.approx(0.4 - 0.19 * 0.4), pytest.approx(0.4 + 0.19 * 0.6))
+    assert with_foreign_share(rows, [], 0.1)[0].values["p"] == rows[0].values["p"]  # a range of one value
+    assert dataclasses.replace(one, values={}) == dataclasses.replace(rows[0], values={})
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.5])
+def test_a_mixed_server_is_bounded_and_seen(share):
+    trials = foreign_trials(share, n_questions=1440, trials=200, seed=5)
+    assert np.mean(trials.bounds >= share) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 200)
+    expected = 1 - (1 - 2 * share * (1 - share)) ** 60
+    assert np.mean(trials.seen) == pytest.approx(expected, abs=0.1)
+
+
+def test_one_model_is_never_called_mixed():
+    assert not foreign_trials(0.0, n_questions=1440, trials=50, seed=5).seen.any()
