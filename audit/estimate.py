@@ -38,7 +38,7 @@ class ModelEstimate(BaseModel):
     """One model's share of a run. Times in seconds; None where nothing is known to estimate from.
 
     ``asked_again`` counts the questions that are asked a second time, to check the answers: their tokens are counted,
-    and they come on top of ``requests``. ``probe`` is what testing a server took, empty where nothing is tested.
+    and they come on top of ``requests``.
     ``seconds_by`` and ``tokens_by`` say where an estimate comes from. ``cost`` is in the currency of
     the backend's price table, and not a bound: a server's route may need more requests for a score than it has
     continuations, or fewer, and what fails is asked again. `--max-cost` holds whatever the estimate says.
@@ -49,7 +49,6 @@ class ModelEstimate(BaseModel):
     items: int
     requests: int
     asked_again: int
-    probe: str
     cached: int
     prompt_tokens: int
     tokens_by: str
@@ -70,10 +69,10 @@ class RunEstimate(BaseModel):
         lines = []
         for m in self.models:
             seconds = "unknown" if m.seconds is None else f"{m.seconds:.0f} s"
-            checks = f"  checks: {m.asked_again:,} asked a second time; the probe took {m.probe}\n" if m.probe else ""
+            again = f", {m.asked_again:,} of them a second time" if m.asked_again else ""
             lines.append(
                 f"{m.model}\n"
-                f"  items {m.items:,}, to ask {m.requests:,}, answered already {m.cached:,}\n{checks}"
+                f"  items {m.items:,}, to ask {m.requests:,}{again}, answered already {m.cached:,}\n"
                 f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), generated up to {m.most_generated_tokens:,}\n"
                 f"  time {seconds} ({m.seconds_by})"
                 + ("" if m.cost is None else f"\n  cost about {m.cost:.4f}")
@@ -133,7 +132,6 @@ def _estimate(
         items=counted.items,
         requests=counted.requests,
         asked_again=counted.asked_again,
-        probe=model.description.notes.get("probe", ""),
         cached=counted.items - counted.requests,
         prompt_tokens=prompt_tokens,
         tokens_by=tokens_by,

@@ -205,7 +205,6 @@ class OpenAIBackend(Backend):
             "server": found.family or "unknown",
             "spread": f"{found.repeat_noise:.2g} nats",
             "list": f"{found.largest_k} next tokens, identified by {found.identity}",
-            "probe": f"{report.requests} requests",
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
         return Description(

@@ -61,6 +61,22 @@ def method_terms(confidence: float) -> Terms:
             f"Fewer than {FEWEST_CLUSTERS} clusters decide nothing.",
         ),
         (
+            "Questions asked a second time",
+            "A server may let another model answer some requests. So a random part of the questions that it "
+            "scores (2 %, or 60, at most a quarter) is asked again, at random moments and in the same words, some "
+            "when nothing else is under way. If each answer is another model's with chance f, two answers "
+            "disagree with chance 2f(1 − f): the upper end of the interval of that rate (Clopper and Pearson) "
+            "bounds f. Once two answers disagree, each figure is bounded by what a share f of foreign answers "
+            "could hide. Scores that move by more than 0.01 nats when repeated are read as intervals of that "
+            "width. Local models and written texts are not asked again.",
+        ),
+        (
+            "What no question to a server can show",
+            "Which weights answer, if they always do; a system prompt or an edit of the prompt that every request "
+            "gets; lists and draws that are false in the same way; a copy of a stored answer where a question is "
+            "repeated. Another model that gives fewer answers than the bound above may pass unseen.",
+        ),
+        (
             "Published figures",
             "Figures printed in the papers, for orientation. They come from other models, and partly from other "
             "software.",

@@ -12,7 +12,13 @@ from backends.errors import BackendError
 from backends.openai.probe.session import max_abs_diff
 from backends.openai.scoring.censoring import upper_bound
 from backends.openai.scoring.teacher_forcing import starts_a_token
-from backends.openai.scoring.top_logprobs import MASS_SLACK, ListedToken, TopLogprobs, read_top_logprobs
+from backends.openai.scoring.top_logprobs import (
+    MASS_SLACK,
+    ListedToken,
+    TopLogprobs,
+    count_placeholders,
+    read_top_logprobs,
+)
 
 
 def legacy(entries: dict[str, float], drawn: str) -> dict[str, object]:
@@ -150,3 +156,51 @@ def test_a_value_that_is_not_a_log_probability_is_refused(value: object, says: s
 )
 def test_where_a_token_boundary_is_certain(before: str, text: str, edge: bool) -> None:
     assert starts_a_token(before, text) is edge
+
+
+HONEST_TAIL = [-0.5, -1.2, -2.9, -4.1, -5.25, -5.25, -6.5]
+
+
+@pytest.mark.parametrize(
+    ("values", "placeholders"),
+    [
+        (HONEST_TAIL, 0),
+        ([-0.5, -1.2, -100.0], 1),
+        ([-0.5, -1.2, -100.5], 0),
+        ([-0.5, -1.2, -100.5, -100.5], 2),
+        ([*HONEST_TAIL, *[-7.0] * 6], 6),
+        ([*HONEST_TAIL, *[-7.0] * 3], 0),
+        ([-1.6] * 5, 0),
+        ([-0.001, -21.3, -24.0], 0),
+        ([0.0], 0),
+    ],
+)
+def test_one_number_for_many_unknown_values_is_found(values: list[float], placeholders: int) -> None:
+    assert count_placeholders(values) == placeholders
+
+
+def test_a_list_with_a_placeholder_is_refused() -> None:
+    with pytest.raises(BackendError, match="one number stands for") as caught:
+        read_top_logprobs(legacy({" a": -0.5, " b": -1.0, " c": -100.0, " d": -100.0}, " a"), 4)
+    assert caught.value.kind == "inconsistent"
+
+
+@pytest.mark.parametrize(("reason", "kind"), [("content_filter", "bad_request"), ("tool_calls", "malformed")])
+def test_a_list_of_an_answer_that_was_stopped_is_no_score(reason: str, kind: str) -> None:
+    answer = legacy({" a": -0.5, " b": -1.0}, " a")
+    answer["choices"][0]["finish_reason"] = reason  # type: ignore[index]
+    with pytest.raises(BackendError) as caught:
+        read_top_logprobs(answer, 2)
+    assert (caught.value.kind, caught.value.retryable) == (kind, False)
+
+
+def test_a_list_of_reasoning_is_no_score() -> None:
+    with pytest.raises(BackendError, match="reasons before it answers"):
+        read_top_logprobs(legacy({"<think>": -0.01, "Male": -5.0}, "<think>"), 2)
+
+
+def test_a_refusal_is_no_score() -> None:
+    entry = {"token": "I", "bytes": [73], "logprob": -0.1}
+    choice = {"index": 0, "message": {"content": None, "refusal": "I cannot"}, "finish_reason": "stop"}
+    with pytest.raises(BackendError, match="declines"):
+        read_top_logprobs({"choices": [{**choice, "logprobs": {"content": [{**entry, "top_logprobs": [entry]}]}}]}, 1)

@@ -1,0 +1,46 @@
+"""Reasoning before an answer is recognised, cut off from texts, and refused where a first token counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from backends.openai.reasoning import begins_with_reasoning, has_reasoned, without_reasoning
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>\nA nurse may be anyone.</think>\n\nOther", "Other"),
+        (" <reasoning>x</reasoning> Male", "Male"),
+        ("[THINK]hm[/THINK]Female", "Female"),
+        ("◁think▷hm◁/think▷Female", "Female"),
+        ("<|channel|>analysis<|message|>hm<|end|><|channel|>final<|message|>Female", "Female"),
+        ("<think>A nurse may be", None),
+        ("Male", "Male"),
+        ("I think so", "I think so"),
+        ("<b>Male</b>", "<b>Male</b>"),
+    ],
+)
+def test_only_the_answer_is_left(text: str, answer: str | None) -> None:
+    assert without_reasoning(text) == answer
+
+
+@pytest.mark.parametrize("token", ["<think>", "<|channel|>analysis", " <Thinking>", "[THINK]"])
+def test_an_opening_token_is_recognised(token: str) -> None:
+    assert begins_with_reasoning(token)
+
+
+@pytest.mark.parametrize(
+    ("choice", "reasoned"),
+    [
+        ({"message": {"content": "Male", "reasoning_content": "hm"}}, True),
+        ({"message": {"content": "Male", "reasoning": "hm"}}, True),
+        ({"message": {"content": "<think>"}}, True),
+        ({"text": "<think>"}, True),
+        ({"message": {"content": "Male", "reasoning_content": ""}}, False),
+        ({"message": {"content": None}}, False),
+        ({"text": " Male"}, False),
+    ],
+)
+def test_a_choice_that_reasoned_is_recognised(choice: dict[str, object], reasoned: bool) -> None:
+    assert has_reasoned(choice) is reasoned
