@@ -55,6 +55,8 @@ class Audit(config.AuditConfig):
         Models each made from the one before it, e.g. ``[("original", "quantised")]``, where that cannot be seen. An
         adapter on the same weights, and raw against chat, are found without it. What each step changes is reported
         item by item, with a decision of its own.
+    small_sample : bool
+        Let a ``limit`` pass that leaves too few occupations, templates… to decide anything.
 
     Raises
     ------

@@ -118,13 +118,15 @@ class AuditConfig:
         ] = None,
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
+        small_sample: bool = False,
     ) -> None:
         self.models = dict(models)
         self.suites = dict(cast(Mapping[str, Suite], suites))
         self.title, self.db, self.out = title, Path(db).expanduser(), Path(out).expanduser()
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
-        self.same_weights, self.ladder, self.largest_change = same_weights, ladder, largest_change
+        self.same_weights, self.ladder = same_weights, ladder
+        self.largest_change, self.small_sample = largest_change, small_sample
         for option, groups in (("same_weights", same_weights), ("ladder", ladder)):
             for name in (name for group in groups for name in group):
                 if name not in self.models:
@@ -148,7 +150,8 @@ class AuditConfig:
     def only(self, models: Sequence[str] = (), suites: Sequence[str] = (), **changes: Any) -> Self:
         """The same audit with some of its models and suites, where any are named, and with other options."""
         kept = _pick("--models", self.models, models)
-        names = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits", "largest_change")
+        names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
+        names += ("largest_change", "small_sample")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from audit.collect import PackedItems, limit_items
+from audit.collect import PackedItems, Requirement, Sample, leading_specs, sampled_factors
 from audit.config import AuditConfig
 from audit.store import Store
 from backends.base import Backend, Description
 from backends.errors import BackendError, ConfigError
-from suites.base import Suite
+from suites.base import Item, Suite
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,28 @@ def _items_of(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
         raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
     if audit.limit is None:
         return items
-    return PackedItems(limit_items(items, suite.strata, audit.limit, audit.seed, suite.sampled_together))
+    specs = leading_specs(suite)
+    sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(specs))
+    taken = sample.take(audit.limit)
+    if not audit.small_sample and len(taken) < len(items):
+        _check_useful(name, audit.limit, sample, taken, Requirement(items, specs))
+    return PackedItems(taken)
+
+
+def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], requirement: Requirement) -> None:
+    """Refuse a sample that could decide nothing, with the limit that would do."""
+    lacking = requirement.lacking(taken)
+    if lacking is None:
+        return
+    least = sample.least(lambda items: requirement.lacking(items) is None)
+    levels = f"{lacking.found} {'level' if lacking.found == 1 else 'levels'} of {lacking.factor!r}"
+    raise ConfigError(
+        "limit",
+        limit,
+        f"a sample of suites.{name} with {levels} behind {lacking.measure}, which decides nothing: {lacking.needed} or "
+        "more are needed",
+        f"Give {least} or more, or set small_sample (--small-sample) if you only want to try things out",
+    )
 
 
 def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:

@@ -30,7 +30,7 @@ from audit.analysis.gate.against_baseline import check_names
 from audit.analysis.reproduction import reproductions
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
-from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
+from audit.collect import SAMPLE_VERSION, OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.report.phrases import contradictions, with_words
@@ -280,7 +280,7 @@ def _signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
         "version": suite.version,
         **suite.signature(),
         "limit": audit.limit,
-        **({"seed": audit.seed} if audit.limit is not None else {}),
+        **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None else {}),
     }
 
 

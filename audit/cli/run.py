@@ -17,6 +17,9 @@ Limit = Annotated[
     int | None,
     typer.Option(min=1, help="Number of items to ask of each suite: a balanced sample, the same for every model."),
 ]
+SmallSample = Annotated[
+    bool, typer.Option("--small-sample", help="Let a --limit pass that is too small to decide anything.")
+]
 Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Only these models (repeatable).")]
 Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only these suites (repeatable).")]
 OwnDb = Annotated[Path | None, typer.Option("--db", help="Store of answers; overrides the config's.")]
@@ -36,6 +39,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the run's l
 def run(
     config: ConfigFile,
     limit: Limit = None,
+    small_sample: SmallSample = False,
     models: Models = None,
     suites: Suites = None,
     db: OwnDb = None,
@@ -53,6 +57,7 @@ def run(
     """
     options = {"db": db, "out": out, "seed": seed, "limit": limit}
     given = {name: value for name, value in options.items() if value is not None}
+    given |= {"small_sample": True} if small_sample else {}
     audit = load_audit(config).only(models or (), suites or (), **given)
     if not resume and audit.db.exists():
         raise ConfigError(

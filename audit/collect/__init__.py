@@ -9,21 +9,27 @@ from __future__ import annotations
 from audit.collect.items import PackedItems
 from audit.collect.jobs import Job, OnEvent, Outcome
 from audit.collect.plan import CHUNK, Plan, Question, look_up
-from audit.collect.sample import limit_items
+from audit.collect.sample import SAMPLE_VERSION, Sample
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest, stop_on_signals
+from audit.collect.useful_sample import Requirement, leading_specs, levels_behind, sampled_factors
 
 __all__ = [
     "CHUNK",
+    "SAMPLE_VERSION",
     "Job",
     "OnEvent",
     "Outcome",
     "PackedItems",
     "Plan",
     "Question",
+    "Requirement",
+    "Sample",
     "ShutdownRequest",
-    "limit_items",
+    "leading_specs",
+    "levels_behind",
     "look_up",
     "run_jobs",
+    "sampled_factors",
     "stop_on_signals",
 ]

@@ -5,60 +5,128 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from audit.store.keys import canonical_json, to_bytes
 from backends.errors import ConfigError
 from suites.base import Factor, Item
 
+#: Raise it when the same limit and seed choose other items: figures of the two are then not compared.
+SAMPLE_VERSION = 2
 
-def limit_items(
-    items: Iterable[Item], strata: Sequence[str], limit: int, seed: int, together: Sequence[str] = ()
-) -> list[Item]:
-    """A balanced sample of ``limit`` items, the same for every model.
+
+class Sample:
+    """A suite's items in the order in which a limited run takes them.
+
+    Items (or whole sets of them) are drawn one after the other, each where it is needed most: from the combination of
+    ``strata`` that was served least, and of these the one whose own levels, of ``strata`` and ``crossed``, were drawn
+    least. Items that lack a crossed factor are drawn beside the others, the same part of them. So a small sample has
+    many levels of every factor, and a larger one holds it whole.
 
     Parameters
     ----------
     items : iterable of Item
-        All items, in their order. Gone through twice: first to choose, then to pick.
+        All items, in their order. Gone through once here, and once for each sample.
     strata : sequence of str
-        Factors: each combination of their levels gets the same number of items, as far as it
-        has that many; what is over goes to combinations drawn by ``seed``.
-    limit : int
-        How many items, at least 1. All of them when there are no more than that.
+        Factors: each combination of their levels gets the same number of items, as far as it has that many.
     seed : int
-        Which items: they are ranked by a hash of ``seed`` and their identity, so that the choice
-        depends on nothing else.
+        Decides between items that are needed alike, by a hash of ``seed`` and their identity: the choice depends on
+        nothing else.
     together : sequence of str
-        Factors whose equal values name one set of items that is kept or dropped as a whole. The
-        sample then has as many whole sets as fit into ``limit``.
-
-    Returns
-    -------
-    list of Item
-        The sampled items, in their original order.
-
-    Raises
-    ------
-    ConfigError
-        ``limit`` is below 1, or smaller than one set of ``together``.
+        Factors whose equal values name one set of items that is kept or dropped as a whole. A
+        sample then has as many whole sets as fit into its limit.
+    crossed : sequence of str
+        Further factors whose levels are to be drawn alike often: those that figures generalise over.
     """
-    if limit < 1:
-        raise ConfigError("limit", limit, "is not a number of items", "Give at least 1, or leave it out for all")
-    strata, together = tuple(strata), tuple(together)
-    sizes: dict[int, int] = {}
-    strata_of: dict[int, tuple[str, ...]] = {}
-    units: list[int] = []
+
+    def __init__(
+        self,
+        items: Iterable[Item],
+        strata: Sequence[str],
+        seed: int,
+        together: Sequence[str] = (),
+        crossed: Sequence[str] = (),
+    ) -> None:
+        self._items = items
+        self._units, self._of_item = _units(items, tuple(strata), tuple(together), tuple(crossed), seed)
+
+    def take(self, limit: int) -> list[Item]:
+        """At most ``limit`` items in their original order; all of them when there are no more than that.
+
+        Raises
+        ------
+        ConfigError
+            ``limit`` is below 1, or smaller than one set of items that belong together.
+        """
+        if limit < 1:
+            raise ConfigError("limit", limit, "is not a number of items", "Give at least 1, or leave it out for all")
+        chosen = self._choose(limit)
+        return list(itertools.compress(self._items, (unit in chosen for unit in self._of_item)))
+
+    def least(self, enough: Callable[[Sequence[Item]], bool]) -> int:
+        """The smallest limit whose sample is ``enough``; all items where none is."""
+        of_unit: dict[int, list[Item]] = {}
+        for item, rank in zip(self._items, self._of_item, strict=True):
+            of_unit.setdefault(rank, []).append(item)
+        taken: list[Item] = []
+        for rank in _in_order(self._units):
+            taken += of_unit[rank]
+            if enough(taken):
+                break
+        return len(taken)
+
+    def _choose(self, limit: int) -> Set[int]:
+        """Ranks of the units, until one does not fit: a larger limit only goes on."""
+        if len(self._of_item) <= limit:
+            return self._units.keys()
+        chosen: set[int] = set()
+        room = limit
+        for rank in _in_order(self._units):
+            room -= self._units[rank].size
+            if room < 0:
+                break
+            chosen.add(rank)
+        if not chosen:
+            smallest = min(unit.size for unit in self._units.values())
+            problem = f"is smaller than one set of items that belong together ({smallest})"
+            raise ConfigError("limit", limit, problem, "Raise it")
+        return chosen
+
+
+@dataclass
+class _Unit:
+    """An item, or a set of items that belong together: how many, in which strata, and its own levels.
+
+    ``aside``: it lacks a crossed factor, so that the figures which generalise over that do not rest on it.
+    """
+
+    levels: tuple[str, ...]
+    aside: bool
+    size: int = 0
+    strata: set[str] = field(default_factory=set)
+
+
+def _units(
+    items: Iterable[Item], strata: tuple[str, ...], together: tuple[str, ...], crossed: tuple[str, ...], seed: int
+) -> tuple[dict[int, _Unit], list[int]]:
+    """The units by their rank, and the rank of each item's."""
+    units: dict[int, _Unit] = {}
+    of_item: list[int] = []
+    balanced = tuple(dict.fromkeys((*strata, *crossed)))
     for item in items:
-        unit = _rank(item, together, seed)
-        units.append(unit)
-        sizes[unit] = sizes.get(unit, 0) + 1
-        levels = _levels(*[item.factors.get(f) for f in strata])
-        present = strata_of.get(unit, ())
-        if levels not in present:
-            strata_of[unit] = tuple(sorted((*present, levels)))
-    chosen = _choose(sizes, strata_of, limit, seed)
-    return list(itertools.compress(items, (unit in chosen for unit in units)))
+        rank = _rank(item, together, seed)
+        of_item.append(rank)
+        unit = units.get(rank)
+        if unit is None:
+            aside = any(item.factors.get(f) is None for f in crossed)
+            unit = units[rank] = _Unit(tuple(_levels(item.factors.get(f)) for f in balanced), aside)
+        unit.size += 1
+        unit.strata.add(_levels(*[item.factors.get(f) for f in strata]))
+    return units, of_item
 
 
 @functools.lru_cache(maxsize=4096, typed=True)  # True is not 1
@@ -82,25 +150,36 @@ def _hashed(seed: int, identity: object) -> int:
     return int.from_bytes(digest[:16], "big")
 
 
-def _choose(sizes: dict[int, int], strata_of: dict[int, tuple[str, ...]], limit: int, seed: int) -> frozenset[int]:
-    """Units in rounds: each round gives one more to every stratum, least served first, until none fits."""
-    waiting: dict[tuple[str, ...], list[int]] = {}
-    for unit in sorted(sizes, reverse=True):
-        waiting.setdefault(strata_of[unit], []).append(unit)
-    order = sorted(waiting, key=lambda s: hashlib.sha256(to_bytes(f"{seed}\n{canonical_json(s)}")).digest())
-    chosen: set[int] = set()
-    left = limit
-    while order:
-        for stratum in list(order):
-            units = waiting[stratum]
-            if not units or sizes[units[-1]] > left:
-                order.remove(stratum)
-                continue
-            unit = units.pop()
-            chosen.add(unit)
-            left -= sizes[unit]
-    if sizes and not chosen:
-        raise ConfigError(
-            "limit", limit, f"is smaller than one set of items that belong together ({min(sizes.values())})", "Raise it"
-        )
-    return frozenset(chosen)
+def _in_order(units: Mapping[int, _Unit]) -> Iterator[int]:
+    """All units by their ranks, each drawn where it is needed most."""
+    ranks = sorted(units)
+    strata = _numbered([_levels(*sorted(units[rank].strata)) for rank in ranks])
+    factors = [_numbered(list(of_factor)) for of_factor in zip(*(units[rank].levels for rank in ranks), strict=True)]
+    aside = np.array([units[rank].aside for rank in ranks], dtype=np.bool_)
+    served = np.zeros(int(strata.max(initial=-1)) + 1)
+    times = [np.zeros(int(codes.max()) + 1) for codes in factors]
+    total, drawn = Counter(aside.tolist()), Counter[bool]()
+    left = np.ones(len(ranks), dtype=np.bool_)
+    for _ in ranks:
+        # Items aside keep pace with the others: the same part of them is drawn.
+        late = (drawn[True] + 1) * total[False] <= drawn[False] * total[True]
+        behind = left & (aside == late)
+        behind = behind if behind.any() else left
+        need = np.where(behind, served[strata], np.inf)
+        candidates = np.flatnonzero(need == need.min())  # in the order of their ranks
+        # A level's turn is its count times the number of levels: each factor goes through its levels at its own pace.
+        turns = np.zeros(len(candidates))
+        for counts, codes in zip(times, factors, strict=True):
+            turns = turns + counts[codes[candidates]] * counts.size
+        place = int(candidates[int(turns.argmin())])
+        left[place] = False
+        drawn[bool(aside[place])] += 1
+        served[strata[place]] += 1
+        for counts, codes in zip(times, factors, strict=True):
+            counts[codes[place]] += 1
+        yield ranks[place]
+
+
+def _numbered(labels: list[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    return np.fromiter(map(numbers.__getitem__, labels), np.intp, len(labels))

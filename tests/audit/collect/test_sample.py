@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.collect.sample import limit_items
+from audit.collect.sample import Sample
 from backends.base import GenerateRequest
 from backends.errors import ConfigError
+from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from suites.base import Item
+
+
+def limit_items(items, strata, limit, seed, together=(), crossed=()):
+    return Sample(items, strata, seed, together, crossed).take(limit)
+
 
 DESIGN = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=80)
 
@@ -67,3 +73,28 @@ def test_a_limit_that_can_hold_nothing_is_refused():
         limit_items(conditions(2, 3), (), 0, 0)
     with pytest.raises(ConfigError, match="belong together"):
         limit_items(conditions(2, 3), (), 2, 0, together=("pair",))
+
+
+@pytest.mark.parametrize("limit", [5, 20, 40])
+def test_crossed_factors_go_through_their_levels_together(limit):
+    design = [Item(f"{a}/{b}", GenerateRequest("x"), {"a": a, "b": b}) for a in range(20) for b in range(8)]
+    chosen = limit_items(design, (), limit, 3, crossed=("a", "b"))
+    for factor, levels in (("a", 20), ("b", 8)):
+        times = Counter(item.factors[factor] for item in chosen)
+        assert len(times) == min(limit, levels)
+        assert max(times.values()) - min(times.values()) <= 1
+
+
+def test_a_limit_of_200_holds_five_occupations_of_each_kind_of_set():
+    suite = DebiasingPositions()
+    chosen = limit_items(list(suite.items()), suite.strata, 200, 0, suite.sampled_together, ("occupation", "template"))
+    assert len(chosen) == 195  # five sets of 39 conditions
+    assert len({item.factors["occupation"] for item in chosen} - {None}) == 5
+
+
+@pytest.mark.parametrize("suite", [OccuGender(), DebiasingPositions(), GenderPair(), MGBR(n=60)], ids=lambda s: s.name)
+def test_larger_samples_of_a_suite_hold_smaller_ones(suite):
+    items = list(suite.items())
+    sample = Sample(items, suite.strata, 1, suite.sampled_together, ("occupation", "template"))
+    nested = [{item.id for item in sample.take(limit)} for limit in (120, 333, 700)]
+    assert nested[0] < nested[1] < nested[2]

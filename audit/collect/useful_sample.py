@@ -1,0 +1,67 @@
+"""Whether a sample can show anything: the levels of the factors that its figures generalise over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from suites.base import Factor, Item, MeasureSpec, Suite
+
+#: A figure that generalises over fewer levels of a factor decides nothing.
+LEAST_LEVELS = 5
+
+
+def leading_specs(suite: Suite) -> list[MeasureSpec]:
+    """The figures that a sample must serve: the suite's primary ones; without any, all that are no single level's."""
+    specs = [spec for spec in suite.measures(()) if not spec.is_subgroup]
+    return [spec for spec in specs if spec.primary] or specs
+
+
+def sampled_factors(specs: Sequence[MeasureSpec]) -> tuple[str, ...]:
+    """The factors over which the figures generalise."""
+    return tuple(dict.fromkeys(factor for spec in specs for factor in spec.clusters if factor not in spec.where))
+
+
+def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
+    """How many levels the items behind a figure have of each factor that it generalises over.
+
+    A figure of derived rows may be conditioned on factors that no item has: then all items that may count do.
+    """
+    factors = [factor for factor in spec.clusters if factor not in spec.where]
+    matching = [item for item in items if _matches(item.factors, spec.where)] or items
+    found: dict[str, set[Factor]] = {factor: set() for factor in factors}
+    for item in matching:
+        for factor in factors:
+            if item.factors.get(factor) is not None:
+                found[factor].add(item.factors[factor])
+    return {factor: len(levels) for factor, levels in found.items() if levels}
+
+
+def _matches(factors: Mapping[str, Factor], where: Mapping[str, Factor]) -> bool:
+    return all(factors.get(name) == level for name, level in where.items())
+
+
+class Lacking(NamedTuple):
+    """A figure whose items have ``found`` levels of a factor, of which it needs ``needed``."""
+
+    measure: str
+    factor: str
+    found: int
+    needed: int
+
+
+class Requirement:
+    """What a sample needs: of each figure `LEAST_LEVELS` levels of each factor, or all that the whole design has."""
+
+    def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
+        whole = [(spec, levels_behind(items, spec)) for spec in specs]
+        self._needed = [(spec, {f: min(n, LEAST_LEVELS) for f, n in levels.items()}) for spec, levels in whole]
+
+    def lacking(self, items: Collection[Item]) -> Lacking | None:
+        """A factor of which the sample has too few levels; None where it is enough."""
+        for spec, needed in self._needed:
+            found = levels_behind(items, spec)
+            for factor, least in needed.items():
+                if found.get(factor, 0) < least:
+                    return Lacking(spec.measure, factor, found.get(factor, 0), least)
+        return None

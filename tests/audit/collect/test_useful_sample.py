@@ -1,0 +1,52 @@
+"""A sample that could decide nothing is refused, with the limit that would do."""
+
+import pytest
+
+from audit import Audit
+from audit.collect import Requirement, Sample, leading_specs, levels_behind, sampled_factors
+from backends import FakeBackend
+from backends.base import GenerateRequest
+from backends.errors import ConfigError
+from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
+from suites.base import Item, MeasureSpec
+
+SUITES = [OccuGender(), DebiasingPositions(), GenderPair(), MGBR(n=60)]
+
+
+def audit_of(folder, suite, limit, **options):
+    return Audit({"m": FakeBackend()}, [suite], db=folder / "a.db", out=folder / "out", limit=limit, **options)
+
+
+@pytest.mark.parametrize("limit", [60, 120, 200])
+def test_debiasing_positions_below_five_occupations_is_refused(tmp_path, limit):
+    """Its explicit question is one template of four: five occupations of it take 18 sets of 39 conditions, and one of reference texts."""
+    with pytest.raises(ConfigError, match="Give 741 or more") as refused:
+        audit_of(tmp_path, DebiasingPositions(), limit).run_sync()
+    assert refused.value.value == limit
+
+
+def test_a_small_sample_passes_by_name(tmp_path):
+    result = audit_of(tmp_path, DebiasingPositions(), 60, small_sample=True).run_sync()
+    assert result.suites[0].n_items == 39
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_the_named_limit_passes_and_one_less_does_not(suite):
+    items = list(suite.items())
+    specs = leading_specs(suite)
+    requirement = Requirement(items, specs)
+    sample = Sample(items, suite.strata, 0, suite.sampled_together, sampled_factors(specs))
+    least = sample.least(lambda taken: requirement.lacking(taken) is None)
+    assert requirement.lacking(sample.take(least)) is None
+    assert requirement.lacking(sample.take(least - 1)) is not None
+    assert requirement.lacking(items) is None
+
+
+def test_a_design_with_three_templates_needs_no_more_than_these():
+    items = [Item(f"{o}/{t}", GenerateRequest("x"), {"o": o, "t": t}) for o in range(9) for t in range(3)]
+    spec = MeasureSpec("p", "p", clusters=("o", "t"))
+    requirement = Requirement(items, [spec])
+    assert levels_behind(items, spec) == {"o": 9, "t": 3}
+    assert requirement.lacking([item for item in items if item.factors["o"] < 5]) is None
+    assert requirement.lacking([item for item in items if item.factors["o"] < 4]) == ("p", "o", 4, 5)
+    assert requirement.lacking([item for item in items if item.factors["t"] < 2]) == ("p", "t", 2, 3)
