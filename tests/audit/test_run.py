@@ -129,9 +129,9 @@ def test_a_limited_run_is_balanced_and_the_same_for_every_model(tmp_path):
 
 def test_suites_of_one_kind_are_titled_by_their_names(tmp_path):
     suites = {"explicit": OccuGender(bias=("explicit",)), "both": OccuGender()}
-    result = Audit({"m": FakeBackend()}, suites, db=tmp_path / "a.db", out=tmp_path / "out", limit=10).run_sync()
+    result = Audit({"m": FakeBackend()}, suites, db=tmp_path / "a.db", out=tmp_path / "out", limit=12).run_sync()
     assert [s.title for s in result.suites] == ["OccuGender (explicit)", "OccuGender (both)"]
-    alone = Audit({"m": FakeBackend()}, {"mine": OccuGender()}, db=tmp_path / "a.db", out=tmp_path / "out", limit=10)
+    alone = Audit({"m": FakeBackend()}, {"mine": OccuGender()}, db=tmp_path / "a.db", out=tmp_path / "out", limit=12)
     assert [s.title for s in alone.run_sync().suites] == ["OccuGender"]
 
 
