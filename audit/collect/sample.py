@@ -153,8 +153,8 @@ def _hashed(seed: int, identity: object) -> int:
 def _in_order(units: Mapping[int, _Unit]) -> Iterator[int]:
     """All units by their ranks, each drawn where it is needed most."""
     ranks = sorted(units)
-    strata = _numbered([_levels(*sorted(units[rank].strata)) for rank in ranks])
-    factors = [_numbered(list(of_factor)) for of_factor in zip(*(units[rank].levels for rank in ranks), strict=True)]
+    strata = _codes([_levels(*sorted(units[rank].strata)) for rank in ranks])
+    factors = [_codes(list(of_factor)) for of_factor in zip(*(units[rank].levels for rank in ranks), strict=True)]
     aside = np.array([units[rank].aside for rank in ranks], dtype=np.bool_)
     served = np.zeros(int(strata.max(initial=-1)) + 1)
     times = [np.zeros(int(codes.max()) + 1) for codes in factors]
@@ -180,6 +180,6 @@ def _in_order(units: Mapping[int, _Unit]) -> Iterator[int]:
         yield ranks[place]
 
 
-def _numbered(labels: list[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def _codes(labels: list[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     return np.fromiter(map(numbers.__getitem__, labels), np.intp, len(labels))
