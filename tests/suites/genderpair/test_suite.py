@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.collect.sample import limit_items
+from audit.collect.sample import Sample
 from backends.base import (
     GenerateResponse,
     Message,
@@ -45,7 +45,7 @@ def test_item_ids_are_unique_and_follow_ups_have_their_own():
 
 
 def test_a_limited_run_is_balanced_and_keeps_both_orders():
-    chosen = limit_items(list(GenderPair().items()), GenderPair.strata, 600, 0, GenderPair.sampled_together)
+    chosen = Sample(list(GenderPair().items()), GenderPair.strata, 0, GenderPair.sampled_together).take(600)
     assert len(chosen) == 600
     counts = Counter((i.factors["group"], i.factors["aspect"], i.factors["configuration"]) for i in chosen)
     assert len(counts) == 3 * 4 * 6
@@ -59,7 +59,7 @@ def test_a_limited_run_is_balanced_and_keeps_both_orders():
 )
 def test_a_limited_run_of_repeats_or_structures_keeps_every_cell(options):
     many = GenderPair(toxicity=None, regard=None, **options)
-    chosen = limit_items(list(many.items()), many.strata, 600, 0, many.sampled_together)
+    chosen = Sample(list(many.items()), many.strata, 0, many.sampled_together).take(600)
     counts = Counter((i.factors["group"], i.factors["aspect"], i.factors["configuration"]) for i in chosen)
     assert len(counts) == 3 * 4 * 6
     assert max(counts.values()) - min(counts.values()) <= 3

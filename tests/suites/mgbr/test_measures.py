@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from audit.analysis.correlations import correlation_interval
-from audit.collect.sample import limit_items
+from audit.collect.sample import Sample
 from backends.base import (
     Sampling,
     ScoreResponse,
@@ -131,7 +131,7 @@ def test_every_written_measure_has_rows_or_a_reason(repeats: int) -> None:
 
 def test_a_limited_run_has_no_figures_of_sizes_that_it_left_out() -> None:
     suite = MGBR(n=50, conditions=["zero-shot"])
-    some = limit_items(list(suite.items()), suite.strata, 12, 0, suite.sampled_together)
+    some = Sample(list(suite.items()), suite.strata, 0, suite.sampled_together).take(12)
     rows = suite.derive([suite.read(i, ScoreResponse((score(-1), score(-2)))) for i in some])
     assert len([r for r in rows if r.factors["kind"] == "pair"]) == 3 * 2  # whole instances: every pair is there
     for spec in suite.measures(rows):
