@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from tests.backends.openai.lies.catalogue import LIES
+from tests.backends.openai.lies.catalogue import LIES, UNKNOWABLE
 from tests.backends.openai.lies.server import STYLES
 from tests.backends.openai.lies.trial import trials
 
@@ -35,7 +35,8 @@ def main() -> None:
             outside, sampled = sum(o.outside for o in outcomes), sum(o.sampled for o in outcomes)
             asked = max(o.requests for o in outcomes)
             ends = "; ".join(f"{n}× {end}" for end, n in Counter(o.ended for o in outcomes).most_common())
-            hidden = f" [unknowable: {lie.unknowable}]" if lie is not None and lie.unknowable else ""
+            reason = UNKNOWABLE.get((name, style), lie.unknowable if lie is not None else "")
+            hidden = f" [unknowable: {reason}]" if reason else ""
             if not hidden:
                 accepted += sum(o.accepted_wrong for o in outcomes)
             print(

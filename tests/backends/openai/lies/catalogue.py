@@ -121,3 +121,12 @@ MORE: Mapping[str, Told] = {
 
 
 LIES: Mapping[str, Told] = {**FIRST, **MORE}
+_SMALL = "smaller than what the probe's draws can show"
+_HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
+#: (lie, style) that no probe can notice there, and why.
+UNKNOWABLE: Mapping[tuple[str, str], str] = {
+    ("hidden system prompt", "chat"): _HIDDEN,
+    **{("hidden system prompt, own usage", style): _HIDDEN for style in LISTED},
+    **{("lists mixed with 5 % of noise", style): _SMALL for style in LISTED},
+    **{("lists jittered by 0.3 nats", style): _SMALL for style in LISTED},
+}

@@ -1,0 +1,36 @@
+"""The laboratory's short form: lies that begin before the probe, each on one route, are refused or told no wrong score.
+
+The whole catalogue on every route: ``python -m tests.backends.openai.lies``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backends.openai.lies.server import Style
+from tests.backends.openai.lies.trial import trials
+
+CASES: tuple[tuple[str, Style], ...] = (
+    ("BOS doubled on texts, not on ids", "whole"),
+    ("semantic cache", "lists"),
+    ("cache by the first 12 characters", "chat"),
+    ("cache by the last 12 characters", "echo"),
+    ("prompt cut to its last 100 tokens", "lists"),
+    ("logarithms to base 2", "echo"),
+    ("temperature 0.7 in lists", "chat"),
+    ("temperature 1.5 in lists", "lists"),
+    ("renormalised over the k listed", "lists"),
+    ("top-40 in lists", "echo"),
+    ("top-p 0.9 in lists", "chat"),
+    ("names shifted below rank 1", "lists"),
+    ("<think> before the answer", "chat"),
+    ("hidden system prompt", "whole"),
+    ("greedy draws", "drawn"),
+    ("lists of another model", "lists"),
+)
+
+
+@pytest.mark.parametrize(("lie", "style"), CASES, ids=[f"{lie}, {style}" for lie, style in CASES])
+def test_a_lie_before_the_probe_gives_no_wrong_score(lie: str, style: Style) -> None:
+    (outcome,) = trials(lie, style, range(1))
+    assert outcome.accepted_wrong == 0, outcome

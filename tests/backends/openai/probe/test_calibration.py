@@ -1,0 +1,52 @@
+"""Draws against lists: how often a true list is doubted, and a false one believed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backends.openai.probe.calibration import Place, at_temperature, log_likelihood, p_value, unseen
+
+_WORDS = [f"w{i}" for i in range(300)]
+
+
+def _places(seed: int, *, told: float = 1.0, k: int = 20, n: int = 20) -> list[Place]:
+    """Ten prompts: true probabilities, drawn from, and a list of them at temperature ``told``."""
+    random = np.random.default_rng(seed)
+    places = []
+    for _ in range(10):
+        true = random.dirichlet(np.full(300, 0.05))
+        listed = true ** (1 / told)
+        listed /= listed.sum()
+        best = np.argsort(-listed)[:k]
+        drawn = [_WORDS[i] for i in random.choice(300, n, p=true)]
+        places.append(Place({_WORDS[i]: float(listed[i]) for i in best}, drawn))
+    return places
+
+
+def test_a_true_list_is_doubted_as_rarely_as_stated() -> None:
+    doubted = sum(p_value(_places(seed), noise=0.0) < 0.02 for seed in range(60))
+    assert doubted <= 5  # binomial(60, 0.02): more once in 1000 times
+
+
+@pytest.mark.parametrize("told", [0.7, 1.5])
+def test_a_list_of_another_temperature_is_seen(told: float) -> None:
+    limits = unseen(_places(0))
+    assert limits.colder < 1 < limits.hotter
+    assert limits.factor > 1
+    assert not limits.colder < told < limits.hotter or p_value(_places(1, told=told), noise=0.0) < 0.2
+    assert p_value(_places(1, told=told, n=100), noise=0.0) < 0.005
+
+
+def test_noise_of_lists_makes_their_test_milder() -> None:
+    places = _places(3, told=0.8, n=60)
+    assert p_value(places, noise=1.0) > p_value(places, noise=0.0)
+
+
+def test_draws_at_one_temperature_are_likelier_there() -> None:
+    place = Place({"a": 0.8, "b": 0.2}, ["a"] * 19 + ["b", "other"])
+    cold, same = at_temperature(place, 0.5), at_temperature(place, 1.0)
+    # 0.8² / (0.8² + 0.2²) = 16/17, by hand.
+    assert cold.listed["a"] == pytest.approx(16 / 17)
+    assert log_likelihood(cold) == pytest.approx(19 * np.log(16 / 17) + np.log(1 / 17))
+    assert log_likelihood(cold) > log_likelihood(same)
