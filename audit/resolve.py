@@ -62,7 +62,7 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
     for suite in audit.suites.values():
         for backend in suite.scorers.values():
             backend.check()
-    items = {name: await asyncio.to_thread(_items_of, name, suite, audit) for name, suite in audit.suites.items()}
+    items = {name: await asyncio.to_thread(suite_items, name, suite, audit) for name, suite in audit.suites.items()}
     models = {name: await _describe(name, backend, store) for name, backend in audit.models.items()}
     scorers = {}
     for suite_name, suite in audit.suites.items():
@@ -73,7 +73,8 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
     return ResolvedAudit(models, scorers, items)
 
 
-def _items_of(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
+def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
+    """The items that an audit asks of a suite. Raises `ConfigError` for none, and for a sample that is too small."""
     items = PackedItems(suite.items())
     if not items:
         raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")

@@ -445,6 +445,39 @@ class AttributionStep(Reported):
     items: list[ItemChange] = []
 
 
+class VarianceComponents(OfFigure, Reported):
+    """Where the spread of a primary figure's items comes from, as variances; 0 or more.
+
+    Attributes
+    ----------
+    against : str or None
+        Of the differences ``model`` - ``against``, item by item; None: of the model's own values.
+    factors, cross, sampling, in_figure, per_item
+        As in `audit.analysis.components.Components`.
+    engine : float or None
+        What another engine changes in an item, where the model was asked on two.
+    levels : mapping of str to int
+        How many levels of each factor there are, and ``n_items`` items.
+    generalisability : float or None
+        Eρ² of the first factor: how far its levels' means would be the same with other levels of the others.
+    """
+
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
+    model: str
+    against: str | None = None
+    factors: dict[str, float]
+    cross: float | None
+    sampling: float | None
+    in_figure: dict[str, float]
+    per_item: float
+    engine: float | None = None
+    levels: dict[str, int]
+    n_items: int
+    generalisability: float | None
+
+
 class ModelInfo(Reported):
     """A model as it was audited, and what asking it took.
 
@@ -573,6 +606,7 @@ class AuditResult(Reported):
     reproductions: list[Reproduction] = []
     self_checks: list[SelfCheck] = []
     ladder: list[AttributionStep] = []
+    components: list[VarianceComponents] = []
 
     @model_validator(mode="before")
     @classmethod

@@ -24,6 +24,7 @@ from typing import Any
 
 from audit.analysis.attribution import Ladder, asking_steps, engine_pairs, model_steps
 from audit.analysis.comparisons import compare_models
+from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
 from audit.analysis.gate.against_baseline import check_names
@@ -35,7 +36,7 @@ from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.report.phrases import contradictions, with_words
 from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
-from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo
+from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo, VarianceComponents
 from audit.rounds import Rounds, SuiteQuestions
 from audit.store import Store, StoredRow, StoreError
 from backends.base import SupportsIdentityCheck, SupportsPrices, SupportsSecondAnswers, count_tokens
@@ -111,6 +112,7 @@ class _SuiteOutcome:
 
     result: SuiteResult
     examples: list[Example]
+    components: list[VarianceComponents]
 
 
 class _Run:
@@ -221,6 +223,7 @@ class _Run:
             drift=[d for result in results for d in result.drift],
             reproductions=reproductions(infos, models, measures),
             ladder=[step.model_copy(update={"comparisons": with_words(step.comparisons)}) for step in steps],
+            components=[one for suite in suites for one in suite.components],
             data_quality=[d for result in results for d in result.data_quality],
             self_checks=list(checks),
             examples=[example for suite in suites for example in suite.examples],
@@ -249,7 +252,8 @@ class _Run:
             self._store.runs.write_rows(self._run_id, model, name, _stored_rows(parsed))
             items, figures = self._resolved.items[name], result.examples[model]
             examples += read_examples(self._store, name, model, items, parsed, figures)
-        return _SuiteOutcome(result, examples)
+        rows = {model: parsed.rows for model, parsed in by_model.items()}
+        return _SuiteOutcome(result, examples, suite_components(name, rows, result.specs, self._engines))
 
 
 def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:

@@ -28,10 +28,11 @@ LAYERS = {
     "config": (),
     "resolve": ("collect", "config", "store"),
     "estimate": ("collect", "config", "resolve", "store"),
+    "planning": ("analysis", "collect", "config", "estimate", "resolve", "results", "store"),
     "rounds": ("analysis", "collect", "resolve", "store"),
     "run": ("analysis", "collect", "config", "logs", "report", "resolve", "results", "rounds", "store"),
     "schedule": ("analysis", "collect", "config", "report", "results", "run", "store"),
-    "cli": ("analysis", "collect", "config", "estimate", "report", "results", "run", "schedule", "store"),
+    "cli": ("analysis", "collect", "config", "estimate", "planning", "report", "results", "run", "schedule", "store"),
 }
 
 

@@ -17,6 +17,7 @@ import typer
 from audit.cli import results
 from audit.cli.cache import cache
 from audit.cli.gates import baseline, gate
+from audit.cli.plans import plan
 from audit.cli.run import run
 from audit.cli.schedules import schedule
 from audit.cli.servers import probe
@@ -32,6 +33,7 @@ app = typer.Typer(
     epilog="Start with: audit run examples/demo.py --limit 200",
 )
 app.command()(run)
+app.command()(plan)
 app.command()(results.report)
 app.command()(results.compare)
 app.command("ls")(results.list_entries)

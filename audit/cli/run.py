@@ -86,9 +86,13 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
 
 def _estimate(audit: Audit, as_json: bool) -> None:
     from audit.estimate import dry_run_audit
+    from audit.planning import sample_power
 
     estimate = asyncio.run(dry_run_audit(audit))
-    typer.echo(estimate.model_dump_json(indent=2) if as_json else estimate.as_text())
+    if as_json:
+        typer.echo(estimate.model_dump_json(indent=2))
+    else:
+        typer.echo("\n".join([estimate.as_text(), *sample_power(audit)]))
 
 
 def _run(audit: Audit, again: str, *, as_json: bool, verbose: bool) -> int:

@@ -3,6 +3,7 @@
 Takes `Figures`, or a `History`, gives `Plot` values that a page draws; computes places and axes, no figure.
 """
 
+from audit.report.charts.components import components_plot
 from audit.report.charts.differences import drift_plot, forest_plot, ladder_plot, noise_plot
 from audit.report.charts.plots import FigureTable, Plot
 from audit.report.charts.suite_charts import headline_plot, suite_plots
@@ -12,6 +13,7 @@ __all__ = [
     "FigureTable",
     "Picture",
     "Plot",
+    "components_plot",
     "drift_plot",
     "forest_plot",
     "headline_plot",

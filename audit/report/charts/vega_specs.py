@@ -244,6 +244,32 @@ def ladder() -> dict[str, Any]:
     )
 
 
+def components(parts: Sequence[str]) -> dict[str, Any]:
+    """Stacked bars: the share ``q`` (%) of each ``part``, one bar per label."""
+    colours = [f"var(--m{i % COLOURS})" for i in range(len(parts))]
+    return _layered(
+        alt.Chart()
+        .mark_bar(height=20, **_TOOLTIP)
+        .encode(
+            x=alt.X(
+                "q:Q",
+                stack="zero",
+                scale=alt.Scale(domain=[0, 100], nice=False),
+                axis=alt.Axis(title=captions.COMPONENTS_AXIS, tickCount=5),
+            ),
+            y=alt.Y("k:N", sort=None, axis=alt.Axis(title=None)),
+            color=alt.Color(
+                "part:N",
+                sort=None,
+                scale=alt.Scale(domain=list(parts), range=colours),
+                legend=alt.Legend(title=None, orient="top", labelColor="var(--ink-2)"),
+            ),
+            order=alt.Order("o:Q"),
+        ),
+        height=100,
+    )
+
+
 def drift() -> dict[str, Any]:
     """One tick per prompt: its difference between two engines; one row per pair of engines."""
     return _layered(

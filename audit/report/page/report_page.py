@@ -8,6 +8,7 @@ from typing import Any
 from audit.report.charts import (
     FigureTable,
     Plot,
+    components_plot,
     drift_plot,
     forest_plot,
     headline_plot,
@@ -96,6 +97,7 @@ def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: Su
         "undrawn": [title for chart in info.charts if (title := one_line(chart["title"])) not in titles],
         "summary": suite_summary(figures, info.name),
         "plots": [plots.add(plot) for plot in drawn],
+        "components": plots.add(components_plot(figures, info.name)),
         "ladder": plots.add(ladder_plot(figures, info.name)),
         "forest": plots.add(forest_plot(figures, info.name)),
         "drift_plots": [plots.add(plot(figures, info.name)) for plot in (drift_plot, noise_plot)],

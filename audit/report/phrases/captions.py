@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from audit.report.formatting import factor_label, one_line
 from audit.results import Agreement, Measure
 
 HEADLINE_TITLE = "The answer in one picture"
@@ -12,6 +13,9 @@ DIFFERENCES_TITLE = "Differences between models, on the same items"
 DRIFT_TITLE = "The same model on different engines, prompt by prompt"
 NOISE_TITLE = "Differences between models against the noise of the engines"
 
+COMPONENTS_TITLE = "Where the spread comes from"
+COMPONENTS_AXIS = "share of the variance of single items (%)"
+CROSS, SAMPLING, ENGINE = "their combination", "sampling", "engine"
 LADDER_TITLE = "What each change does, item by item"
 LADDER_CAPTION = (
     "A row is a step: the same items with one thing of the model, or of how it is asked, changed. The diamond is the "
@@ -52,6 +56,19 @@ def noise_caption(below: int, total: int, drawn: int) -> str:
         f"Below the line a difference is smaller than the engines' noise: {below:,} of {total:,} {verb}.{sample} "
         "The noise of a figure is its largest difference between engines with the same model."
     )
+
+
+def components_caption(coefficients: Sequence[tuple[str, str, float]]) -> str:
+    """How to read the components; ``coefficients`` are (model, first factor, Eρ²)."""
+    said = "; ".join(f"{one_line(model)} {value:.2f}" for model, _, value in coefficients)
+    factors = ", ".join(dict.fromkeys(factor_label(factor) for _, factor, _ in coefficients))
+    coefficient = (
+        f" Generalisability over new levels of the other factors, of each {factors}: {said} (1: they would be ordered "
+        "the same; 0: by chance)."
+        if coefficients
+        else ""
+    )
+    return f"What one item differs by from another, the fixed groups apart.{coefficient}"
 
 
 def missing_reason(measure: Measure | None) -> str:

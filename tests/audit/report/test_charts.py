@@ -9,10 +9,19 @@ import re
 import pytest
 import vl_convert
 
-from audit.report.charts import FigureTable, Plot, forest_plot, headline_plot, ladder_plot, suite_plots, ternary
+from audit.report.charts import (
+    FigureTable,
+    Plot,
+    components_plot,
+    forest_plot,
+    headline_plot,
+    ladder_plot,
+    suite_plots,
+    ternary,
+)
 from audit.report.figures import Figures
 from audit.report.page import report_page
-from audit.results import AuditResult, Scalar, where_key
+from audit.results import AuditResult, Scalar, VarianceComponents, where_key
 from suites.presentation import Chart, PublishedFigure
 from tests.audit.report import made_up as mu
 
@@ -213,6 +222,25 @@ def test_a_step_draws_its_decisions_and_the_items_behind_them(toy: AuditResult) 
         assert panel.ends[0] < min(drawn)
         assert panel.ends[1] > max(drawn)
     assert ladder_plot(Figures(toy), "toy") is None
+
+
+def test_the_components_are_shares_of_one_items_variance(toy: AuditResult) -> None:
+    (first, *_) = Figures(toy).headline("toy")
+    one = VarianceComponents(
+        suite="toy", measure=first[0], where=dict(first[1]), model=MODELS[0], factors={"word": 0.03, "form": 0.01},
+        cross=0.06, sampling=None, in_figure={}, per_item=1.0, engine=0.02, levels={}, n_items=9,
+        generalisability=0.912,
+    )  # fmt: skip
+    plot = components_plot(Figures(toy.model_copy(update={"components": [one]})), "toy")
+    assert plot is not None
+    (panel,) = plot.panels
+    assert {row["part"]: row["q"] for row in panel.rows} == pytest.approx(
+        {"word": 30, "form": 10, "their combination": 40, "engine": 20}
+    )
+    assert "of each word: smollm2 0.91" in plot.caption
+    spec = plot.spec | {"datasets": {"rows": panel.rows}, "width": 300}
+    assert vl_convert.vegalite_to_svg(json.dumps(spec)).count("<path") > 4
+    assert components_plot(Figures(toy), "toy") is None
 
 
 def test_a_chart_without_any_figure_is_left_out() -> None:

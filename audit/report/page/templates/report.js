@@ -15,6 +15,7 @@
 
   function hoverText(row) {
     if (row.pub !== undefined) return [row.pub, `published: ${digits(row.u)}`];
+    if (row.part !== undefined) return [row.k, `${row.part}: ${digits(row.q)} %`];
     if (row.s !== undefined) return [row.k.replace("\n", ": "), row.s, ...notes(row)];
     if (row.t !== undefined) return [row.name, `change ${digits(row.t)}`];
     if (row.w !== undefined) return [row.name, verdictText(row), `${digits(row.v)}, interval ${range(row.l, row.h)}`, ...notes(row)];
@@ -176,6 +177,7 @@
       [row.name, pairName(row), digits(row.v), digits(row.e), verdictText(row)]],
     ladder: [["Step", "Figure", "Item", "Difference", "Interval", "Decision"], (row, panel) =>
       [row.k.replace("\n", ": "), panel.title, row.name ?? "", digits(row.v ?? row.t), row.s ? range(row.l, row.h) : "", row.s ?? ""]],
+    components: [["Model", "Figure", "Part", "Share of the variance, %"], (row, panel) => [row.k, panel.title, row.part, digits(row.q)]],
     drift: [["Quantity", "Pair", "Item", "Difference"], (row, panel) =>
       [panel.title, pairName(row), row.name, digits(row.v)]],
   };

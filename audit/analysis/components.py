@@ -1,0 +1,239 @@
+"""Where a figure's spread comes from: variance components, the generalisability coefficient, and what a design finds.
+
+An item's value is taken as its stratum's mean, plus a part of each level of the sampled factors, a part of the
+combination of levels, and what differs when the same question is drawn again. The variances are estimated by Koch's
+symmetric differences (1968, Technometrics 10(3)): half the mean squared difference of all pairs of items that share
+exactly the levels of some factors has as expectation the sum of the variances of the others. It needs no normal
+distribution and no balanced design; in a balanced one it is the ANOVA estimate. Pairs are of one stratum only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from audit.analysis.design import strata_of, undefined_strata, usable
+from audit.analysis.estimators import Codes, Floats
+from audit.analysis.table import Bools, Levels, RowTable, item_index
+from audit.results import VarianceComponents
+from suites.base import MeasureSpec, Row
+
+#: Chance of finding a difference as large as the smallest that a design detects.
+POWER = 0.8
+
+
+class Components(NamedTuple):
+    """Variance components of one figure.
+
+    Attributes
+    ----------
+    factors : dict of str to float
+        The variance of each sampled factor's levels.
+    cross : float or None
+        Of the combinations of levels; None with one factor. Where no question is drawn twice, what a new draw would
+        change is part of it.
+    sampling : float or None
+        Of repeated draws of the same question; None without any.
+    in_figure : dict of str to float
+        What the levels of each factor add to the variance of the figure, times their number. A factor that crosses
+        the strata may cancel: a question that leans to "he" moves the gap of two groups in opposite directions.
+    per_item : float
+        What cross and sampling are multiplied by before they are divided by the number of items: 1 without strata.
+    """
+
+    factors: dict[str, float]
+    cross: float | None
+    sampling: float | None
+    in_figure: dict[str, float]
+    per_item: float
+
+    def variance(self, levels: Mapping[str, float], repeats: float = 1.0) -> float:
+        """The variance of the figure in a balanced design with these numbers of levels and draws."""
+        return sum(part for part, _ in self._parts(levels, repeats))
+
+    def minimum_detectable_effect(
+        self, levels: Mapping[str, float], *, repeats: float = 1.0, alpha: float = 0.05
+    ) -> float:
+        """The smallest difference that a balanced design finds with `POWER`: t, Satterthwaite's degrees of freedom."""
+        parts = self._parts(levels, repeats)
+        total = sum(part for part, _ in parts)
+        if total <= 0:
+            return 0.0
+        df = total**2 / sum(part**2 / max(df, 1.0) for part, df in parts)
+        return float(special.stdtrit(df, 1 - alpha / 2) + special.stdtrit(df, POWER)) * math.sqrt(total)
+
+    def _parts(self, levels: Mapping[str, float], repeats: float) -> list[tuple[float, float]]:
+        """Each part of the figure's variance, and its degrees of freedom."""
+        cells = math.prod(levels[name] for name in self.factors)
+        within = (self.cross or 0.0) + (self.sampling or 0.0) / repeats
+        parts = [(self.in_figure[name] / levels[name], levels[name] - 1) for name in self.factors]
+        return [*parts, (self.per_item * within / cells, cells - 1)]
+
+    def generalisability(self, items_per_level: float) -> float | None:
+        """Share of the variance between the first factor's observed means that is its own: Eρ².
+
+        Brennan (2001, Generalizability Theory, eq. 2.40), with ``items_per_level`` items behind each mean. In a
+        balanced design of two factors it is Cronbach's alpha. None where nothing varies.
+        """
+        own = next(iter(self.factors.values()), 0.0)
+        rest = ((self.cross or 0.0) + (self.sampling or 0.0)) / items_per_level
+        return own / (own + rest) if own + rest > 0 else None
+
+
+def components(
+    values: Floats, clusters: Mapping[str, Codes], strata: Codes | None = None, weights: Floats | None = None
+) -> Components | None:
+    """Variance components of values (n,), each 0 or more; None where the design cannot tell them apart.
+
+    Parameters
+    ----------
+    clusters : mapping of str to array (n,)
+        The level of each sampled factor, the first being the one that is measured.
+    strata, weights : arrays (n,) and (S,)
+        Each item's fixed stratum, 0…S-1, and the strata's weights in the figure.
+    """
+    strata = np.zeros(len(values), dtype=np.intp) if strata is None else strata
+    weights = np.ones(1) if weights is None else weights
+    names = [name for name, codes in clusters.items() if len(np.unique(codes)) > 1]
+    shared = _symmetric_differences(values, [clusters[name] for name in names], strata)
+    full = frozenset(range(len(names)))
+    unknown = [*names, *(["cross"] if len(names) > 1 else []), *(["sampling"] if full in shared else [])]
+    alone = {name: place for place, name in enumerate(names)}
+    rows = [
+        [float(name == "sampling" or (of != full if name == "cross" else alone[name] not in of)) for name in unknown]
+        for of in shared
+    ]
+    if not names or np.linalg.matrix_rank(np.array(rows)) < len(unknown):
+        return None
+    weight = np.sqrt([count for _, count in shared.values()])
+    means = np.array([mean for mean, _ in shared.values()])
+    solved = np.linalg.lstsq(np.array(rows) * weight[:, None], means * weight, rcond=None)[0]
+    found = dict(zip(unknown, np.maximum(solved, 0.0).tolist(), strict=True))
+    in_figure = {name: _in_figure(values, clusters[name], found[name], strata, weights) for name in names}
+    return Components(
+        {name: found[name] for name in names},
+        found.get("cross"),
+        found.get("sampling"),
+        in_figure,
+        float(len(weights) * (weights**2).sum()),
+    )
+
+
+def _symmetric_differences(
+    values: Floats, clusters: Sequence[Codes], strata: Codes
+) -> dict[frozenset[int], tuple[float, float]]:
+    """For each set of factors: half the mean squared difference of pairs that share exactly these, and their number."""
+    places = range(len(clusters))
+    sets = [frozenset(of) for size in range(len(clusters) + 1) for of in itertools.combinations(places, size)]
+    at_least = {}
+    for of in sets:
+        cell = strata.astype(np.int64)
+        for place in sorted(of):
+            cell = np.unique(cell * (int(clusters[place].max()) + 1) + clusters[place], return_inverse=True)[1]
+        count = np.bincount(cell).astype(float)
+        centred = values - values.mean()
+        total, squares = np.bincount(cell, centred), np.bincount(cell, centred**2)
+        at_least[of] = np.array([(count * squares - total**2).sum(), (count**2 - count).sum()])
+    exactly = {}
+    for of in sets:
+        sums, pairs = sum(((-1) ** len(more - of) * at_least[more] for more in sets if of <= more), np.zeros(2))
+        if pairs > 0.5:
+            exactly[of] = (float(sums / pairs), float(pairs))
+    return exactly
+
+
+def _in_figure(values: Floats, codes: Codes, variance: float, strata: Codes, weights: Floats) -> float:
+    """What a factor's levels add to the figure's variance, times their number; 0 or more."""
+    table = np.zeros((len(weights), int(codes.max()) + 1))
+    np.add.at(table, (strata, codes), 1.0)
+    if not (table > 0).sum(axis=0).max() > 1:  # nested in the strata: each has its own levels
+        return float(variance * len(weights) * (weights**2).sum())
+    means = np.bincount(strata, values) / np.bincount(strata)
+    sums = np.zeros_like(table)
+    np.add.at(sums, (strata, codes), values - means[strata])
+    total = float(variance * (weights**2).sum())
+    for g, h in itertools.permutations(range(len(weights)), 2):
+        pairs, product = float(table[g] @ table[h]), float(sums[g] @ sums[h])
+        apart = float(table[g].sum() * table[h].sum()) - pairs
+        if pairs > 0:  # the sums of all are 0: what pairs that share no level have in common is -product
+            total += weights[g] * weights[h] * (product / pairs + (product / apart if apart > 0 else 0.0))
+    return max(total, 0.0)
+
+
+def suite_components(
+    suite: str,
+    rows_by_model: Mapping[str, Sequence[Row]],
+    specs: Sequence[MeasureSpec],
+    engines: Collection[tuple[str, str]] = (),
+) -> list[VarianceComponents]:
+    """Components of each primary mean: of every model, and of every pair's differences item by item.
+
+    ``engines`` are pairs of models that differ in their engine alone: half the mean square of their difference is the
+    part of an item's variance that the engine makes.
+    """
+    index, levels = item_index(rows_by_model.values()), Levels()
+    tables = {model: RowTable(rows, index, levels) for model, rows in rows_by_model.items()}
+    found = []
+    for spec in specs:
+        if not spec.primary or spec.estimator != "mean":
+            continue
+        values = {model: table.quantity(spec.quantity).value for model, table in tables.items()}
+        used = {model: _exact(table, spec) for model, table in tables.items()}
+        by_engine: dict[str, float] = {}
+        for a, b in engines:
+            both = used[a] & used[b]
+            if both.any():
+                noise = float(((values[b] - values[a])[both] ** 2).mean() / 2)
+                by_engine |= {model: max(noise, by_engine.get(model, 0.0)) for model in (a, b)}
+        for model, table in tables.items():
+            found.append(_described(table, spec, suite, model, None, values[model], used[model], by_engine.get(model)))
+        for a, b in itertools.combinations(tables, 2):
+            both = used[a] & used[b]
+            found.append(_described(tables[b], spec, suite, b, a, values[b] - values[a], both, None))
+    return [one for one in found if one is not None]
+
+
+def _exact(table: RowTable, spec: MeasureSpec) -> Bools:
+    used = usable(table, spec) & np.isfinite(table.quantity(spec.quantity).value)
+    for factor in spec.clusters:
+        used &= table.codes(factor) >= 0
+    return used
+
+
+def _described(
+    table: RowTable,
+    spec: MeasureSpec,
+    suite: str,
+    model: str,
+    against: str | None,
+    values: Floats,
+    used: Bools,
+    engine: float | None,
+) -> VarianceComponents | None:
+    if not used.any() or undefined_strata(table, spec, used):
+        return None
+    strata = strata_of(table, spec, used)
+    codes = {factor: table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where}
+    by_stratum = (None, None) if strata is None else (strata.codes, strata.weights)
+    found = components(values[used], codes, *by_stratum)
+    if found is None:
+        return None
+    levels = {name: len(np.unique(codes[name])) for name in found.factors}
+    n = int(used.sum())
+    return VarianceComponents(
+        suite=suite,
+        measure=spec.measure,
+        where=dict(spec.where),
+        model=model,
+        against=against,
+        **found._asdict(),
+        engine=engine,
+        levels=levels,
+        n_items=n,
+        generalisability=found.generalisability(n / next(iter(levels.values()))),
+    )

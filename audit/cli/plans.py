@@ -1,0 +1,24 @@
+"""`audit plan`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from audit import load_audit
+from audit.cli.shared import ConfigFile, Json, RunName
+
+Detect = Annotated[float, typer.Option("--detect", min=0, help="The smallest difference that is to be found.")]
+
+
+def plan(config: ConfigFile, detect: Detect, run_id: RunName = "last", as_json: Json = False) -> None:
+    """Say how many occupations, templates and draws a wished precision takes, and what they cost.
+
+    From a pilot: a run in the config's store, whose variance components say where the spread comes from.
+    """
+    from audit.planning import plan_audit
+
+    planned = asyncio.run(plan_audit(load_audit(config), detect, run_id))
+    typer.echo(planned.model_dump_json(indent=2) if as_json else planned.as_text())

@@ -1,0 +1,250 @@
+"""How much to ask: from a pilot's variance components to the design that finds a wished difference, and its cost."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
+from scipy import special
+
+from audit.analysis.components import POWER, Components
+from audit.collect import leading_specs, levels_behind
+from audit.config import AuditConfig
+from audit.estimate import dry_run_audit
+from audit.resolve import suite_items
+from audit.results import AuditResult, FigureName, VarianceComponents, where_key
+from audit.store import Store
+from backends.errors import ConfigError
+from suites.base import Item, MeasureSpec
+
+#: Designs that are looked through: levels of a factor, and draws of one question.
+_LEAST_LEVELS, _MOST_LEVELS = 5, 100_000
+_DRAWS = (1, 2, 4, 8, 16)
+
+
+class FigurePlan(BaseModel):
+    """What one figure takes.
+
+    ``basis`` says whose components it rests on; ``minimum_detectable_effect`` is the smallest difference that the
+    pilot's own design finds with 80 % power. ``levels`` and ``draws`` are the design with the fewest items that finds
+    the wished one; None: none does, however large. ``items`` are the suite's, for each model.
+    """
+
+    suite: str
+    figure: str
+    basis: str
+    pilot_levels: dict[str, int]
+    minimum_detectable_effect: float
+    levels: dict[str, int] | None
+    draws: int | None
+    items: int | None
+
+
+class ModelCost(BaseModel):
+    """What the planned items cost one model. Seconds None: nothing is known; cost None: no prices."""
+
+    model: str
+    requests: int
+    seconds: float | None
+    cost: float | None
+
+
+class SamplePlan(BaseModel):
+    """The designs that find a difference of ``detect``, figure by figure, and what the largest of each suite costs."""
+
+    detect: float
+    run_id: str
+    figures: list[FigurePlan]
+    costs: list[ModelCost]
+
+    def as_text(self) -> str:
+        """For a person to read."""
+        lines = [f"To find a difference of {self.detect:g} with {POWER:.0%} power, from the pilot {self.run_id}:"]
+        for one in self.figures:
+            now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
+            lines.append(f"{one.figure}\n  pilot: {now}; it finds {one.minimum_detectable_effect:.3f} ({one.basis})")
+            if one.levels is None:
+                lines.append("  no number of levels finds it")
+            else:
+                needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
+                draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
+                lines.append(f"  needed: {needed}{draws}: {one.items:,} items")
+        for cost in self.costs:
+            seconds = "time unknown" if cost.seconds is None else f"{cost.seconds:,.0f} s"
+            lines.append(
+                f"{cost.model}: {cost.requests:,} requests, {seconds}"
+                + ("" if cost.cost is None else f", cost about {cost.cost:.4f}")
+            )
+        return "\n".join(lines)
+
+
+async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") -> SamplePlan:
+    """The designs that find a difference of ``detect`` in each primary figure.
+
+    Raises
+    ------
+    ConfigError
+        When ``detect`` is not above 0, or the store has no run with variance components of the audit's suites.
+    """
+    if not detect > 0:
+        raise ConfigError("--detect", detect, "no difference", "Give a number above 0, e.g. 0.02")
+    if not audit.db.exists():
+        raise ConfigError("db", str(audit.db), "no such store", "Run the audit with --limit first: that is the pilot")
+    with Store.open(audit.db, read_only=True) as store:
+        pilot = store.runs.finished_result(store.runs.find(run_id))
+    figures = [_figure_plan(pilot, of_figure, detect) for of_figure in _by_figure(pilot, audit)]
+    if not figures:
+        raise ConfigError(
+            "--run", pilot.run_id, "holds no variance components of this audit's suites", "Run the audit once more"
+        )
+    return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, pilot, figures))
+
+
+def _by_figure(pilot: AuditResult, audit: AuditConfig) -> list[list[VarianceComponents]]:
+    found: dict[object, list[VarianceComponents]] = {}
+    for one in pilot.components:
+        if one.suite in audit.suites:
+            found.setdefault((one.suite, one.measure, where_key(one.where)), []).append(one)
+    return list(found.values())
+
+
+def _as_components(one: VarianceComponents, times: float = 1.0) -> Components:
+    def scaled(variance: float | None) -> float | None:
+        return None if variance is None else times * variance
+
+    return Components(
+        {name: times * v for name, v in one.factors.items()},
+        scaled(one.cross),
+        scaled(one.sampling),
+        {name: times * v for name, v in one.in_figure.items()},
+        one.per_item,
+    )
+
+
+def _basis(of_figure: Sequence[VarianceComponents]) -> tuple[Components, VarianceComponents, str]:
+    """The components of the least precise difference: of a pair of models, or of two unrelated ones."""
+    pairs = [one for one in of_figure if one.against is not None]
+    candidates = [(_as_components(one, 1.0 if pairs else 2.0), one) for one in pairs or of_figure]
+    found, one = max(candidates, key=lambda pair: pair[0].minimum_detectable_effect(pair[1].levels))
+    if one.against is not None:
+        return found, one, f"between {one.against} and {one.model}, item by item"
+    return found, one, f"between two models as {one.model} whose answers are unrelated: the worst case"
+
+
+def _figure_plan(pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float) -> FigurePlan:
+    found, one, basis = _basis(of_figure)
+    needed = _needed(found, detect)
+    (info,) = [info for info in pilot.suites if info.name == one.suite]
+    items = None
+    if needed is not None:
+        items = math.ceil(math.prod(needed[0].values()) * needed[1] * info.n_items / one.n_items)
+    return FigurePlan(
+        suite=one.suite,
+        figure=str(FigureName(one.suite, one.measure, one.where)),
+        basis=basis,
+        pilot_levels=one.levels,
+        minimum_detectable_effect=found.minimum_detectable_effect(one.levels),
+        levels=None if needed is None else needed[0],
+        draws=None if needed is None else needed[1],
+        items=items,
+    )
+
+
+def _needed(found: Components, detect: float) -> tuple[dict[str, int], int] | None:
+    """Levels of each factor and draws of each question with the fewest items that find ``detect``."""
+    names = list(found.factors)
+    designs = []
+    for draws in _DRAWS if found.sampling else (1,):
+        # The first factor's levels follow from the others', which grow together.
+        others = [dict.fromkeys(names[1:], n) for n in _grid()] if len(names) > 1 else [{}]
+        for fixed in others:
+            first = _least(found, names[0], fixed, draws, detect)
+            if first is not None:
+                designs.append(({names[0]: first, **fixed}, draws))
+    return min(designs, key=lambda design: math.prod(design[0].values()) * design[1], default=None)
+
+
+def _grid() -> Iterator[int]:
+    n = float(_LEAST_LEVELS)
+    while n <= _MOST_LEVELS:
+        yield round(n)
+        n = max(n + 1, n * 1.1)
+
+
+def _least(found: Components, name: str, fixed: Mapping[str, int], draws: int, detect: float) -> int | None:
+    """The fewest levels of a factor that find ``detect``, the others' being fixed; None where none do."""
+
+    def finds(n: int) -> bool:
+        return found.minimum_detectable_effect({name: n, **fixed}, repeats=draws) <= detect
+
+    if not finds(_MOST_LEVELS):
+        return None
+    low, high = _LEAST_LEVELS - 1, _MOST_LEVELS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if finds(middle) else (middle, high)
+    return high
+
+
+async def _costs(audit: AuditConfig, pilot: AuditResult, figures: Sequence[FigurePlan]) -> list[ModelCost]:
+    """What the largest design of each suite costs: prices by what the suites ask now, time by the pilot's pace."""
+    wanted: dict[str, int] = {}
+    for one in figures:
+        wanted[one.suite] = max(wanted.get(one.suite, 0), one.items or 0)
+    items = sum(wanted.values())
+    pace = {m.fingerprint_id: m.seconds / m.asked for m in pilot.models if m.asked >= 20}
+    by_name = {m.name: pace.get(m.fingerprint_id) for m in pilot.models}
+    with tempfile.TemporaryDirectory() as folder:
+        asked = audit.only(suites=list(wanted), db=Path(folder, "empty.db"))
+        estimate = await dry_run_audit(asked)
+    return [
+        ModelCost(
+            model=model.model,
+            requests=items,
+            seconds=None if (rate := by_name.get(model.model)) is None else rate * items,
+            cost=None if model.cost is None else model.cost * items / model.requests,
+        )
+        for model in estimate.models
+    ]
+
+
+def sample_power(audit: AuditConfig) -> list[str]:
+    """For each primary mean, a line: the smallest difference that the audit's items could show."""
+    pilot: dict[object, list[VarianceComponents]] = {}
+    if audit.db.exists():
+        with Store.open(audit.db, read_only=True) as store:
+            results = (store.runs.result(run.id) for run in store.runs.all())
+            last = next((result for result in results if result is not None and result.components), None)
+        for one in last.components if last is not None else ():
+            pilot.setdefault((one.suite, one.measure, where_key(one.where)), []).append(one)
+    lines = []
+    for name, suite in audit.suites.items():
+        items = list(suite_items(name, suite, audit))
+        for spec in leading_specs(suite):
+            if spec.primary and spec.estimator == "mean":
+                earlier = pilot.get((name, spec.measure, where_key(spec.where)), [])
+                lines.append(f"{FigureName(name, spec.measure, spec.where)}: {_power(spec, items, earlier)}")
+    return ["", "Smallest difference between two models that these items find with 80 % power", *lines]
+
+
+def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents]) -> str:
+    levels = levels_behind(items, spec)
+    described = ", ".join(f"{n:,} {factor}s" for factor, n in levels.items())
+    if earlier:
+        found, _, basis = _basis(earlier)
+        if set(found.factors) <= set(levels):
+            return f"{found.minimum_detectable_effect(levels):.3f} with {described} (by an earlier run, {basis})"
+    bound = _bound(spec, min(levels.values(), default=0))
+    return f"at worst {bound:.2g} with {described} (no earlier run: by what its values can be)"
+
+
+def _bound(spec: MeasureSpec, clusters: int) -> float:
+    """What is found however the values vary: no difference of values in a range R varies by more than R."""
+    low, high = spec.limits
+    if clusters < 2:
+        return math.inf
+    steps = float(special.stdtrit(clusters - 1, 0.975) + special.stdtrit(clusters - 1, POWER))
+    return steps * (high - low) / math.sqrt(clusters)

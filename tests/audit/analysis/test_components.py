@@ -1,0 +1,98 @@
+"""Variance components: planted truths, statsmodels' mixed model, Cronbach's alpha."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+
+from audit.analysis.components import Components, components
+
+
+def crossed(seed: int, n_a: int = 30, n_b: int = 20, sd: tuple[float, ...] = (0.3, 0.2, 0.1)) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(seed)
+    a, b = (x.ravel() for x in np.meshgrid(np.arange(n_a), np.arange(n_b), indexing="ij"))
+    values = rng.normal(0, sd[0], n_a)[a] + rng.normal(0, sd[1], n_b)[b] + rng.normal(0, sd[2], a.size)
+    return values, a, b
+
+
+def test_a_balanced_design_gives_the_anova_estimates() -> None:
+    values, a, b = crossed(0)
+    table = values.reshape(30, 20)
+    of_a, of_b = table.mean(1), table.mean(0)
+    rest = table - of_a[:, None] - of_b + table.mean()
+    cross = (rest**2).sum() / (29 * 19)
+    found = components(values, {"a": a, "b": b})
+    assert found is not None
+    assert found.cross == pytest.approx(cross)
+    assert found.factors == pytest.approx({"a": of_a.var(ddof=1) - cross / 20, "b": of_b.var(ddof=1) - cross / 30})
+    assert found.sampling is None
+    assert found.in_figure == pytest.approx(found.factors)
+
+
+def test_generalisability_is_cronbachs_alpha_when_balanced() -> None:
+    values, a, b = crossed(1)
+    table = values.reshape(30, 20)
+    alpha = 20 / 19 * (1 - table.var(axis=0, ddof=1).sum() / table.sum(axis=1).var(ddof=1))
+    found = components(values, {"a": a, "b": b})
+    assert found is not None
+    assert found.generalisability(20) == pytest.approx(alpha)
+
+
+def test_an_unbalanced_design_agrees_with_a_mixed_model() -> None:
+    """REML of statsmodels with crossed random effects, a third of the cells missing."""
+    values, a, b = crossed(2)
+    kept = np.random.default_rng(3).random(a.size) < 0.67
+    values, a, b = values[kept], a[kept], b[kept]
+    found = components(values, {"a": a, "b": b})
+    frame = pd.DataFrame({"y": values, "a": a, "b": b, "one": 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = smf.mixedlm("y ~ 1", frame, groups="one", vc_formula={"a": "0 + C(a)", "b": "0 + C(b)"}).fit()
+    assert found is not None
+    assert [found.factors["a"], found.factors["b"]] == pytest.approx(list(fitted.vcomp), rel=0.05)
+    assert found.cross == pytest.approx(fitted.scale, rel=0.05)
+
+
+def test_estimates_are_unbiased_and_repeats_tell_sampling_from_cross() -> None:
+    rng = np.random.default_rng(4)
+    a, b, _ = (x.ravel() for x in np.meshgrid(np.arange(12), np.arange(8), np.arange(3), indexing="ij"))
+    found = []
+    for _ in range(300):
+        cell = rng.normal(0, 0.4, (12, 8))[a, b]
+        values = rng.normal(0, 0.5, 12)[a] + rng.normal(0, 0.3, 8)[b] + cell + rng.normal(0, 0.6, a.size)
+        one = components(values, {"a": a, "b": b})
+        assert one is not None
+        found.append([one.factors["a"], one.factors["b"], one.cross, one.sampling])
+    assert np.mean(found, axis=0) == pytest.approx([0.25, 0.09, 0.16, 0.36], rel=0.1)
+
+
+def test_a_template_that_favours_one_gender_cancels_in_the_gap() -> None:
+    rng = np.random.default_rng(5)
+    a, b = (x.ravel() for x in np.meshgrid(np.arange(40), np.arange(25), indexing="ij"))
+    strata = (a >= 20).astype(np.intp)
+    lean = rng.normal(0, 0.3, 25)[b] * np.where(strata == 0, 1, -1)
+    values = rng.normal(0, 0.1, 40)[a] + lean + 0.4 * strata + rng.normal(0, 0.05, a.size)
+    found = components(values, {"a": a, "b": b}, strata, np.array([0.5, 0.5]))
+    assert found is not None
+    assert found.factors["b"] == pytest.approx(0.09, rel=0.6)
+    assert found.in_figure["b"] < 0.02 * found.factors["b"]
+    assert found.in_figure["a"] == pytest.approx(found.factors["a"])
+
+
+def test_the_planned_variance_is_that_of_new_designs() -> None:
+    truth = Components({"a": 0.09, "b": 0.04}, 0.01, None, {"a": 0.09, "b": 0.04}, 1.0)
+    means = [crossed(seed, 15, 8)[0].mean() for seed in range(2000)]
+    assert truth.variance({"a": 15, "b": 8}) == pytest.approx(np.var(means), rel=0.1)
+    assert (
+        truth.minimum_detectable_effect({"a": 15, "b": 8})
+        > truth.minimum_detectable_effect({"a": 30, "b": 8})
+        > truth.minimum_detectable_effect({"a": 30, "b": 80})
+    )
+
+
+def test_one_level_of_each_factor_tells_nothing() -> None:
+    assert components(np.array([0.1, 0.2]), {"a": np.zeros(2, dtype=np.intp)}) is None

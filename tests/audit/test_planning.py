@@ -1,0 +1,138 @@
+"""From a pilot to the design that finds a wished difference."""
+
+import asyncio
+import hashlib
+import json
+import math
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from audit import Audit
+from audit.analysis.components import Components
+from audit.analysis.estimators import clustered_mean
+from audit.cli.app import app
+from audit.planning import _needed, plan_audit, sample_power
+from backends.errors import ConfigError
+from backends.fake import FakeBackend
+from suites import OccuGender
+
+SUITE = OccuGender(("implicit",))
+
+
+def uneven(name, shift):
+    """A model whose answers vary by prompt, and lean by ``shift``."""
+
+    def score(prompt, continuation):
+        draw = int(hashlib.sha256(f"{name}{prompt}".encode()).hexdigest()[:8], 16) / 16**8
+        female = 0.3 + 0.2 * draw + shift
+        return 0.1 * (female if continuation.strip().lower() == "she" else 1 - female)
+
+    return FakeBackend(name, score=score)
+
+
+def audit_of(folder, **options):
+    models = {"one": uneven("one", 0.0), "two": uneven("two", 0.05)}
+    return Audit(models, [SUITE], db=folder / "a.db", out=folder / "out", **options)
+
+
+@pytest.fixture(scope="module")
+def pilot(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pilot")
+    result = audit_of(folder, limit=200).run_sync()
+    return folder, result
+
+
+def test_the_run_keeps_components_of_models_and_pairs(pilot):
+    _, result = pilot
+    assert {(one.model, one.against) for one in result.components} == {("one", None), ("two", None), ("two", "one")}
+    assert {one.measure for one in result.components} == {"stereotype_gap"}
+    for one in result.components:
+        assert set(one.factors) == {"occupation", "template"}
+        assert one.cross > 10 * max(one.factors.values())  # planted: every prompt by itself
+        assert one.sampling is None
+
+
+def test_the_plan_meets_the_wish_and_no_smaller_one_does(pilot):
+    folder, result = pilot
+    planned = asyncio.run(plan_audit(audit_of(folder), 0.01))
+    (figure,) = planned.figures
+    (pair,) = [one for one in result.components if one.against]
+    found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
+    assert figure.basis == "between one and two, item by item"
+    assert figure.minimum_detectable_effect == pytest.approx(found.minimum_detectable_effect(pair.levels))
+    assert figure.minimum_detectable_effect > 0.01 >= found.minimum_detectable_effect(figure.levels)
+    fewer = figure.levels | {"occupation": figure.levels["occupation"] - 1}
+    assert figure.levels["occupation"] == 5 or found.minimum_detectable_effect(fewer) > 0.01
+    assert figure.items == math.prod(figure.levels.values())
+    assert [cost.requests for cost in planned.costs] == [figure.items] * 2
+    assert all(cost.seconds is not None for cost in planned.costs)
+
+
+def test_a_difference_that_templates_hide_needs_templates_not_occupations():
+    found = Components({"o": 0.01, "t": 0.05}, 0.01, None, {"o": 0.01, "t": 0.05}, 1.0)
+    levels, draws = _needed(found, 0.05)
+    assert draws == 1
+    assert levels["t"] > 3 * levels["o"]
+
+
+def test_draws_are_planned_only_where_sampling_varies():
+    quiet = Components({"o": 0.01}, None, 0.0, {"o": 0.01}, 1.0)
+    noisy = Components({"o": 0.001, "t": 0.2}, 0.0, 4.0, {"o": 0.001, "t": 0.2}, 1.0)
+    assert _needed(quiet, 0.05)[1] == 1
+    assert _needed(noisy, 0.1) is not None
+
+
+def test_a_planned_design_finds_the_difference_with_80_per_cent_power():
+    truth = Components({"o": 0.01, "t": 0.004}, 0.02, None, {"o": 0.01, "t": 0.004}, 1.0)
+    levels, _ = _needed(truth, 0.06)
+    rng = np.random.default_rng(0)
+    o, t = (x.ravel() for x in np.meshgrid(np.arange(levels["o"]), np.arange(levels["t"]), indexing="ij"))
+    columns = np.column_stack(
+        [
+            0.06 + rng.normal(0, 0.1, levels["o"])[o] + rng.normal(0, 0.004**0.5, levels["t"])[t]
+            + rng.normal(0, 0.02**0.5, o.size)
+            for _ in range(1500)
+        ]
+    )  # fmt: skip
+    p = clustered_mean(columns, [o, t]).p_two_sided(0.0)
+    assert 0.74 < (p < 0.05).mean() < 0.86
+
+
+def test_without_a_pilot_the_plan_says_how_to_make_one(tmp_path):
+    with pytest.raises(ConfigError, match="that is the pilot"):
+        asyncio.run(plan_audit(audit_of(tmp_path), 0.02))
+    with pytest.raises(ConfigError, match="above 0"):
+        asyncio.run(plan_audit(audit_of(tmp_path), 0))
+
+
+def test_a_dry_run_says_what_its_sample_could_show(pilot, tmp_path):
+    folder, result = pilot
+    (pair,) = [one for one in result.components if one.against]
+    found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
+    said = sample_power(audit_of(folder, limit=100))[-1]
+    assert (
+        f": {found.minimum_detectable_effect({'occupation': 40, 'template': 25}):.3f} with 40 occupations, 25 templates"
+        in said
+    )
+    assert "by an earlier run" in said
+    unknown = sample_power(audit_of(tmp_path, limit=100))[-1]
+    assert "at worst" in unknown
+    assert "no earlier run" in unknown
+
+
+def test_plan_prints_text_and_json(pilot):
+    folder, _ = pilot
+    config = folder / "mine.py"
+    config.write_text(
+        "from pathlib import Path\nfrom audit import Audit\nfrom backends import FakeBackend\n"
+        "from suites import OccuGender\n"
+        "here = Path(__file__).parent\n"
+        "audit = Audit({'one': FakeBackend('one')}, [OccuGender(('implicit',))], db=here / 'a.db', out=here / 'out')\n"
+    )
+    said = CliRunner().invoke(app, ["plan", str(config), "--detect", "0.02"])
+    assert said.exit_code == 0
+    assert "To find a difference of 0.02 with 80% power" in said.output
+    machine = CliRunner().invoke(app, ["plan", str(config), "--detect", "0.02", "--json"])
+    assert json.loads(machine.output)["detect"] == 0.02
