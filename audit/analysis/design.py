@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from audit.analysis.estimators import Codes, Floats, Strata
+from audit.analysis.estimators import Codes, Floats, Strata, ValueKind
 from audit.analysis.table import Bools, RowTable
 from audit.results import Scalar, level_key
 from suites.base import Factor, MeasureSpec
@@ -28,6 +28,12 @@ def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
     return np.array_equal(low, high) and bool(np.isin(low, values).all())
+
+
+def value_kind(spec: MeasureSpec, low: Floats, high: Floats) -> ValueKind:
+    """What the values of a figure are, known by their bounds (n,)."""
+    counts = all(is_count(spec, end, end) for end in (low, high))
+    return ValueKind(*spec.limits, counts, spec.kind in ("probability", "share"))
 
 
 def usable(table: RowTable, spec: MeasureSpec) -> Bools:

@@ -30,9 +30,11 @@ from audit.analysis.estimators import (
     Floats,
     Reach,
     Strata,
-    allow_for_few_outcomes,
+    ValueKind,
     clustered_mean,
     crossed_factors,
+    is_constant,
+    mean_of_kind,
     unknown_where_few_are_alike,
 )
 from audit.analysis.missing import completed, has_range
@@ -181,8 +183,12 @@ class PairedDifference:
             self.answered.largest_change = self.largest_change
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Confidence interval, from that of the lower bound to that of the upper."""
-        return self.low.interval(confidence)[0], self.high.interval(confidence)[1]
+        """Confidence interval, from that of the lower bound to that of the upper, within what a difference can be."""
+        low, high = self.low.interval(confidence)[0], self.high.interval(confidence)[1]
+        least, most = self.spec.limits
+        if self.spec.estimator == "mean" and max(abs(self.low.value), abs(self.high.value)) <= most - least:
+            low, high = (math.copysign(min(abs(end), most - least), end) for end in (low, high))
+        return low, high
 
     def p_above(self, null: float) -> float:
         """One-sided p against the hypothesis that the difference is at most ``null``; NaN where unknown."""
@@ -297,21 +303,18 @@ def _of_means(
     clusters, strata = cluster_codes(tables[a[0]], spec, both), strata_of(tables[a[0]], spec, both)
     at_low = lows[:, b] - highs[:, a]
     at_high = highs[:, b] - lows[:, a]
-    low = clustered_mean(at_low, clusters, strata)
-    high = low if np.array_equal(at_low, at_high) else clustered_mean(at_high, clusters, strata)
     # A third model's answers say nothing about these two: each pair by its own values.
     counts, binary = (
         np.array([all(kind(spec, end[:, pair], end[:, pair]) for end in (lows, highs)) for pair in pairs])
         for kind in (is_count, is_binary)
     )
-    if counts.any():
-        least, most = spec.limits
-        allowed = allow_for_few_outcomes(low, at_low, clusters, least - most, most - least, strata)
-        of_high = allowed
-        if high is not low:
-            of_high = allow_for_few_outcomes(high, at_high, clusters, least - most, most - least, strata)
-        low, high = low.where(counts, allowed), high.where(counts, of_high)
-    low, high = unknown_where_few_are_alike(low), unknown_where_few_are_alike(high)
+    least, most = spec.limits
+    kind = ValueKind(least - most, most - least, counts)
+    low = mean_of_kind(at_low, clusters, kind, strata)
+    high = low if np.array_equal(at_low, at_high) else mean_of_kind(at_high, clusters, kind, strata)
+    if (same := _same_answers(lows[:, a], at_low, at_high) & ~counts).any():
+        certain = clustered_mean(at_low, clusters, strata)
+        low, high = low.where(same, certain), high.where(same, certain)
     # Twice the smaller one-sided p: for an exact difference this is the two-sided p.
     p = np.minimum(1.0, 2 * np.minimum(low.p_above(0.0), high.p_below(0.0)))
     ends = [
@@ -342,6 +345,12 @@ def _of_means(
         difference.p = float(p[i])
         difference.deviation = float(deviation[i])
     return differences
+
+
+def _same_answers(values: Floats, at_low: Floats, at_high: Floats) -> Bools:
+    """Whether values (n, k) that vary differ by nothing (k,): the same model's answers, not a sample's luck."""
+    nothing = (np.maximum(np.abs(at_low), np.abs(at_high)) < ROUNDING).all(axis=0)
+    return np.asarray(nothing & ~is_constant(values, 0.0))
 
 
 def _deviation(values: Floats, strata: Strata) -> Floats:

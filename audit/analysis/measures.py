@@ -16,16 +16,15 @@ import numpy as np
 
 from audit.analysis.correlations import correlation, correlation_interval, extreme_correlation
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import cluster_codes, correlated, is_count, sampled_levels, strata_of, undefined_strata
+from audit.analysis.design import cluster_codes, correlated, sampled_levels, strata_of, undefined_strata, value_kind
 from audit.analysis.estimators import (
     Codes,
     Estimate,
     Floats,
-    allow_for_few_outcomes,
     cluster_means,
     clustered_mean,
     finite,
-    unknown_where_few_are_alike,
+    mean_of_kind,
 )
 from audit.analysis.missing import completed
 from audit.analysis.significance import false_discovery, holm
@@ -139,14 +138,11 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     strata = strata_of(table, spec, used)
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
     clusters = cluster_codes(table, spec, used)
-    clustered, naive = (clustered_mean(columns, of, strata) for of in (clusters, []))
-    if all(is_count(spec, end[used], end[used]) for end in (quantity.low, quantity.high)):
-        clustered = allow_for_few_outcomes(clustered, columns, clusters, *spec.limits, strata)
-        naive = allow_for_few_outcomes(naive, columns, [], *spec.limits, strata)
-    clustered, naive = unknown_where_few_are_alike(clustered), unknown_where_few_are_alike(naive)
+    kind = value_kind(spec, quantity.low[used], quantity.high[used])
+    clustered, naive = (mean_of_kind(columns, of, kind, strata) for of in (clusters, []))
     # NaN when any row is known only by bounds
     value = float(clustered_mean(quantity.value[used], [], strata).value[0])
-    limits = _limits(spec, quantity.low[used], quantity.high[used])
+    limits = (kind.least, kind.most) if kind.holds(columns) else (-math.inf, math.inf)
     p = math.nan
     if spec.neutral is not None:  # on one side of neutral, whatever is true within the bounds
         one_sided = clustered.p_above(spec.neutral)[0], clustered.p_below(spec.neutral)[-1]
@@ -166,14 +162,6 @@ def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:
     """Columns to average: the value alone when every row is exact, else (low, high)."""
     exact = np.array_equal(low, high) and bool(np.isfinite(value).all())
     return value[:, None] if exact else np.column_stack([low, high])
-
-
-def _limits(spec: MeasureSpec, low: Floats, high: Floats) -> tuple[float, float]:
-    """What the mean cannot leave: then its interval need not either."""
-    least, most = spec.limits
-    if least <= float(low.min()) and float(high.max()) <= most:
-        return least, most
-    return -math.inf, math.inf
 
 
 def _outer(prefix: str, estimate: Estimate, confidence: float, limits: tuple[float, float]) -> dict[str, float | None]:

@@ -14,6 +14,7 @@ from audit.analysis.estimators.estimate import (
     is_constant,
     unknown_where_few_are_alike,
 )
+from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 from audit.analysis.estimators.means import clustered_mean, summed_variance
 from audit.analysis.estimators.rare import allow_for_few_outcomes
 
@@ -24,12 +25,14 @@ __all__ = [
     "Floats",
     "Reach",
     "Strata",
+    "ValueKind",
     "allow_for_few_outcomes",
     "cluster_means",
     "clustered_mean",
     "crossed_factors",
     "finite",
     "is_constant",
+    "mean_of_kind",
     "summed_variance",
     "unknown_where_few_are_alike",
 ]

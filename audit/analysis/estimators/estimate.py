@@ -37,7 +37,13 @@ class Reach(NamedTuple):
     def at(self, t: Floats) -> Floats:
         """The distance (k,) at a quantile."""
         bent = self.bend * t
-        return np.asarray(self.se * t * np.where(bent == 0, 1.0, np.expm1(bent) / np.where(bent == 0, 1.0, bent)))
+        with np.errstate(over="ignore"):  # at the confidence of 1 - 1e-15 the interval is as wide as can be
+            return np.asarray(self.se * t * np.where(bent == 0, 1.0, np.expm1(bent) / np.where(bent == 0, 1.0, bent)))
+
+    def bent(self, bend: Floats, t: Floats) -> Reach:
+        """The reach with at least that bend (k,), as far as before at a quantile."""
+        bend = np.maximum(self.bend, bend)
+        return Reach(self.at(t) / Reach(np.ones_like(t), bend).at(t), bend)
 
     def quantile(self, distance: Floats) -> Floats:
         """The quantile at a distance (k,); beyond the estimate, at a negative one, the error is not bent.
@@ -106,9 +112,14 @@ class Estimate:
         """One-sided p against the hypothesis that it is at least ``null``."""
         return np.asarray(special.stdtr(self.df, -self.reach[1].quantile(null - self.value)))
 
-    def widened(self, below: Floats, above: Floats, confidence: float = 0.95) -> Estimate:
-        """The same estimate with an interval at that confidence that reaches at least so far to either side (k,)."""
-        t = np.asarray(special.stdtrit(self.df, (1 + confidence) / 2), dtype=np.float64)
+    @property
+    def t(self) -> Floats:
+        """Student's quantile (k,) of a 95 % interval, at which the methods of special kinds are matched."""
+        return np.asarray(special.stdtrit(self.df, 0.975), dtype=np.float64)
+
+    def widened(self, below: Floats, above: Floats) -> Estimate:
+        """The same estimate with a 95 % interval that reaches at least so far to either side (k,)."""
+        t = self.t
         low, high = (
             reach._replace(se=np.maximum(reach.se, distance / Reach(np.ones_like(t), reach.bend).at(t)))
             for reach, distance in zip(self.reach, (below, above), strict=True)

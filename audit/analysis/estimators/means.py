@@ -127,6 +127,28 @@ def summed_variance(
     return np.maximum(variance, variances.max(axis=0)), df
 
 
+class Source(NamedTuple):
+    """The error of a mean from one source, and how many levels it has."""
+
+    variance: Floats
+    df: Floats
+    levels: int
+
+
+def sources_of_error(columns: Floats, clusters: Sequence[Codes], strata: Strata) -> tuple[list[Source], Source]:
+    """Where the error of the mean of columns (n, k) comes from: V_k of each factor, and V_c of the cells alone.
+
+    Without clusters each item is a level. The cells' degrees of freedom are 0 where V_c is not known.
+    """
+    residual = columns - strata.means(columns)[strata.codes]
+    factors = crossed_factors(clusters)
+    of_each = factors or [np.arange(len(columns))]
+    sources = [Source(*_one_way(residual, codes, strata)[:2], int(codes.max()) + 1) for codes in of_each]
+    if len(of_each) == 1:
+        return sources, Source(np.zeros(columns.shape[1]), np.zeros(columns.shape[1]), 0)
+    return sources, Source(*_cells_alone(residual, factors, strata), renumbered(cells(factors))[1])
+
+
 def _fewest_levels(codes: Codes, strata: Strata) -> int:
     """Levels of a factor in the stratum that has fewest; all of them where it crosses the strata."""
     return int(np.bincount(strata.of_levels(codes)).min())

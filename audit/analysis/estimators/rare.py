@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from audit.analysis.estimators.clusters import Strata, cells, crossed_factors, renumbered
-from audit.analysis.estimators.estimate import Codes, Estimate, Floats
+from audit.analysis.estimators.estimate import ROUNDING, Codes, Estimate, Floats
 
 
 def allow_for_few_outcomes(
@@ -18,6 +18,7 @@ def allow_for_few_outcomes(
     least: float,
     most: float,
     strata: Strata | None = None,
+    unseen: Floats | float = 1.0,
 ) -> Estimate:
     """The estimate of counted values with an error that also holds where few of them differ from the rest.
 
@@ -44,6 +45,8 @@ def allow_for_few_outcomes(
         What a value can be.
     strata : Strata, optional
         As for `clustered_mean`. Values deviate from their stratum's median.
+    unseen : float or array (k,)
+        How many outcomes more than were seen are allowed for.
 
     Returns
     -------
@@ -61,7 +64,7 @@ def allow_for_few_outcomes(
     up, down, squares = (
         n * (part * x).sum(axis=0) for x in (np.maximum(apart, 0.0), np.maximum(-apart, 0.0), apart**2)
     )
-    in_cell = len(columns) / _number_of_cells(clusters, len(columns))
+    in_cell = unseen * len(columns) / _number_of_cells(clusters, len(columns))
     size = (squares + in_cell * reach**2) / (up + down + in_cell * reach)
     # The variance of the mean, were there no clusters.
     independent = ((part * (columns - strata.means(columns)[strata.codes])) ** 2).sum(axis=0) * n / max(n - 1, 1)
@@ -90,3 +93,24 @@ def _number_of_cells(clusters: Sequence[Codes], n: int) -> int:
     """How many combinations of levels there are; ``n`` without clusters."""
     factors = crossed_factors(clusters)
     return renumbered(cells(factors))[1] if factors else n
+
+
+def allow_for_unseen_outcomes(
+    estimate: Estimate,
+    values: Floats,
+    clusters: Sequence[Codes],
+    least: float,
+    most: float,
+    strata: Strata | None = None,
+) -> Estimate:
+    """The estimate of bounded values, of any size, that also holds where most of them are alike.
+
+    Five equal values do not make a certainty, and where most items do not differ at all, the few that might are not
+    seen. The allowance is that of `allow_for_few_outcomes`, for a part of an outcome: the square of the share of items
+    that equal their stratum's median. Where values vary, it is next to nothing.
+    """
+    columns = values.reshape(len(values), -1)
+    strata = strata or Strata.one(len(columns))
+    middle = np.stack([np.median(columns[strata.codes == s], axis=0) for s in range(len(strata.weights))])
+    alike = (np.abs(columns - middle[strata.codes]) < ROUNDING).mean(axis=0)
+    return allow_for_few_outcomes(estimate, columns, clusters, least, most, strata, alike**2)

@@ -15,7 +15,7 @@ import numpy as np
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.design import cluster_codes, sampled_levels
-from audit.analysis.estimators import allow_for_few_outcomes, clustered_mean, finite
+from audit.analysis.estimators import ValueKind, finite, mean_of_kind
 from audit.analysis.gate.results import LimitCheck, LimitVerdict
 from audit.analysis.missing import completed
 from audit.analysis.table import RowTable
@@ -86,9 +86,7 @@ def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> 
     if not used.any():
         return _Limited()
     clusters, columns = cluster_codes(table, spec, used), np.column_stack([low[used], high[used]])
-    estimate = clustered_mean(columns, clusters)
-    if name == REFUSALS:
-        estimate = allow_for_few_outcomes(estimate, columns, clusters, 0.0, 1.0)
+    estimate = mean_of_kind(columns, clusters, ValueKind(0.0, 1.0, is_count=name == REFUSALS, is_probability=True))
     lows, highs = estimate.interval(confidence)
     answered = used & ~missing
     return _Limited(

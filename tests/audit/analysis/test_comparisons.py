@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_unclustered_difference_matches_scipy_and_statsmodels() -> None:
     rng = np.random.default_rng(0)
     a = rng.uniform(size=40)
     b = a + rng.normal(0.01, 0.02, 40)
-    found = compare(a, b, margins=0.02)
+    found = compare(a, b, UNBOUNDED, margins=0.02)
     expected = stats.ttest_rel(b, a)
     assert found.difference == pytest.approx((b - a).mean())
     assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
@@ -55,7 +55,7 @@ def test_clusters_enter_the_paired_difference() -> None:
     rng = np.random.default_rng(1)
     a = rng.uniform(size=(10, 6))
     b = a + rng.normal(0, 0.05, 10)[:, None] + rng.normal(0, 0.01, (10, 6))
-    clustered, naive = compare(a, b, CLUSTERED), compare(a, b)
+    clustered, naive = compare(a, b, replace(CLUSTERED, kind="real")), compare(a, b, replace(SPEC, kind="real"))
     by_occupation = stats.ttest_1samp((b - a).mean(axis=1), 0).confidence_interval(0.95)
     assert clustered.high - clustered.low > 1.8 * (naive.high - naive.low)  # type: ignore[operator]
     assert (clustered.low, clustered.high) == pytest.approx(tuple(by_occupation), abs=0.003)
@@ -82,7 +82,7 @@ def test_verdicts_and_their_words() -> None:
 
 def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
     noise = np.random.default_rng(2).normal(0, 0.005, (20, 7))
-    found = compare(noise - 0.05, noise - 0.3, dataclasses.replace(CLUSTERED, measure="effect"))
+    found = compare(noise - 0.05, noise - 0.3, replace(CLUSTERED, measure="effect"))
     assert found.verdict == "smaller"
     assert describe(found).startswith("b has a lower effect than a by 0.250")
     assert describe(swapped(found)).startswith("a has a higher effect than b by 0.250")
@@ -98,8 +98,9 @@ def test_identical_answers_leave_unseen_clusters_open() -> None:
     assert "They are alike within ±0.451." in describe(found)
     assert compare(a, a, CLUSTERED, margins=0.46).verdict == "equivalent"
     assert compare(a, a, CLUSTERED, largest_change=0.04).verdict == "equivalent"
-    shifted = compare(np.zeros((6, 5)) + 0.25, np.zeros((6, 5)) + 0.5, CLUSTERED)
-    assert (shifted.difference, shifted.p, shifted.verdict) == (0.25, 0, "larger")
+    few, many = (compare(np.full(n, 0.25), np.full(n, 0.5), CLUSTERED) for n in ((5, 5), (20, 10)))
+    assert (few.difference, few.verdict) == (0.25, "inconclusive"), "equal changes may hide others"
+    assert (many.difference, many.verdict) == (0.25, "larger")
 
 
 def test_fewer_than_five_clusters_decide_nothing() -> None:
@@ -116,7 +117,7 @@ def test_the_interval_that_decided_is_the_one_printed() -> None:
     rng = np.random.default_rng(17)
     a = rng.uniform(size=(40, 10))
     b = a + 0.01 + rng.normal(0, 0.05, (40, 10))
-    specs = [dataclasses.replace(CLUSTERED, measure=f"x{i}", kind="real", primary=True) for i in range(4)]
+    specs = [replace(CLUSTERED, measure=f"x{i}", kind="real", primary=True) for i in range(4)]
     found = compare_models({"a": rows_of(a), "b": rows_of(b)}, specs, suite="s", margins=0.02)
     for c in found:
         assert c.verdict == "equivalent"
@@ -124,7 +125,7 @@ def test_the_interval_that_decided_is_the_one_printed() -> None:
                                         pytest.approx(1 - 0.1 / 4))  # fmt: skip
         assert -0.02 < c.decided_low < c.decided_high < 0.02  # type: ignore[operator]
         assert f"{100 * c.decided_confidence:.4g}% interval +{c.decided_low:.3f}" in describe(c)  # type: ignore[operator]
-    apart = compare(a, b + 0.1, dataclasses.replace(CLUSTERED, population="new occupations and templates"))
+    apart = compare(a, b + 0.1, replace(CLUSTERED, population="new occupations and templates"))
     assert "over new occupations and templates (95% interval" in describe(apart)
 
 
@@ -144,7 +145,7 @@ def test_unpaired_items_are_left_out_and_reported() -> None:
 
 def test_many_unpaired_items_rule_out_equivalence() -> None:
     rows = rows_of(np.random.default_rng(4).uniform(0.3, 0.4, (20, 7)))
-    unbounded = dataclasses.replace(CLUSTERED, kind="real")
+    unbounded = replace(CLUSTERED, kind="real")
     for lost, verdict in ((7, "equivalent"), (8, "inconclusive"), (98, "inconclusive")):
         (found,) = compare_models({"a": rows, "b": rows[lost:]}, [unbounded], suite="s")
         assert (found.verdict, found.n_unpaired) == (verdict, lost)
@@ -293,7 +294,7 @@ def test_bounds_of_a_third_model_change_nothing() -> None:
         alone = compare(first, second)
         rows = {"a": rows_of(first), "b": rows_of(second), "c": rows_of(first)}
         rows["c"][0] = Row(rows["c"][0].item_id, rows["c"][0].factors, {"p": IdentifiedInterval(None, 0, 1)})
-        spec = dataclasses.replace(SPEC, family="f")
+        spec = replace(SPEC, family="f")
         beside = next(c for c in compare_models(rows, [spec], suite="s") if (c.a, c.b) == ("a", "b"))
         assert (beside.test, beside.p, beside.low, beside.high) == (alone.test, alone.p, alone.low, alone.high)
         assert alone.verdict == "inconclusive"
@@ -521,7 +522,7 @@ def test_differences_over_strata_leave_the_groups_out_of_the_error() -> None:
             for i, (f, v) in enumerate(zip(factors, values, strict=True))
         ]
 
-    spec = MeasureSpec("gap", "p", clusters=("occupation",), kind="difference",
+    spec = MeasureSpec("gap", "p", clusters=("occupation",),
                        stratum="group", weights={"f": 0.5, "m": 0.5})  # fmt: skip
     (found,) = compare_models({"a": rows(a), "b": rows(a + change)}, [spec], suite="s")
     expected = stats.ttest_ind(change[:8], -change[8:], equal_var=False)

@@ -352,7 +352,7 @@ def test_a_signature_is_read_back_as_written(parts: dict[str, object]) -> None:
     assert (read["measure"], read["quantity"], read["where"]) == ("p|%7C", "q:r", {"a|b": "c"})
 
 
-GAP = MeasureSpec("gap", "p", clusters=("occupation",), kind="difference", neutral=0.0,
+GAP = MeasureSpec("gap", "p", clusters=("occupation",), neutral=0.0,
                   stratum="group", weights={"f": 0.5, "m": 0.5})  # fmt: skip
 
 

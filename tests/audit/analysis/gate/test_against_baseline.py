@@ -113,7 +113,7 @@ def test_missing_answers_are_reported_and_rule_out_unchanged() -> None:
         assert f"of the answers are missing ({lost} of 140 items)" in check_words(figure)
         assert (share.measure, share.verdict) == ("unreadable_share", unreadable)
         assert (share.baseline, share.current) == (0, pytest.approx(lost / 140))
-    worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 2 else r for i, r in enumerate(Run(BASE + 0.1).rows)]
+    worse = [Row(r.item_id, r.factors, {}, "refusal") if i < 2 else r for i, r in enumerate(Run(BASE + 0.3).rows)]
     bounded = dataclasses.replace(GAP, kind="difference")
     report = gate_of(Run(BASE, bounded, rows=worse), Run(BASE, bounded))
     assert report.figures[0].verdict == "regressed"

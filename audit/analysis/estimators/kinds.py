@@ -1,0 +1,68 @@
+"""The error of a mean by what its values are: real numbers, probabilities, shares, or differences of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.analysis.estimators.clusters import Strata
+from audit.analysis.estimators.estimate import Codes, Estimate, Floats, unknown_where_few_are_alike
+from audit.analysis.estimators.means import clustered_mean
+from audit.analysis.estimators.probabilities import widened_by_logit_model
+from audit.analysis.estimators.rare import allow_for_few_outcomes, allow_for_unseen_outcomes
+from audit.analysis.estimators.skewness import bent_by_skewness
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """What values can be, and how they came about.
+
+    Attributes
+    ----------
+    least, most : float
+        Their range; infinite where there is none.
+    is_count : bool or array (k,)
+        Whether a column's values come from counting.
+    is_probability : bool
+        Whether they are probabilities, not differences of such.
+    """
+
+    least: float
+    most: float
+    is_count: bool | NDArray[np.bool_] = False
+    is_probability: bool = False
+
+    def holds(self, values: Floats) -> bool:
+        """Whether there is a range, and the values are in it."""
+        return bool(np.isfinite(self.most - self.least) and self.least <= values.min() and values.max() <= self.most)
+
+
+def mean_of_kind(values: Floats, clusters: Sequence[Codes], kind: ValueKind, strata: Strata | None = None) -> Estimate:
+    """Mean of each column of ``values`` with an error that fits what they are.
+
+    =================  ==============================================================================
+    values             error
+    =================  ==============================================================================
+    any number         `clustered_mean`
+    counted            the same, at least as far as a score interval: `allow_for_few_outcomes`
+    with a range       bent by skewness, with an allowance for unseen outcomes: `bent_by_skewness`,
+                       `allow_for_unseen_outcomes`
+    probabilities      the same, at least as far as a logit-normal model's: `widened_by_logit_model`
+    =================  ==============================================================================
+
+    Values beyond their range are taken for any number. Parameters as for `clustered_mean`.
+    """
+    columns = values.reshape(len(values), -1)
+    estimate = clustered_mean(columns, clusters, strata)
+    if kind.holds(columns):
+        arguments = (columns, clusters, kind.least, kind.most, strata)
+        counted = allow_for_few_outcomes(estimate, *arguments)
+        estimate = bent_by_skewness(estimate)
+        if kind.is_probability and strata is None:
+            estimate = widened_by_logit_model(estimate, columns, clusters)
+        estimate = allow_for_unseen_outcomes(estimate, *arguments)
+        estimate = estimate.where(np.broadcast_to(kind.is_count, estimate.value.shape), counted)
+    return unknown_where_few_are_alike(estimate)
