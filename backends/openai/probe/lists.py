@@ -22,6 +22,9 @@ from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
 
 #: Begins like `PROMPT`, and so leaves a cache of which one half is of use.
 _HALF = PROMPT.replace("one word", "a drawing")
+#: After these a new word follows, and with it a space.
+_WORDS_FOLLOW = ("Monday, Tuesday,", "Her brother is a", "one, two, three,")
+_LISTED, _MIN_WORDS = 20, 6
 _WHOLE_VOCABULARY = 10**6
 
 
@@ -108,6 +111,24 @@ async def _noise(session: ProbeSession) -> float | BackendError:
     lies = [top for top in (*others, *together) if isinstance(top, BackendError) and top.kind == "inconsistent"]
     failures = [top for top in (*lies, *repeated) if isinstance(top, BackendError)]
     return failures[0] if failures else max(max_abs_diff(repeated[0], top) for top in repeated[1:])
+
+
+@experiment("leading spaces")
+async def leading_spaces(session: ProbeSession) -> Outcome:
+    """Whether listed words have the space before them: without it two tokens have one string, and no text fits them."""
+    if session.capabilities.identity == "ids":
+        raise NotTestedError("tokens are identified by ids")
+    k = min(session.capabilities.largest_k, _LISTED)
+    tops = [await session.next_tokens(text, k) for text in _WORDS_FOLLOW]
+    listed = [token.text for top in tops if isinstance(top, TopLogprobs) for token in top.tokens]
+    words = [text for text in listed if text[:1].isalpha()]
+    # A tokenizer may make the space a token of its own; SentencePiece and byte-level BPE have letters for it.
+    spaced = [text for text in listed if not text.strip() or text[0].isspace() or text[0] in "▁Ġ"]
+    message = f"{len(spaced)} of {len(listed)} tokens after whole words begin with a space"
+    if spaced or len(words) < _MIN_WORDS:
+        return Outcome(True, message)
+    session.distrust("text", f"listed words have lost the space before them ({message})")
+    return Outcome(False, message)
 
 
 @experiment("raw values")

@@ -12,6 +12,7 @@ from backends.openai.probe.session import ProbeSession
 
 _OF_LISTS = (
     lists.longest_list,
+    lists.leading_spaces,
     lists.repeat_noise,
     lists.temperature,
     lists.token_ids,

@@ -1,7 +1,11 @@
-"""One lie told to a whole audit: which exact scores were accepted in a run that named no problem."""
+"""One lie told to a whole audit: which exact scores were accepted in a run that named no problem.
+
+``python -m tests.backends.openai.lies.audits [--seeds 6] [--questions 1440] [--lie NAME] [--style STYLE]``
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import math
 import tempfile
@@ -13,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from audit import Audit
-from audit.store import Store
+from audit.store import Store, answer_keys
 from backends.base import Capability, Response, ScoreResponse
 from backends.errors import AuditError
 from backends.openai import OpenAIBackend
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from tests.backends.openai.lies.catalogue import LIES
-from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
+from tests.backends.openai.lies.server import HONEST, MODEL, STYLES, Lie, Style, WordServer
 from tests.backends.openai.lies.trial import SAMPLES, WRONG, questions
 
 
@@ -108,8 +112,6 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
 
 def _count(outcome: AuditOutcome, server: WordServer, audit: Audit, fingerprint: str) -> None:
     """Compare what is stored with the truth."""
-    from audit.store import answer_keys
-
     with Store.open(audit.db, read_only=True) as store:
         for item in audit.suites["questions"].items():
             for key, continuation in zip(
@@ -126,3 +128,31 @@ def audit_trials(name: str, style: Style, seeds: range, n: int) -> list[AuditOut
     """One lie (or none: "honest") on one style of server, once for each seed."""
     told = (lambda random: HONEST) if name == "honest" else LIES[name]
     return [asyncio.run(audited(told(np.random.default_rng([seed, 4])), style, seed, n)) for seed in seeds]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--questions", type=int, default=1440)
+    parser.add_argument("--lie", action="append", help="a part of its name; several are allowed")
+    parser.add_argument("--style", choices=STYLES)
+    options = parser.parse_args()
+    accepted = 0
+    for name in ("honest", *LIES):
+        if not any(part in name for part in options.lie or [""]):
+            continue
+        styles = LIES[name](np.random.default_rng(0)).styles if name in LIES else STYLES
+        for style in styles if options.style is None else [style for style in styles if style == options.style]:
+            for outcome in audit_trials(name, style, range(options.seeds), options.questions):
+                accepted += outcome.accepted_wrong
+                print(
+                    f"{name:<40} {style:<6} wrong {outcome.wrong:5d} of {outcome.exact:5d} exact, accepted "
+                    f"{outcome.accepted_wrong:5d}; {outcome.requests:5d} requests ({outcome.probe_requests} probed), "
+                    f"{outcome.disagreed} of {outcome.asked_again} disagree; {outcome.ended}",
+                    flush=True,
+                )
+    print(f"wrong exact scores accepted: {accepted}")
+
+
+if __name__ == "__main__":
+    main()
