@@ -49,9 +49,9 @@ _QUESTIONS = (
 )
 #: Draws after each prompt: by the field ``n``, which costs hardly more than one; in repeated prompts; with a request
 #: for each; and with a request for each in chats, where texts have had theirs.
-_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_BESIDE = 100, 20, 18, 8
+_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_BESIDE = 100, 20, 14, 6
 _FIRST_LEVEL, _SECOND_LEVEL = 0.02, 0.005
-_COLD, _COLD_PROMPTS = 0.5, 3
+_COLD, _COLD_PROMPTS = 0.5, 2
 #: Entries below which a list is not a vocabulary.
 _SHORT = 200
 #: Nats. Values that are rounded to one of these are no exact scores.
