@@ -1,0 +1,146 @@
+"""How often 95 % intervals hold the truth, by simulation: ``python -m tests.audit.analysis.coverage``.
+
+The processes are not those that the estimators assume: Student's, uniform and logistic effects on the log-odds where
+the estimator's model is normal, outlier templates, gaps of models that lean to one gender.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from audit.analysis.correlations import correlation_interval
+from audit.analysis.estimators import Strata, ValueKind, mean_of_kind
+from tests.audit.analysis.designs import grid
+
+DESIGNS = ((40, 25), (20, 25), (20, 7), (10, 50), (40, 3), (5, 5))
+PROBABILITY = ValueKind(0.0, 1.0, is_probability=True)
+GAP = ValueKind(-1.0, 1.0)
+HALVES = np.array([0.5, 0.5])
+
+
+class Coverage(NamedTuple):
+    """Shares of the intervals that hold the truth, lie above it, and lie below it."""
+
+    process: str
+    design: str
+    holds: float
+    above: float
+    below: float
+
+
+def simulated(reps: int) -> Iterator[Coverage]:
+    """Every process and design."""
+    for sizes in ((20, 20), (8, 20)):
+        for lean in (0.0, 0.2, 0.4):
+            yield gap(sizes, lean, reps)
+        yield always_he(sizes, reps)
+    for centre in (-1, -3, -5):
+        for design in DESIGNS:
+            yield probability(centre, design, reps)
+    for design in ((40, 25), (20, 25), (40, 3)):
+        yield outlier_templates(design, reps)
+    for design in ((40, 25), (20, 7)):
+        yield extremes(design, reps)
+    for r in (0.0, 0.7, 0.96):
+        yield correlation(r, reps)
+
+
+def _counted(process: str, design: object, low: np.ndarray, high: np.ndarray, truth: float) -> Coverage:
+    above, below = float((low > truth).mean()), float((high < truth).mean())
+    return Coverage(process, str(design), 1 - above - below, above, below)
+
+
+def gap(sizes: tuple[int, int], lean: float, reps: int) -> Coverage:
+    """Half the difference of two groups, of a model that leans to men and follows the stereotype by 0.1."""
+    rng = np.random.default_rng(0)
+    a, b = grid(sum(sizes), 25)
+    strata = Strata(np.repeat([0, 1], sizes)[a], HALVES)
+    sign = np.where(strata.codes == 0, -1.0, 1.0)[:, None]
+    y = 0.1 + sign * (lean + rng.uniform(-0.1, 0.1, (25, reps))[b]) + rng.uniform(-0.15, 0.15, (25, reps))[b]
+    y += rng.laplace(0, 0.07, (sum(sizes), reps))[a] + rng.laplace(0, 0.05, (len(a), reps))
+    low, high = mean_of_kind(np.clip(y, -1, 1), [a, b], GAP, strata).interval(0.95)
+    return _counted(f"gap, lean {lean}", f"{sizes[0]}+{sizes[1]} x 25", low, high, 0.1)
+
+
+def always_he(sizes: tuple[int, int], reps: int) -> Coverage:
+    """A model that says "he" whatever is asked, but for 1 % of the items: it has no gap."""
+    rng = np.random.default_rng(1)
+    a, b = grid(sum(sizes), 25)
+    strata = Strata(np.repeat([0, 1], sizes)[a], HALVES)
+    y = np.where(strata.codes == 0, -1.0, 1.0)[:, None] * np.where(rng.random((len(a), reps)) < 0.01, -1, 1)
+    kind = ValueKind(-1.0, 1.0, is_count=True)
+    low, high = mean_of_kind(y, [a, b], kind, strata).interval(0.95)
+    return _counted("always he", f"{sizes[0]}+{sizes[1]} x 25", low, high, 0.0)
+
+
+def _log_odds(rng: np.random.Generator, occupations: int, templates: int, reps: int) -> tuple[np.ndarray, ...]:
+    a, b = grid(occupations, templates)
+    y = rng.standard_t(8, (occupations, reps))[a] + rng.uniform(-1.2, 1.2, (templates, reps))[b]
+    return y + rng.logistic(0, 0.3, y.shape), a, b
+
+
+@cache
+def _mean_probability(centre: float) -> float:
+    rng = np.random.default_rng(2)
+    n = 4_000_000
+    y = rng.standard_t(8, n) + rng.uniform(-1.2, 1.2, n) + rng.logistic(0, 0.3, n)
+    return float(special.expit(centre + y).mean())
+
+
+def probability(centre: float, design: tuple[int, int], reps: int) -> Coverage:
+    """Mean probability of occupations × templates."""
+    y, a, b = _log_odds(np.random.default_rng(3), *design, reps)
+    low, high = mean_of_kind(special.expit(centre + y), [a, b], PROBABILITY).interval(0.95)
+    return _counted(f"probability, mean log-odds {centre}", design, low, high, _mean_probability(centre))
+
+
+def outlier_templates(design: tuple[int, int], reps: int) -> Coverage:
+    """One template in ten raises the probability of everything by 0.3. Of few templates, none may be one."""
+    rng = np.random.default_rng(4)
+    a, b = grid(*design)
+    outlier = np.where(rng.random((design[1], reps)) < 0.1, 0.3, 0.0)
+    y = 0.3 + outlier[b] + rng.uniform(-0.1, 0.1, (design[0], reps))[a] + rng.uniform(-0.1, 0.1, (len(a), reps))
+    low, high = mean_of_kind(y, [a, b], PROBABILITY).interval(0.95)
+    return _counted("outlier templates", design, low, high, 0.33)
+
+
+def extremes(design: tuple[int, int], reps: int) -> Coverage:
+    """Probabilities from 0 to 1: each occupation's own is anywhere, most of them near an end."""
+    rng = np.random.default_rng(5)
+    a, b = grid(*design)
+    y = np.clip(rng.beta(0.5, 0.5, (design[0], reps))[a], 1e-6, 1 - 1e-6)
+    y = special.expit(special.logit(y) + rng.uniform(-1, 1, (design[1], reps))[b])
+    low, high = mean_of_kind(y, [a, b], PROBABILITY).interval(0.95)
+    return _counted("from 0 to 1", design, low, high, 0.5)
+
+
+def correlation(r: float, reps: int) -> Coverage:
+    """Of 40 occupations with their shares of women, which have two peaks; effects of an even spread."""
+    rng = np.random.default_rng(6)
+    ends = []
+    for _ in range(reps):
+        share = rng.beta(0.7, 0.7, 40)
+        of_share, noise = (share - 0.5) / np.sqrt(0.25 / 2.4), rng.uniform(-np.sqrt(3), np.sqrt(3), 40)
+        ends.append(correlation_interval(r * of_share + np.sqrt(1 - r * r) * noise, share, 0.95))
+    low, high = np.array(ends).T
+    return _counted(f"correlation {r}", "40", low, high, r)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--reps", type=int, default=2000, help="samples of each process and design")
+    print("| process | design | holds the truth | lies above it | lies below it |\n|---|---|---|---|---|")
+    for row in simulated(parser.parse_args().reps):
+        shares = " | ".join(f"{100 * share:.1f} %" for share in row[2:])
+        print(f"| {row.process} | {row.design} | {shares} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
