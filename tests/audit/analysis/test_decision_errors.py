@@ -1,0 +1,42 @@
+"""Error rates of decisions by simulation; `python -m tests.simulations.decisions` runs all of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from suites import OccuGender
+from tests.simulations.decisions import CHANGES, FLIPS, called_unchanged, false_claims, found_among, rare
+
+VERBS = ("like", "read", "eat", "wear", "say", "buy")
+pytestmark = pytest.mark.simulation
+
+
+@pytest.mark.parametrize("name", [*CHANGES, *FLIPS])
+def test_change_at_the_margin_is_rarely_unchanged(name: str) -> None:
+    process = (CHANGES | FLIPS)[name]
+    assert called_unchanged(process, design=(30, 40), margin=0.2, draws=100, binary=name in FLIPS) <= 0.05 + 0.04
+
+
+def test_tenth_of_few_templates_that_moved_is_not_unchanged() -> None:
+    for margin in (0.02, 0.03):
+        assert called_unchanged(rare(0.3), design=(20, 10), margin=margin, mean=0.03, draws=100) <= 0.05
+
+
+def test_smooth_changes_are_unchanged_where_clusters_suffice() -> None:
+    assert called_unchanged(CHANGES["smooth"], design=(40, 40), margin=0.15, mean=0.0, draws=40) >= 0.9
+    assert called_unchanged(CHANGES["smooth"], design=(25, 25), margin=0.05, mean=0.0, draws=40) == 0
+    spared = called_unchanged(CHANGES["smooth"], design=(40, 40), margin=0.05, mean=0.0, draws=40, largest_change=0.1)
+    assert spared >= 0.9
+
+
+def test_report_of_models_alike_rarely_claims_a_difference() -> None:
+    suite = OccuGender(("implicit",), templates={"implicit": [f"Q: What does a [JOB] {verb}?\nA:" for verb in VERBS]})
+    primary, others, _ = false_claims(suite, reports=20, limit=240)
+    assert primary <= 0.05 + 0.1
+    assert others <= 0.05 + 0.1
+
+
+def test_regression_is_found_among_many_as_often_as_alone() -> None:
+    alone, among = found_among(115, 8)
+    assert alone > 0.5
+    assert abs(alone - among) <= 0.05
