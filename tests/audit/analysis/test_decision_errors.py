@@ -31,12 +31,12 @@ def test_smooth_changes_are_unchanged_where_clusters_suffice() -> None:
 
 def test_report_of_models_alike_rarely_claims_a_difference() -> None:
     suite = OccuGender(("implicit",), templates={"implicit": [f"Q: What does a [JOB] {verb}?\nA:" for verb in VERBS]})
-    primary, others, _ = false_claims(suite, reports=20, limit=240)
-    assert primary <= 0.05 + 0.1
-    assert others <= 0.05 + 0.1
+    primary, others, _ = false_claims(suite, reports=12, limit=160)
+    assert primary <= 0.05 + 0.13
+    assert others <= 0.05 + 0.13
 
 
 def test_regression_is_found_among_many_as_often_as_alone() -> None:
-    alone, among = found_among(115, 8)
+    alone, among = found_among(115, 4)
     assert alone > 0.5
     assert abs(alone - among) <= 0.05
