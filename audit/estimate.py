@@ -7,31 +7,38 @@ import contextlib
 import itertools
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import BaseModel
 
 from audit.collect import CHUNK, PackedItems
-from audit.collect.items import CHARACTERS_PER_TOKEN
+from audit.collect.items import CHARACTERS_PER_TOKEN, shared_length
 from audit.collect.second_asking import is_asked_again, second_share
 from audit.config import AuditConfig
+from audit.paces import measure_paces, seconds_of, tokens_of
 from audit.resolve import DescribedBackend, resolve_audit
-from audit.store import Store, keyed_request
+from audit.store import Store, join_answers, keyed_request
 from backends.base import (
     Backend,
     ClassifyRequest,
+    GenerateRequest,
     Prompt,
     Request,
+    ScoreRequest,
     SupportsPrices,
     SupportsSecondAnswers,
     count_tokens,
     request_cost,
 )
-from suites.base import Item
+from backends.errors import BackendError
+from suites.base import Item, Suite
 
 TOKEN_SAMPLE = 200  # prompts that are tokenised
+_KINDS: dict[type[Request], str] = {ScoreRequest: "score", GenerateRequest: "generate", ClassifyRequest: "classify"}
 
 
 class ModelEstimate(BaseModel):
@@ -43,6 +50,10 @@ class ModelEstimate(BaseModel):
     the backend's price table, and not a bound: a server's route may need more requests for a score than it has
     continuations, or fewer, and what fails is asked again. `--max-cost` holds whatever the estimate says.
     ``probe_requests`` is what finding out about a server took, once for each server and model.
+
+    ``requests`` are the questions known now. At most ``follow_ups`` more follow from the model's answers; the time and
+    the tokens include them, so both are bounds where there are any. ``texts_to_score`` (at most) are asked of the
+    suites' own scorers, whose time is not in ``seconds``. ``requests_by_kind`` counts questions and follow-ups.
     """
 
     model: str
@@ -50,6 +61,9 @@ class ModelEstimate(BaseModel):
     requests: int
     asked_again: int
     cached: int
+    follow_ups: int = 0
+    texts_to_score: int = 0
+    requests_by_kind: dict[str, int] = {}
     prompt_tokens: int
     tokens_by: str
     most_generated_tokens: int
@@ -68,31 +82,40 @@ class RunEstimate(BaseModel):
         """For a person to read."""
         lines = []
         for m in self.models:
-            seconds = "unknown" if m.seconds is None else f"{m.seconds:.0f} s"
             again = f", {m.asked_again:,} of them a second time" if m.asked_again else ""
-            lines.append(
-                f"{m.model}\n"
-                f"  items {m.items:,}, to ask {m.requests:,}{again}, answered already {m.cached:,}\n"
-                f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), generated up to {m.most_generated_tokens:,}\n"
-                f"  time {seconds} ({m.seconds_by})"
-                + ("" if m.cost is None else f"\n  cost about {m.cost:.4f}")
-                + (f"\n  its server was probed with {m.probe_requests:,} requests, once" if m.probe_requests else "")
-            )
+            lines += [m.model, f"  items {m.items:,}, to ask {m.requests:,}{again}, answered already {m.cached:,}"]
+            if m.follow_ups or m.texts_to_score:
+                lines.append(f"  then at most {m.follow_ups:,} follow-ups, and {m.texts_to_score:,} texts for scorers")
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in m.requests_by_kind.items())
+            lines.append(f"  by kind, with follow-ups: {kinds or 'none'}")
+            generated = f"generated up to {m.most_generated_tokens:,}"
+            lines.append(f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), {generated}")
+            seconds = "unknown" if m.seconds is None else f"{'at most ' * bool(m.follow_ups)}{m.seconds:.0f} s"
+            cost = "" if m.cost is None else f"\n  cost about {m.cost:.4f}"
+            lines.append(f"  time {seconds} ({m.seconds_by}){cost}")
+            if m.probe_requests:
+                lines.append(f"  its server was probed with {m.probe_requests:,} requests, once")
         return "\n".join(lines)
 
 
 async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
     """Check the audit and count what it would ask. Loads no weights; a server is probed.
 
-    Questions that depend on answers (follow-ups) cannot be counted before those are there.
+    Questions that depend on answers (follow-ups) cannot be counted before those are there: the most there may be are.
     """
     with _store(audit.db) as store:
         resolved = await resolve_audit(audit, store)
         try:
-            rates = await asyncio.to_thread(_rates, store)
-            items = list(resolved.items.values())
+            suites = [
+                (
+                    audit.suites[name],
+                    items,
+                    {s: d.fingerprint_id for (of, s), d in resolved.scorers.items() if of == name},
+                )
+                for name, items in resolved.items.items()
+            ]
             estimates = [
-                await asyncio.to_thread(_estimate, model, items, store, audit.seed, rates.get(model.fingerprint_id))
+                await asyncio.to_thread(_estimate, model, suites, store, audit.seed)
                 for model in resolved.models.values()
             ]
         finally:
@@ -110,20 +133,26 @@ def _store(db: Path) -> Iterator[Store]:
 
 
 def _estimate(
-    model: DescribedBackend, suites: Sequence[PackedItems], store: Store, seed: int, rate: float | None
+    model: DescribedBackend, suites: Sequence[tuple[Suite, PackedItems, Mapping[str, str]]], store: Store, seed: int
 ) -> ModelEstimate:
-    share = second_share(sum(map(len, suites)))
-    items = itertools.chain.from_iterable(suites)
-    counted = count_requests(
-        items, model.fingerprint_id, model.backend, store, lambda key: is_asked_again(key, seed, share)
-    )
+    counted, share = RequestCounts(), second_share(sum(len(items) for _, items, _ in suites))
+
+    def is_chosen(key: str) -> bool:
+        return is_asked_again(key, seed, share)
+
+    for suite, items, scorers in suites:
+        count_requests(
+            items, model.fingerprint_id, model.backend, store, is_chosen, suite=suite, scorers=scorers, counts=counted
+        )
     prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
-    if counted.requests == 0:
-        seconds, seconds_by = 0.0, "nothing to ask"
-    elif rate is None:
-        seconds, seconds_by = None, "no earlier run of this model in the store"
+    paces = measure_paces(store, model.fingerprint_id)
+    seconds = seconds_of(counted.tokens_by_kind, paces)
+    if not counted.requests and not counted.follow_ups:
+        seconds_by = "nothing to ask"
+    elif seconds is None:
+        seconds_by = "too few answers of this model in the store to measure its pace"
     else:
-        seconds, seconds_by = rate * counted.requests, "from the pace of its last run"
+        seconds_by = "; ".join(f"{kind}: {paces[kind].source}" for kind in counted.tokens_by_kind)
     cost = None
     if isinstance(model.backend, SupportsPrices):
         cost = model.backend.highest_cost(prompt_tokens, counted.generated_tokens)
@@ -133,6 +162,9 @@ def _estimate(
         requests=counted.requests,
         asked_again=counted.asked_again,
         cached=counted.items - counted.requests,
+        follow_ups=counted.follow_ups,
+        texts_to_score=counted.texts_to_score,
+        requests_by_kind=dict(counted.requests_by_kind),
         prompt_tokens=prompt_tokens,
         tokens_by=tokens_by,
         most_generated_tokens=counted.generated_tokens,
@@ -153,6 +185,10 @@ class RequestCounts:
         Items, and those of them that are not answered.
     asked_again : int
         Requests that are sent a second time, to check the answers.
+    follow_ups, texts_to_score : int
+        The most questions that may follow, to the model itself and to scorers.
+    requests_by_kind, tokens_by_kind : mapping
+        Of questions and follow-ups to the model: how many, and the tokens that set their time (`tokens_of`).
     prompt_characters : int
         Of the requests, each prompt as often as it is sent.
     generated_tokens : int
@@ -164,6 +200,11 @@ class RequestCounts:
     items: int = 0
     requests: int = 0
     asked_again: int = 0
+    follow_ups: int = 0
+    texts_to_score: int = 0
+    requests_by_kind: Counter[str] = field(default_factory=Counter)
+    tokens_by_kind: dict[str, float] = field(default_factory=dict)
+    previous_text: str = ""
     prompt_characters: int = 0
     generated_tokens: int = 0
     sample: list[tuple[Prompt, int]] = field(default_factory=list)
@@ -175,11 +216,12 @@ class RequestCounts:
             tokens = round(self.prompt_characters / CHARACTERS_PER_TOKEN)
             return tokens, f"estimated: {CHARACTERS_PER_TOKEN:g} characters per token"
         sent = sum(count * times for count, (_, times) in zip(counts, self.sample, strict=True))
-        if len(self.sample) == self.requests and not self.asked_again:
+        asked = self.requests + self.follow_ups
+        if len(self.sample) == asked and not self.asked_again:
             return sent, "counted"
         sampled = sum(times * _length(prompt) for prompt, times in self.sample)
         tokens = round(sent * self.prompt_characters / max(sampled, 1))
-        return tokens, f"estimated from {len(self.sample)} of {self.requests} prompts"
+        return tokens, f"estimated from {len(self.sample)} of {asked} prompts"
 
 
 def _none(_: str) -> bool:
@@ -187,49 +229,91 @@ def _none(_: str) -> bool:
 
 
 def count_requests(
-    items: Iterable[Item], fingerprint: str, backend: Backend, store: Store, is_chosen: Callable[[str], bool] = _none
+    items: Iterable[Item],
+    fingerprint: str,
+    backend: Backend,
+    store: Store,
+    is_chosen: Callable[[str], bool] = _none,
+    *,
+    suite: Suite | None = None,
+    scorers: Mapping[str, str] = MappingProxyType({}),
+    counts: RequestCounts | None = None,
 ) -> RequestCounts:
-    """Count what is not answered under a fingerprint. Asks nothing.
+    """Count what is not answered under a fingerprint, and with ``suite`` what may follow. Asks nothing.
 
     ``is_chosen`` says of a question's first key whether it is asked a second time, where its backend wants that.
+    ``scorers`` are the fingerprints of the suite's scorers; ``counts`` is added to.
     """
-    counts, draw, source = RequestCounts(), random.Random(0), iter(items)
-    while chunk := [keyed_request(item.request, fingerprint) for item in itertools.islice(source, CHUNK)]:
+    counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
+    seen: set[str] = set()  # follow-ups that many items share
+    while chunk := [(item, keyed_request(item.request, fingerprint)) for item in itertools.islice(source, CHUNK)]:
         counts.items += len(chunk)
-        answered = store.answers.answered_keys(key for keyed in chunk for key in keyed.keys)
-        for keyed in chunk:
+        stored = store.answers.read_many(key for _, keyed in chunk for key in keyed.keys)
+        answered = {key for key, answer in stored.items() if not isinstance(answer, BackendError)}
+        following: list[Item] = []
+        for item, keyed in chunk:
             if not answered.issuperset(keyed.keys):
+                counts.requests += 1
                 part = keyed.without(answered)
                 is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)
                 _count_request(counts, part.request, backend, draw, times=1 + (is_checked and is_chosen(part.keys[0])))
+                following += suite.most_follow_ups(item) if suite is not None else ()
+            elif suite is not None:
+                answer = join_answers(keyed.request, keyed.keys, stored)
+                assert answer is not None
+                assert not isinstance(answer, BackendError)
+                following += suite.follow_ups(item, answer)
+        _count_scored(counts, following, scorers, store)
+        _count_following(counts, following, fingerprint, backend, store, seen, draw)
     return counts
+
+
+def _count_scored(counts: RequestCounts, following: Sequence[Item], scorers: Mapping[str, str], store: Store) -> None:
+    texts = [item for item in following if item.scorer is not None]
+    keys = [keyed_request(i.request, scorers[i.scorer]).keys[0] for i in texts if i.scorer and i.scorer in scorers]
+    answered = store.answers.answered_keys(keys)
+    counts.texts_to_score += len(texts) - sum(key in answered for key in keys)
+
+
+def _count_following(
+    counts: RequestCounts,
+    following: Sequence[Item],
+    fingerprint: str,
+    backend: Backend,
+    store: Store,
+    seen: set[str],
+    draw: random.Random,
+) -> None:
+    asked = [keyed_request(item.request, fingerprint) for item in following if item.scorer is None]
+    answered = store.answers.answered_keys(key for keyed in asked for key in keyed.keys) | seen
+    for keyed in asked:
+        if not answered.issuperset(keyed.keys):
+            answered.update(keyed.keys)
+            seen.update(keyed.keys)
+            counts.follow_ups += 1
+            _count_request(counts, keyed.request, backend, draw, times=1)
 
 
 def _count_request(
     counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, times: int
 ) -> None:
     prompt = request.text if isinstance(request, ClassifyRequest) else request.prompt
+    text = prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
     cost = request_cost(backend, request)
-    counts.requests += 1
+    kind = _KINDS[type(request)]
+    counts.requests_by_kind[kind] += 1
+    tokens = tokens_of(request, shared_length(counts.previous_text, text))
+    counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + times * tokens
+    counts.previous_text = text
     counts.asked_again += times - 1
     counts.prompt_characters += times * cost.times_sent * _length(prompt)
     counts.generated_tokens += times * cost.times_sent * cost.generated_tokens
+    counted = counts.requests + counts.follow_ups
     if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
         counts.sample.append((prompt, cost.times_sent))
-    elif (place := draw.randrange(counts.requests)) < TOKEN_SAMPLE:
+    elif (place := draw.randrange(counted)) < TOKEN_SAMPLE:
         counts.sample[place] = prompt, cost.times_sent
 
 
 def _length(prompt: Prompt) -> int:
     return len(prompt) if isinstance(prompt, str) else sum(len(message.content) for message in prompt)
-
-
-def _rates(store: Store) -> dict[str, float]:
-    """Seconds an asked item took in the latest run of each fingerprint that asked any."""
-    rates: dict[str, float] = {}
-    for run in store.runs.all():
-        result = store.runs.result(run.id)
-        for model in result.models if result is not None else ():
-            if model.asked >= 20 and model.fingerprint_id not in rates:
-                rates[model.fingerprint_id] = model.seconds / model.asked
-    return rates

@@ -310,6 +310,10 @@ class Suite(ABC):
         """Questions that depend on an answer. Asked in a further round; their ids must be new."""
         return ()
 
+    def most_follow_ups(self, item: Item) -> Iterable[Item]:
+        """The most questions that may follow from an answer to ``item``, for estimates; texts in them are made up."""
+        return ()
+
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Rows computed from other rows of the same model, e.g. paired differences."""
         return rows

@@ -79,7 +79,7 @@ def estimate_work(requests: Iterable[Request], previous: str = "") -> Iterator[i
                 answer = request.sampling.max_tokens * PROMPT_TOKENS_PER_GENERATED * CHARACTERS_PER_TOKEN
             case _:
                 answer = 0
-        yield max(1, len(text) - _shared_length(previous, text) + answer)
+        yield max(1, len(text) - shared_length(previous, text) + answer)
         previous = text
 
 
@@ -88,7 +88,7 @@ def _text(request: Request) -> str:
     return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
 
 
-def _shared_length(a: str, b: str) -> int:
+def shared_length(a: str, b: str) -> int:
     """How many characters two texts have in common at their beginning."""
     low, high = 0, min(len(a), len(b))
     if a[:high] == b[:high]:

@@ -6,7 +6,7 @@ is not answered yet, and lets several audits share the file without asking anyth
 
 from __future__ import annotations
 
-from audit.store.answers import Entry
+from audit.store.answers import Entry, StoredAnswer
 from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request, split_response
 from audit.store.database import StoreError
 from audit.store.keys import KeyedRequest, answer_keys, canonical_json, fingerprint_id, keyed_request, to_bytes
@@ -21,6 +21,7 @@ __all__ = [
     "Night",
     "Store",
     "StoreError",
+    "StoredAnswer",
     "StoredRow",
     "answer_from_json",
     "answer_keys",

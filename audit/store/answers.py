@@ -22,7 +22,7 @@ from audit.store.keys import (
     to_bytes,
     to_json_bytes,
 )
-from backends.base import Answer
+from backends.base import Answer, Request
 from backends.errors import BackendError
 
 
@@ -32,6 +32,19 @@ class Entry:
 
     question: KeyedRequest
     answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """One stored answer with its question. ``request_kind`` is ``score``, ``generate`` or ``classify``.
+
+    ``at`` is when it was stored, in seconds since the epoch; answers that were stored together share it.
+    """
+
+    request_kind: str
+    request: Request
+    answer: Answer
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,25 @@ class Answers:
                     answers[key] = answer_from_json(from_json_bytes(body))
         self._quarantine(damaged)
         return answers
+
+    def latest(self, fingerprint: str, most: int) -> list[StoredAnswer]:
+        """The last ``most`` sound answers of one model, in the order in which they were stored."""
+        columns = ", ".join(f"answers.{name}" for name in ANSWER_COLUMNS.split(", "))
+        sql = (
+            f"SELECT {columns}, prompts.body FROM answers JOIN prompts ON prompts.id = answers.prompt "
+            "WHERE fingerprint = ? ORDER BY answers.rowid DESC LIMIT ?"
+        )
+        with self._database.read() as db:
+            rows = db.execute(sql, (fingerprint, most)).fetchall()
+        found = []
+        for *columns_of_row, prompt in reversed(rows):
+            row = AnswerRow(*columns_of_row)
+            try:
+                request = join_request(row.kind, from_json_bytes(prompt), from_json_bytes(row.part))
+                found.append(StoredAnswer(row.kind, request, row.answer(), row.at))
+            except (DamagedError, ValueError):
+                continue
+        return found
 
     async def write(self, entries: Sequence[Entry]) -> None:
         """Store answers and failures; returns when they are on the disk.

@@ -246,9 +246,7 @@ class GenderPair(Suite):
         if self.design.asks_preference and needs_preference(factors, text):
             yield Item(f"{item.id}#preference", _preference(item), {**factors, "kind": "preference"})
         if self.design.asks_bare_words and needs_bare_words(factors, text):
-            pair = pair_of(factors)
-            request = base.ScoreRequest("", (pair.biased, pair.anti), first_given=True)
-            yield Item(f"{item.id}#bare", request, {**factors, "kind": "bare"})
+            yield Item(f"{item.id}#bare", _bare_words(item), {**factors, "kind": "bare"})
         if not text.strip():
             return
         swapped = swapped_versions(factors, text) if self.design.audit_scorers else {}
@@ -257,6 +255,17 @@ class GenderPair(Suite):
             for group, version in swapped.items():
                 swapped_factors = {**factors, "kind": f"swapped {name}", "swapped_to": group}
                 yield Item(f"{item.id}#{name}>{group}", base.ClassifyRequest(version), swapped_factors, name)
+
+    def most_follow_ups(self, item: Item) -> Iterable[Item]:
+        assert isinstance(item.request, base.GenerateRequest)
+        if self.design.asks_preference:
+            yield Item(f"{item.id}#preference", _preference(item), item.factors)
+        if self.design.asks_bare_words:
+            yield Item(f"{item.id}#bare", _bare_words(item), item.factors)
+        text = base.ClassifyRequest("word " * item.request.sampling.max_tokens)
+        for name in self.design.text_scorers:
+            for version in GROUPS if self.design.audit_scorers else GROUPS[:1]:
+                yield Item(f"{item.id}#{name}>{version}", text, item.factors, name)
 
     # -- rows, figures, report -----------------------------------------------------------------------
 
@@ -295,6 +304,11 @@ class GenderPair(Suite):
 
     def charts(self) -> Sequence[Chart]:
         return [*presentation.charts(self.design)]
+
+
+def _bare_words(item: Item) -> base.ScoreRequest:
+    pair = pair_of(item.factors)
+    return base.ScoreRequest("", (pair.biased, pair.anti), first_given=True)
 
 
 def _preference(item: Item) -> base.ScoreRequest:

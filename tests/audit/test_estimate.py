@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from audit.estimate import count_requests
-from audit.store import Store
+from audit import Audit
+from audit.estimate import count_requests, dry_run_audit
+from audit.paces import measure_paces, seconds_of
+from audit.store import Entry, Store, keyed_request
 from backends.base import (
+    ContinuationScore,
     GenerateRequest,
+    GenerateResponse,
     RequestCost,
     Sampling,
     ScoreRequest,
+    ScoreResponse,
+    TokenLogprob,
 )
 from backends.fake import FakeBackend
 from suites.base import Item
+from suites.genderpair import GenderPair
 from tests.audit.collect.plans import FP, answer, items
+from tests.suites.genderpair.planted import SMALL
 
 
 @pytest.fixture
@@ -73,3 +83,62 @@ def test_an_estimate_without_a_tokenizer_says_so(store):
     tokens, tokens_by = count_requests(items(8)(), FP, NoTokenizer(), store).prompt_tokens(NoTokenizer())
     assert tokens == 16
     assert "4 characters per token" in tokens_by
+
+
+def a_pair_suite(**options):
+    return GenderPair(**{"pairs": SMALL, "toxicity": "profanity", "regard": None, **options})
+
+
+def test_follow_ups_are_counted_as_a_bound(store):
+    suite = a_pair_suite()
+    found = count_requests(suite.items(), FP, FakeBackend(), store, suite=suite)
+    # of 36 texts: a preference each, three versions to a scorer; bare words once for each of six pairs
+    assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 36 + 6, 3 * 36)
+    assert found.requests_by_kind == {"generate": 36, "score": 42}
+    plain = a_pair_suite(fallback="none", toxicity=None)
+    found = count_requests(plain.items(), FP, FakeBackend(), store, suite=plain)
+    assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 0, 0)
+
+
+def test_a_run_asks_no_more_than_its_estimate_and_then_nothing(tmp_path):
+    def texts(prompt, seed):  # a third of the texts picks nothing
+        return "The man walks." if "rude" in prompt else "He is {lazy}, she is {vain}."
+
+    audit = Audit(models={"m": FakeBackend(generate=texts)}, suites=[a_pair_suite()], db=tmp_path / "a.db")
+    before = asyncio.run(dry_run_audit(audit)).models[0]
+    asked = audit.run_sync().models[0].asked
+    after = asyncio.run(dry_run_audit(audit)).models[0]
+    assert 36 < asked <= before.requests + before.follow_ups
+    assert (after.requests, after.follow_ups, after.texts_to_score, after.seconds) == (0, 0, 0, 0.0)
+
+
+async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr("audit.store.answers.time.time", lambda: clock[0])
+    for batch in range(6):
+        clock[0] += 2.0  # a score of 40 characters, ten tokens, takes 2 s
+        await store.answers.write([entry(ScoreRequest(f"{batch}" + "a" * 37, (" b",)), scored())])
+    clock[0] += 5000  # the model was idle
+    for batch in range(6):
+        clock[0] += 10.0  # a text of 20 tokens, of at most 100, takes 10 s
+        text = GenerateResponse("t", "stop", 3, 20)
+        await store.answers.write([entry(GenerateRequest(f"{batch}", Sampling(max_tokens=100)), text)])
+    paces = measure_paces(store, FP)
+    assert paces["score"].seconds_per_token == pytest.approx(0.2)
+    assert (paces["generate"].seconds_per_token, paces["generate"].length) == (pytest.approx(0.5), pytest.approx(0.2))
+    assert seconds_of({"score": 100, "generate": 1000}, paces) == pytest.approx(20 + 100)
+
+
+async def test_without_enough_answers_there_is_no_pace(store):
+    await answer(store, ScoreRequest("prompt 0", (" a", " b")))
+    assert measure_paces(store, FP) == {}
+    assert seconds_of({"score": 10}, {}) is None
+    assert seconds_of({}, {}) == 0
+
+
+def entry(request, response):
+    return Entry(keyed_request(request, FP), response)
+
+
+def scored():
+    return ScoreResponse((ContinuationScore.exact([TokenLogprob("b", 0, 1, -1.0)]),))
