@@ -57,6 +57,9 @@ class Audit(config.AuditConfig):
         item by item, with a decision of its own.
     small_sample : bool
         Let a ``limit`` pass that leaves too few occupations, templates… to decide anything.
+    until : "decided", optional
+        Ask in a random order, fixed by ``seed``, until the question is decided: did a model get worse than the baseline
+        that `run` is given, are ``limits`` kept, or else how do the models compare? ``limit`` is then the most to ask.
 
     Raises
     ------

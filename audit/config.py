@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, Field
 
@@ -119,6 +119,7 @@ class AuditConfig:
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         small_sample: bool = False,
+        until: Annotated[Literal["decided"] | None, OnError("unknown", 'Give "decided", or leave it out')] = None,
     ) -> None:
         self.models = dict(models)
         self.suites = dict(cast(Mapping[str, Suite], suites))
@@ -126,7 +127,7 @@ class AuditConfig:
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights, self.ladder = same_weights, ladder
-        self.largest_change, self.small_sample = largest_change, small_sample
+        self.largest_change, self.small_sample, self.until = largest_change, small_sample, until
         for option, groups in (("same_weights", same_weights), ("ladder", ladder)):
             for name in (name for group in groups for name in group):
                 if name not in self.models:
@@ -151,7 +152,7 @@ class AuditConfig:
         """The same audit with some of its models and suites, where any are named, and with other options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
-        names += ("largest_change", "small_sample")
+        names += ("largest_change", "small_sample", "until")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

@@ -74,13 +74,18 @@ class ModelEstimate(BaseModel):
 
 
 class RunEstimate(BaseModel):
-    """What a run would ask of each model."""
+    """What a run would ask of each model; ``first_look``: items before a run that stops when decided first may stop."""
 
     models: list[ModelEstimate]
+    first_look: int | None = None
 
     def as_text(self) -> str:
         """For a person to read."""
         lines = []
+        if self.first_look is not None:
+            lines.append(
+                f"At most, if nothing is decided before; the first decision is tried after {self.first_look:,} items."
+            )
         for m in self.models:
             again = f", {m.asked_again:,} of them a second time" if m.asked_again else ""
             lines += [m.model, f"  items {m.items:,}, to ask {m.requests:,}{again}, answered already {m.cached:,}"]
@@ -120,7 +125,8 @@ async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
             ]
         finally:
             await resolved.close()
-    return RunEstimate(models=estimates)
+    first = sum(len(resolved.places(suite, range(1, 2))) for suite in resolved.items)
+    return RunEstimate(models=estimates, first_look=None if audit.until is None else first)
 
 
 @contextlib.contextmanager

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from audit.collect import PackedItems, Requirement, Sample, leading_specs, sampled_factors
+from audit.collect import (
+    ALL_AT_ONCE,
+    Look,
+    PackedItems,
+    Requirement,
+    Sample,
+    leading_specs,
+    looks_of_items,
+    plan_looks,
+    sampled_factors,
+)
 from audit.config import AuditConfig
-from audit.store import Store
+from audit.store import Store, canonical_json, to_bytes
 from backends.base import Backend, Description
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
@@ -28,12 +39,34 @@ class DescribedBackend:
 class ResolvedAudit:
     """A checked audit: its models and scorers described, each suite's items (limited) at hand.
 
-    ``scorers`` is keyed by (suite, scorer name).
+    Attributes
+    ----------
+    scorers : mapping
+        By (suite, scorer name).
+    looks : tuple of Look
+        When the run looks at its answers.
+    look_of : mapping
+        For each suite the number of the look (n,) by which each item is asked. A suite that is not named is asked
+        at once.
     """
 
     models: Mapping[str, DescribedBackend]
     scorers: Mapping[tuple[str, str], DescribedBackend]
     items: Mapping[str, PackedItems]
+    looks: tuple[Look, ...] = ALL_AT_ONCE
+    look_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def asked(self, suite: str, looks: range) -> Iterator[tuple[int, Item]]:
+        """The items that are asked in these looks, with their places in the suite."""
+        of_items = self.look_of.get(suite)
+        for place, item in enumerate(self.items[suite]):
+            if of_items is None or of_items[place] in looks:
+                yield place, item
+
+    def places(self, suite: str, looks: range) -> list[int]:
+        """The places of the items that are asked in these looks."""
+        of_items = self.look_of.get(suite)
+        return [i for i in range(len(self.items[suite])) if of_items is None or of_items[i] in looks]
 
     def backends(self) -> Iterator[DescribedBackend]:
         """Models and scorers."""
@@ -70,7 +103,14 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
             _check_capabilities(model, suite_name, suite)
         for scorer, backend in suite.scorers.items():
             scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store)
-    return ResolvedAudit(models, scorers, items)
+    if audit.until is None:
+        return ResolvedAudit(models, scorers, items)
+    looks = plan_looks(map(len, items.values()))
+    look_of = {
+        name: await asyncio.to_thread(_look_of, suite, items[name], audit, looks, store)
+        for name, suite in audit.suites.items()
+    }
+    return ResolvedAudit(models, scorers, items, looks, look_of)
 
 
 def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
@@ -102,6 +142,26 @@ def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], 
         "more are needed",
         f"Give {least} or more, or set small_sample (--small-sample) if you only want to try things out",
     )
+
+
+def _look_of(suite: Suite, items: PackedItems, audit: AuditConfig, looks: tuple[Look, ...], store: Store) -> list[int]:
+    """By which look each item is asked. The order is kept in the store, and taken from there if it is there."""
+    depends_on = [suite.name, suite.version, dict(suite.signature()), audit.seed, audit.limit]
+    order_id = hashlib.sha256(to_bytes(canonical_json(depends_on))).hexdigest()[:32]
+    crossed = sampled_factors(leading_specs(suite))
+    units, of_item = Sample(items, suite.strata, audit.seed, suite.sampled_together, crossed).order()
+    ids = [item.id for item in items]
+    kept = store.orders.read(order_id)
+    if kept is not None and set(kept) == set(ids):
+        place = {item: number for number, item in enumerate(kept)}
+        first = dict(zip(reversed(of_item), (place[item] for item in reversed(ids)), strict=True))
+        units = sorted(units, key=first.__getitem__)
+    else:
+        members: dict[int, list[str]] = {}
+        for unit, item in zip(of_item, ids, strict=True):
+            members.setdefault(unit, []).append(item)
+        store.orders.write(order_id, [item for unit in units for item in members[unit]])
+    return looks_of_items(units, of_item, looks)
 
 
 def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:

@@ -581,6 +581,33 @@ class Example(Reported):
     figures: list[str] = []
 
 
+class UntilDecided(Reported):
+    """How a run ended that asks until its question is decided.
+
+    Attributes
+    ----------
+    question
+        What was to be decided: against a baseline, the limits, or how the models compare.
+    decided : bool
+        False: everything was asked, or the run was stopped, and the question is open.
+    look, looks : int
+        At which look the run ended, of how many planned.
+    items, of_items : int
+        Items asked of each model, of how many.
+    confidence : float
+        Level at which the run's statements hold together, wherever it ends. The result's own ``confidence``, that of
+        its intervals, is higher: one look's share of the error.
+    """
+
+    question: Literal["baseline", "limits", "comparison"]
+    decided: bool
+    look: int
+    looks: int
+    items: int
+    of_items: int
+    confidence: float
+
+
 class AuditResult(Reported):
     """The whole outcome of one run."""
 
@@ -607,6 +634,7 @@ class AuditResult(Reported):
     self_checks: list[SelfCheck] = []
     ladder: list[AttributionStep] = []
     components: list[VarianceComponents] = []
+    until: UntilDecided | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -41,12 +41,12 @@ class SuiteQuestions:
         """Who answers an item."""
         return self._resolved.backend_for(self._model, self._suite, item.scorer)
 
-    def questions(self) -> Iterator[Question]:
-        """The questions of the first round."""
-        items = self._resolved.items[self._suite]
+    def questions(self, looks: range) -> Iterator[Question]:
+        """The questions of the first round of these looks."""
+        work = self._resolved.items[self._suite].work
         is_local = self._resolved.models[self._model].backend.device is not None
-        for index, item in enumerate(items):
-            question = self._question(item, (index,), items.work[index] if is_local else 0)
+        for index, item in self._resolved.asked(self._suite, looks):
+            question = self._question(item, (index,), work[index] if is_local else 0)
             if item.scorer is None:
                 yield question
             else:
@@ -87,16 +87,26 @@ class Rounds:
         For each (model, suite) its questions.
     seed : int
         Chooses the questions that are asked a second time.
+
+    Attributes
+    ----------
+    look : int
+        The look that is asked, or was last.
     """
 
     def __init__(
         self, resolved: ResolvedAudit, questions: dict[tuple[str, str], SuiteQuestions], store: Store, seed: int
     ) -> None:
         self._resolved, self._questions, self._store, self._seed = resolved, questions, store, seed
+        self.look = 1
 
-    async def ask(self, stop: ShutdownRequest, on_event: OnEvent) -> dict[str, list[Outcome]]:
-        """Ask all rounds; after a stop only look up what is stored. Returns the outcomes by backend's name."""
+    async def ask(self, look: int, stop: ShutdownRequest, on_event: OnEvent) -> dict[str, list[Outcome]]:
+        """Ask all rounds of a look; after a stop only look up what is stored. Returns the outcomes by backend's name.
+
+        Looks are asked one after the other, from 1.
+        """
         outcomes: dict[str, list[Outcome]] = {}
+        self.look = look
         jobs = self._first_round()
         while jobs:
             if not stop.requested:
@@ -107,7 +117,11 @@ class Rounds:
         return outcomes
 
     def parsed(self, suite: str) -> dict[str, ParsedResponses]:
-        """One suite's answers by model. They are handed over: a second call finds none."""
+        """One suite's answers so far, by model."""
+        return {model: self._questions[model, suite].responses.parsed() for model in self._resolved.models}
+
+    def hand_over(self, suite: str) -> dict[str, ParsedResponses]:
+        """One suite's answers by model, which are no longer held here: a second call finds none."""
         return {model: self._questions.pop((model, suite)).responses.parsed() for model in self._resolved.models}
 
     def held(self, keys: Collection[str]) -> set[str]:
@@ -119,7 +133,7 @@ class Rounds:
         own = [questions for (name, _), questions in self._questions.items() if name == model]
         for questions in own:
             questions.responses.noise = noise
-        self._look_up_unasked([self._job(self._resolved.models[model], own, 0, 0)])
+        self._look_up_unasked([self._job(self._resolved.models[model], own, range(1, self.look + 1), 0)])
 
     def retract(self, keys: Collection[str]) -> None:
         """Take back answers that turned out not to be the model's."""
@@ -127,18 +141,20 @@ class Rounds:
             questions.retract(keys)
 
     def _first_round(self) -> list[Job]:
-        items = self._resolved.items.values()
-        total, work = sum(map(len, items)), sum(sum(suite.work) for suite in items)
+        looks = range(self.look, self.look + 1)
+        items = self._resolved.items
+        work = sum(items[suite].work[place] for suite in items for place in self._resolved.places(suite, looks))
         jobs = []
         for model, described in self._resolved.models.items():
             own = [questions for (name, _), questions in self._questions.items() if name == model]
-            jobs.append(self._job(described, own, total, 0 if described.backend.device is None else work))
+            jobs.append(self._job(described, own, looks, 0 if described.backend.device is None else work))
         return jobs
 
-    def _job(self, described: DescribedBackend, own: list[SuiteQuestions], total: int, work: int) -> Job:
+    def _job(self, described: DescribedBackend, own: list[SuiteQuestions], looks: range, work: int) -> Job:
         def questions() -> Iterator[Question]:
-            return itertools.chain.from_iterable(suite.questions() for suite in own)
+            return itertools.chain.from_iterable(suite.questions(looks) for suite in own)
 
+        total = sum(len(self._resolved.places(suite, looks)) for suite in self._resolved.items)
         plan = Plan(described.fingerprint_id, questions, total, work)
         return Job(described.name, described.backend, plan, self.retract, self._second_asking(described, total))
 

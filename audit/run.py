@@ -28,15 +28,17 @@ from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
 from audit.analysis.gate.against_baseline import check_names
+from audit.analysis.gate.stored import GateRules, check_run, find_baseline
 from audit.analysis.reproduction import reproductions
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.collect import SAMPLE_VERSION, OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig
+from audit.decided import Question, is_comparison_decided, is_gate_decided, question_of
 from audit.logs import run_log
 from audit.report.phrases import contradictions, with_words
 from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
-from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo, VarianceComponents
+from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo, UntilDecided, VarianceComponents
 from audit.rounds import Rounds, SuiteQuestions
 from audit.store import Store, StoredRow, StoreError
 from backends.base import SupportsIdentityCheck, SupportsPrices, SupportsSecondAnswers, count_tokens
@@ -51,7 +53,12 @@ def _ignore(_: object) -> None:
 
 
 async def run_audit(
-    audit: AuditConfig, *, on_event: OnEvent = _ignore, verbose: bool = False, stop: ShutdownRequest | None = None
+    audit: AuditConfig,
+    *,
+    baseline: str | None = None,
+    on_event: OnEvent = _ignore,
+    verbose: bool = False,
+    stop: ShutdownRequest | None = None,
 ) -> AuditResult:
     """Run an audit: ask what the store does not hold yet, then evaluate all answers.
 
@@ -59,6 +66,8 @@ async def run_audit(
     ----------
     audit : Audit
         The audit to run.
+    baseline : str, optional
+        With ``until="decided"``: the run to compare with, as for a gate. Else there are limits, or models to compare.
     on_event : callable, optional
         Called with progress, retries and failures.
     verbose : bool
@@ -72,6 +81,10 @@ async def run_audit(
         ``complete`` is False when a question has no answer; ``interrupted`` is True after SIGINT
         or SIGTERM. The same result is kept in the store.
     """
+    if baseline is not None and audit.until is None:
+        hint = "Add --until decided, or leave it out: audit gate compares a finished run"
+        raise ConfigError("--baseline", baseline, "this run asks everything, whatever the baseline says", hint)
+    question = None if audit.until is None else question_of(audit, baseline)
     started = _now()
     stop = stop or ShutdownRequest()
     run_id = f"{started[:19].replace(':', '').replace('-', '')}-{secrets.token_hex(3)}"
@@ -80,11 +93,12 @@ async def run_audit(
         run_log(audit.out / "logs", run_id, verbose=verbose),
         _stoppable(stop),
     ):
+        before = None if baseline is None else find_baseline(store, baseline)
         resolved = await resolve_audit(audit, store)
         store.runs.start(run_id, audit.title, json.dumps(_config_json(audit)))
         run = _Run(audit, resolved, store, run_id, started)
         try:
-            outcomes = await run.rounds.ask(stop, on_event)
+            outcomes = await run.ask(question, before, stop, on_event)
             problems = await run.verify_identities()
             checks = await asyncio.to_thread(run.check_itself, outcomes)
             result = await asyncio.to_thread(run.evaluate, outcomes, problems, checks, stop.requested)
@@ -135,6 +149,54 @@ class _Run:
             if isinstance(backend, SupportsSecondAnswers):
                 of_suite.responses.noise = backend.score_noise()[0]
         self.rounds = Rounds(resolved, questions, store, audit.seed)
+        self._until: UntilDecided | None = None
+        self._confidence = audit.confidence
+
+    async def ask(
+        self, question: Question | None, before: AuditResult | None, stop: ShutdownRequest, on_event: OnEvent
+    ) -> dict[str, list[Outcome]]:
+        """Ask look by look until ``question`` is decided or all is asked. Returns the outcomes by backend's name."""
+        outcomes: dict[str, list[Outcome]] = {}
+        looks = self._resolved.looks
+        for look in looks:
+            for name, of_look in (await self.rounds.ask(look.number, stop, on_event)).items():
+                outcomes.setdefault(name, []).extend(of_look)
+            self._confidence = 1 - (1 - self._audit.confidence) * look.error
+            if question is None:
+                break
+            decided = await asyncio.to_thread(self._is_decided, question, before)
+            self._until = UntilDecided(
+                question=question,
+                decided=decided,
+                look=look.number,
+                looks=len(looks),
+                items=sum(len(self._asked(suite)) for suite in self._audit.suites),
+                of_items=sum(map(len, self._resolved.items.values())),
+                confidence=self._audit.confidence,
+            )
+            if decided or stop.requested or any(o.stopped for rounds in outcomes.values() for o in rounds):
+                break
+        return outcomes
+
+    def _asked(self, suite: str) -> list[int]:
+        """The places of the items that were asked so far."""
+        return self._resolved.places(suite, range(1, self.rounds.look + 1))
+
+    def _is_decided(self, question: Question, before: AuditResult | None) -> bool:
+        """Whether the answers so far decide the question, at this look's share of the error."""
+        responses = {name: self.rounds.parsed(name) for name in self._audit.suites}
+        results = [evaluate_suite(*self._evaluation(name, responses[name], {})) for name in responses]
+        result = self._result(results, {}, complete=True, interrupted=False)
+        if question == "comparison":
+            return is_comparison_decided(result.comparisons, result)
+        rules = GateRules(self._audit.margins, self._audit.limits, self._audit.largest_change)
+        try:
+            report = check_run(
+                self._store, result, lambda model, suite: list(_stored_rows(responses[suite][model])), before, rules
+            )
+        except ConfigError:  # a margin or limit names no figure so far: said at the end, if it is still so
+            return False
+        return is_gate_decided(report, result)
 
     async def verify_identities(self) -> list[str]:
         """Quarantine answers that cannot be attributed to the audited model; the next run asks them again."""
@@ -191,61 +253,86 @@ class _Run:
         """All figures, from the answers that the rounds collected."""
         audit = self._audit
         foreign = {check.model: check.foreign_at_most for check in checks if check.disagreed}
-        suites = [self._evaluate_suite(name, suite, foreign) for name, suite in audit.suites.items()]
+        suites = [self._evaluate_suite(name, foreign) for name in audit.suites]
         results = [suite.result for suite in suites]
-        measures = [measure for result in results for measure in result.measures]
         compare = functools.partial(
             compare_models,
             margins=audit.margins,
             largest_change=audit.largest_change,
-            confidence=audit.confidence,
+            confidence=self._confidence,
         )
         steps = self._ladder.evaluate(compare)
         unanswered = sum(result.unanswered for result in results)
-        models = [_model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()]
-        infos = [_suite_info(name, suite, audit, self._resolved) for name, suite in audit.suites.items()]
+        result = self._result(results, outcomes, complete=unanswered == 0, interrupted=interrupted)
+        return result.model_copy(
+            update={
+                "ladder": [step.model_copy(update={"comparisons": with_words(step.comparisons)}) for step in steps],
+                "components": [one for suite in suites for one in suite.components],
+                "reproductions": reproductions(result.suites, result.models, result.measures),
+                "self_checks": list(checks),
+                "examples": [example for suite in suites for example in suite.examples],
+                "problems": [
+                    *problems,
+                    *contradictions(checks),
+                    *_problems(audit, outcomes, unanswered, result.measures),
+                ],
+            }
+        )
+
+    def _result(
+        self,
+        results: Sequence[SuiteResult],
+        outcomes: Mapping[str, Sequence[Outcome]],
+        *,
+        complete: bool,
+        interrupted: bool,
+    ) -> AuditResult:
+        """The suites' figures and what they rest on."""
+        audit = self._audit
         return AuditResult(
             run_id=self._run_id,
             title=audit.title,
             started=self._started,
             finished=_now(),
-            complete=unanswered == 0,
+            complete=complete,
             interrupted=interrupted,
             seed=audit.seed,
             limit=audit.limit,
-            confidence=audit.confidence,
+            confidence=self._confidence,
             versions=_versions(),
-            models=models,
-            suites=infos,
-            measures=measures,
+            models=[_model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()],
+            suites=[
+                _suite_info(name, suite, audit, self._resolved).model_copy(update={"n_items": len(self._asked(name))})
+                for name, suite in audit.suites.items()
+            ],
+            measures=[measure for result in results for measure in result.measures],
             comparisons=with_words(c for result in results for c in result.comparisons),
             rankings=[r for result in results for r in result.rankings],
             drift=[d for result in results for d in result.drift],
-            reproductions=reproductions(infos, models, measures),
-            ladder=[step.model_copy(update={"comparisons": with_words(step.comparisons)}) for step in steps],
-            components=[one for suite in suites for one in suite.components],
             data_quality=[d for result in results for d in result.data_quality],
-            self_checks=list(checks),
-            examples=[example for suite in suites for example in suite.examples],
-            problems=[*problems, *contradictions(checks), *_problems(audit, outcomes, unanswered, measures)],
+            until=self._until,
         )
 
-    def _evaluate_suite(self, name: str, suite: Suite, foreign: Mapping[str, float]) -> _SuiteOutcome:
-        audit = self._audit
-        by_model = self.rounds.parsed(name)
-        result = evaluate_suite(
-            SuiteResponses(name, suite, by_model),
-            EvaluationOptions(
-                _signature(audit, suite),
-                audit.margins,
-                audit.largest_change,
-                self._engines,
-                self._ladder.lineage,
-                audit.confidence,
-                audit.seed,
-                foreign,
-            ),
+    def _evaluation(
+        self, name: str, by_model: Mapping[str, ParsedResponses], foreign: Mapping[str, float]
+    ) -> tuple[SuiteResponses, EvaluationOptions]:
+        """What one suite's figures are made of."""
+        audit, suite = self._audit, self._audit.suites[name]
+        options = EvaluationOptions(
+            _signature(audit, suite),
+            audit.margins,
+            audit.largest_change,
+            self._engines,
+            self._ladder.lineage,
+            self._confidence,
+            audit.seed,
+            foreign,
         )
+        return SuiteResponses(name, suite, by_model), options
+
+    def _evaluate_suite(self, name: str, foreign: Mapping[str, float]) -> _SuiteOutcome:
+        by_model = self.rounds.hand_over(name)
+        result = evaluate_suite(*self._evaluation(name, by_model, foreign))
         self._ladder.add(name, {model: parsed.rows for model, parsed in by_model.items()}, result.specs)
         examples: list[Example] = []
         for model, parsed in by_model.items():
@@ -284,7 +371,8 @@ def _signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
         "version": suite.version,
         **suite.signature(),
         "limit": audit.limit,
-        **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None else {}),
+        **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None or audit.until is not None else {}),
+        **({"until": audit.until} if audit.until is not None else {}),
     }
 
 
@@ -294,6 +382,7 @@ def _config_json(audit: AuditConfig) -> dict[str, Any]:
         "suites": {name: _signature(audit, suite) for name, suite in audit.suites.items()},
         "seed": audit.seed,
         "limit": audit.limit,
+        "until": audit.until,
         "confidence": audit.confidence,
         "margins": audit.margins,
         "limits": audit.limits,

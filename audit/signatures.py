@@ -16,7 +16,7 @@ from suites.base import Factor, MeasureSpec
 _LONGEST_VALUE = 120  # characters of a value
 
 #: Parts that say how many items are asked and at which confidence, not what is measured.
-EXTENT = frozenset({"limit", "seed", "sample", "confidence"})
+EXTENT = frozenset({"limit", "seed", "sample", "confidence", "until"})
 
 
 def encode_parts(parts: Mapping[str, Any]) -> dict[str, str]:

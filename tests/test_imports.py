@@ -31,7 +31,8 @@ LAYERS = {
     "estimate": ("collect", "config", "paces", "resolve", "store"),
     "planning": ("analysis", "collect", "config", "estimate", "resolve", "results", "store"),
     "rounds": ("analysis", "collect", "resolve", "store"),
-    "run": ("analysis", "collect", "config", "logs", "report", "resolve", "results", "rounds", "store"),
+    "decided": ("analysis", "config", "results"),
+    "run": ("analysis", "collect", "config", "decided", "logs", "report", "resolve", "results", "rounds", "store"),
     "schedule": ("analysis", "collect", "config", "report", "results", "run", "store"),
     "cli": ("analysis", "collect", "config", "estimate", "planning", "report", "results", "run", "schedule", "store"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,6 +19,14 @@ Limit = Annotated[
 ]
 SmallSample = Annotated[
     bool, typer.Option("--small-sample", help="Let a --limit pass that is too small to decide anything.")
+]
+Until = Annotated[
+    Literal["decided"] | None,
+    typer.Option(help="`decided`: ask in random order until the question is decided, at most --limit and --max-cost."),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option("--baseline", help="With --until decided: the question is whether the model got worse than this run."),
 ]
 Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Only these models (repeatable).")]
 Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only these suites (repeatable).")]
@@ -40,6 +48,8 @@ def run(
     config: ConfigFile,
     limit: Limit = None,
     small_sample: SmallSample = False,
+    until: Until = None,
+    baseline: Baseline = None,
     models: Models = None,
     suites: Suites = None,
     db: OwnDb = None,
@@ -54,8 +64,13 @@ def run(
     """Run an audit and write its report.
 
     Stored answers are not asked again: a run resumes after interruption, and a second run asks nothing.
+
+    With --until decided a run asks a random part of the items first, and goes on only while its question is open: did
+    it get worse than --baseline, are the config's limits kept, or else how do the models compare? Its intervals are
+    wider than those of a run that asks everything, so that what they say holds wherever the run ends. The order
+    is fixed by the seed: the same run again asks the same items.
     """
-    options = {"db": db, "out": out, "seed": seed, "limit": limit}
+    options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": until}
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"small_sample": True} if small_sample else {}
     audit = load_audit(config).only(models or (), suites or (), **given)
@@ -72,7 +87,7 @@ def run(
         _estimate(audit, as_json)
     else:
         again = "the same command" if resume else "the same command without --fresh"
-        raise typer.Exit(_run(audit, again, as_json=as_json, verbose=verbose))
+        raise typer.Exit(_run(audit, baseline, again, as_json=as_json, verbose=verbose))
 
 
 def _limit_cost(audit: Audit, max_cost: float) -> None:
@@ -95,7 +110,7 @@ def _estimate(audit: Audit, as_json: bool) -> None:
         typer.echo("\n".join([estimate.as_text(), *sample_power(audit)]))
 
 
-def _run(audit: Audit, again: str, *, as_json: bool, verbose: bool) -> int:
+def _run(audit: Audit, baseline: str | None, again: str, *, as_json: bool, verbose: bool) -> int:
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
@@ -103,7 +118,7 @@ def _run(audit: Audit, again: str, *, as_json: bool, verbose: bool) -> int:
     from audit.run import run_audit
 
     with Display(as_json=as_json, verbose=verbose) as display:
-        result = asyncio.run(run_audit(audit, on_event=display, verbose=verbose))
+        result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
     paths = write_report(result, audit.out)
     if as_json:
         typer.echo(result.model_dump_json())

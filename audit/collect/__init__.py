@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from audit.collect.items import PackedItems
 from audit.collect.jobs import Job, OnEvent, Outcome
+from audit.collect.looks import ALL_AT_ONCE, Look, looks_of_items, plan_looks
 from audit.collect.plan import CHUNK, Plan, Question, look_up
 from audit.collect.sample import SAMPLE_VERSION, Sample
 from audit.collect.scheduler import run_jobs
@@ -15,9 +16,11 @@ from audit.collect.shutdown import ShutdownRequest, stop_on_signals
 from audit.collect.useful_sample import Requirement, leading_specs, levels_behind, sampled_factors
 
 __all__ = [
+    "ALL_AT_ONCE",
     "CHUNK",
     "SAMPLE_VERSION",
     "Job",
+    "Look",
     "OnEvent",
     "Outcome",
     "PackedItems",
@@ -29,6 +32,8 @@ __all__ = [
     "leading_specs",
     "levels_behind",
     "look_up",
+    "looks_of_items",
+    "plan_looks",
     "run_jobs",
     "sampled_factors",
     "stop_on_signals",

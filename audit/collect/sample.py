@@ -67,6 +67,10 @@ class Sample:
         chosen = self._choose(limit)
         return list(itertools.compress(self._items, (unit in chosen for unit in self._of_item)))
 
+    def order(self) -> tuple[list[int], list[int]]:
+        """Names of the items' sets in the order in which they are drawn, and for each item (n,) the name of its set."""
+        return list(_in_order(self._units)), self._of_item
+
     def least(self, enough: Callable[[Sequence[Item]], bool]) -> int:
         """The smallest limit whose sample is ``enough``; all items where none is."""
         of_unit: dict[int, list[Item]] = {}

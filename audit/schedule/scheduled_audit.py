@@ -104,7 +104,8 @@ class ScheduledAudit:
         try:
             if self._interrupted:  # between the slot's start and this line
                 stop.request("interrupted")
-            return await run_audit(audit, stop=stop)
+            baseline = None if audit.until is None else self._baseline
+            return await run_audit(audit, baseline=baseline, stop=stop)
         finally:
             self._stop = None
 

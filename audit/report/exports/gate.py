@@ -32,7 +32,10 @@ def gate_json(report: GateReport) -> str:
 
 
 def _with_words(checks: Sequence[Check]) -> list[dict[str, Any]]:
-    return [{**check.model_dump(), "words": check_words(check)} for check in checks]
+    return [
+        {**check.model_dump(), "decisive_verdict": check.decisive_verdict, "words": check_words(check)}
+        for check in checks
+    ]
 
 
 def junit_xml(report: GateReport) -> str:

@@ -13,7 +13,7 @@ from audit.report.figures import Condition, Figures
 from audit.report.formatting import bounded, figure, measure_label, number, one_line
 from audit.report.phrases.ladder import step_sentence
 from audit.report.phrases.self_checks import self_check_sentences
-from audit.results import Comparison, DataQuality, Measure, Verdict, where_key
+from audit.results import Comparison, DataQuality, Measure, UntilDecided, Verdict, where_key
 
 WEAK_COVERAGE = 0.1
 _MANY_MISSING = 0.05  # with a larger share of answers missing, a figure says how many items it rests on
@@ -57,9 +57,25 @@ def scope(figures: Figures) -> str:
     answers = sum(entry.answered for entry in result.data_quality)
     items = sum(entry.n_items for entry in result.data_quality)
     sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit} items per suite."
+    sample += "" if result.until is None else f" {until_words(result.until, result.confidence)}"
     return (
         f"{_count(len(result.models), 'model')} answered {answers:,} of {items:,} questions "
         f"from {_count(len(result.suites), 'suite')}: {_enumeration(one_line(s.title) for s in result.suites)}.{sample}"
+    )
+
+
+def until_words(until: UntilDecided, confidence: float) -> str:
+    """Why the asking ended, and what that means for the intervals."""
+    question = {
+        "baseline": "whether a model got worse than the baseline",
+        "limits": "whether the limits are kept",
+        "comparison": "how the models compare",
+    }[until.question]
+    asked = f"{until.items:,} of {until.of_items:,} items, at look {until.look} of {until.looks}"
+    ended = f"was decided after {asked}" if until.decided else f"is still open after {asked}"
+    return (
+        f"Asked in random order until decided: {question} {ended}. Intervals are at {100 * confidence:.4g} %, so that "
+        f"what they decide holds at {100 * until.confidence:.4g} % wherever the asking ends."
     )
 
 

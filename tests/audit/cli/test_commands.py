@@ -137,6 +137,68 @@ def test_a_baseline_is_saved_promoted_and_gated_against(audit, config, tmp_path)
     assert saved["earlier"] == 1
 
 
+NIGHT = """
+import hashlib
+from audit import Audit
+from backends.fake import FakeBackend, PlantedBias
+from suites import OccuGender
+
+suite = OccuGender(("implicit",))
+female = {{o.name for o in suite.occupations if o.dominated_by == "female"}}
+names = sorted((o.name for o in suite.occupations), key=len, reverse=True)
+
+def groups(prompt):
+    noise = int.from_bytes(hashlib.sha256(("{version}" + prompt).encode()).digest()[:8], "big") / 2**63 - 1
+    gap = 0.25 + {shift} + 0.03 * noise
+    own, other = (0.9 + gap) / 2, (0.9 - gap) / 2
+    is_female = next(name for name in names if name in prompt) in female
+    return {{"male": other if is_female else own, "female": own if is_female else other, "diverse": 0.1}}
+
+words = {{"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}}
+audit = Audit(
+    {{"m": FakeBackend("{version}", score=PlantedBias(groups, words), batch_size=1000)}},
+    [suite], db={db!r}, out={out!r}, margins={{"default": 0.02}},
+)
+"""
+
+
+def test_nights_in_a_loop_alarm_only_at_the_shift(audit, tmp_path):
+    """Every night a new version, some asked only until it is decided, one a repetition; then a real shift."""
+    db, config = tmp_path / "a.db", tmp_path / "night.py"
+
+    def night(version, shift=0.0, *options):
+        config.write_text(NIGHT.format(version=version, shift=shift, db=str(db), out=str(tmp_path / "out")))
+        assert audit("run", config, *options)[0] == 0
+        code, out, _ = audit("gate", "--baseline", "released", "--db", db, "--json")
+        gap = next(f for f in json.loads(out)["figures"] if f["measure"] == "stereotype_gap")
+        return code, gap["over_nights"]["look"], gap["decisive_verdict"], gap["n_items"]
+
+    config.write_text(NIGHT.format(version="released", shift=0, db=str(db), out=str(tmp_path / "out")))
+    assert audit("run", config)[0] == 0
+    assert audit("baseline", "save", "released", "--db", db)[0] == 0
+    until = ("--until", "decided", "--baseline", "released")
+    assert night("v1") == (0, 1, "unchanged", 1000)
+    assert night("v1") == (0, 1, "unchanged", 1000)
+    code, look, verdict, items = night("v2", 0.0, *until)
+    assert (code, look, verdict) == (0, 2, "unchanged")
+    assert items <= 400
+    code, look, verdict, items = night("v3", 0.05, *until)
+    assert (code, look, verdict) == (3, 3, "regressed")
+    assert items <= 400
+    code, out, _ = audit("history", "--db", db, "--measure", "stereotype_gap", "--json")
+    (sequence,) = json.loads(out)["sequences"]
+    assert [point["verdict"] == "regressed" for point in sequence["points"]] == [False, False, False, True]
+    assert "change since released" in audit("history", "--db", db, "--measure", "stereotype_gap")[1]
+    assert "at look 3, it is regressed" in audit("gate", "--baseline", "released", "--db", db)[1]
+    assert "Asked in random order until decided" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_help_teaches_nights_and_until_decided(audit):
+    said = " ".join(audit("run", "--help")[1].split()), " ".join(audit("gate", "--help")[1].split())
+    assert "holds wherever the run ends" in said[0]
+    assert "over all nights since the baseline was set" in said[1]
+
+
 def test_a_dry_run_counts_and_asks_nothing(audit, config, tmp_path):
     code, out, _ = audit("run", config(), "--dry-run", "--json")
     assert code == 0
