@@ -27,7 +27,7 @@ PRONOUNS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", 
 SUITE = OccuGender(("implicit",))
 FEMALE = {o.name for o in SUITE.occupations if o.dominated_by == "female"}
 NAMES = sorted((o.name for o in SUITE.occupations), key=len, reverse=True)
-ITEMS, MARGIN = 1000, 0.02
+ITEMS, MARGIN, MOST = 1000, 0.02, 0.03  # no template's mean change is as large as MOST
 
 
 def uniform(*parts: str) -> float:
@@ -51,7 +51,7 @@ def planted(name: str, shift: float = 0.0, noise: float = 0.03) -> FakeBackend:
 
 
 def audit_of(folder: Path, *models: FakeBackend, **options: Any) -> Audit:
-    options = {"margins": MARGIN, **options}
+    options = {"margins": MARGIN, "largest_change": MOST, **options}
     return Audit({model.name: model for model in models}, [SUITE], db=folder / "a.db", out=folder, **options)
 
 
@@ -64,7 +64,9 @@ def model(version: FakeBackend) -> dict[str, FakeBackend]:
 
 
 def nightly(folder: Path, version: FakeBackend, **options: Any) -> Audit:
-    return Audit({"m": version}, [SUITE], db=folder / "a.db", out=folder, margins=MARGIN, **options)
+    return Audit(
+        {"m": version}, [SUITE], db=folder / "a.db", out=folder, margins=MARGIN, largest_change=MOST, **options
+    )
 
 
 @pytest.fixture
