@@ -15,7 +15,7 @@ from typing import Literal
 
 from audit.analysis.gate.results import OPEN_VERDICTS, Check, GateReport
 from audit.config import AuditConfig
-from audit.results import AuditResult, Comparison
+from audit.results import AuditResult, Comparison, Measure
 from backends.errors import ConfigError
 
 Question = Literal["baseline", "limits", "comparison"]
@@ -53,10 +53,15 @@ def is_gate_decided(report: GateReport, result: AuditResult) -> bool:
 def is_comparison_decided(comparisons: Sequence[Comparison], result: AuditResult) -> bool:
     """Whether every pair of models is larger, smaller or equivalent in every figure that the question is about."""
     figures = [c for c in comparisons if not c.is_subgroup and c.verdict != "not comparable"]
-    primary = {measure.figure.key[1:] for measure in result.measures if measure.spec.primary}
+    primary = {measure.figure.key[1:] for measure in _leading(result)}
     leading = [c for c in figures if c.figure.key[1:] in primary] or figures
     return bool(leading) and all(c.verdict != "inconclusive" for c in leading)
 
 
 def _primary(result: AuditResult) -> set[str]:
-    return {measure.id for measure in result.measures if measure.spec.primary}
+    return {measure.id for measure in _leading(result)}
+
+
+def _leading(result: AuditResult) -> list[Measure]:
+    """The primary figures that can be called unchanged or equivalent at all: no correlation can."""
+    return [measure for measure in result.measures if measure.spec.primary and measure.spec.estimator == "mean"]

@@ -27,7 +27,7 @@ PRONOUNS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", 
 SUITE = OccuGender(("implicit",))
 FEMALE = {o.name for o in SUITE.occupations if o.dominated_by == "female"}
 NAMES = sorted((o.name for o in SUITE.occupations), key=len, reverse=True)
-ITEMS, MARGIN, MOST = 1000, 0.02, 0.03  # no template's mean change is as large as MOST
+ITEMS, MARGIN, MOST = 1000, 0.02, 0.0  # the planted change has no kinds of templates that could be unseen
 
 
 def uniform(*parts: str) -> float:

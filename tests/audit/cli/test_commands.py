@@ -157,7 +157,7 @@ def groups(prompt):
 words = {{"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}}
 audit = Audit(
     {{"m": FakeBackend("{version}", score=PlantedBias(groups, words), batch_size=1000)}},
-    [suite], db={db!r}, out={out!r}, margins={{"default": 0.02}}, largest_change=0.03,
+    [suite], db={db!r}, out={out!r}, margins={{"default": 0.02}}, largest_change=0.0,
 )
 """
 
