@@ -371,10 +371,8 @@ def _signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
         "version": suite.version,
         **suite.signature(),
         "limit": audit.limit,
-        **(
-            {"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None or audit.until is not None else {}
-        ),
-        **({"until": audit.until} if audit.until is not None else {}),
+        **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None else {}),
+        **({"seed": audit.seed, "until": audit.until} if audit.until is not None else {}),
     }
 
 
