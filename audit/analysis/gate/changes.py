@@ -120,7 +120,7 @@ class Change:
             decided_high=finite(decided[1]),
             decided_confidence=finite(confidence),
             unchanged_within=finite(max(map(abs, self.harm_with_unseen(1 - 2 * decision.levels[2])))),
-            open_because=why_open(decision, if_answered, may_hide=self._may_hide_harm()),
+            open_because=why_open(decision, if_answered, may_hide=self._may_hide_harm(decision, alpha)),
             margin=difference.margin,
             neutral=self.neutral,
             primary=difference.spec.primary,
@@ -142,13 +142,31 @@ class Change:
         confidence = 1 - decision.levels[1 if decision.outcome == "improved" else 0]
         return self.harm_at(confidence), confidence
 
-    def _may_hide_harm(self) -> bool:
-        """Whether the missing answers alone may hold a harm above the margin, of which the others show none."""
-        margin, answered = self.difference.margin, replace(self, difference=self.difference.answered)
+    def _may_hide_harm(self, decision: Decision, alpha: float) -> bool:
+        """Whether the missing answers may hold a harm above the margin.
+
+        They may where the others show none and they alone could amount to it, and where the others show one that is not
+        sure and would be, moved by the most that the missing ones could have added.
+        """
+        difference = self.difference
+        if decision.outcome is not None or not difference.n_missing:
+            return False
+        answered = replace(self, difference=difference.answered)
         seen, worst = (
             change.harm((change.difference.low.value, change.difference.high.value))[1] for change in (answered, self)
         )
-        return seen <= margin < worst
+        if math.isnan(worst):
+            return math.isfinite(seen)
+        if seen <= difference.margin:
+            return worst > difference.margin
+        moved = (_moved(difference.answered, to) for to in (difference.low.value, difference.high.value))
+        return any(replace(self, difference=change).claims(alpha)[0].p < decision.levels[0] for change in moved)
+
+
+def _moved(difference: PairedDifference, value: float) -> PairedDifference:
+    """The same with its error around another value."""
+    low, high = (end._replace(value=value) for end in (difference.low, difference.high))
+    return replace(difference, low=low, high=high, discordant=None)
 
 
 def _within(harm: Interval, margin: float) -> bool:

@@ -30,6 +30,8 @@ class OverNights(Reported):
         Level of the interval tonight. The intervals of all nights hold together at the run's confidence.
     n_items : int
         Tonight's, and those that the same model answered on earlier nights.
+    open_because : str or None
+        As in `GatedFigure`, of the decision over all nights.
     """
 
     look: int
@@ -42,6 +44,7 @@ class OverNights(Reported):
     harm_high: float | None = None
     p_regressed: float | None = None
     n_items: int = 0
+    open_because: OpenBecause | None = None
 
 
 class GatedFigure(OfFigure, Reported):
@@ -138,6 +141,14 @@ class GatedFigure(OfFigure, Reported):
         return "inconclusive" if self.verdict == "regressed" else self.verdict
 
     @property
+    def decisive_reason(self) -> OpenBecause | None:
+        """Why the exit code has nothing decided to follow: missing answers first, of this run or of all nights."""
+        if self.decisive_verdict not in OPEN_VERDICTS:
+            return None
+        over_nights = None if self.over_nights is None else self.over_nights.open_because
+        return over_nights if over_nights == "missing answers" else self.open_because or over_nights
+
+    @property
     def missing_share(self) -> float:
         """Share of the items of which an answer is missing."""
         return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
@@ -176,6 +187,11 @@ class LimitCheck(OfFigure, Reported):
         """What the exit code follows: a limit has no sequence, it is checked anew on each run."""
         return self.verdict
 
+    @property
+    def decisive_reason(self) -> OpenBecause | None:
+        """Why the limit is neither met nor broken, where more items may not help."""
+        return self.open_because
+
 
 Check = GatedFigure | LimitCheck
 
@@ -210,7 +226,7 @@ class GateReport(Reported):
 
     def _fails(self, check: Check) -> bool:
         if check.decisive_verdict in OPEN_VERDICTS:
-            hidden = self.open_fails == "missing" and check.open_because == "missing answers"
+            hidden = self.open_fails == "missing" and check.decisive_reason == "missing answers"
             return hidden or self.open_fails == "all"
         return check.decisive_verdict in ("regressed", "broken")
 

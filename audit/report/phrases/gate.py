@@ -105,7 +105,9 @@ def _over_nights_words(f: GatedFigure) -> str:
     looks = "the first look" if nights.look == 1 else f"look {nights.look}"
     interval = f"change {interval_phrase(nights.low, nights.high)} at {100 * nights.confidence:.6g} %"
     sentence = f" Over all nights since the baseline, at {looks}, it is {nights.verdict} ({interval})"
-    if f.verdict == "regressed" != nights.verdict:
+    if f.verdict == "regressed" != nights.verdict and nights.open_because == "missing answers":
+        sentence += ": missing answers leave it open and may hide the harm"
+    elif f.verdict == "regressed" != nights.verdict:
         sentence += ": among so many looks, one as far off may be chance"
     return f"{sentence}."
 

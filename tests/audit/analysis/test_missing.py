@@ -10,6 +10,7 @@ import pytest
 
 from audit.analysis.comparisons import compare_models
 from audit.analysis.gate.against_baseline import gate
+from audit.analysis.gate.over_nights import share_of_look, with_nights
 from audit.analysis.gate.results import GateReport
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
@@ -137,6 +138,39 @@ def test_items_that_turned_worst_and_are_refused_do_not_pass() -> None:
             assert "of the answers are missing" in check_words(report.figures[0])
     passes = gated(rows_of(moved, lambda o, t: bool(hidden[o, t])), rows_of(BASE), open_fails="none")
     assert passes.exit_code == (3 if passes.counts().get("regressed") else 0)
+
+
+def over_nights(shift: float, refused: int, look: int, **options: object) -> GateReport:
+    """A gate at a later look, of a model whose first answers are refused."""
+    shifted = BASE + shift + np.random.default_rng(6).normal(0, 0.03, BASE.shape)
+    now, before = rows_of(shifted, lambda o, t: o * TEMPLATES + t < refused), rows_of(BASE)
+    tonight = gated(now, before, **options)
+    name = tonight.figures[0].figure.id
+    sequence = gated(now, before, shares={name: share_of_look(look)}, **options)
+    return with_nights(tonight, sequence, {name: look})
+
+
+def test_refusals_do_not_turn_an_alarm_into_chance() -> None:
+    shift, look = 0.06, 20
+    assert over_nights(shift, 0, look).figures[0].decisive_verdict == "regressed", "all answered"
+    report = over_nights(shift, 4, look)
+    figure = report.figures[0]
+    assert figure.over_nights is not None
+    assert (figure.verdict, figure.over_nights.verdict) == ("regressed", "inconclusive")
+    assert (figure.decisive_reason, report.failures, report.exit_code) == ("missing answers", [figure], 3)
+    assert "may be chance" not in check_words(figure)
+    assert "missing answers leave it open" in check_words(figure)
+    assert over_nights(shift, 4, look, open_fails="none").exit_code == 0
+
+
+def test_missing_answers_that_could_prove_harm_leave_it_open() -> None:
+    shift = 0.0215
+    for refused, fails in ((0, False), (2, True)):
+        report = over_nights(shift, refused, 1)
+        figure = report.figures[0]
+        assert (figure.verdict, figure in report.failures) == ("inconclusive", fails)
+        assert figure.change is not None
+        assert figure.change > 0.02
 
 
 def test_limit_is_not_kept_by_refusing_the_worst() -> None:
