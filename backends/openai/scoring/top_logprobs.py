@@ -30,6 +30,9 @@ _MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
 #: Nats. A value below the first, and so much lower than the others, is a placeholder where it is whole or repeated.
 _FAR_BELOW, _WIDE_GAP, _SHORT_LIST = -20.0, 3.0, 1000
 
+#: How the text of a special token starts, which may have no bytes.
+_SPECIAL_STARTS = ("", "<", "[")
+
 Identity = Literal["ids", "bytes", "text"]
 
 
@@ -200,11 +203,28 @@ def _entries(entries: Sequence[Any]) -> Iterator[ListedToken]:
             data = None if values is None else bytes(values)
         except (TypeError, ValueError):
             raise BackendError("malformed", "bytes of a token that are not bytes", retryable=True) from None
-        if data is not None and _is_lossy(entry["token"]) and data == entry["token"].encode():
-            data = None  # vLLM gives the bytes of the text, not of the token
+        if data is not None and (written := _decoded(data)) is not None:
+            data = _checked_bytes(entry["token"], data, written)
         if not isinstance(token_id, int) or isinstance(token_id, bool):
             token_id = None
         yield ListedToken(entry["token"], checked_logprob(entry.get("logprob")), token_id, data)
+
+
+def _checked_bytes(text: str, data: bytes, written: str) -> bytes | None:
+    """``data``, the bytes of ``written``, as a token's; None where they or its text are not its own."""
+    if _is_lossy(text):
+        return None  # vLLM gives the bytes of the text, not of the token
+    if written != text and (written or text.strip()[:1] not in _SPECIAL_STARTS):
+        raise inconsistent(f"the listed token {text!r:.40} has the bytes of {written!r:.40}")
+    return data
+
+
+def _decoded(data: bytes) -> str | None:
+    """The text of these bytes; None where they are parts of characters, whose text no server can give."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _is_lossy(text: str) -> bool:

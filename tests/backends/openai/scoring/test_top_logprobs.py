@@ -96,6 +96,28 @@ def test_bytes_of_a_broken_characters_text_identify_no_token() -> None:
     assert max_abs_diff(top, moved) == 0
 
 
+def chat_list(*entries: tuple[str, bytes | None, float]) -> dict[str, object]:
+    tops = [{"token": t, "bytes": None if data is None else list(data), "logprob": v} for t, data, v in entries]
+    return {"choices": [{"index": 0, "logprobs": {"content": [{**tops[0], "top_logprobs": tops}]}}]}
+
+
+def test_bytes_of_another_tokens_text_are_refused() -> None:
+    # The texts, which are calibrated, are right; the bytes, which are scored, are shifted below the first rank.
+    answer = chat_list((" he", b" he", -0.5), (" she", b" it", -1.5), (" it", b" she", -2.5))
+    with pytest.raises(BackendError, match="' she' has the bytes of ' it'") as caught:
+        read_top_logprobs(answer, 3)
+    assert caught.value.kind == "inconsistent"
+
+
+def test_bytes_that_no_text_shows_are_believed() -> None:
+    half, end = "é".encode()[:1], "<|end|>"
+    top = read_top_logprobs(chat_list(("\\xc3", half, -0.5), ("�", half, -1.5), (" é", " é".encode(), -2.0)), 3)
+    assert [t.data for t in top.tokens] == [half, half, " é".encode()]
+    # A special token may have none; a broken text has no whole characters' bytes.
+    top = read_top_logprobs(chat_list((" he", b" he", -0.5), (end, b"", -1.5), ("�", b" she", -2.5)), 3)
+    assert [t.data for t in top.tokens] == [b" he", b"", None]
+
+
 def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
     top = read_top_logprobs(legacy({" far": -8.0, " a": -0.5, " b": -3.0}, " far"), 2)
     assert [t.text for t in top.tokens] == [" a", " b", " far"]
