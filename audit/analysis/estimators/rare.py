@@ -8,7 +8,10 @@ import numpy as np
 from scipy import special
 
 from audit.analysis.estimators.clusters import Strata, cells, crossed_factors, renumbered
-from audit.analysis.estimators.estimate import ROUNDING, Codes, Estimate, Floats
+from audit.analysis.estimators.estimate import Codes, Estimate, Floats
+
+#: Values that lie closer together than this share of their range are as good as equal.
+_ALIKE = 1e-3
 
 
 def allow_for_few_outcomes(
@@ -18,7 +21,6 @@ def allow_for_few_outcomes(
     least: float,
     most: float,
     strata: Strata | None = None,
-    unseen: Floats | float = 1.0,
 ) -> Estimate:
     """The estimate of counted values with an error that also holds where few of them differ from the rest.
 
@@ -45,8 +47,6 @@ def allow_for_few_outcomes(
         What a value can be.
     strata : Strata, optional
         As for `clustered_mean`. Values deviate from their stratum's median.
-    unseen : float or array (k,)
-        How many outcomes more than were seen are allowed for.
 
     Returns
     -------
@@ -54,17 +54,24 @@ def allow_for_few_outcomes(
         Whose error reaches as far or farther.
     """
     columns = values.reshape(len(values), -1)
-    strata = strata or Strata.one(len(columns))
+    distance = _reach_of_few(estimate, columns, clusters, least, most, strata or Strata.one(len(columns)))
+    return estimate.widened(distance, distance)
+
+
+def _reach_of_few(
+    estimate: Estimate, columns: Floats, clusters: Sequence[Codes], least: float, most: float, strata: Strata
+) -> Floats:
+    """How far (k,) a 95 % interval reaches that allows for one outcome more than the columns (n, k) show."""
     part = strata.of_items[:, None]
     n = 1 / float((part**2).sum())  # how many items of equal weight are worth as much
-    middle = np.stack([np.median(columns[strata.codes == s], axis=0) for s in range(len(strata.weights))])
+    middle = _medians(columns, strata)
     room_above, room_below = np.maximum(most - middle, 0.0).max(axis=0), np.maximum(middle - least, 0.0).max(axis=0)
     reach = np.maximum(room_above, room_below)
     apart = columns - middle[strata.codes]
     up, down, squares = (
         n * (part * x).sum(axis=0) for x in (np.maximum(apart, 0.0), np.maximum(-apart, 0.0), apart**2)
     )
-    in_cell = unseen * len(columns) / _number_of_cells(clusters, len(columns))
+    in_cell = len(columns) / _number_of_cells(clusters, len(columns))
     size = (squares + in_cell * reach**2) / (up + down + in_cell * reach)
     # The variance of the mean, were there no clusters.
     independent = ((part * (columns - strata.means(columns)[strata.codes])) ** 2).sum(axis=0) * n / max(n - 1, 1)
@@ -78,7 +85,7 @@ def allow_for_few_outcomes(
         for sums, room in ((up, room_above), (down, room_below))
     )
     farthest = np.maximum(np.hypot(more[1], fewer[0]), np.hypot(more[0], fewer[1]))
-    return estimate.widened(size * farthest, size * farthest)
+    return np.asarray(size * farthest)
 
 
 def _score_interval(share: Floats, n: Floats, t: Floats) -> tuple[Floats, Floats]:
@@ -103,14 +110,21 @@ def allow_for_unseen_outcomes(
     most: float,
     strata: Strata | None = None,
 ) -> Estimate:
-    """The estimate of bounded values, of any size, that also holds where most of them are alike.
+    """The estimate of bounded values, of any size, that also holds where they are nearly alike.
 
-    Five equal values do not make a certainty, and where most items do not differ at all, the few that might are not
-    seen. The allowance is that of `allow_for_few_outcomes`, for a part of an outcome: the square of the share of items
-    that equal their stratum's median. Where values vary, it is next to nothing.
+    Five equal values do not make a certainty: for values that are all equal, the error reaches as far as that of
+    `allow_for_few_outcomes`. It fades as (1 + d² / r²)⁻² with the values' mean squared distance d² from their
+    stratum's median, r being `_ALIKE` of the range: neither a value's last digits nor rounding it decides. Where
+    values vary, it is next to nothing.
     """
     columns = values.reshape(len(values), -1)
     strata = strata or Strata.one(len(columns))
-    middle = np.stack([np.median(columns[strata.codes == s], axis=0) for s in range(len(strata.weights))])
-    alike = (np.abs(columns - middle[strata.codes]) < ROUNDING).mean(axis=0)
-    return allow_for_few_outcomes(estimate, columns, clusters, least, most, strata, alike**2)
+    middle = _medians(columns, strata)[strata.codes]
+    apart = ((columns - middle) ** 2).mean(axis=0) / (_ALIKE * (most - least)) ** 2
+    distance = _reach_of_few(estimate, middle, clusters, least, most, strata) / (1 + apart) ** 2
+    return estimate.widened(distance, distance)
+
+
+def _medians(columns: Floats, strata: Strata) -> Floats:
+    """The median (S, k) of each stratum's values (n, k)."""
+    return np.stack([np.median(columns[strata.codes == s], axis=0) for s in range(len(strata.weights))])

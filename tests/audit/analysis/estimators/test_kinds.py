@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -24,6 +26,40 @@ def test_five_equal_bounded_values_are_no_certainty(kind: ValueKind) -> None:
     low, high = (float(end[0]) for end in mean_of_kind(np.full(1000, 0.31), [], kind).interval(0.95))
     assert 0.29 < low < high < 0.33
     assert float(mean_of_kind(np.full(5, 0.31), [], REAL).se[0]) == 0
+
+
+def _width(values: np.ndarray, clusters: list[np.ndarray]) -> float:
+    return float(np.ptp(mean_of_kind(values, clusters, DIFFERENCE).interval(0.95)))
+
+
+def test_allowance_for_alike_values_fades_without_a_jump() -> None:
+    noise = np.random.default_rng(0).normal(size=25)
+    clusters = [np.arange(25)]
+    equal = _width(np.full(25, 0.05), clusters)
+    # Rule of three: an outcome of share 0.12 may be in none of 25, and distances of 1e-4 show no more of it.
+    assert equal > 0.12
+    for size in (1e-13, 1e-9, 1e-6, 1e-4):
+        assert _width(0.05 + size * noise, clusters) == pytest.approx(equal, rel=0.03)
+    widths = [_width(0.05 + size * noise, clusters) for size in np.geomspace(1e-6, 1e-2, 60)]
+    assert all(0.5 < b / a < 1.2 for a, b in itertools.pairwise(widths))
+    assert min(widths) < equal / 20
+
+
+def test_rounding_values_keeps_the_width_of_their_interval() -> None:
+    values = 0.05 + 0.004 * np.random.default_rng(2).normal(size=(25, 200))
+    exact, rounded = (
+        np.ptp(mean_of_kind(y, [np.arange(25)], DIFFERENCE).interval(0.95), axis=0) for y in (values, values.round(2))
+    )
+    assert 0.5 < np.median(rounded / exact) < 2
+    assert np.median(rounded) < 0.03
+
+
+def test_an_equal_shift_of_many_items_is_clearly_above_zero() -> None:
+    a, b = grid(40, 25)
+    noise = np.random.default_rng(1).normal(size=1000)
+    equal, jittered = (0.05 + size * noise for size in (0.0, 1e-3))
+    assert float(mean_of_kind(equal, [a, b], DIFFERENCE).interval(0.95)[0][0]) > 0.04
+    assert 0.5 < _width(jittered, [a, b]) / _width(equal, [a, b]) < 1
 
 
 def test_values_beyond_their_range_count_as_any_number() -> None:
