@@ -53,18 +53,37 @@ class AskingStep(NamedTuple):
 def changed_parts(a: Description, b: Description) -> tuple[str, ...] | None:
     """What of the model differs between two backends, the engine apart; None where the parts of one are not known.
 
-    Where no part differs, a field that both fingerprints have and neither gives to its engine counts as one.
+    Where no part differs, a field that neither gives to its engine counts as one: one that both fingerprints have, or
+    one of either alone that no part tells of.
     """
     if not (a.parts and b.parts):
         return None
     parts = dict.fromkeys((*a.parts, *b.parts))
     changed: list[str] = [part for part in parts if _differ(a.parts.get(part), b.parts.get(part))]
     if not changed:
-        engine = a.engine_fields | b.engine_fields
-        common = (name for name in a.fingerprint if name in b.fingerprint and name not in engine)
-        changed = [name for name in common if a.fingerprint[name] != b.fingerprint[name]]
+        both = a.fingerprint.keys() & b.fingerprint.keys()
+        untold = _untold_fields(a, b)
+        changed = [name for name in _differing_fields(a, b) if name in both or name in untold]
     following = {part for cause in changed for part in _FOLLOWS.get(cause, ())}
     return tuple(part for part in changed if part not in following)
+
+
+def _differing_fields(a: Description, b: Description) -> list[str]:
+    """The fields of the fingerprints that differ and are of no engine."""
+    engine = a.engine_fields | b.engine_fields
+    names = dict.fromkeys((*a.fingerprint, *b.fingerprint))
+    return [name for name in names if name not in engine and a.fingerprint.get(name) != b.fingerprint.get(name)]
+
+
+def _untold_fields(a: Description, b: Description) -> list[str]:
+    """The differing fields that no known part tells of: by its value, or as ``tokenizer_sha256`` of ``tokenizer``."""
+
+    def is_told(name: str, of: Description) -> bool:
+        value = of.fingerprint.get(name)
+        parts = ((part, held) for part, held in of.parts.items() if held is not None)
+        return value is None or any(name.startswith(part) or str(value) in str(held) for part, held in parts)
+
+    return [name for name in _differing_fields(a, b) if not (is_told(name, a) and is_told(name, b))]
 
 
 def _differ(a: object, b: object) -> bool:
@@ -96,16 +115,20 @@ def engine_pairs(
     Raises
     ------
     ConfigError
-        When a declared group holds models that differ in their adapter.
+        When a declared group holds models that differ in their adapter, or in a field of the fingerprint that is
+        neither the engine's nor a part's.
     """
     groups = [set(group) for group in declared]
     pairs = []
     for a, b in itertools.combinations(descriptions, 2):
         changed = changed_parts(descriptions[a], descriptions[b])
         together = any({a, b} <= group for group in groups)
-        if together and changed and "adapter" in changed:
-            hint = "Leave one of them out: what an adapter changes is no engine's noise"
-            raise ConfigError("same_weights", f"{a}, {b}", "they differ in their adapter", hint)
+        if together and changed:
+            untold = _untold_fields(descriptions[a], descriptions[b])
+            other = ["adapter"] if "adapter" in changed else untold
+            if other:
+                hint = f"Leave one of them out: what {other[0]} changes is no engine's noise"
+                raise ConfigError("same_weights", f"{a}, {b}", f"they differ in their {other[0]}", hint)
         if together or changed == ():
             pairs.append((a, b))
     return pairs

@@ -53,6 +53,29 @@ def test_a_declared_pair_with_and_without_adapter_is_refused() -> None:
         engine_pairs({"base": BASE, "tuned": LORA}, [("base", "tuned")])
 
 
+def test_a_field_of_one_fingerprint_alone_is_no_engine() -> None:
+    known = {"weights": "w"}
+    plain = Description({"backend": "hf", "weights_sha256": "w"}, frozenset(), parts=known, engine_fields=ENGINE)
+    fields = {"backend": "other", "weights_sha256": "w", "tokenizer_sha256": None}
+    tuned = Description({**fields, "adapter_sha256": "x"}, frozenset(), parts=known, engine_fields=ENGINE)
+    engine = Description(fields, frozenset(), parts=known, engine_fields=ENGINE)
+    assert engine_pairs({"plain": plain, "tuned": tuned, "engine": engine}) == [("plain", "engine")]
+    assert changed_parts(plain, tuned) == ("adapter_sha256",)
+    converted = Description({**fields, "weights_sha256": "v", "adapter_sha256": "x"}, frozenset(),
+                            parts={"weights": "v"}, engine_fields=ENGINE)  # fmt: skip
+    for other in (tuned, converted):
+        with pytest.raises(ConfigError, match="differ in their adapter_sha256"):
+            engine_pairs({"plain": plain, "other": other}, [("plain", "other")])
+
+
+def test_a_field_that_a_part_tells_of_may_be_of_one_alone() -> None:
+    known = {"weights": "w", "tokenizer": "gguf:w", "settings": "s"}
+    fields = {"backend": "hf", "tokenizer_sha256": "t", "files_sha256": "s"}
+    hf = Description(fields, frozenset(), parts=known, engine_fields=ENGINE)
+    gguf = Description({"backend": "gguf", "tokenizer": "gguf:w"}, frozenset(), parts=known, engine_fields=ENGINE)
+    assert engine_pairs({"hf": hf, "gguf": gguf}) == [("hf", "gguf")]
+
+
 def test_unknown_parts_pair_with_nothing() -> None:
     assert changed_parts(BASE, SERVER) is None
     assert engine_pairs({"a": SERVER, "b": SERVER}) == []
