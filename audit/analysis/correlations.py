@@ -236,6 +236,16 @@ def correlation_interval(
     return float(np.tanh(lows[0])), float(np.tanh(highs[0]))
 
 
+def extreme_items(low: Floats, high: Floats, y: Floats, codes: Codes, sign: int) -> tuple[float, Floats]:
+    """The bound of `extreme_correlation` for clusters of items known by bounds (n,), and the items (n,) at it."""
+    bounds = np.column_stack([low, high])
+    means = cluster_means(bounds, codes)
+    bound, x = extreme_correlation(means[:, 0], means[:, 1], y, sign)
+    width = means[:, 1] - means[:, 0]
+    share = np.divide(x - means[:, 0], width, out=np.zeros_like(width), where=width > 0)
+    return bound, low + share[codes] * (high - low)
+
+
 def extreme_correlation(low: Floats, high: Floats, y: Floats, sign: int) -> tuple[float, Floats]:
     """The largest (sign +1) or smallest (-1) correlation that x within [low, high] can have with y.
 

@@ -131,7 +131,8 @@ def why_open(decision: Decision, if_complete: Sequence[Claim], *, may_hide: bool
 
 def _may_be_alike(difference: PairedDifference) -> bool:
     """Whether nothing that is left out, or missing without bounds, could hide that the two differ."""
-    return difference.unpaired_share <= MOST_UNPAIRED and (difference.has_range or not difference.n_missing)
+    is_bounded = difference.has_range or not difference.n_missing or difference.is_identical
+    return difference.unpaired_share <= MOST_UNPAIRED and is_bounded
 
 
 def highest_confidence(holds: Callable[[float], bool], least: float = 0.0) -> float:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.correlations import correlations
+from audit.analysis.correlations import correlations, extreme_items
 from audit.analysis.design import (
     cluster_codes,
     correlated,
@@ -26,6 +26,7 @@ from audit.analysis.design import (
 )
 from audit.analysis.estimators import (
     ROUNDING,
+    Codes,
     Estimate,
     Floats,
     Reach,
@@ -91,6 +92,8 @@ class PairedDifference:
         Items that both answered.
     n_missing : int
         Items whose answer is missing of one or both. They enter as bounds, see `audit.analysis.missing`.
+    n_missing_in_both : int
+        Those of them whose answer is missing of both.
     n_unpaired : int
         Items that only one of the two has: they are left out.
     undefined : tuple of int
@@ -122,6 +125,7 @@ class PairedDifference:
     test: str
     n_items: int = 0
     n_missing: int = 0
+    n_missing_in_both: int = 0
     n_unpaired: int = 0
     undefined: tuple[int, ...] = ()
     n_clusters: int = 0
@@ -150,7 +154,7 @@ class PairedDifference:
 
     @property
     def is_identical(self) -> bool:
-        """Whether both gave the same answers throughout, and none is missing."""
+        """Whether both gave the same answers throughout, and none is missing of one alone."""
         return self.exact and self.low.value == 0 and self.complete is None and not self.deviation > 0
 
     @property
@@ -181,6 +185,21 @@ class PairedDifference:
         if largest_change is not None:
             self.largest_change = min(self.largest_change, largest_change)
             self.answered.largest_change = self.largest_change
+
+    def of_one_model(self) -> PairedDifference:
+        """The same of one model that has not changed: an item that it left without an answer twice is no change.
+
+        So where it gave the same answers throughout, neither these items nor clusters not seen can be apart.
+        """
+        if not self.answered.is_identical or self.n_missing != self.n_missing_in_both:
+            return self
+        return replace(
+            self.answered,
+            n_missing=self.n_missing,
+            n_missing_in_both=self.n_missing_in_both,
+            n_unpaired=self.n_unpaired,
+            largest_change=0.0,
+        )
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Confidence interval, from that of the lower bound to that of the upper, within what a difference can be."""
@@ -245,6 +264,7 @@ def paired_differences(
             difference = of_asked[pair]
             difference.n_items = difference.answered.n_items
             difference.n_missing = int((asked[0] & asked[1]).sum()) - difference.n_items
+            difference.n_missing_in_both = int((answers[a].missing & answers[b].missing).sum())
         difference.n_unpaired = n_unpaired
         if difference.n_items == 0:
             difference.undefined = _undefined(tables, used, spec, a, b)
@@ -383,9 +403,9 @@ def _of_correlations(
 ) -> list[PairedDifference]:
     """Difference of two correlations over the same clusters: the jackknife leaves a level out of both.
 
-    Correlations known only by bounds are not compared: p and interval stay unknown. So they do where two models gave
-    the same counts: a mean allows for the share of items that may yet differ, but the effect of
-    these items on a correlation has no such bound.
+    Correlations known only by bounds are apart by what their extremes are, each with its own error. p and interval stay
+    unknown where two models gave the same counts: a mean allows for the share of items that may yet differ, but the
+    effect of these items on a correlation has no such bound.
     """
     n = int(both.sum())
     differences = [PairedDifference(spec, a, b, "jackknife over clusters", n) for a, b in pairs]
@@ -397,7 +417,13 @@ def _of_correlations(
     models = sorted({model for pair in pairs for model in pair})
     exact = [model for model in models if np.array_equal(quantities[model].low[both], quantities[model].high[both])]
     known = [difference for difference in differences if difference.a in exact and difference.b in exact]
-    if not known or len(covariate) < 4:
+    if len(covariate) < 4:
+        return differences
+    for difference in differences:
+        if difference.a not in exact or difference.b not in exact:
+            ends = [(quantities[i].low[both], quantities[i].high[both]) for i in (difference.a, difference.b)]
+            _place_extremes(difference, ends, covariate, clusters)
+    if not known:
         return differences
     values = np.column_stack([quantities[model].low[both] for model in exact])
     of_each = correlations(values, covariate, clusters)
@@ -413,3 +439,19 @@ def _of_correlations(
         difference.a_low = difference.a_high = float(of_each.value[a])
         difference.p = float(p[i])
     return differences
+
+
+def _place_extremes(
+    difference: PairedDifference, bounds: Sequence[tuple[Floats, Floats]], covariate: Floats, clusters: Sequence[Codes]
+) -> None:
+    """The difference of two correlations of items known by bounds (low, high) of a and of b, at its two extremes."""
+    (a_low, a_high), (b_low, b_high) = (
+        [extreme_items(*ends, covariate, clusters[0], sign) for sign in (-1, 1)] for ends in bounds
+    )
+    columns = np.column_stack([items for _, items in (a_high, b_low, a_low, b_high)])
+    estimate = unknown_where_few_are_alike(correlations(columns, covariate, clusters).differences([(0, 1), (2, 3)]))
+    # An extreme may lie beyond what the items at hand reach: then its own value counts, with their error.
+    difference.low = _end(estimate, 0)._replace(value=b_low[0] - a_high[0])
+    difference.high = _end(estimate, 1)._replace(value=b_high[0] - a_low[0])
+    difference.a_low, difference.a_high = a_low[0], a_high[0]
+    difference.p = min(1.0, 2 * min(difference.p_above(0.0), difference.p_below(0.0)))

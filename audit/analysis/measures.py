@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from audit.analysis.correlations import correlation, correlation_interval, extreme_correlation
+from audit.analysis.correlations import correlation, correlation_interval, extreme_items
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.design import cluster_codes, correlated, sampled_levels, strata_of, undefined_strata, value_kind
 from audit.analysis.estimators import (
-    Codes,
     Estimate,
     Floats,
     cluster_means,
@@ -177,24 +176,19 @@ def _correlation(
     n_clusters = len(covariate)
     if n_clusters < 2:
         return {**_NOTHING, "n_clusters": n_clusters}
-    items = np.column_stack([quantity.low[used], quantity.high[used]])
-    means = cluster_means(items, clusters[0])
-    low, high = means.T
+    low, high = quantity.low[used], quantity.high[used]
     exact = np.array_equal(low, high)
-    value = correlation(low, covariate) if exact else math.nan
-    extremes = [(value, low)] if exact else [extreme_correlation(low, high, covariate, sign) for sign in (-1, 1)]
+    value = correlation(cluster_means(low[:, None], clusters[0])[:, 0], covariate) if exact else math.nan
+    extremes = [(value, low)] if exact else [extreme_items(low, high, covariate, clusters[0], sign) for sign in (-1, 1)]
     bounds = extremes[0][0], extremes[-1][0]
-    intervals = [
-        correlation_interval(_items_within(items, means, x, clusters[0]), covariate, confidence, clusters)
-        for _, x in extremes
-    ]
-    # Where the extreme x does not reach the bound itself, the interval must still hold the bound.
+    intervals = [correlation_interval(items, covariate, confidence, clusters) for _, items in extremes]
+    # Where the extreme items do not reach the bound itself, the interval must still hold the bound.
     lower, upper = np.minimum(intervals[0][0], bounds[0]), np.maximum(intervals[-1][1], bounds[1])
     naive = (math.nan, math.nan)
-    if exact and len(items) > 3 and math.isfinite(value):
+    if exact and len(low) > 3 and math.isfinite(value):
         from scipy.stats import pearsonr  # takes a second to import, and only correlations need it
 
-        naive = pearsonr(items[:, 0], covariate[clusters[0]]).confidence_interval(confidence)
+        naive = pearsonr(low, covariate[clusters[0]]).confidence_interval(confidence)
     return {
         "value": finite(value),
         "low": finite(lower),
@@ -205,10 +199,3 @@ def _correlation(
         "naive_high": finite(naive[1]),
         "n_clusters": n_clusters,
     }
-
-
-def _items_within(items: Floats, means: Floats, x: Floats, codes: Codes) -> Floats:
-    """Values (n,) within the items' bounds (n, 2) whose cluster means are x (G,); x is within ``means`` (G, 2)."""
-    width = means[:, 1] - means[:, 0]
-    share = np.divide(x - means[:, 0], width, out=np.zeros_like(width), where=width > 0)
-    return items[:, 0] + share[codes] * (items[:, 1] - items[:, 0])

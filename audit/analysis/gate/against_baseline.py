@@ -143,6 +143,8 @@ def _unreadable(
             continue
         difference = unreadable_change(own, *rows)
         if difference is not None and difference.n_items:
+            if _is_same_model(model, (baseline, current)):
+                difference = difference.of_one_model()
             difference.margin = difference.answered.margin = margin_of(margins, UNREADABLE_SHARE)
             yield Change(FigureName(suite, UNREADABLE_SHARE, {}, model), difference.spec.neutral, difference)
 
@@ -247,8 +249,8 @@ def _compared(
             undefined_for = [("baseline", "run")[i] for i in difference.undefined]
             silent = "missing answers" if measure.missing and not measure.n_items else None
             return _not_comparable(measure, "nothing in common", undefined_for=undefined_for, open_because=silent)
-    if difference.is_identical and _is_same_model(measure.model, runs):
-        difference.allow_unseen(0.0)
+    if _is_same_model(measure.model, runs):
+        difference = difference.of_one_model()
     difference.margin = difference.answered.margin = margin_of(margins, measure.measure)
     is_defined = measure.value is not None or measure.bound_low is not None
     return Change(measure.figure, _reference_value(measure), difference, pair is not None, is_defined)

@@ -131,6 +131,8 @@ def _without_interval(f: GatedFigure) -> str:
         return f"{f.figure} is not defined for the run's answers.{_left_out(f)}"
     if f.bound_low == f.bound_high == 0 and f.n_clusters > 1:
         return f"{f.figure} equals the baseline, but identical answers give no interval."
+    if f.open_because == "missing answers":
+        return f"{f.figure} has no interval, as answers are missing."
     return f"{f.figure}: {f.n_items} items are too few for an interval, or nearly all in one cluster."
 
 

@@ -16,7 +16,7 @@ from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.report.phrases.comparisons import describe
 from audit.report.phrases.gate import check_words
-from audit.results import AuditResult, Measure
+from audit.results import AuditResult, Measure, ModelInfo
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 OCCUPATIONS, TEMPLATES = 40, 25
@@ -171,6 +171,60 @@ def test_missing_answers_that_could_prove_harm_leave_it_open() -> None:
         assert (figure.verdict, figure in report.failures) == ("inconclusive", fails)
         assert figure.change is not None
         assert figure.change > 0.02
+
+
+SHARES = np.linspace(0.1, 0.9, OCCUPATIONS)
+CORRELATION = MeasureSpec("share_correlation", "gap", estimator="correlation", clusters=("occupation", "template"),
+                          covariate="share", kind="probability", neutral=0.0, primary=True)  # fmt: skip
+
+
+def with_shares(values: np.ndarray, refused: int) -> list[Row]:
+    rows = rows_of(values, lambda o, t: o * TEMPLATES + t < refused)
+    shares = [{"share": float(SHARES[int(str(row.factors["occupation"]))])} for row in rows]
+    return [dataclasses.replace(row, factors={**row.factors, **own}) for row, own in zip(rows, shares, strict=True)]
+
+
+def test_few_missing_answers_do_not_hide_a_steeper_correlation() -> None:
+    rng = np.random.default_rng(3)
+    flat = 0.5 + rng.normal(0, 0.05, (OCCUPATIONS, 1)) + rng.normal(0, 0.02, (OCCUPATIONS, TEMPLATES))
+    steeper = flat + 0.05 * (SHARES[:, None] - 0.5)
+    by_hand = []
+    for answer in np.linspace(0, 1, 501):
+        answered = steeper.copy()
+        answered[0, 0] = answer
+        now, before = (np.corrcoef(values.mean(axis=1), SHARES)[0, 1] for values in (answered, flat))
+        by_hand.append(now - before)
+    found = {n: gated(with_shares(steeper, n), with_shares(flat, 0), CORRELATION) for n in (0, 1, 4)}
+    assert [found[n].figures[0].verdict for n in (0, 1, 4)] == ["regressed", "regressed", "inconclusive"]
+    one = found[1].figures[0]
+    assert one.bound_low is not None
+    assert min(by_hand) - 1e-4 < one.bound_low <= min(by_hand), "a bound that no answer need reach"
+    assert one.bound_high == pytest.approx(max(by_hand), abs=1e-6)
+    assert (found[4].figures[0].open_because, found[4].exit_code) == ("missing answers", 3)
+    assert "what they would have been may decide this" in check_words(found[4].figures[0])
+    assert "too few" not in check_words(found[4].figures[0])
+
+
+def of_models(result: AuditResult, fingerprint: str) -> AuditResult:
+    model = ModelInfo(
+        name="m", backend="x", fingerprint={}, fingerprint_id=fingerprint, notes={}, asked=0, cached=0, failed=0,
+        retried=0, seconds=0.0, prompt_tokens=0, completion_tokens=0,
+    )  # fmt: skip
+    return result.model_copy(update={"models": [model]})
+
+
+@pytest.mark.parametrize("spec", [GAP, dataclasses.replace(GAP, kind="real"), CORRELATION])
+def test_item_that_one_model_left_out_twice_is_no_change(spec: MeasureSpec) -> None:
+    rows = with_shares(BASE, 10)
+
+    def verdicts(now: list[Row], fingerprint: str) -> set[str]:
+        report = gate(of_models(result_of(now, spec), fingerprint), of_models(result_of(rows, spec), "same"),
+                      rows=lambda m, s: now, baseline_rows=lambda m, s: rows)  # fmt: skip
+        return {figure.verdict for figure in report.figures}
+
+    assert verdicts(list(rows), "same") == {"unchanged"}
+    assert "inconclusive" in verdicts(list(rows), "other"), "another model may have changed there"
+    assert "inconclusive" in verdicts(with_shares(BASE, 11), "same"), "one more is missing"
 
 
 def test_limit_is_not_kept_by_refusing_the_worst() -> None:
