@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from audit.store import Store
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec
 
+#: Chance of even one false claim among a suite's primary figures and pairs of models.
+ALPHA = 0.05
 #: Designs that are looked through: levels of a factor, and draws of one question.
 _LEAST_LEVELS, _MOST_LEVELS = 5, 100_000
 _DRAWS = (1, 2, 4, 8, 16)
@@ -29,13 +32,16 @@ class FigurePlan(BaseModel):
     """What one figure takes.
 
     ``basis`` says whose components it rests on; ``minimum_detectable_effect`` is the smallest difference that the
-    pilot's own design finds with 80 % power. ``levels`` and ``draws`` are the design with the fewest items that finds
+    pilot's own design finds with 80 % power at the level ``alpha``, Bonferroni's share of 5 % for one of the suite's
+    primary figures and one pair of models: what Holm's correction asks of the first claim. ``levels`` and ``draws``
+    are the design with the fewest items that finds
     the wished one; None: none does, however large. ``items`` are the suite's, for each model.
     """
 
     suite: str
     figure: str
     basis: str
+    alpha: float
     pilot_levels: dict[str, int]
     minimum_detectable_effect: float
     levels: dict[str, int] | None
@@ -72,6 +78,13 @@ class SamplePlan(BaseModel):
                 needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
                 draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
                 lines.append(f"  needed: {needed}{draws}: {one.items:,} items")
+        lines.append(
+            "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
+            f"(alpha {', '.join(sorted({f'{one.alpha:.2g}' for one in self.figures}))}). It rests on components "
+            "estimated from the pilot, which have an error of their own: ask more where the pilot was small.\n"
+            "To call two models equivalent takes more: room for kinds of clusters not asked, which `largest_change` "
+            "limits."
+        )
         for cost in self.costs:
             seconds = "time unknown" if cost.seconds is None else f"{cost.seconds:,.0f} s"
             lines.append(
@@ -95,7 +108,17 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
         raise ConfigError("db", str(audit.db), "no such store", "Run the audit with --limit first: that is the pilot")
     with Store.open(audit.db, read_only=True) as store:
         pilot = store.runs.finished_result(store.runs.find(run_id))
-    figures = [_figure_plan(pilot, of_figure, detect) for of_figure in _by_figure(pilot, audit)]
+    by_figure = _by_figure(pilot, audit)
+    primaries = Counter(of_figure[0].suite for of_figure in by_figure)
+    pairs = max(1, math.comb(len(audit.models), 2))
+    for suite in primaries:
+        compared = [one for one in pilot.comparisons if one.suite == suite and one.primary and one.p is not None]
+        tested = {(one.measure, where_key(one.where)) for one in compared}
+        primaries[suite] = max(primaries[suite], len(tested))
+    figures = [
+        _figure_plan(pilot, of_figure, detect, ALPHA / (primaries[of_figure[0].suite] * pairs))
+        for of_figure in by_figure
+    ]
     if not figures:
         raise ConfigError(
             "--run", pilot.run_id, "holds no variance components of this audit's suites", "Run the audit once more"
@@ -134,9 +157,11 @@ def _basis(of_figure: Sequence[VarianceComponents]) -> tuple[Components, Varianc
     return found, one, f"between two models as {one.model} whose answers are unrelated: the worst case"
 
 
-def _figure_plan(pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float) -> FigurePlan:
+def _figure_plan(
+    pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float, alpha: float
+) -> FigurePlan:
     found, one, basis = _basis(of_figure)
-    needed = _needed(found, detect)
+    needed = _needed(found, detect, alpha)
     (info,) = [info for info in pilot.suites if info.name == one.suite]
     items = None
     if needed is not None:
@@ -145,15 +170,16 @@ def _figure_plan(pilot: AuditResult, of_figure: Sequence[VarianceComponents], de
         suite=one.suite,
         figure=str(FigureName(one.suite, one.measure, one.where)),
         basis=basis,
+        alpha=alpha,
         pilot_levels=one.levels,
-        minimum_detectable_effect=found.minimum_detectable_effect(one.levels),
+        minimum_detectable_effect=found.minimum_detectable_effect(one.levels, alpha=alpha),
         levels=None if needed is None else needed[0],
         draws=None if needed is None else needed[1],
         items=items,
     )
 
 
-def _needed(found: Components, detect: float) -> tuple[dict[str, int], int] | None:
+def _needed(found: Components, detect: float, alpha: float = ALPHA) -> tuple[dict[str, int], int] | None:
     """Levels of each factor and draws of each question with the fewest items that find ``detect``."""
     names = list(found.factors)
     designs = []
@@ -161,7 +187,7 @@ def _needed(found: Components, detect: float) -> tuple[dict[str, int], int] | No
         # The first factor's levels follow from the others', which grow together.
         others = [dict.fromkeys(names[1:], n) for n in _grid()] if len(names) > 1 else [{}]
         for fixed in others:
-            first = _least(found, names[0], fixed, draws, detect)
+            first = _least(found, names[0], fixed, (draws, alpha), detect)
             if first is not None:
                 designs.append(({names[0]: first, **fixed}, draws))
     return min(designs, key=lambda design: math.prod(design[0].values()) * design[1], default=None)
@@ -174,11 +200,17 @@ def _grid() -> Iterator[int]:
         n = max(n + 1, n * 1.1)
 
 
-def _least(found: Components, name: str, fixed: Mapping[str, int], draws: int, detect: float) -> int | None:
-    """The fewest levels of a factor that find ``detect``, the others' being fixed; None where none do."""
+def _least(
+    found: Components, name: str, fixed: Mapping[str, int], asked: tuple[int, float], detect: float
+) -> int | None:
+    """The fewest levels of a factor that find ``detect``, the others' being fixed; None where none do.
+
+    ``asked``: the draws of each question, and the level of the test.
+    """
+    draws, alpha = asked
 
     def finds(n: int) -> bool:
-        return found.minimum_detectable_effect({name: n, **fixed}, repeats=draws) <= detect
+        return found.minimum_detectable_effect({name: n, **fixed}, repeats=draws, alpha=alpha) <= detect
 
     if not finds(_MOST_LEVELS):
         return None

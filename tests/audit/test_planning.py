@@ -61,13 +61,27 @@ def test_the_plan_meets_the_wish_and_no_smaller_one_does(pilot):
     (pair,) = [one for one in result.components if one.against]
     found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
     assert figure.basis == "between one and two, item by item"
-    assert figure.minimum_detectable_effect == pytest.approx(found.minimum_detectable_effect(pair.levels))
-    assert figure.minimum_detectable_effect > 0.01 >= found.minimum_detectable_effect(figure.levels)
+    assert figure.minimum_detectable_effect == pytest.approx(
+        found.minimum_detectable_effect(pair.levels, alpha=figure.alpha)
+    )
+    assert figure.minimum_detectable_effect > 0.01 >= found.minimum_detectable_effect(figure.levels, alpha=figure.alpha)
     fewer = figure.levels | {"occupation": figure.levels["occupation"] - 1}
-    assert figure.levels["occupation"] == 5 or found.minimum_detectable_effect(fewer) > 0.01
+    assert figure.levels["occupation"] == 5 or found.minimum_detectable_effect(fewer, alpha=figure.alpha) > 0.01
     assert figure.items == math.prod(figure.levels.values())
     assert [cost.requests for cost in planned.costs] == [figure.items] * 2
     assert all(cost.seconds is not None for cost in planned.costs)
+
+
+def test_more_models_are_planned_at_the_level_that_they_are_compared_at(pilot):
+    folder, result = pilot
+    tested = sum(one.primary and one.p is not None for one in result.comparisons)
+    models = {"one": uneven("one", 0.0), "two": uneven("two", 0.05), "three": uneven("three", 0.0)}
+    audit = Audit(models, [SUITE], db=folder / "a.db", out=folder / "out")
+    (two,), (three,) = (asyncio.run(plan_audit(each, 0.01)).figures for each in (audit_of(folder), audit))
+    assert two.alpha == 0.05 / tested  # one pair
+    assert three.alpha == pytest.approx(0.05 / tested / 3)  # three pairs
+    assert three.items > two.items
+    assert three.minimum_detectable_effect > two.minimum_detectable_effect
 
 
 def test_a_difference_that_templates_hide_needs_templates_not_occupations():
@@ -134,5 +148,8 @@ def test_plan_prints_text_and_json(pilot):
     said = CliRunner().invoke(app, ["plan", str(config), "--detect", "0.02"])
     assert said.exit_code == 0
     assert "To find a difference of 0.02 with 80% power" in said.output
+    assert "estimated from the pilot" in said.output
+    assert "alpha 0.0" in said.output
+    assert "largest_change" in said.output
     machine = CliRunner().invoke(app, ["plan", str(config), "--detect", "0.02", "--json"])
     assert json.loads(machine.output)["detect"] == 0.02

@@ -40,8 +40,8 @@ def method_terms(confidence: float) -> Terms:
             f"{100 * confidence:g} % intervals, clustered by what the prompts are built from (templates, "
             "occupations…), because answers to prompts with a common part are not independent. Brackets give the "
             "interval: 0.41 [0.37, 0.45]. With few levels, rare outcomes, outliers or heavy tails they hold the truth "
-            "less often: a 95 % interval in 88 to 93 % of simulations, in 61 % where outliers are in none of three "
-            "templates asked.",
+            "less often: a 95 % interval in 88 to 93 % of simulations, in 61 % where one template in ten is an "
+            "outlier and three were asked.",
         ),
         (
             "Missing answers",
