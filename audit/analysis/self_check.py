@@ -1,8 +1,10 @@
 """What a run's own questions, asked a second time, say about all of its answers.
 
-Two answers of one model to one question agree within its noise. Where they do not, another model answered one of them:
-a server that mixes two models, each answer being foreign with chance f, gives two answers of one kind with chance
-f² + (1 - f)², and so a pair disagrees with chance 2 f (1 - f).
+Two answers of one model to one question agree within its noise. Where they do not, another model answered one of
+them. Where each answer is foreign with chance f, by itself, a pair disagrees with chance 2 f (1 - f). Where the
+answers of one block of time are, those pairs agree that fall into it whole: the rate is least for a block at the
+start of the run, see `foreign_share`, and that bounds f either way. It bounds nothing where a question gets the
+other model each time that it is asked, nor where a cache repeats answers: then no pair disagrees.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from suites.base import IdentifiedInterval, MeasureSpec, Row
 EXACT_WITHIN = 0.01
 #: Nats below the likeliest continuation of a question from which on a score says too little to be compared.
 COMPARED_WITHIN = 8.0
+#: Of the second questions, this share waits until all first ones are answered; the others come at random moments.
+ASKED_AT_THE_END = 0.25
 
 
 def self_check(
@@ -73,12 +77,26 @@ def proportion_interval(count: int, n: int, confidence: float) -> tuple[float, f
 
 
 def foreign_share(rate: float) -> float:
-    """The largest share f of foreign answers of which a rate 2 f (1 - f) of disagreeing pairs may come.
+    """The largest share f of foreign answers of which such a rate of disagreeing pairs may come.
 
-    1 from a rate of a half on: then no answer is known to be the model's. A foreign share above a half
-    is the model's own below a half, with the names exchanged.
+    Where the first f of a run is foreign, and a second question is asked at a random moment of the rest of the run, or
+    with chance a = `ASKED_AT_THE_END` when all others are answered, both answers are foreign with chance
+    (1 - a) (f + (1 - f) ln(1 - f)), and a pair disagrees with chance a f - (1 - a) (1 - f) ln(1 - f). Mixed answers
+    disagree more often: 2 f (1 - f).
+
+    1 where f may be a half: then no answer is known to be the model's. A share above a half is the model's own below
+    a half, with the names exchanged.
     """
-    return 1.0 if rate >= 0.5 else (1 - math.sqrt(1 - 2 * rate)) / 2
+    if rate >= _least_rate(0.5):
+        return 1.0
+    from scipy.optimize import brentq
+
+    return float(brentq(lambda share: _least_rate(share) - rate, 0.0, 0.5))
+
+
+def _least_rate(share: float) -> float:
+    at_the_end, sooner = ASKED_AT_THE_END, 1 - ASKED_AT_THE_END
+    return at_the_end * share - sooner * (1 - share) * math.log1p(-share)
 
 
 def move(first: Answer, second: Answer | None) -> float:

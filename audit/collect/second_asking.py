@@ -20,7 +20,7 @@ from backends.base import Answer, SupportsSecondAnswers
 
 #: Of a model's questions this share is asked again, or so many that `ENOUGH` are, but at most `LARGEST_SHARE`.
 SHARE, LARGEST_SHARE = 0.02, 0.25
-#: Questions asked again: without a disagreement they leave at most 3.2 % of all answers to another model.
+#: Questions asked again: without a disagreement they leave at most 6.1 % of all answers to another model.
 ENOUGH = 60
 #: Of the questions asked again, this share waits until nothing else is under way.
 ALONE = 0.25

@@ -41,6 +41,7 @@ def test_one_model_agrees_with_itself_and_the_rest_is_said(tmp_path):
     (said,) = [s.text for s in summary(Figures(result)) if "second time" in s.text]
     assert f"{check.asked_again} questions asked a second time got the same answer" in said
     assert f"up to {100 * check.foreign_at_most:.1f} % of all answers" in said
+    assert "If which model answers does not depend on the question" in said
     assert all(m.bound_low == m.bound_high for m in result.measures if m.value is not None)
 
 

@@ -66,17 +66,23 @@ def method_terms(confidence: float) -> Terms:
             "Questions asked a second time",
             "A server may let another model answer some requests. So a random part of the questions that it "
             "scores (2 %, or 60, at most a quarter) is asked again, at random moments and in the same words, some "
-            "when nothing else is under way. If each answer is another model's with chance f, two answers "
-            "disagree with chance 2f(1 − f): the upper end of the interval of that rate (Clopper and Pearson) "
-            "bounds f. Once two answers disagree, each figure is bounded by what a share f of foreign answers "
-            "could hide. Scores that move by more than 0.01 nats when repeated are read as intervals of that "
+            "when nothing else is under way. If a share f of the answers is another model's, at random, two answers "
+            "disagree with chance 2f(1 − f); if it is the first part of a run, with chance "
+            "f/4 − ¾(1 − f)ln(1 − f), which is less. The upper end of the interval of that rate (Clopper and "
+            "Pearson) bounds f by the latter. This takes that which model answers does not depend on the question, "
+            "and that no answer comes from a cache. Once two answers disagree, each figure is bounded "
+            "by what a share f of foreign answers could hide. Scores that move by more than 0.01 nats when "
+            "repeated are read as intervals of that "
             "width. Local models and written texts are not asked again.",
         ),
         (
             "What no question to a server can show",
             "Which weights answer, if they always do; a system prompt or an edit of the prompt that every request "
             "gets; lists and draws that are false in the same way; a copy of a stored answer where a question is "
-            "repeated. Another model that gives fewer answers than the bound above may pass unseen.",
+            "repeated. Requests that are routed by their prompt (by its hash, its start or its length) get the same "
+            "model each time, and an exact cache repeats what it stored, also to the questions that watch for another "
+            "model: any share of the answers may then be another model's. Else another model that "
+            "gives fewer answers than the bound above may pass unseen.",
         ),
         (
             "Published figures",

@@ -33,8 +33,9 @@ def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
         if check.asked_again and not check.disagreed:
             yield (
                 f"{name}: {_questions(check.asked_again)} asked a second time got the same answer ({_rate(check)}). "
-                f"Another model may have given up to {_percent(check.foreign_at_most)} of all answers without being "
-                "noticed."
+                f"If which model answers does not depend on the question and no answer comes from a cache, another "
+                f"model may have given up to {_percent(check.foreign_at_most)} of all answers without being noticed; "
+                "otherwise any share."
             )
         if check.noise > _QUIET:
             yield (

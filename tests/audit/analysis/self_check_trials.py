@@ -1,12 +1,14 @@
 """Mixed servers by simulation: ``python -m tests.audit.analysis.self_check_trials [--questions 1440] [--trials 100]``.
 
 Each trial walks through a run as `SecondAsking` plans it. Each answer, first or second, is foreign with one chance,
-and two answers disagree where one of them is.
+or all those of one block of the first questions are, at the start of the run or anywhere, and the second ones that
+fall among them. Two answers disagree where one of them is foreign.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +42,7 @@ class _Repeating:
         return 0.0, 0.02
 
 
-def foreign_trials(share: float, *, n_questions: int, trials: int, seed: int) -> Trials:
+def foreign_trials(share: float, *, n_questions: int, trials: int, seed: int, in_block: bool = False) -> Trials:
     """Runs of ``n_questions`` at a server of which ``share`` of the answers are another model's."""
     items = [Item(f"q{at}", ScoreRequest(f"question {at}", ("a",)), {}) for at in range(n_questions)]
     questions = [Question(item, keyed_request(item.request, "fp")) for item in items]
@@ -50,19 +52,21 @@ def foreign_trials(share: float, *, n_questions: int, trials: int, seed: int) ->
     for trial in range(trials):
         second = SecondAsking(_Repeating(), (), seed + trial, n_questions)
         pairs: list[AnswerPair] = []
+        start = random.choice([0, random.integers(0, n_questions - round(share * n_questions) + 1)])
 
-        def answer() -> ScoreResponse:
-            return _FOREIGN if random.random() < share else _OWN
+        def answer(at: int, start: int = start) -> ScoreResponse:
+            is_in_block = 0 <= at - start < round(share * n_questions)
+            return _FOREIGN if (is_in_block if in_block else random.random() < share) else _OWN
 
-        def ask_again(requests: list[PlannedRequest], pairs: list[AnswerPair] = pairs) -> None:
-            pairs += [AnswerPair("fp", r.part.keys, r.first, answer()) for r in requests if r.first is not None]
+        def ask_again(requests: list[PlannedRequest], at: int, pairs: list[AnswerPair] = pairs) -> None:
+            pairs += [AnswerPair("fp", r.part.keys, r.first, answer(at)) for r in requests if r.first is not None]
 
-        for request in planned:
-            ask_again(second.sent())
+        for at, request in enumerate(planned):
+            ask_again(second.sent(), at)
             if second.chooses(request):
-                second.add(request, answer())
-        ask_again(second.rest())
-        ask_again(second.alone())
+                second.add(request, answer(at))
+        ask_again(second.rest(), n_questions)
+        ask_again(second.alone(), n_questions)
         found.append(self_check("m", pairs, (0.0, 0.02), unanswered=0, confidence=0.95))
     return Trials(
         np.array([check.disagreed > 0 for check in found]),
@@ -76,13 +80,15 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=1440)
     parser.add_argument("--trials", type=int, default=100)
     options = parser.parse_args()
-    print("foreign share   asked again   seen in   chance of it   bound holds in   median bound")
-    for share in SHARES:
-        trials = foreign_trials(share, n_questions=options.questions, trials=options.trials, seed=1)
+    print("               foreign share   asked again   seen in   chance of it   bound holds in   median bound")
+    for share, in_block in itertools.product(SHARES, (False, True)):
+        trials = foreign_trials(share, n_questions=options.questions, trials=options.trials, seed=1, in_block=in_block)
         n = trials.asked_again.mean()
+        chance = 1 - (1 - 2 * share * (1 - share)) ** n
+        world, chance_told = ("in a block", "") if in_block else ("mixed", f"{chance:.1%}")
         print(
-            f"{share:13.0%}   {n:11.1f}   {trials.seen.sum():4d}/{options.trials}   "
-            f"{1 - (1 - 2 * share * (1 - share)) ** n:12.1%}   {(trials.bounds >= share).sum():10d}/{options.trials}   "
+            f"{world:12s}   {share:13.0%}   {n:11.1f}   {trials.seen.sum():4d}/{options.trials}   "
+            f"{chance_told:>12}   {(trials.bounds >= share).sum():10d}/{options.trials}   "
             f"{np.median(trials.bounds):12.1%}"
         )
 

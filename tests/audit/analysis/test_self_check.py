@@ -9,6 +9,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from audit.analysis.self_check import (
+    ASKED_AT_THE_END,
     disagreeing,
     foreign_share,
     move,
@@ -17,6 +18,7 @@ from audit.analysis.self_check import (
     with_foreign_share,
     within_noise,
 )
+from audit.collect.second_asking import ALONE
 from audit.store import AnswerPair
 from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
 from backends.errors import BackendError
@@ -47,16 +49,18 @@ def test_nothing_asked_again_leaves_everything_open():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.3, 0.5])
-def test_the_share_gives_its_rate_of_disagreement_back(share):
-    found = foreign_share(2 * share * (1 - share))
-    assert found == pytest.approx(share if share < 0.5 else 1.0)
+def test_the_rate_bounds_the_share_mixed_or_in_a_block(share):
+    block = 0.25 * share - 0.75 * (1 - share) * math.log(1 - share)  # the first part of a run
+    assert foreign_share(block) == pytest.approx(share if share < 0.5 else 1.0)
+    assert min(foreign_share(share), foreign_share(2 * share * (1 - share))) >= share
+    assert ASKED_AT_THE_END == ALONE
 
 
-def test_sixty_agreeing_pairs_leave_three_per_cent():
+def test_sixty_agreeing_pairs_leave_six_per_cent():
     pairs = [pair(scored(-1.0), scored(-1.0))] * 60
     check = self_check("m", pairs, (0.0, 0.02), unanswered=0, confidence=0.95)
-    # 1 - 0.025^(1/60) = 0.0596 of the pairs; 2 f (1 - f) = 0.0596 at f = 0.0308.
-    assert (check.rate_high, check.foreign_at_most) == pytest.approx((0.0596, 0.0308), abs=1e-4)
+    # 1 - 0.025^(1/60) = 0.0596 of the pairs; a block of 0.0610 at the start of a run leaves as many.
+    assert (check.rate_high, check.foreign_at_most) == pytest.approx((0.0596, 0.0610), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,12 @@ def test_a_foreign_share_opens_each_number_towards_its_range():
     assert (one.low, one.value, one.high) == pytest.approx((0.36, 0.4, 0.46))
     assert (two.low, two.value, two.high) == pytest.approx((0.4 - 0.19 * 0.4, 0.4, 0.4 + 0.19 * 0.6))
     assert with_foreign_share(rows, [], 0.1)[0].values["p"] == number  # a range of one value
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.2, 0.5])
+def test_a_server_foreign_for_a_while_is_bounded(share):
+    trials = foreign_trials(share, n_questions=1440, trials=100, seed=5, in_block=True)
+    assert np.mean(trials.bounds >= share) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 100)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.5])
