@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from backends.errors import BackendError
 from backends.openai.capabilities import TextRoute
@@ -28,6 +29,23 @@ _SEQUENCES = ("Monday, Tuesday, Wednesday, Thursday", "Paris is the capital of F
 _LONG = ", ".join(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday") * 3)
 _OTHER_END = _LONG.removesuffix("Sunday") + "Tuesday"
 _MAX_COMPARED, _MIN_COMPARED = 5, 3
+#: Some 180 tokens of few words, and the same with another word at its start: rows that do not move do not see it.
+_TOLD = " ".join(
+    f"On {day} {who} told {whom}." + f" {_SEQUENCES[0]}." * (day == "Wednesday")
+    for day, who, whom in zip(
+        ("Friday", "Monday", "Sunday", "Tuesday", "Thursday", "Saturday", "Wednesday") * 3,
+        ("Anna", "Ben", "Clara", "Ben", "Anna") * 6, ("David", "Clara", "Anna") * 10, strict=False,
+    )
+)  # fmt: skip
+_STORY = f"The password is apple. {_TOLD} The password is apple"
+_OTHER_START = _STORY.replace("apple", "stone", 1)
+#: Parts of the long text, as shares of its rows, and rows of each that are compared with lists.
+_ZONES = ((0.3, 0.5), (0.5, 0.75), (0.75, 1.0))
+_OF_A_ZONE = 3
+#: Nats. A token above this one has nearly the same value after any text.
+_CERTAIN = -0.03
+#: Nats. In half precision a long text's rows are rounded otherwise than the list after the same text.
+_LONG_NOISE = 0.05
 _REFUSED = ("bad_request", "not_found", "unsupported", "server")
 
 
@@ -90,44 +108,91 @@ async def by_echo(session: ProbeSession) -> Outcome:
     return outcome
 
 
+@dataclass
+class _Found:
+    """How far rows are from the lists after the same text, in nats, and where most in probability."""
+
+    compared: int = 0
+    diff: float = 0.0
+    farthest: tuple[float, str, str, float, float] | None = None
+
+    async def compare(self, session: ProbeSession, rows: Sequence[Row]) -> None:
+        """Add these rows, where the list names their token."""
+        for before, token, value in rows:
+            top = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
+            if isinstance(top, BackendError):
+                continue
+            entries = top.by_bytes(token.encode())
+            if len(entries) == 1 and top.identifies(entries[0]):
+                self.compared += 1
+                listed = entries[0].logprob
+                self.diff = max(self.diff, abs(listed - value))
+                apart = abs(math.exp(listed) - math.exp(value))
+                self.farthest = max(self.farthest or (-1.0, "", "", 0.0, 0.0), (apart, before, token, listed, value))
+
+
+def _likeliest(rows: Sequence[Row]) -> list[Row]:
+    """Rows of whole words that a short list will hold, and whose value leaves room to be wrong."""
+    open_rows = [row for row in rows if row[1].startswith(" ") and row[2] < _CERTAIN]
+    return sorted(open_rows, key=lambda row: -row[2])[:_OF_A_ZONE]
+
+
+def _unmoved(story: Sequence[Row], other: Sequence[Row], tolerance: float) -> str:
+    """The part of the rows that stay the same although the text's start is another; empty where there is none."""
+    if len(story) != len(other):
+        return ""
+    for start, end in _ZONES:
+        pairs = list(zip(story, other, strict=True))[int(start * len(story)) : int(end * len(story))]
+        if pairs and all(abs(a[2] - b[2]) <= tolerance for a, b in pairs):
+            return f"{100 * start:.0f} to {100 * end:.0f} %"
+    return ""
+
+
 async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcome:
     """Whether a route over whole texts gives what asking token by token gives, and gives it again.
 
     Where it does not, draws decide between the two: an open disagreement makes every score of a text untrusted.
     """
-    compared, diff = 0, 0.0
-    farthest: tuple[float, str, str, float, float] | None = None
+    found = _Found()
     first: list[Row] = []
     for text in _SEQUENCES:
         rows = await session.ask(read, text)
         if isinstance(rows, BackendError):
             return Outcome(None if rows.kind in _REFUSED else False, str(rows))
         first += rows
-        for before, token, value in rows[-_MAX_COMPARED:]:
-            top = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
-            if isinstance(top, BackendError):
-                continue
-            entries = top.by_bytes(token.encode())
-            if len(entries) == 1 and top.identifies(entries[0]):
-                compared += 1
-                listed = entries[0].logprob
-                diff = max(diff, abs(listed - value))
-                apart = abs(math.exp(listed) - math.exp(value))
-                farthest = max(farthest or (-1.0, "", "", 0.0, 0.0), (apart, before, token, listed, value))
-    message = "could not be compared"
-    if compared:
-        message = f"differs by {diff:.2g} nats from asking token by token, over {compared} tokens"
-    if farthest is not None and diff > session.tolerance():
-        return Outcome(False, f"{message}; {await _settled(session, route, diff, farthest)}")
-    if compared < _MIN_COMPARED:
-        return Outcome(False, message)
+        await found.compare(session, rows[-_MAX_COMPARED:])
+    if found.diff > session.tolerance():
+        return Outcome(False, await _refuted(session, route, found, "tokens"))
+    story, other = [await session.ask(read, text) for text in (_STORY, _OTHER_START)]
+    if isinstance(story, BackendError) or isinstance(other, BackendError):
+        return Outcome(False, f"failed on a long text: {story if isinstance(story, BackendError) else other}")
+    if unmoved := _unmoved(story, other, session.tolerance()):
+        return Outcome(False, f"{unmoved} of a long text's rows do not hang on its start")
+    long = _Found()
+    for start, end in _ZONES:
+        await long.compare(session, _likeliest(story[int(start * len(story)) : int(end * len(story))]))
+    first += story
+    if long.diff > max(session.tolerance(), _LONG_NOISE):
+        return Outcome(False, await _refuted(session, route, long, "of a long text's tokens"))
+    if not long.compared:
+        return Outcome(False, "no row of a long text could be compared")
+    message = f"differs by {found.diff:.2g} nats from asking token by token, over {found.compared} tokens"
+    if found.compared < _MIN_COMPARED:
+        return Outcome(False, message if found.compared else "could not be compared")
     noise = await _noise(session, read, first)
     if isinstance(noise, BackendError):
         return Outcome(False, f"{message}; failed when repeated: {noise}")
-    message = f"{message}; differs by {noise:.2g} nats when repeated"
+    message = f"{message}, by {long.diff:.2g} over {long.compared} of a long text; by {noise:.2g} when repeated"
     if noise > session.tolerance():
         return Outcome(False, message)
-    return Outcome(True, message, repeat_noise=max(session.capabilities.repeat_noise, noise))
+    return Outcome(True, message, repeat_noise=max(session.capabilities.repeat_noise, noise, long.diff))
+
+
+async def _refuted(session: ProbeSession, route: str, found: _Found, what: str) -> str:
+    """What is said of rows that are not those of the lists."""
+    assert found.farthest is not None
+    verdict = await _settled(session, route, found.diff, found.farthest)
+    return f"differs by {found.diff:.2g} nats from asking token by token, over {found.compared} {what}; {verdict}"
 
 
 async def _settled(

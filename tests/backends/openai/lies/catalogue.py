@@ -21,6 +21,7 @@ from tests.backends.openai.lies.transformations import (
     first_words,
     greedy,
     hears,
+    hot_rows,
     jittered,
     last_words,
     lists,
@@ -36,6 +37,7 @@ from tests.backends.openai.lies.transformations import (
     redrawn,
     refusal,
     renormalised,
+    rows_of,
     said,
     semantic_cache,
     spaces_lost,
@@ -116,6 +118,9 @@ MORE: Mapping[str, Told] = {
     "one choice for all": said(one_choice_for_all, ("drawn", "lists", "chat")),
     "top-40 in lists and draws": filtered_alike(top_40),
     "top-p 0.9 in lists and draws": filtered_alike(top_p_90),
+    "rows of a chunk of 64 tokens": rows_of(lambda at, before: before[at - (at % 64 or 64) if at >= 64 else 0 :]),
+    "rows of the last 64 tokens": rows_of(lambda at, before: before[-64:]),
+    "rows at temperature 0.77 from 50 on": hot_rows,
     "another model from the start": lambda random: another_throughout(random),
 }
 

@@ -76,6 +76,10 @@ class Lie:
         ``(model, asked) → model`` that answers.
     lists : callable
         ``(log-probabilities over the vocabulary, asked) → ``those that are reported.
+    rows : callable
+        ``(position, tokens before it) → tokens`` that the row of a prompt's token is made of.
+    row_temperature : callable
+        ``position → temperature`` at which that row is made.
     names : callable
         ``(list, likeliest first, cut to k) → list`` that is sent.
     draws : callable
@@ -90,6 +94,8 @@ class Lie:
     hears: Callable[[Tokens, Asked], Tokens] = lambda tokens, asked: tokens
     model: Callable[[WordModel, Asked], WordModel] = lambda model, asked: model
     lists: Callable[[np.ndarray, Asked], np.ndarray] = lambda values, asked: values
+    rows: Callable[[int, Tokens], Tokens] = lambda at, before: before
+    row_temperature: Callable[[int], float] = lambda at: 1.0
     names: Callable[[Listed], Listed] = lambda listed: listed
     draws: Callable[[np.ndarray, float, Asked], np.ndarray] = lambda values, temperature, asked: (
         values / temperature if temperature else np.where(values == values.max(), 0.0, -np.inf)
@@ -224,7 +230,9 @@ class WordServer(RawServer):
         rows: list[Any] = [None]
         for at, token in enumerate(asked.tokens[1:], 1 + len(heard) - len(asked.tokens)):
             known = model.index.get(token)
-            values = self.lie.lists(model.logprobs(heard[: max(at, 0)]), asked)
+            before = self.lie.rows(at, heard[: max(at, 0)])
+            values = self.lie.lists(model.logprobs(before), asked) / self.lie.row_temperature(at)
+            values = values - np.log(np.exp(values).sum()) if self.lie.row_temperature(at) != 1 else values
             rows.append(-15.0 if known is None else float(max(values[known], -1e9)))
         return rows
 

@@ -27,6 +27,9 @@ CASES: tuple[tuple[str, Style], ...] = (
     ("hidden system prompt", "whole"),
     ("greedy draws", "drawn"),
     ("lists of another model", "lists"),
+    ("rows of a chunk of 64 tokens", "ids"),
+    ("rows of the last 64 tokens", "echo"),
+    ("rows at temperature 0.77 from 50 on", "echo"),
 )
 
 

@@ -106,6 +106,15 @@ def _jitter(tokens: Tokens, size: float) -> np.ndarray:
     return np.random.default_rng(abs(hash(tokens)) % 2**32).normal(0, size, len(VOCABULARY))
 
 
+def rows_of(change: Callable[[int, Tokens], Tokens]) -> Told:
+    """The rows of a prompt are made of a part of it; its next token is not."""
+    return lambda random: Lie(("echo", "ids"), rows=change)
+
+
+def hot_rows(random: np.random.Generator) -> Lie:
+    return Lie(("echo", "ids"), row_temperature=lambda at: 0.77 if at >= 50 else 1.0)
+
+
 def previous_answer(random: np.random.Generator) -> Lie:
     """5 % of the answers are the previous question's, under an id of their own."""
     last: dict[str, Tokens] = {}
