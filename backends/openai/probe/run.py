@@ -82,7 +82,7 @@ async def _chats(session: ProbeSession) -> None:
         await chats.chat_route(session)
     # A chat that is scored as the text which it becomes needs no proof of its own.
     if session.capabilities.chat_route in ("chat_prefill", "chat_first"):
-        for experiment in (twins.chat_twins, twins.chat_lengths, draws.chat_draws):
+        for experiment in (twins.chat_twins, twins.turn_twins, twins.chat_lengths, draws.chat_draws):
             await experiment(session)
     if "chat" in session.untrusted:
         session.update(chat_route=None)

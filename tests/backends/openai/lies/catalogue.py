@@ -17,6 +17,7 @@ from tests.backends.openai.lies.transformations import (
     bos_doubled_on_texts,
     cached,
     cached_draws,
+    chats_of,
     filtered_alike,
     first_words,
     greedy,
@@ -121,6 +122,12 @@ MORE: Mapping[str, Told] = {
     "rows of a chunk of 64 tokens": rows_of(lambda at, before: before[at - (at % 64 or 64) if at >= 64 else 0 :]),
     "rows of the last 64 tokens": rows_of(lambda at, before: before[-64:]),
     "rows at temperature 0.77 from 50 on": hot_rows,
+    "system messages dropped": chats_of(lambda turns: [turn for turn in turns if turn["role"] != "system"]),
+    "last turn alone": chats_of(lambda turns: turns[-1:]),
+    "question marks for other characters": reads(lambda text: text.encode("ascii", "replace").decode()),
+    "two line breaks as one": reads(lambda text: re.sub("\n\n+", "\n", text)),
+    "trailing line break stripped": reads(lambda text: text.rstrip("\n"), ("lists", "whole")),
+    "quotation marks as HTML": reads(lambda text: text.replace('"', "&quot;")),
     "another model from the start": lambda random: another_throughout(random),
 }
 

@@ -76,6 +76,8 @@ class Lie:
         ``(model, asked) → model`` that answers.
     lists : callable
         ``(log-probabilities over the vocabulary, asked) → ``those that are reported.
+    turns : callable
+        ``messages → messages`` of a chat that are read.
     rows : callable
         ``(position, tokens before it) → tokens`` that the row of a prompt's token is made of.
     row_temperature : callable
@@ -94,6 +96,7 @@ class Lie:
     hears: Callable[[Tokens, Asked], Tokens] = lambda tokens, asked: tokens
     model: Callable[[WordModel, Asked], WordModel] = lambda model, asked: model
     lists: Callable[[np.ndarray, Asked], np.ndarray] = lambda values, asked: values
+    turns: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda messages: messages
     rows: Callable[[int, Tokens], Tokens] = lambda at, before: before
     row_temperature: Callable[[int], float] = lambda at: 1.0
     names: Callable[[Listed], Listed] = lambda listed: listed
@@ -158,7 +161,7 @@ class WordServer(RawServer):
         number = 0 if self.probe_ended is None else self.requests - self.probe_ended
         prompt = sent.get("prompt")
         if is_chat:
-            text = rendered_chat(sent["messages"])
+            text = rendered_chat(self.lie.turns(sent["messages"]))
         elif isinstance(prompt, str):
             text = prompt
         elif self.style in WITH_BOS and isinstance(prompt, list) and all(isinstance(i, int) for i in prompt):

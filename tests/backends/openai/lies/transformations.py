@@ -106,6 +106,11 @@ def _jitter(tokens: Tokens, size: float) -> np.ndarray:
     return np.random.default_rng(abs(hash(tokens)) % 2**32).normal(0, size, len(VOCABULARY))
 
 
+def chats_of(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Told:
+    """Some turns of a chat are dropped."""
+    return lambda random: Lie(("chat",), turns=change)
+
+
 def rows_of(change: Callable[[int, Tokens], Tokens]) -> Told:
     """The rows of a prompt are made of a part of it; its next token is not."""
     return lambda random: Lie(("echo", "ids"), rows=change)
