@@ -16,6 +16,7 @@ from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.generation import sampling_options
 from backends.openai.probe.calibration import Place, at_temperature, listed_texts, log_likelihood, p_value, unseen
+from backends.openai.probe.rounding import rounding
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
@@ -54,8 +55,6 @@ _FIRST_LEVEL, _SECOND_LEVEL = 0.02, 0.005
 _COLD, _COLD_PROMPTS = 0.5, 2
 #: Entries below which a list is not a vocabulary.
 _SHORT = 200
-#: Nats. Values that are rounded to one of these are no exact scores.
-_STEPS = (0.5, 0.25, 0.1, 0.05)
 #: Draws of one request.
 _TOGETHER: Mapping[Together, int] = {"n": 50, "prompts": 20}
 _SOME = 20
@@ -93,7 +92,7 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     if len(lists) < len(asked) / 2:
         raise NotTestedError("not tried: too few lists")
     tops = [top for _, top in lists]
-    flag = _short_and_whole(tops) or _rounded(tops)
+    flag = _short_and_whole(tops) or rounding([token.logprob for top in tops for token in top.tokens])
     if flag:
         session.distrust(kind, flag)
         return Outcome(False, flag)
@@ -166,15 +165,6 @@ def _short_and_whole(tops: Sequence[TopLogprobs]) -> str:
     if len(whole) < 2:
         return ""
     return f"{len(whole)} lists of {min(whole)} to {max(whole)} tokens hold all probability: filtered or renormalised"
-
-
-def _rounded(tops: Sequence[TopLogprobs]) -> str:
-    """What is wrong with log-probabilities that are all multiples of a coarse step; empty where nothing is."""
-    values = [token.logprob for top in tops for token in top.tokens]
-    for step in _STEPS:
-        if all(abs(value / step - round(value / step)) < 1e-6 for value in values):
-            return f"log-probabilities are rounded to {step:g} nats"
-    return ""
 
 
 @experiment("draws without lists")

@@ -1,0 +1,48 @@
+"""Rounded log-probabilities are found, whatever the grid; honest ones are not accused."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from backends.openai.probe.rounding import rounding
+
+
+def lists(seed: int, logits: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> np.ndarray:
+    raw = logits(np.random.default_rng(seed).normal(0, 3, (10, 400)).astype(np.float32))
+    values = raw - np.log(np.exp(raw).sum(1, keepdims=True))
+    return -np.sort(-values, axis=1)[:, :20].ravel()
+
+
+def bfloat16(values: np.ndarray) -> np.ndarray:
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+COARSE: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    "an eighth": (lambda v: np.round(v * 8) / 8, "0.125 nats"),
+    "0.15, off zero": (lambda v: np.round(v / 0.15 + 0.5) * 0.15 - 0.075, "0.15 nats"),
+    "decibels": (lambda v: np.round(v / math.log(10) * 10) * math.log(10) / 10, "0.23 nats"),
+    "0.1": (lambda v: np.round(v, 1), "0.1 nats"),
+    "bfloat16": (bfloat16, "8 bits"),
+    "two digits": (lambda v: np.array([float(f"{x:.2g}") for x in v]), "nats|digits"),
+    "probabilities": (lambda v: np.log(np.maximum(np.round(np.exp(v), 3), 5e-4)), "3 decimals"),
+}
+
+
+@pytest.mark.parametrize("name", COARSE)
+def test_coarse_values_are_named(name: str) -> None:
+    coarse, says = COARSE[name]
+    assert re.search(says, rounding(list(map(float, coarse(lists(1))))))
+
+
+def test_honest_values_are_not_accused() -> None:
+    for seed in range(1000):
+        values = lists(seed)
+        assert not rounding(values.tolist())
+        assert not rounding(np.round(values, 4).tolist())
+        assert not rounding(lists(seed, bfloat16).tolist())
