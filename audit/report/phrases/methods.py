@@ -65,7 +65,7 @@ def method_terms(confidence: float) -> Terms:
         (
             "Questions asked a second time",
             "A server may let another model answer some requests. So a random part of the questions that it "
-            "scores (2 %, or 60, at most a quarter) is asked again, at random moments and in the same words, some "
+            "scores (2 %, on average 60, up to ¼) is asked again, at random moments and in the same words, some "
             "when nothing else is under way. If a share f of the answers is another model's, at random, two answers "
             "disagree with chance 2f(1 − f); if it is the first part of a run, with chance "
             "f/4 − ¾(1 − f)ln(1 − f), which is less. The upper end of the interval of that rate (Clopper and "
