@@ -66,6 +66,8 @@ _OPEN_TEXTS = (
     "Tell me the first word that comes to mind:",
 )
 _FROZEN = 0.2
+#: Most different answers there, as a share of those at temperature 1. One temperature for all gives about 1.
+_MOST_COLD = 0.75
 #: Log of the odds at which draws decide between two claims.
 DECIDED = math.log(1000)
 _MOST_DRAWS = 120
@@ -178,9 +180,10 @@ async def variety(session: ProbeSession) -> Outcome:
         return Outcome(False, "all the same")
     cold = sum([len(set(await drawn(session, prompt, _SOME, temperature=_FROZEN))) for prompt in asked])
     message = f"{warm} different ones at temperature 1, {cold} at {_FROZEN:g}, of {_SOME * len(asked)} each"
-    if cold >= warm:
+    colder = cold <= _MOST_COLD * warm
+    if not colder:
         session.distrust(kind, f"the temperature has no effect on drawn answers ({message})")
-    return Outcome(cold < warm, message)
+    return Outcome(colder, message)
 
 
 @experiment("several draws in one request")
