@@ -383,7 +383,10 @@ def test_examples_lead_only_to_figures_that_rest_on_them(tmp_path):
                     assert example.factors[factor] == level
             if figure.measure == "effect":
                 effects += 1
-                assert example.factors["debiasing"] in (None, figure.where["instruction"])
+                if "instruction" in figure.where:
+                    assert example.factors["debiasing"] in (None, figure.where["instruction"])
+                else:
+                    assert example.factors["abstraction"] in (None, figure.where["degree"])
     assert effects
     with_examples = {i for example in result.examples for i in example.figures}
     assert {m.id for m in result.measures if m.n_items} <= with_examples
