@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,8 @@ def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, c
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
     clusters = cluster_codes(table, spec, used)
     kind = value_kind(spec, quantity.low[used], quantity.high[used])
-    clustered, naive = (mean_of_kind(columns, of, kind, strata) for of in (clusters, []))
+    clustered = mean_of_kind(columns, clusters, kind, strata)
+    naive = mean_of_kind(columns, [], replace(kind, is_probability=False), strata)  # for scale: no model of skewness
     # NaN when any row is known only by bounds
     value = float(clustered_mean(quantity.value[used], [], strata).value[0])
     limits = (kind.least, kind.most) if kind.holds(columns) else (-math.inf, math.inf)

@@ -59,10 +59,12 @@ def mean_of_kind(values: Floats, clusters: Sequence[Codes], kind: ValueKind, str
     estimate = clustered_mean(columns, clusters, strata)
     if kind.holds(columns):
         arguments = (columns, clusters, kind.least, kind.most, strata)
-        counted = allow_for_few_outcomes(estimate, *arguments)
-        estimate = bent_by_skewness(estimate)
-        if kind.is_probability and strata is None:
-            estimate = widened_by_logit_model(estimate, columns, clusters)
-        estimate = allow_for_unseen_outcomes(estimate, *arguments)
-        estimate = estimate.where(np.broadcast_to(kind.is_count, estimate.value.shape), counted)
+        is_count = np.broadcast_to(kind.is_count, estimate.value.shape)
+        counted = allow_for_few_outcomes(estimate, *arguments) if is_count.any() else estimate
+        if not is_count.all():
+            estimate = bent_by_skewness(estimate)
+            if kind.is_probability and strata is None:
+                estimate = widened_by_logit_model(estimate, columns, clusters)
+            estimate = allow_for_unseen_outcomes(estimate, *arguments)
+        estimate = estimate.where(is_count, counted)
     return unknown_where_few_are_alike(estimate)
