@@ -193,8 +193,11 @@ class PairedDifference:
         """
         if not self.answered.is_identical or self.n_missing != self.n_missing_in_both:
             return self
+        nothing = End(0.0, 0.0, math.inf)
         return replace(
             self.answered,
+            low=nothing,
+            high=nothing,
             n_missing=self.n_missing,
             n_missing_in_both=self.n_missing_in_both,
             n_unpaired=self.n_unpaired,
