@@ -1,6 +1,7 @@
 """Simulated nights through the whole engine: audits of planted models, stored, and gated against a stored baseline.
 
-Answers are noisy as sampled texts are: every prompt and, a little, every occupation moves from night to night.
+Answers are noisy as sampled texts are: every prompt and, a little, every occupation moves from night to night. No
+template is of another kind, so none is assumed (``largest_change``). Error rates are `tests.simulations.nights`' matter.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SUITE = OccuGender(
     ],
 )
 ITEMS = sum(1 for _ in SUITE.items())
-NIGHTS, BASELINES = 100, 20
+NIGHTS, BASELINES = 12, 4
 MARGIN, SHIFT = 0.02, 0.05
 
 
@@ -76,7 +77,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
     def audited(name: str, shift: float = 0.0, limit: int | None = None) -> str:
         audit = Audit(
-            {"model": planted(name, shift)}, [SUITE], margins=MARGIN, limit=limit, db=db, out=folder, title=name
+            {"model": planted(name, shift)},
+            [SUITE],
+            margins=MARGIN,
+            largest_change=0.0,
+            limit=limit,
+            db=db,
+            out=folder,
+            title=name,
         )
         return asyncio.run(run_audit(audit)).run_id
 
@@ -101,18 +109,18 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 @pytest.mark.simulation
-def test_a_planted_shift_is_caught_in_95_nights_of_100(found: Found) -> None:
-    assert found.gap["shifted"]["regressed"] >= 95, found
-    assert found.failed["shifted"] >= 95, found
+def test_a_planted_shift_is_caught_in_11_nights_of_12(found: Found) -> None:
+    assert found.gap["shifted"]["regressed"] >= 11, found
+    assert found.failed["shifted"] >= 11, found
 
 
 @pytest.mark.simulation
-def test_unchanged_model_alarms_in_at_most_5_of_100_nights(found: Found) -> None:
-    assert found.failed["unchanged"] <= 5, found
-    assert found.gap["unchanged"]["unchanged"] >= 60, found
+def test_unchanged_model_alarms_in_at_most_1_night_of_12(found: Found) -> None:
+    assert found.failed["unchanged"] <= 1, found
+    assert found.gap["unchanged"]["unchanged"] >= 7, found
 
 
 @pytest.mark.simulation
 def test_tenth_of_the_items_leaves_the_verdict_open(found: Found) -> None:
     assert found.gap["a tenth"]["unchanged"] == 0, found
-    assert found.gap["a tenth"]["inconclusive"] >= 95, found
+    assert found.gap["a tenth"]["inconclusive"] >= 11, found
