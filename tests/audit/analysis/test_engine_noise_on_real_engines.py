@@ -71,6 +71,8 @@ def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, P
             answers = store.answers.read_many([key for one in stored for key in one.keys])
             logprobs[model], female[model] = {}, {}
             for one in stored:
+                if one.row.sources:  # over templates: no answer of its own
+                    continue
                 scores = [answers[key] for key in one.keys]
                 assert all(isinstance(answer, ScoreResponse) for answer in scores)
                 logprobs[model][one.row.item_id] = [s.scores[0].logprob for s in scores]  # type: ignore[union-attr,misc]
