@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-vllm lint bench clean
+.PHONY: help demo test battery test-vllm lint bench clean
 help:
 	@echo "make demo   audit SmolLM2 on two engines and Gemma 3 270M; ends in audit-out/demo/report.html"
 	@echo "make test   ruff, mypy and every test"
+	@echo "make battery  the tests that take many minutes: real servers, route by route"
 	@echo "make test-vllm  the tests against vLLM on the CPU (installs 3 GB into an environment of its own)"
 	@echo "make lint   ruff and mypy alone"
 	@echo "make bench  the scoring benchmark against its peers (minutes)"
@@ -20,8 +21,11 @@ demo: $(VENV)/.demo
 # Real models take all cores themselves, so their tests go one by one.
 test: $(VENV)/.dev lint
 	$(BIN)/python -m tests.house
-	$(BIN)/python -m pytest --numprocesses auto -m "not models and not servers"
-	$(BIN)/python -m pytest -m "models or servers"
+	$(BIN)/python -m pytest --numprocesses auto -m "not models and not servers and not battery"
+	$(BIN)/python -m pytest -m "(models or servers) and not battery"
+
+battery: $(VENV)/.dev
+	$(BIN)/python -m pytest -m battery
 
 test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready
 	VLLM_PYTHON=$(abspath $(VENV)/vllm/bin/python) VLLM_MODEL=$(abspath $(VENV)/vllm/smollm2) \

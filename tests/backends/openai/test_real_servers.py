@@ -142,6 +142,7 @@ def true_relative(float32: Path) -> dict[str, list[float]]:
     return asyncio.run(ask())
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize(
     ("start", "routes"),
     [(xllamacpp_server, ("top_k_ids", "top_k")), (llama_cpp_python_server, ("top_k",))],
@@ -165,6 +166,7 @@ async def test_in_float32_each_route_equals_the_engine_in_process(
                 assert relative(scores) == pytest.approx(true, abs=allowed), (route, occupation)
 
 
+@pytest.mark.battery
 async def test_a_chat_is_scored_alike_by_each_of_its_routes(
     xllamacpp: RunningServer, in_process: LlamaCppBackend, tmp_path: Path
 ) -> None:
@@ -215,6 +217,7 @@ async def test_two_routes_of_one_server_agree_within_its_noise(xllamacpp: Runnin
     assert {s.exactness for s in by_bytes} == {"exact", "bounded"}
 
 
+@pytest.mark.battery
 async def test_a_shifted_echo_is_caught_and_another_route_is_true(
     llama_cpp_python: RunningServer, plain: ReferenceModel, in_process: LlamaCppBackend, tmp_path: Path
 ) -> None:
@@ -237,6 +240,7 @@ async def test_a_shifted_echo_is_caught_and_another_route_is_true(
     await backend.close()
 
 
+@pytest.mark.battery
 async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
     llama_cpp_python: RunningServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
@@ -264,6 +268,7 @@ async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
     assert 0 < bounds < cases
 
 
+@pytest.mark.battery
 async def test_the_echo_of_a_model_with_bos_agrees_token_by_token() -> None:
     # One echoed request takes llama-cpp-python seconds on Gemma's 262,144 tokens: few are made here.
     request = ScoreRequest("He said", (" she", " he was"))
@@ -281,6 +286,7 @@ async def test_the_echo_of_a_model_with_bos_agrees_token_by_token() -> None:
         assert a.logprob == pytest.approx(b.logprob, abs=1e-3)
 
 
+@pytest.mark.battery
 async def test_the_identity_outlives_a_restart_of_the_server(tmp_path: Path) -> None:
     identities, port = [], free_port()
     for folder in ("a", "a", "b"):
@@ -291,6 +297,7 @@ async def test_the_identity_outlives_a_restart_of_the_server(tmp_path: Path) -> 
     assert identities[0] == identities[1] == identities[2]
 
 
+@pytest.mark.battery
 async def test_a_swapped_model_is_noticed_and_the_run_stops(tmp_path: Path) -> None:
     port = free_port()
     with xllamacpp_server(smollm2_gguf(), port=port) as server:
@@ -344,6 +351,7 @@ async def test_texts_follow_their_sampling_seed_and_prefill(xllamacpp: RunningSe
     assert same.finish_reason == "length"  # type: ignore[union-attr]
 
 
+@pytest.mark.battery
 async def test_counted_answers_agree_with_the_known_probability(xllamacpp: RunningServer, tmp_path: Path) -> None:
     backend = hosted(xllamacpp, tmp_path)
     found = (await backend.probe()).capabilities
