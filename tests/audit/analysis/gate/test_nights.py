@@ -1,7 +1,7 @@
 """Simulated nights through the whole engine: audits of planted models, stored, and gated against a stored baseline.
 
 Answers are noisy as sampled texts are: every prompt and, a little, every occupation moves from night to night. No
-template is of another kind, so none is assumed (``largest_change``). Error rates are `tests.simulations.nights`' matter.
+template is of another kind, so none is assumed (``largest_change``). Error rates are measured in `tests.simulations`.
 """
 
 from __future__ import annotations
