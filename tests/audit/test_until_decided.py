@@ -178,7 +178,7 @@ def test_40_percent_of_the_items_decide_and_errors_hold(process: simulation.Proc
     for margins, truth in ((0.0, "unchanged"), (0.5, "unchanged"), (2.0, "regressed")):
         share, decisions = simulation.simulate(process, margins * MARGIN, runs)
         # Skewed changes have wider intervals: half a margin takes about half of the items.
-        assert share <= (0.55 if (process, margins) == ("skewed", 0.5) else 0.4), margins
+        assert share <= (0.55 if (process.name, margins) == ("skewed", 0.5) else 0.4), margins
         assert decisions[truth] >= 0.95 * runs, (margins, decisions)
     _, at_the_margin = simulation.simulate(process, MARGIN, runs)
     most = runs * 0.05 + 2 * (runs * 0.05 * 0.95) ** 0.5  # what so few runs may be off by
