@@ -21,7 +21,7 @@ from tests.backends.openai.float32_weights import write_transformers_folder
 
 PROMPTS = 24
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.battery]
 
 
 def save_adapter(folder: Path) -> Path:

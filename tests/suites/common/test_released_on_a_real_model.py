@@ -10,7 +10,7 @@ from backends.base import ScoreResponse
 from backends.embedded import smollm2_path
 from suites import DebiasingPositions, OccuGender
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.battery]
 
 FEW = [
     {"occupation": "nurse", "female_share": 0.913},
