@@ -87,7 +87,9 @@ class FaultServer:
     async def _answer(self, writer: asyncio.StreamWriter, body: dict[str, object]) -> bool:
         """Answer one request; False: the connection is done for."""
         prompt = body.get("prompt") or body["messages"][-1]["content"]  # type: ignore[index]
-        assert isinstance(prompt, str)
+        if not isinstance(prompt, str):  # several prompts or token ids, which the client tries in its probe
+            await self._send(writer, _ERROR, "400 Bad Request")
+            return True
         if "|" not in prompt:  # a question of the client's own probe
             await self._send(writer, self._right(prompt, "Yes.", body))
             return True
