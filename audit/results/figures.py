@@ -1,0 +1,98 @@
+"""The name of a figure, and the form in which every value of a result is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from audit.signatures import canonical_json
+
+Scalar = str | int | float | bool | None
+Where = frozenset[tuple[str, tuple[bool, Scalar]]]
+
+
+def level_key(level: Scalar) -> tuple[bool, Scalar]:
+    """A level as a key: True is not 1, although Python takes them for equal."""
+    return isinstance(level, bool), level
+
+
+def where_key(where: Mapping[str, Scalar]) -> Where:
+    """A condition as a key: the order of its factors does not matter."""
+    return frozenset((factor, level_key(level)) for factor, level in where.items())
+
+
+FigureKey = tuple[str | None, str, str, Where]
+
+
+@dataclass(frozen=True, slots=True)
+class FigureName:
+    """The name of a figure and where it holds; ``model`` None: the figure of all models."""
+
+    suite: str
+    measure: str
+    where: Mapping[str, Scalar]
+    model: str | None = None
+
+    @property
+    def key(self) -> FigureKey:
+        """The name as a key: equal for equal figures, in whatever order the factors stand."""
+        return self.model, self.suite, self.measure, where_key(self.where)
+
+    @property
+    def id(self) -> str:
+        """Short stable hash of the name: 12 hex digits of the SHA-256 of its canonical JSON."""
+        canonical = canonical_json([self.model, self.suite, self.measure, self.where])
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    @property
+    def title(self) -> str:
+        """``measure (factor level, …)``."""
+        where = ", ".join(f"{factor} {level}" for factor, level in self.where.items())
+        return f"{self.measure} ({where})" if where else self.measure
+
+    def __str__(self) -> str:
+        of_model = "" if self.model is None else f" of {self.model}"
+        return f"{self.title}{of_model} on {self.suite}"
+
+
+class _HasFigure(Protocol):
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
+
+
+class OfFigure:
+    """What is said of one figure, whose name it holds."""
+
+    @property
+    def figure(self: _HasFigure) -> FigureName:
+        """The figure's name."""
+        return FigureName(self.suite, self.measure, self.where, getattr(self, "model", None))
+
+
+#: The keys of report.json that are older than the names in the code. They are a public format and stay.
+REPORT_KEYS: Mapping[str, str] = {
+    "data_quality": "ledger",
+    "is_subgroup": "detail",
+    "minimum_detectable_effect": "detectable",
+    "n_unpaired": "unmatched",
+    "p_adjusted": "p_holm",
+    "probability_mass": "coverage",
+}
+
+
+class Reported(BaseModel):
+    """A frozen value with a JSON form, under the keys of report.json."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=lambda name: REPORT_KEYS.get(name, name),
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )

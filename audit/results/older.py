@@ -1,0 +1,109 @@
+"""Results and rows of older versions, brought to the form of today."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from audit.results.figures import FigureName
+from audit.signatures import encode_parts, read_signature, write_signature
+from suites.base import MeasureSpec, Row
+
+#: Measures that older results name otherwise, by their suite.
+RENAMED_MEASURES: Mapping[str, Mapping[str, str]] = {
+    "DebiasingPositions": {
+        "forgotten": "effect_attenuation",
+        "forgotten_p_diverse": "effect_attenuation_p_diverse",
+        "share_forgotten": "share_attenuated",
+    }
+}
+#: What quantities were before suites declared it: it followed from their unit.
+_BY_UNIT: Mapping[str, Mapping[str, Any]] = {
+    "probability": {"kind": "probability"},
+    "share": {"kind": "share"},
+    "difference of probabilities": {"kind": "difference"},
+    "difference of shares": {"kind": "difference", "is_count": True},
+    "difference of bias scores": {"kind": "difference", "range": (-2.0, 2.0), "is_count": True},
+    "difference of gaps": {"kind": "difference", "range": (-2.0, 2.0)},
+    "difference of effects": {"kind": "difference", "range": (-4.0, 4.0)},
+}
+_RENAMED_ROW = re.compile("/forgotten$")  # the end of an id of their derived rows
+
+
+def upgraded(result: dict[str, Any]) -> dict[str, Any]:
+    """The JSON form of a result that an older version stored, as this one would have stored it.
+
+    Older measures have no ``spec``: it is read from their signature. Renamed measures get their new names, and with
+    them new ids, so that a baseline from before is compared with a run of today.
+    """
+    measures = result.get("measures") or ()
+    if not any(isinstance(measure, dict) and "spec" not in measure for measure in measures):
+        return result
+    try:
+        names = {info["name"]: RENAMED_MEASURES.get(info["signature"].get("suite"), {}) for info in result["suites"]}
+        newer = [_upgraded_measure(measure, names.get(measure["suite"], {})) for measure in measures]
+        ids = {old["id"]: new["id"] for old, new in zip(measures, newer, strict=True)}
+        return {
+            **result,
+            "measures": newer,
+            "suites": [_renamed(info, names[info["name"]]) for info in result["suites"]],
+            "comparisons": [_renamed(c, names.get(c["suite"], {})) for c in result["comparisons"]],
+            "rankings": [_renamed(r, names.get(r["suite"], {})) for r in result.get("rankings", ())],
+            "examples": [
+                {**example, "figures": [ids.get(figure, figure) for figure in example["figures"]]}
+                for example in result.get("examples", ())
+            ],
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return result  # no result of an audit: the fields say what is wrong with it
+
+
+def quantity_by_unit(unit: str) -> Mapping[str, Any]:
+    """Kind, range and counting of a quantity in a result of an older version."""
+    return _BY_UNIT.get(unit, {"kind": "real"})
+
+
+def _upgraded_measure(measure: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    parts = read_signature(measure["signature"])
+    new = _renamed(measure, names)
+    spec = MeasureSpec(
+        measure=new["measure"],
+        quantity=names.get(parts["quantity"], parts["quantity"]),
+        where=new["where"],
+        estimator=parts["estimator"],
+        clusters=tuple(parts["clusters"]),
+        covariate=parts["covariate"],
+        probability_mass=parts["coverage"],
+        is_subgroup=new.get("detail", False),
+        **quantity_by_unit(new.get("unit", "probability")),
+        **{name: new[name] for name in ("unit", "neutral", "family", "contrast") if name in new},
+    )
+    if new["measure"] != measure["measure"]:
+        new["id"] = FigureName(new["suite"], new["measure"], new["where"], new["model"]).id
+        new["signature"] = write_signature(encode_parts(parts), spec)
+    return {**new, "spec": spec}
+
+
+def _renamed(value: Any, names: Mapping[str, str], under: str = "") -> Any:
+    """A JSON value with every measure in it under its new name."""
+    match value:
+        case dict():
+            return {key: _renamed(inner, names, key) for key, inner in value.items()}
+        case list():
+            return [_renamed(inner, names, under) for inner in value]
+        case str() if under in ("measure", "measures"):
+            return names.get(value, value)
+        case str() if under == "family":  # a measure, and what else distinguishes the family
+            measure, comma, rest = value.partition(",")
+            return names.get(measure, measure) + comma + rest
+    return value
+
+
+def renamed_row(row: Row, names: Mapping[str, str]) -> Row:
+    """The row of an older store as it is derived today: its quantities under their new names, and its new id."""
+    if not names:
+        return row
+    values = {names.get(name, name): value for name, value in row.values.items()}
+    return dataclasses.replace(row, item_id=_RENAMED_ROW.sub("/attenuation", row.item_id), values=values)

@@ -1,0 +1,104 @@
+"""What an engine, or one change of a model, does to the answers."""
+
+from __future__ import annotations
+
+from audit.results.comparisons import Comparison
+from audit.results.figures import Reported, Scalar
+
+
+class PromptDrift(Reported):
+    """How one prompt's answers differ between two engines, b minus a.
+
+    ``logprob`` is the mean over its continuations (nats), ``variation`` the total variation, and
+    ``quantities`` the difference of each quantity of its row. None, or no entry: not exact on both.
+    """
+
+    item: str
+    logprob: float | None
+    variation: float | None
+    quantities: dict[str, float]
+
+
+class EngineDrift(Reported):
+    """How the answers of the same weights differ between two engines, prompt by prompt. b minus a.
+
+    Attributes
+    ----------
+    n_prompts, n_logprobs : int
+        Prompts, and continuations of them, that both engines scored exactly.
+    n_unpaired : int
+        Continuations left out: one engine has no score, or only bounds.
+    logprob_mean, logprob_mean_abs, logprob_max_abs : float or None
+        Difference of a continuation's log-probability, nats.
+    variation_mean, variation_max : float or None
+        Total variation between the two engines' distributions over the prompt's continuations
+        and everything else, in [0, 1].
+    farthest : str or None
+        The item with the largest total variation.
+    quantities : mapping
+        For each numeric quantity of the rows (P̃ of each group…): ``n``, ``mean``, ``mean_abs``
+        and ``max_abs`` of its difference over items that are exact on both.
+    prompts : list of PromptDrift
+        Single prompts, to be drawn: all, or an even sample where they are many.
+    """
+
+    suite: str
+    a: str
+    b: str
+    n_prompts: int
+    n_logprobs: int
+    n_unpaired: int
+    logprob_mean: float | None
+    logprob_mean_abs: float | None
+    logprob_max_abs: float | None
+    variation_mean: float | None
+    variation_max: float | None
+    farthest: str | None
+    quantities: dict[str, dict[str, float]]
+    prompts: list[PromptDrift] = []
+
+
+class Rung(Reported):
+    """A model as one suite asks it."""
+
+    model: str
+    suite: str
+
+    def title_beside(self, other: Rung) -> str:
+        """Its name beside another rung's: the model, or the suite where that is what differs."""
+        return self.model if self.suite == other.suite else f"{self.model} ({self.suite})"
+
+
+class ItemChange(Reported):
+    """How one item's quantities change in a step, b minus a. No entry: not exact on both."""
+
+    item: str
+    factors: dict[str, Scalar]
+    quantities: dict[str, float]
+
+
+class AttributionStep(Reported):
+    """What one change of a model, or of how it is asked, does: b minus a, item by item.
+
+    Attributes
+    ----------
+    changes : list of str
+        What differs: parts of the model (``adapter``, ``quantisation``…) or keys of the suite's signature
+        (``prompt_format``). Empty where the two are only declared to be a step.
+    engine : list of str
+        Fields of the engine that differ as well; the step then holds the engines' noise too.
+    comparisons : list of Comparison
+        Each figure's change with its decision, corrected within this step alone.
+    quantities : mapping
+        As in `EngineDrift`: ``n``, ``mean``, ``mean_abs`` and ``max_abs`` of each quantity's change over items.
+    items : list of ItemChange
+        Single items: all, or an even sample where they are many.
+    """
+
+    a: Rung
+    b: Rung
+    changes: list[str]
+    engine: list[str] = []
+    comparisons: list[Comparison]
+    quantities: dict[str, dict[str, float]]
+    items: list[ItemChange] = []
