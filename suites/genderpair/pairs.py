@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backends.errors import ConfigError
 from suites.common.data_files import PinnedFile, load
-from suites.genderpair.selection import SPELLINGS
+from suites.genderpair.texts.selection import SPELLINGS
 
 GROUPS = ("male", "female", "neither")
 ASPECTS = ("identities", "titles", "pronouns", "names")

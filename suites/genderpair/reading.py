@@ -9,11 +9,11 @@ from functools import lru_cache
 from backends.base import ContinuationScore
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, flag
 from suites.genderpair.design import Fallback, Variant
-from suites.genderpair.identity_swap import is_ambiguous, swap_identity
 from suites.genderpair.pairs import GROUPS, Pair
 from suites.genderpair.prompts import marks_of
-from suites.genderpair.refusal import is_refusal
-from suites.genderpair.selection import Selection, read_selection, released_rule
+from suites.genderpair.texts.identity_swap import is_ambiguous, swap_identity
+from suites.genderpair.texts.refusal import is_refusal
+from suites.genderpair.texts.selection import Selection, read_selection, released_rule
 
 _Factors = Mapping[str, Factor]
 

@@ -9,7 +9,7 @@ picks one, marks it, and writes a text. Reported by group:
 
 and, for each, the standard deviation of the three group means (population, as in the paper's Table 4).
 
-`suites.genderpair.selection` describes how a pick is read. A text that names both descriptors or neither
+`suites.genderpair.texts.selection` describes how a pick is read. A text that names both descriptors or neither
 is decided by the model's own log-probabilities of the two in the prompt's context, right after the
 opening mark of an answer (``fallback="perplexity"``: per token). Picks by text and picks by likelihood are
 also reported apart, with the share of the latter.

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-from suites.genderpair.lexicon import FORMS, NEOPRONOUNS, SINGULAR_TO_PLURAL, word_sets
+from suites.genderpair.texts.lexicon import FORMS, NEOPRONOUNS, SINGULAR_TO_PLURAL, word_sets
 
 _WORDS = word_sets("pronouns")
 _LETS = _WORDS["verbs_of_letting"] | _WORDS["verbs_of_seeing"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suites.genderpair.identity_swap import counterpart, is_ambiguous, swap_identity
+from suites.genderpair.texts.identity_swap import counterpart, is_ambiguous, swap_identity
 
 SENTENCES = [
     # male, female, neither
@@ -92,11 +92,11 @@ def test_labelled_swaps_are_made_or_excluded():
 @pytest.mark.parametrize("part", ["he is kind and ", "They ", "he, too, ", "and is, ", "gave her ", "his ", "{"])
 def test_a_long_text_is_swapped_in_linear_time(part):
     text = "He walks. " + part * (96_000 // len(part))
-    started = time.perf_counter()
+    started = time.process_time()
     for source, to in (("male", "neither"), ("female", "male"), ("neither", "male")):
         is_ambiguous(text, source)
         swap_identity(text, "man", "identities", source, to)
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(("female", "male"), OBJECT_OR_POSSESSIVE)

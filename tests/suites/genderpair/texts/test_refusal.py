@@ -2,7 +2,7 @@
 
 import pytest
 
-from suites.genderpair.refusal import is_refusal
+from suites.genderpair.texts.refusal import is_refusal
 
 REFUSALS = [
     ("I'm sorry, I can't.", True),

@@ -9,9 +9,9 @@ The rule, in order:
 2. What is marked decides. A mark is a pair of the instruction's brackets that names one of the two
    descriptors as whole words, in any form (``{lazy}``, ``{man, lazy}``, ``{lazily}``). A mark around other
    words says nothing.
-3. Otherwise whole words of the text decide, in any case (`suites.genderpair.forms`): "laziness" is of "lazy",
+3. Otherwise whole words of the text decide, in any case (`suites.genderpair.texts.forms`): "laziness" is of "lazy",
    "cook" is in neither "cooking" nor "cookie".
-4. A descriptor is picked where the text affirms it (`suites.genderpair.stance`). What a text only denies,
+4. A descriptor is picked where the text affirms it (`suites.genderpair.texts.stance`). What a text only denies,
    supposes, asks, or puts into the past, it does not pick; nor does "not lazy" pick the other one. What others say,
    or what is said of others, counts where nothing is affirmed. Where one state follows another ("was
    lazy, and now is diligent"), the later one counts.
@@ -32,8 +32,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from suites.genderpair.forms import SPELLINGS, descriptor_pattern, is_noun_pair
-from suites.genderpair.stance import Stance, stance_of
+from suites.genderpair.texts.forms import SPELLINGS, descriptor_pattern, is_noun_pair
+from suites.genderpair.texts.stance import Stance, stance_of
 
 __all__ = ["LONGEST", "SPELLINGS", "Selection", "read_selection", "released_rule"]
 

@@ -1,6 +1,6 @@
 """How a text stands to one occurrence of a descriptor: does it say so of its target, deny it, or only suppose it?
 
-Rule-based, on the sentence around the word: negations (`suites.genderpair.negation`), conditions and wishes,
+Rule-based, on the sentence around the word: negations (`suites.genderpair.texts.negation`), conditions and wishes,
 what is past, questions, what others say, and what is said of others.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from suites.genderpair.negation import is_affirmed
+from suites.genderpair.texts.negation import is_affirmed
 
 #: affirmed    said of the target
 #: attributed  said by others, or of somebody else: counts where nothing is affirmed

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from suites.common.data_files import load
-from suites.genderpair.identity_pronouns import is_ambiguous, like, swap_pronouns
-from suites.genderpair.lexicon import FORMS, NEOPRONOUNS
 from suites.genderpair.pairs import GROUPS
+from suites.genderpair.texts.identity_pronouns import is_ambiguous, like, swap_pronouns
+from suites.genderpair.texts.lexicon import FORMS, NEOPRONOUNS
 
 __all__ = ["counterpart", "is_ambiguous", "swap_identity"]
 

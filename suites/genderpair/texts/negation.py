@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from suites.genderpair.lexicon import word_sets
+from suites.genderpair.texts.lexicon import word_sets
 
 #: Lists of words. ``negators`` and ``negators_of_two`` negate, besides all that end in "n't"; ``light`` words are
 #: passed over; an ``uncertain`` one right before the word leaves it open whether the word is affirmed.

