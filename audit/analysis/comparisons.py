@@ -84,7 +84,7 @@ def compare_models(
     levels = Levels()
     tables = [RowTable(rows, index, levels) for rows in rows_by_model.values()]
     alpha = 1 - confidence
-    differences = [difference for spec in specs for difference in paired_differences(tables, spec, pairs)]
+    differences = paired_differences(tables, specs, pairs)
     for difference in differences:
         difference.margin = difference.answered.margin = margin_of(margins, difference.spec.measure)
         difference.allow_unseen(largest_change)

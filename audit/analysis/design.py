@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from audit.analysis.estimators import Codes, Floats, Strata, ValueKind
+from audit.analysis.estimators import Codes, Floats, Layout, Strata, ValueKind
 from audit.analysis.table import Bools, RowTable
 from audit.results import Scalar, level_key
 from suites.base import Factor, MeasureSpec
@@ -62,6 +62,17 @@ def undefined_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Fa
     present = {level_key(names[code]) for code in np.unique(table.codes(spec.stratum)[used])}
     weighted = {level_key(level) for level in spec.weights}
     return [level for _, level in sorted(present ^ weighted, key=str)]
+
+
+def layout_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Layout:
+    """The clusters and strata of the used rows, none of them among `undefined_strata`; made once for all figures."""
+    factors = tuple(factor for factor in spec.clusters if factor not in spec.where)
+    weights = None if spec.weights is None else tuple(spec.weights.items())
+    key = used.tobytes(), factors, spec.stratum, weights
+    if key not in table.layouts:
+        clusters, strata = cluster_codes(table, spec, used), strata_of(table, spec, used)
+        table.layouts[key] = Layout.of(int(used.sum()), clusters, strata)
+    return table.layouts[key]
 
 
 def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:

@@ -6,8 +6,9 @@ clustered like any other (`audit.analysis.estimators`). Only items with a value 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -15,12 +16,11 @@ import numpy as np
 
 from audit.analysis.correlations import correlations, extreme_items
 from audit.analysis.design import (
-    cluster_codes,
     correlated,
     is_binary,
     is_count,
+    layout_of,
     sampled_levels,
-    strata_of,
     undefined_strata,
     weighted_levels,
 )
@@ -29,13 +29,14 @@ from audit.analysis.estimators import (
     Codes,
     Estimate,
     Floats,
+    MeanOf,
     Reach,
     Strata,
     ValueKind,
     clustered_mean,
     crossed_factors,
     is_constant,
-    mean_of_kind,
+    together,
     unknown_where_few_are_alike,
 )
 from audit.analysis.missing import completed, has_range
@@ -249,15 +250,24 @@ def unpaired_share(n_unpaired: int, n_items: int) -> float:
 
 
 def paired_differences(
+    tables: Sequence[RowTable], specs: Iterable[MeasureSpec], pairs: Sequence[tuple[int, int]]
+) -> list[PairedDifference]:
+    """The figures' differences of the given pairs of tables, which share their item index: by figure, then by pair."""
+    return list(itertools.chain.from_iterable(together(_of_figure(tables, spec, pairs) for spec in specs)))
+
+
+def _of_figure(
     tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]]
-) -> Iterator[PairedDifference]:
-    """One figure's differences of the given pairs of tables, which share their item index; in the pairs' order."""
+) -> Generator[MeanOf, Estimate, list[PairedDifference]]:
     answers = completed(tables, spec)
-    of_answered = _each_pair(tables, spec, [table.quantity(spec.quantity) for table in tables],
-                             [answer.used for answer in answers], pairs)  # fmt: skip
+    of_answered = yield from _each_pair(
+        tables, spec, [table.quantity(spec.quantity) for table in tables], [answer.used for answer in answers], pairs
+    )
     with_missing = [pair for pair in pairs if any(answers[i].missing.any() for i in pair) and of_answered[pair].n_items]
-    of_asked = _each_pair(tables, spec, [answer.quantity for answer in answers],
-                          [answer.asked for answer in answers], with_missing)  # fmt: skip
+    of_asked = yield from _each_pair(
+        tables, spec, [answer.quantity for answer in answers], [answer.asked for answer in answers], with_missing
+    )
+    differences = []
     for pair in pairs:
         difference, (a, b) = of_answered[pair], pair
         used, asked = ([getattr(answers[i], rows) for i in pair] for rows in ("used", "asked"))
@@ -271,7 +281,8 @@ def paired_differences(
         difference.n_unpaired = n_unpaired
         if difference.n_items == 0:
             difference.undefined = _undefined(tables, used, spec, a, b)
-        yield difference
+        differences.append(difference)
+    return differences
 
 
 def _each_pair(
@@ -280,7 +291,7 @@ def _each_pair(
     quantities: Sequence[Quantity],
     used: Sequence[Bools],
     pairs: Sequence[tuple[int, int]],
-) -> dict[tuple[int, int], PairedDifference]:
+) -> Generator[MeanOf, Estimate, dict[tuple[int, int], PairedDifference]]:
     """The pairs' differences over the rows that both use."""
     # Pairs that share the same items are computed together: mostly that is all of them.
     groups: dict[bytes, tuple[Bools, list[tuple[int, int]]]] = {}
@@ -290,10 +301,13 @@ def _each_pair(
     least, most = spec.limits
     differences: dict[tuple[int, int], PairedDifference] = {}
     for both, members in groups.values():
-        estimate = _of_correlations if spec.estimator == "correlation" else _of_means
         table = tables[members[0][0]]
         levels, weighted = sampled_levels(table, spec, both), weighted_levels(table, spec, both)
-        for difference in estimate(tables, spec, quantities, both, members):
+        if spec.estimator == "correlation":
+            found = _of_correlations(tables, spec, quantities, both, members)
+        else:
+            found = yield from _of_means(tables, spec, quantities, both, members)
+        for difference in found:
             difference.levels, difference.weighted_levels = levels, weighted
             difference.largest_change = most - least
             differences[difference.a, difference.b] = difference
@@ -315,7 +329,7 @@ def _of_means(
     quantities: Sequence[Quantity],
     both: Bools,
     pairs: Sequence[tuple[int, int]],
-) -> list[PairedDifference]:
+) -> Generator[MeanOf, Estimate, list[PairedDifference]]:
     n = int(both.sum())
     differences = [PairedDifference(spec, a, b, "paired t", n) for a, b in pairs]
     if n == 0 or undefined_strata(tables[pairs[0][0]], spec, both):
@@ -323,7 +337,8 @@ def _of_means(
     lows = np.column_stack([q.low[both] for q in quantities])
     highs = np.column_stack([q.high[both] for q in quantities])
     a, b = np.array(pairs).T
-    clusters, strata = cluster_codes(tables[a[0]], spec, both), strata_of(tables[a[0]], spec, both)
+    layout = layout_of(tables[a[0]], spec, both)
+    clusters, strata = layout.clusters, layout.strata or Strata.one(n)
     at_low = lows[:, b] - highs[:, a]
     at_high = highs[:, b] - lows[:, a]
     # A third model's answers say nothing about these two: each pair by its own values.
@@ -333,8 +348,9 @@ def _of_means(
     )
     least, most = spec.limits
     kind = ValueKind(least - most, most - least, counts)
-    low = mean_of_kind(at_low, clusters, kind, strata)
-    high = low if np.array_equal(at_low, at_high) else mean_of_kind(at_high, clusters, kind, strata)
+    low = high = yield MeanOf(at_low, layout, kind)
+    if not np.array_equal(at_low, at_high):
+        high = yield MeanOf(at_high, layout, kind)
     if (same := _same_answers(lows[:, a], at_low, at_high) & ~counts).any():
         certain = clustered_mean(at_low, clusters, strata)
         low, high = low.where(same, certain), high.where(same, certain)
@@ -349,8 +365,8 @@ def _of_means(
         np.where(most_a > most_b, mcnemar_exact(most_b, most_a), 1.0),
     )
     crossed = bool(crossed_factors(clusters))
-    deviation = _deviation(at_low, strata or Strata.one(n))
-    mean_low, mean_high = (clustered_mean(x, [], strata).value for x in (lows, highs))
+    deviation = _deviation(at_low, strata)
+    mean_low, mean_high = map(strata.mean, (lows, highs))
     for i, difference in enumerate(differences):
         difference.test, difference.n_clusters = "paired t, clustered" if clusters else "paired t", low.n_clusters
         if binary[i]:

@@ -9,7 +9,7 @@ can be (`audit.analysis.missing`); the value is that of the rows with an answer,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +17,16 @@ import numpy as np
 
 from audit.analysis.correlations import correlation, correlation_interval, extreme_items
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import cluster_codes, correlated, sampled_levels, strata_of, undefined_strata, value_kind
+from audit.analysis.design import correlated, layout_of, sampled_levels, undefined_strata, value_kind
 from audit.analysis.estimators import (
     Estimate,
     Floats,
+    Layout,
+    MeanOf,
+    Strata,
     cluster_means,
-    clustered_mean,
     finite,
-    mean_of_kind,
+    together,
 )
 from audit.analysis.missing import completed
 from audit.analysis.significance import false_discovery, holm
@@ -69,7 +71,7 @@ def measure_rows(
         clusters.
     """
     shared = encode_parts({**signature, "statistics": STATISTICS_VERSION, "confidence": confidence, "seed": seed})
-    return _corrected([_measure(table, spec, model, suite, shared, confidence) for spec in specs])
+    return _corrected(together(_measure(table, spec, model, suite, shared, confidence) for spec in specs))
 
 
 def _corrected(measures: list[Measure]) -> list[Measure]:
@@ -85,12 +87,12 @@ def _corrected(measures: list[Measure]) -> list[Measure]:
 
 def _measure(
     table: RowTable, spec: MeasureSpec, model: str, suite: str, shared: Mapping[str, str], confidence: float
-) -> Measure:
+) -> Generator[MeanOf, Estimate, Measure]:
     (answers,) = completed([table], spec)
     used = answers.used
-    numbers = _numbers(table, spec, table.quantity(spec.quantity), used, confidence)
+    numbers = yield from _numbers(table, spec, table.quantity(spec.quantity), used, confidence)
     if answers.missing.any() and used.any():
-        bounded = _numbers(table, spec, answers.quantity, answers.asked, confidence)
+        bounded = yield from _numbers(table, spec, answers.quantity, answers.asked, confidence)
         complete = {f"complete_case_{end}": numbers[end] for end in ("low", "high")}
         naive = {name: numbers[name] for name in ("naive_low", "naive_high")}
         numbers = {**bounded, "value": numbers["value"], **naive, **complete}
@@ -119,10 +121,12 @@ def _measure(
     )
 
 
-def _numbers(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float) -> dict[str, Any]:
+def _numbers(
+    table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float
+) -> Generator[MeanOf, Estimate, dict[str, Any]]:
     """The estimate over the used rows, with its intervals and bounds."""
     if spec.estimator == "mean":
-        return _mean(table, spec, quantity, used, confidence)
+        return (yield from _mean(table, spec, quantity, used, confidence))
     if spec.estimator == "correlation":
         return _correlation(table, spec, quantity, used, confidence)
     raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
@@ -131,18 +135,20 @@ def _numbers(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools
 _NOTHING = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high", "naive_low", "naive_high"))
 
 
-def _mean(table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float) -> dict[str, Any]:
+def _mean(
+    table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float
+) -> Generator[MeanOf, Estimate, dict[str, Any]]:
     undefined = undefined_strata(table, spec, used)
     if undefined or not used.any():
         return {**_NOTHING, "n_clusters": 0, "undefined_strata": undefined}
-    strata = strata_of(table, spec, used)
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
-    clusters = cluster_codes(table, spec, used)
+    layout = layout_of(table, spec, used)
     kind = value_kind(spec, quantity.low[used], quantity.high[used])
-    clustered = mean_of_kind(columns, clusters, kind, strata)
-    naive = mean_of_kind(columns, [], replace(kind, is_probability=False), strata)  # for scale: no model of skewness
+    clustered = yield MeanOf(columns, layout, kind)
+    unclustered = Layout.of(len(columns), [], layout.strata)
+    naive = yield MeanOf(columns, unclustered, replace(kind, is_probability=False))  # for scale: no model of skewness
     # NaN when any row is known only by bounds
-    value = float(clustered_mean(quantity.value[used], [], strata).value[0])
+    value = float((layout.strata or Strata.one(len(columns))).mean(quantity.value[used][:, None])[0])
     limits = (kind.least, kind.most) if kind.holds(columns) else (-math.inf, math.inf)
     p = math.nan
     if spec.neutral is not None:  # on one side of neutral, whatever is true within the bounds

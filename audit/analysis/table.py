@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from audit.analysis.estimators import Codes, Floats
+from audit.analysis.estimators import Codes, Floats, Layout
 from suites.base import Factor, IdentifiedInterval, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -93,6 +93,8 @@ class RowTable:
         self.answered: Bools = np.zeros(n, dtype=np.bool_)
         self.answered[position] = True
         self.answered &= ~self.missing
+        #: How the rows behind a figure fall into clusters and strata (`audit.analysis.design.layout_of`).
+        self.layouts: dict[Hashable, Layout] = {}
         self._masks: dict[tuple[str, int], Bools] = {}
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}

@@ -75,7 +75,7 @@ def called_unchanged(
     for draw in range(draws):
         spec = MeasureSpec("p", f"q{draw}", clusters=("occupation", "template"), primary=True,
                            kind="share" if binary else "probability")  # fmt: skip
-        (difference,) = paired_differences(tables, spec, [(0, 1)])
+        (difference,) = paired_differences(tables, [spec], [(0, 1)])
         difference.margin = margin
         difference.allow_unseen(largest_change)
         change = Change(FigureName("s", "p", {}, "m"), None, difference)
@@ -169,7 +169,7 @@ def found_among(others: int, draws: int, *, shift: float = 0.06, seed: int = 0) 
         for i in range(others + 1):
             spec = MeasureSpec(f"f{i}", f"q{i}", clusters=("occupation", "template"), kind="probability", neutral=0.0,
                                primary=i == 0)  # fmt: skip
-            (difference,) = paired_differences(tables, spec, [(0, 1)])
+            (difference,) = paired_differences(tables, [spec], [(0, 1)])
             difference.margin = 0.02
             family.append((difference, Change(FigureName("s", f"f{i}", {}, "m"), 0.0, difference).claims(ALPHA)))
         alone += decide(family[:1], ALPHA)[0].outcome == "regressed"

@@ -87,7 +87,7 @@ def changes(scenario: Scenario, nights: int, rng: np.random.Generator) -> Iterat
     all_rows = [rows_of(before), *(rows_of(night(number)) for number in range(1, nights + 1))]
     index, levels = item_index(all_rows[:1]), Levels()
     tables = [RowTable(rows, index, levels) for rows in all_rows]
-    for difference in paired_differences(tables, scenario.spec, [(0, k) for k in range(1, nights + 1)]):
+    for difference in paired_differences(tables, [scenario.spec], [(0, k) for k in range(1, nights + 1)]):
         difference.margin = MARGIN
         yield Change(FigureName("s", scenario.spec.measure, {}, "m"), scenario.spec.neutral, difference)
 

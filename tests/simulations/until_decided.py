@@ -85,7 +85,7 @@ def look_by_look(process: Process, mean: float, seed: int) -> Iterator[tuple[Loo
         of_run = [list(itertools.compress(rows, asked)) for rows in (baseline, now)]
         index, levels = item_index(of_run), Levels()
         tables = [RowTable(rows, index, levels) for rows in of_run]
-        (difference,) = paired_differences(tables, GAP, [(0, 1)])
+        (difference,) = paired_differences(tables, [GAP], [(0, 1)])
         difference.margin = MARGIN
         difference.allow_unseen(MOST)
         claims = Change(FigureName("s", GAP.measure, {}, "m"), GAP.neutral, difference).claims(ALPHA * look.error)

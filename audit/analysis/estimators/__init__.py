@@ -3,6 +3,7 @@
 Takes arrays of values and of codes: clusters, strata. Gives `Estimate`: values, intervals and p-values of columns.
 """
 
+from audit.analysis.estimators.batches import Layout, MeanOf, together
 from audit.analysis.estimators.clusters import Strata, cluster_means, crossed_factors
 from audit.analysis.estimators.estimate import (
     ROUNDING,
@@ -23,6 +24,8 @@ __all__ = [
     "Codes",
     "Estimate",
     "Floats",
+    "Layout",
+    "MeanOf",
     "Reach",
     "Strata",
     "ValueKind",
@@ -34,5 +37,6 @@ __all__ = [
     "is_constant",
     "mean_of_kind",
     "summed_variance",
+    "together",
     "unknown_where_few_are_alike",
 ]

@@ -40,6 +40,10 @@ class Strata:
         """Means (S, k) of columns (n, k) by stratum."""
         return cluster_means(columns, self.codes)
 
+    def mean(self, columns: Floats) -> Floats:
+        """The weighted mean (k,) of columns (n, k)."""
+        return np.asarray(self.weights @ self.means(columns))
+
     def of_levels(self, codes: Codes) -> Codes:
         """The stratum of each level (levels,) of a factor nested in the strata; all 0 for one that crosses them."""
         levels = int(codes.max()) + 1

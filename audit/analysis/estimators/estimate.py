@@ -126,6 +126,13 @@ class Estimate:
         )
         return replace(self, below=low, above=high)
 
+    def part(self, columns: slice) -> Estimate:
+        """The estimate of some of the columns."""
+        below, above = (Reach(*(numbers[columns] for numbers in side)) for side in self.reach)
+        third = None if self.third is None else self.third[columns]
+        value, se, df = self.value[columns], self.se[columns], self.df[columns]
+        return Estimate(value, se, df, self.n_items, self.n_clusters, third, below, above)
+
     def where(self, columns: NDArray[np.bool_], other: Estimate) -> Estimate:
         """This estimate with the errors of another in some columns (k,)."""
         sides = (

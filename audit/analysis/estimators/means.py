@@ -210,13 +210,18 @@ def _cells_of_stratum(residual: Floats, factors: Sequence[Codes]) -> tuple[Float
     weight = np.bincount(cell, minlength=n_cells).astype(float)
     left = sums(residual, cell, n_cells) / weight[:, None]  # cell means
     totals = [np.bincount(codes, weights=weight, minlength=size) for codes, size in zip(of_cell, levels, strict=True)]
-    start = np.abs(left).max(initial=0.0)
+    start = np.abs(left).max(axis=0, initial=0.0)
+    moving = np.arange(
+        left.shape[1]
+    )  # a column that has come to rest is left alone: what stands beside it is no matter
     for _ in range(200):  # alternating projections; one sweep is exact when balanced
-        moved = 0.0
+        swept, moved = left[:, moving], np.zeros(len(moving))
         for codes, size, total in zip(of_cell, levels, totals, strict=True):
-            effect = sums(left * weight[:, None], codes, size) / total[:, None]
-            left = left - effect[codes]
-            moved = max(moved, float(np.abs(effect).max()))
-        if moved <= 1e-9 * start:
+            effect = sums(swept * weight[:, None], codes, size) / total[:, None]
+            swept = swept - effect[codes]
+            moved = np.maximum(moved, np.abs(effect).max(axis=0))
+        left[:, moving] = swept
+        moving = moving[moved > 1e-9 * start[moving]]
+        if not moving.size:
             break
     return n_cells / df * ((left * weight[:, None] / n) ** 2).sum(axis=0), df

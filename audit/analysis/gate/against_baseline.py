@@ -244,7 +244,7 @@ def _compared(
     if pair is None:
         difference = change_of_intervals(before, measure, *(run.confidence for run in runs))
     else:
-        (difference,) = paired_differences(pair, measure.spec, [(0, 1)])
+        (difference,) = paired_differences(pair, [measure.spec], [(0, 1)])
         if difference.n_items == 0:
             undefined_for = [("baseline", "run")[i] for i in difference.undefined]
             silent = "missing answers" if measure.missing and not measure.n_items else None

@@ -53,7 +53,7 @@ def unreadable_change(
         return None
     rows = [list(map(_row, of_run)) for of_run in asked]
     index, levels = item_index(rows), Levels()
-    (difference,) = paired_differences([RowTable(of_run, index, levels) for of_run in rows], spec, [(0, 1)])
+    (difference,) = paired_differences([RowTable(of_run, index, levels) for of_run in rows], [spec], [(0, 1)])
     return difference
 
 

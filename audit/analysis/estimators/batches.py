@@ -1,0 +1,147 @@
+"""Means of many figures at once: those whose items fall into clusters and strata alike are columns of one estimate.
+
+A suite has hundreds of figures of few items each, and most of an estimate's cost is the same for one column as for
+thirty. So what needs a mean is a generator: it yields a `MeanOf`, and is sent the `Estimate` back. `together` runs
+many of them side by side and computes what they ask for in as few estimates as it takes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from audit.analysis.estimators.clusters import Strata
+from audit.analysis.estimators.estimate import Codes, Estimate, Floats
+from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
+
+T = TypeVar("T")
+
+#: Columns of one estimate: more do not fit a processor's cache, whatever their length.
+_MOST_COLUMNS = 32
+#: Values that wait to be estimated at one time.
+_MOST_VALUES = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the items (n,) of a mean fall into clusters and strata.
+
+    Attributes
+    ----------
+    clusters : tuple of arrays (n,)
+        Codes of each cluster factor, numbered as they first occur: so the names of the levels make no difference.
+    strata : Strata or None
+        As for `clustered_mean`.
+    key : bytes
+        Equal for layouts that are alike.
+    """
+
+    clusters: tuple[Codes, ...]
+    strata: Strata | None
+    key: bytes
+
+    @classmethod
+    def of(cls, n: int, clusters: Sequence[Codes], strata: Strata | None) -> Layout:
+        """The layout of ``n`` items."""
+        coded = tuple(map(_as_they_occur, clusters))
+        parts = [] if strata is None else [strata.codes, strata.weights]
+        key = b"/".join([str(n).encode(), *(part.tobytes() for part in (*coded, *parts)), str(len(parts)).encode()])
+        return cls(coded, strata, key)
+
+
+class MeanOf(NamedTuple):
+    """Columns (n, k) of which the means are sought, as in `mean_of_kind`."""
+
+    columns: Floats
+    layout: Layout
+    kind: ValueKind
+
+    def group(self) -> tuple[object, ...]:
+        """Equal for means that one estimate can hold."""
+        kind, inside = self.kind, b""
+        if kind.is_probability and self.layout.strata is None:  # rows at 0 or 1 in any column are none of the model's
+            rows = ((self.columns > 0) & (self.columns < 1)).all(axis=1)
+            inside = b"" if rows.all() else rows.tobytes()
+        return self.layout.key, kind.least, kind.most, kind.is_probability, kind.holds(self.columns), inside
+
+
+def together(computations: Iterable[Generator[MeanOf, Estimate, T]]) -> list[T]:
+    """What each of the computations returns, in their order."""
+    waiting = iter(computations)
+    results: list[T] = []
+    while (first := next(waiting, None)) is not None:
+        results += _side_by_side(itertools.chain([first], waiting))
+    return results
+
+
+def _side_by_side(waiting: Iterator[Generator[MeanOf, Estimate, T]]) -> list[T]:
+    """The results of the next computations, as many as fit."""
+    results: dict[int, T] = {}
+    asked: list[tuple[int, Generator[MeanOf, Estimate, T], MeanOf]] = []
+    size = 0
+    for number, computation in enumerate(waiting):
+        try:
+            asked.append((number, computation, next(computation)))
+            size += asked[-1][2].columns.size
+        except StopIteration as end:
+            results[number] = end.value
+        if size > _MOST_VALUES:
+            break
+    while asked:
+        estimates = _means([request for _, _, request in asked])
+        running, asked = asked, []
+        for (number, computation, _), estimate in zip(running, estimates, strict=True):
+            try:
+                asked.append((number, computation, computation.send(estimate)))
+            except StopIteration as end:
+                results[number] = end.value
+    return [results[number] for number in range(len(results))]
+
+
+def _means(requests: Sequence[MeanOf]) -> list[Estimate]:
+    """The estimate that each request asks for."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for place, request in enumerate(requests):
+        groups.setdefault(request.group(), []).append(place)
+    found: dict[int, Estimate] = {}
+    for places in groups.values():
+        for some in _batches(places, [requests[place].columns.shape[1] for place in places]):
+            found.update(zip(some, _one_estimate([requests[place] for place in some]), strict=True))
+    return [found[place] for place in range(len(requests))]
+
+
+def _batches(places: Sequence[int], widths: Sequence[int]) -> Iterator[list[int]]:
+    """The places in runs whose widths add up to `_MOST_COLUMNS` at most; one that is wider stands alone."""
+    batch: list[int] = []
+    total = 0
+    for place, width in zip(places, widths, strict=True):
+        if batch and total + width > _MOST_COLUMNS:
+            yield batch
+            batch, total = [], 0
+        batch.append(place)
+        total += width
+    yield batch
+
+
+def _one_estimate(requests: Sequence[MeanOf]) -> Iterator[Estimate]:
+    """Estimates of requests of one group."""
+    layout, kind = requests[0].layout, requests[0].kind
+    is_count = np.concatenate([np.broadcast_to(r.kind.is_count, r.columns.shape[1]) for r in requests])
+    columns = np.concatenate([r.columns for r in requests], axis=1)
+    together = ValueKind(kind.least, kind.most, is_count, kind.is_probability)
+    estimate = mean_of_kind(columns, layout.clusters, together, layout.strata)
+    ends = np.cumsum([r.columns.shape[1] for r in requests]).tolist()
+    for start, end in itertools.pairwise([0, *ends]):
+        yield estimate.part(slice(start, end))
+
+
+def _as_they_occur(codes: Codes) -> Codes:
+    """Codes (n,) renumbered by each level's first occurrence."""
+    _, first, own = np.unique(codes, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.intp)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[own]
