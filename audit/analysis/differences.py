@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from audit.analysis.correlations import correlations, extreme_items
 from audit.analysis.design import (
@@ -39,6 +40,7 @@ from audit.analysis.estimators import (
     together,
     unknown_where_few_are_alike,
 )
+from audit.analysis.estimators.estimate import LEAST_DF, distance_at
 from audit.analysis.missing import completed, has_range
 from audit.analysis.significance import mcnemar_exact, p_of_counts_outside
 from audit.analysis.table import Bools, Quantity, RowTable
@@ -60,8 +62,11 @@ class End(NamedTuple):
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Its two-sided confidence interval; NaN where the error is unknown."""
-        low, high = self._estimate.interval(confidence)
-        return float(low), float(high)
+        if not self.df >= LEAST_DF or math.isnan(self.se):
+            return math.nan, math.nan
+        t = float(special.stdtrit(self.df, (1 + confidence) / 2))
+        below, above = (distance_at(*(side or (self.se, 0.0)), t) for side in (self.below, self.above))
+        return self.value - below, self.value + above
 
     def p_above(self, null: float) -> float:
         """One-sided p against the hypothesis that it is at most ``null``."""

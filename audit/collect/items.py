@@ -37,6 +37,7 @@ class PackedItems(Sequence[Item]):
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._packs: list[bytes] = []
+        self._last: tuple[int, list[Item]] = -1, []  # the pack that was asked of last: mostly the next one is, too
         self.work = array("L")
         source = iter(items)
         previous = ""
@@ -55,7 +56,11 @@ class PackedItems(Sequence[Item]):
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return _unpack(self._packs[index // _PACK])[index % _PACK]
+        number = index // _PACK
+        last = self._last
+        if last[0] != number:
+            last = self._last = number, _unpack(self._packs[number])
+        return last[1][index % _PACK]
 
 
 def _unpack(pack: bytes) -> list[Item]:

@@ -70,6 +70,10 @@ class AuditResult(Reported):
     components: list[VarianceComponents] = []
     until: UntilDecided | None = None
 
+    def __repr__(self) -> str:
+        """Short: thousands of figures take a second to write out, and asyncio asks for it of every task's result."""
+        return f"AuditResult(run_id={self.run_id!r}, {len(self.measures)} measures)"
+
     @model_validator(mode="before")
     @classmethod
     def _from_older(cls, data: Any) -> Any:
