@@ -10,14 +10,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from suites.benchmarks import BBQ, BiasNLI, CrowSPairs, StereoSet, WinoBias, WinoQueer
     from suites.debiasing import DebiasingPositions
     from suites.genderpair import GenderPair
     from suites.mgbr import MGBR
     from suites.occugender import OccuGender
 
-__all__ = ["MGBR", "DebiasingPositions", "GenderPair", "OccuGender"]
+__all__ = [
+    "BBQ",
+    "MGBR",
+    "BiasNLI",
+    "CrowSPairs",
+    "DebiasingPositions",
+    "GenderPair",
+    "OccuGender",
+    "StereoSet",
+    "WinoBias",
+    "WinoQueer",
+]
 
 _MODULES = {
+    **dict.fromkeys(("BBQ", "BiasNLI", "CrowSPairs", "StereoSet", "WinoBias", "WinoQueer"), "suites.benchmarks"),
     "DebiasingPositions": "suites.debiasing",
     "GenderPair": "suites.genderpair",
     "MGBR": "suites.mgbr",

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backends.base import ContinuationScore, Response, ScoreResponse
-from suites.base import Factor, IdentifiedInterval, Row
+from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Row, flag
 from suites.common.expressions import GROUPS, Expressions
 
 TokenAggregation = Literal["product", "mean"]
@@ -108,7 +108,7 @@ def group_probabilities(
     value = None if mass.value is None else min(mass.value, 1.0)
     probability_mass = _number(min(mass.low, 1.0), value, min(mass.high, 1.0), exact=_all_exact([mass]))
     if aggregation == "mean":
-        summed = {g: [_per_token(s) for s in of_group] for g, of_group in of_groups.items()}
+        summed = {g: [per_token(s) for s in of_group] for g, of_group in of_groups.items()}
     else:
         summed = {g: exclusive(of_group) for g, of_group in of_groups.items()}
     # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
@@ -160,7 +160,14 @@ def difference_of_shares(masses: Mapping[str, IdentifiedInterval], a: str, b: st
     return _number(low, value, high, exact=_all_exact(masses.values()))
 
 
-def _per_token(score: ContinuationScore) -> ContinuationScore:
+def is_likelier(a: ContinuationScore, b: ContinuationScore) -> IdentifiedInterval:
+    """1 where ``a`` is the likelier one, 0 where it is not (a tie), 0 to 1 where the bounds leave it open."""
+    if a.low is not None and a.low > b.high:
+        return flag(True)
+    return flag(False) if b.low is not None and b.low >= a.high else UNKNOWN_SHARE
+
+
+def per_token(score: ContinuationScore) -> ContinuationScore:
     """The mean log-probability of the tokens. Without all tokens their number is unknown: at least 1."""
     sum_of_tokens = math.fsum(t.logprob for t in score.tokens)
     if not score.tokens or not math.isclose(sum_of_tokens, score.high, rel_tol=1e-9, abs_tol=1e-9):

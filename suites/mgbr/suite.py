@@ -57,6 +57,7 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
+from suites.common.conditions import CONDITIONS
 from suites.common.published import PublishedDesign
 from suites.mgbr import presentation
 from suites.mgbr.construction import Instance
@@ -64,7 +65,7 @@ from suites.mgbr.design import TEST_SETS, Design
 from suites.mgbr.measures import measure_specs
 from suites.mgbr.rows import derived_rows, read_scores, read_text
 from suites.mgbr.word_lists import WordLists
-from suites.mgbr.wording import CONDITIONS, GENDERS, Gender, Wording
+from suites.mgbr.wording import GENDERS, Gender, Wording
 from suites.options import sampling_option
 from suites.presentation import Chart, PublishedFigure, TableLayout
 

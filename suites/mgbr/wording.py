@@ -16,9 +16,6 @@ from suites.options import Text, no_word_twice
 Gender = Literal["female", "male"]
 GENDERS: tuple[Gender, ...] = get_args(Gender)
 
-#: The paper's conditions, in its order.
-CONDITIONS = ("zero-shot", "few-shot", "zero-shot+dp", "few-shot+dp", "zero-shot+cot", "few-shot+cot")
-
 
 @dataclass(frozen=True, slots=True)
 class WordList:

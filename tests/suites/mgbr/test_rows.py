@@ -19,9 +19,9 @@ from backends.base import (
 )
 from suites import MGBR
 from suites.base import Factor, IdentifiedInterval, Row
+from suites.common.conditions import CONDITIONS
 from suites.mgbr.design import CHANGES
 from suites.mgbr.rows import mcnemar_p
-from suites.mgbr.wording import CONDITIONS
 from tests.suites.mgbr.planted import (
     FEMALE_JOBS,
     MALE_JOBS,

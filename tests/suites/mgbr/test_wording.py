@@ -7,7 +7,8 @@ import pytest
 from backends.base import Message
 from backends.errors import ConfigError
 from suites import MGBR
-from suites.mgbr.wording import CONDITIONS, GENDERS, Wording, WordList
+from suites.common.conditions import CONDITIONS
+from suites.mgbr.wording import GENDERS, Wording, WordList
 
 ENGLISH = Wording.english()
 LIST = WordList(("actress", "king", "nanny"), frozenset({"actress"}))

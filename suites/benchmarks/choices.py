@@ -1,0 +1,282 @@
+"""Which of several answers a model gives to a question: what BBQ and Bias NLI ask.
+
+``answers="letter"``: the answers are listed under letters, and the letter is scored or written. ``answers="text"``:
+nothing is listed, and the whole text of each answer is scored, as lm-evaluation-harness does; longer ones have lower
+probabilities.
+
+``mode="likelihood"`` takes the likeliest answer. ``mode="generation"`` lets the model write, and reads strictly: the
+letter or text of one answer at the very start, or the row is missing (``unparsable``).
+
+Under chain of thought the model first writes its steps, greedily and in either mode; then it is asked for the answer
+after its own steps (two requests, as Kojima et al. 2022). The factor ``kind`` says what a row is:
+
+==============  ===========================================================================================
+question        one answered question
+steps           the steps before an answer; only where they are missing
+change          one question, ``condition`` minus ``against``: differences of its quantities
+==============  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import backends.base as base
+from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
+from suites.common.conditions import CONDITIONS
+from suites.common.contrasts import contrast
+from suites.common.data_files import load
+
+Mode = Literal["likelihood", "generation"]
+Answers = Literal["letter", "text"]
+
+_WORDING = load("benchmarks_wording")
+#: Tokens that a written answer may take after "Answer:".
+ANSWER_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its answers in the order in which they are listed, and what each of them is."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    roles: tuple[str, ...]
+    factors: Mapping[str, Factor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How the questions are put: the same for all of them.
+
+    ``step_tokens`` is how long written steps may be; ``start`` how an answer begins where none are listed.
+    """
+
+    conditions: tuple[str, ...] = CONDITIONS
+    mode: Mode = "likelihood"
+    answers: Answers = "letter"
+    prompt_format: Literal["raw", "chat"] = "raw"
+    step_tokens: int = 128
+
+
+class MultipleChoice(Suite):
+    """A benchmark of questions with listed answers. A subclass reads them, and says what an answer counts for.
+
+    Attributes
+    ----------
+    questions : sequence of Question
+    asking : Asking
+    data_sha256 : str
+        Of the published file.
+    examples : str
+        Key of the few-shot examples in ``benchmarks_wording.json``.
+    compared : sequence of str
+        Quantities whose change from one condition to another is reported.
+    """
+
+    questions: Sequence[Question]
+    asking: Asking
+    data_sha256: str
+    examples: ClassVar[str]
+    compared: ClassVar[tuple[str, ...]]
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
+
+    @abstractmethod
+    def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
+        """The quantities of a question whose chosen answer has this role."""
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @property
+    def needs(self) -> frozenset[base.Capability]:
+        needed: set[base.Capability] = {"score" if self.asking.mode == "likelihood" else "generate"}
+        if any(condition.endswith("+cot") for condition in self.asking.conditions):
+            needed.add("generate")
+        if self.asking.prompt_format == "chat":
+            needed.add("chat")
+        return frozenset(needed)
+
+    def signature(self) -> Mapping[str, Any]:
+        return {
+            "version": self.version,
+            "data_sha256": self.data_sha256,
+            "wording_sha256": _WORDING.sha256,
+            "questions": len(self.questions),
+            "conditions": list(self.asking.conditions),
+            "mode": self.asking.mode,
+            "answers": self.asking.answers,
+            "prompt_format": self.asking.prompt_format,
+            "step_tokens": self.asking.step_tokens,
+        }
+
+    def items(self) -> Iterator[Item]:
+        for condition in self.asking.conditions:
+            for question in self.questions:
+                factors = {**question.factors, "condition": condition}
+                item_id = f"{condition}/{question.id}"
+                if condition.endswith("+cot"):
+                    stop = ("\n\n", _WORDING.content["answer"])
+                    sampling = base.Sampling(max_tokens=self.asking.step_tokens, stop=stop)
+                    request = base.GenerateRequest(self._prompt(question, condition), sampling)
+                    yield Item(item_id, request, {**factors, "kind": "steps"})
+                else:
+                    yield Item(item_id, self._final(question, condition, ""), {**factors, "kind": "question"})
+
+    def follow_ups(self, item: Item, response: base.Response) -> Iterable[Item]:
+        if item.factors["kind"] == "steps" and isinstance(response, base.GenerateResponse):
+            yield self._after(item, response.text)
+
+    def most_follow_ups(self, item: Item) -> Iterable[Item]:
+        if item.factors["kind"] == "steps":
+            yield self._after(item, " word" * self.asking.step_tokens)
+
+    def _after(self, item: Item, steps: str) -> Item:
+        question, condition = self._question(item), str(item.factors["condition"])
+        request = self._final(question, condition, steps.rstrip() + "\n")
+        return Item(f"{item.id}#answer", request, {**item.factors, "kind": "question"})
+
+    def _final(self, question: Question, condition: str, steps: str) -> base.Request:
+        """The request that ends with an answer."""
+        prompt = self._prompt(question, condition, steps)
+        if self.asking.mode == "likelihood":
+            return base.ScoreRequest(prompt, tuple(f" {answer}" for answer in self._listed(question)))
+        return base.GenerateRequest(prompt, base.Sampling(max_tokens=ANSWER_TOKENS, stop=("\n",)))
+
+    def _listed(self, question: Question) -> Sequence[str]:
+        """What is scored or written for each answer."""
+        if self.asking.answers == "text":
+            return question.answers
+        return [f"({chr(ord('a') + place)})" for place in range(len(question.answers))]
+
+    def _prompt(self, question: Question, condition: str, steps: str = "") -> base.Prompt:
+        """Examples, question, and how the answer starts: with steps still to be written, by their trigger."""
+        turns = [
+            (self._asked(example, condition), self._opening(condition, _steps_of(example, condition), right))
+            for example, right in self._examples(condition)
+        ]
+        start = self._opening(condition, steps, None) if steps or not condition.endswith("+cot") else _trigger()
+        turns.append((self._asked(question, condition), start))
+        if self.asking.prompt_format == "raw":
+            return "\n\n".join(f"{asked}\n{answer}" for asked, answer in turns)
+        return tuple(
+            message
+            for asked, answer in turns
+            for message in (base.Message("user", asked), base.Message("assistant", answer))
+        )
+
+    def _asked(self, question: Question, condition: str) -> str:
+        """The question as it is put: a debiasing sentence, its text, the listed answers."""
+        lines = [load("mgbr").content["debiasing"]] if condition.endswith("+dp") else []
+        lines.append(question.text)
+        if self.asking.answers == "letter":
+            lines += [f"{mark} {answer}" for mark, answer in zip(self._listed(question), question.answers, strict=True)]
+        return "\n".join(lines)
+
+    def _opening(self, condition: str, steps: str, right: str | None) -> str:
+        """The start of an answer, up to its mark; with ``right``, the whole answer of an example."""
+        mark = _WORDING.content["answer" if self.asking.answers == "letter" else "answer_text"]
+        before = f"{_trigger()}{steps}" if condition.endswith("+cot") else ""
+        return f"{before}{mark}" + (f" {right}" if right is not None else "")
+
+    def _examples(self, condition: str) -> Iterator[tuple[Question, str]]:
+        """The few-shot examples with the answer that is right."""
+        for number, example in enumerate(_WORDING.content["examples"][self.examples]):
+            if condition.startswith("few-shot"):
+                answers = tuple(example["answers"])
+                question = Question(str(number), example["text"], answers, answers, {"steps": example["steps"]})
+                yield question, self._listed(question)[answers.index(example["right"])]
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def read(self, item: Item, response: base.Response) -> Row:
+        if item.factors["kind"] == "steps":
+            return Row(item.id, item.factors, {})
+        question = self._question(item)
+        mass: dict[str, IdentifiedInterval] = {}
+        if isinstance(response, base.ScoreResponse):
+            chosen, missing = _likeliest(response.scores), "undecided"
+            mass = {"coverage": _mass(response.scores)}
+        else:
+            assert isinstance(response, base.GenerateResponse)
+            chosen, missing = read_choice(response.text, self._listed(question), question.answers), "unparsable"
+        if chosen is None:
+            return Row(item.id, item.factors, {}, missing=missing)
+        return Row(item.id, item.factors, {**self.values_of(question, question.roles[chosen]), **mass})
+
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The questions' rows, and their changes between conditions. Steps that are missing are a missing answer."""
+        asked = {row.item_id for row in rows if row.factors["kind"] == "question"}
+        answered = [
+            replace(row, factors={**row.factors, "kind": "question"}, values={})
+            if row.factors["kind"] == "steps"
+            else row
+            for row in rows
+            if row.factors["kind"] == "question" or (row.missing and f"{row.item_id}#answer" not in asked)
+        ]
+        return [*answered, *self._changes(answered)]
+
+    @property
+    def changes(self) -> Sequence[tuple[str, str]]:
+        """(condition, against): each with a debiasing sentence or steps against the same without."""
+        known = self.asking.conditions
+        pairs = ((condition, condition.split("+")[0]) for condition in known if "+" in condition)
+        return [(condition, against) for condition, against in pairs if against in known]
+
+    def _changes(self, rows: Sequence[Row]) -> Iterator[Row]:
+        found = {(row.factors["condition"], row.factors["question"]): row for row in rows}
+        for condition, against in self.changes:
+            for (of, question), row in found.items():
+                if of == condition and (other := found.get((against, question))) is not None:
+                    factors = {**row.factors, "kind": "change", "against": against}
+                    names = {quantity: f"{quantity}_change" for quantity in self.compared}
+                    yield contrast(f"{condition}-{against}/{question}", row, other, names, factors)
+
+    def _question(self, item: Item) -> Question:
+        found: dict[str, Question] | None = self.__dict__.get("_by_id")
+        if found is None:
+            found = self.__dict__["_by_id"] = {question.id: question for question in self.questions}
+        return found[str(item.factors["question"])]
+
+
+def read_choice(text: str, marks: Sequence[str], answers: Sequence[str]) -> int | None:
+    """Which answer a text gives at its start, by its mark or its whole text; None where it gives none, or two."""
+    said = re.sub(r"\s+", " ", text).strip().strip("*_`\"'").casefold()
+    found = set()
+    for place, (mark, answer) in enumerate(zip(marks, answers, strict=True)):
+        letter = re.escape(mark.strip("()").casefold())
+        if re.match(rf"(\({letter}\)|{letter}(?=[).:]|$))", said) or re.match(
+            rf"{re.escape(answer.casefold())}(?!\w)", said
+        ):
+            found.add(place)
+    return found.pop() if len(found) == 1 else None
+
+
+def _likeliest(scores: Sequence[base.ContinuationScore]) -> int | None:
+    """The place of the likeliest answer; None in a tie, or where bounds leave it open."""
+    for place, score in enumerate(scores):
+        others = [other.high for i, other in enumerate(scores) if i != place]
+        if score.low is not None and score.low > max(others):
+            return place
+    return None
+
+
+def _mass(scores: Sequence[base.ContinuationScore]) -> IdentifiedInterval:
+    """The probability of all answers together."""
+    if all(score.exactness == "exact" for score in scores):
+        return IdentifiedInterval.exact(math.fsum(math.exp(score.high) for score in scores))
+    low = math.fsum(0.0 if score.low is None else math.exp(score.low) for score in scores)
+    return IdentifiedInterval(None, low, max(low, min(1.0, math.fsum(math.exp(score.high) for score in scores))))
+
+
+def _trigger() -> str:
+    return str(load("mgbr").content["step_trigger"])
+
+
+def _steps_of(example: Question, condition: str) -> str:
+    return f" {example.factors['steps']}\n" if condition.endswith("+cot") else ""

@@ -1,0 +1,56 @@
+"""Reading the benchmarks' published files. A row that lacks what is needed is refused with its file and number."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from backends.errors import ConfigError
+from backends.options import OnError
+from suites.common.data_files import PinnedFile
+
+#: Where the published file lies; None fetches it once.
+Folder = Annotated[
+    str | Path | None, OnError("not a folder", "Give the folder that holds the published file, or leave it out")
+]
+
+
+def read_csv(file: PinnedFile, folder: str | Path | None, fields: Sequence[str]) -> list[dict[str, str]]:
+    """The rows of a CSV file. Raises `ConfigError` where one lacks a field, or has an empty one."""
+    path = file.path(folder, field="folder")
+    with path.open(encoding="utf-8", newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    return [_checked(row, fields, path, number) for number, row in enumerate(rows, 2)]
+
+
+def read_json_lines(file: PinnedFile, folder: str | Path | None, fields: Sequence[str]) -> list[dict[str, Any]]:
+    """The objects of a file with one a line. Raises `ConfigError` where a line is none, or lacks a field."""
+    path = file.path(folder, field="folder")
+    rows = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise _refused(path, number, f"no JSON ({error})") from error
+        rows.append(_checked(row, fields, path, number))
+    return rows
+
+
+def read_lines(file: PinnedFile, folder: str | Path | None) -> list[str]:
+    """The lines of a text file."""
+    return file.path(folder, field="folder").read_text("utf-8").splitlines()
+
+
+def _checked(row: Any, fields: Sequence[str], path: Path, number: int) -> dict[str, Any]:
+    for field in fields:
+        if not isinstance(row, dict) or row.get(field) in (None, ""):
+            raise _refused(path, number, f"has no {field!r}")
+    assert isinstance(row, dict)
+    return row
+
+
+def _refused(path: Path, number: int, problem: str) -> ConfigError:
+    return ConfigError("folder", str(path), f"line {number} {problem}", "Take the published file unchanged")

@@ -1,0 +1,159 @@
+"""Which of several sentences is likelier: what CrowS-Pairs, WinoQueer, StereoSet and WinoBias ask of a causal model.
+
+    log P(sentence) = Σ over its tokens of log P(token | all before it)
+
+of the whole sentence, as `lm-evaluation-harness` and Meade et al. 2022 have it; the pseudo-log-likelihood of masked
+models does not exist for causal ones. What stands before the first token decides whether that one is scored:
+
+==================  ================================================================================================
+``start=None``      only what the model itself puts in front (Gemma: a beginning-of-text token). A model that puts
+                    nothing there (SmolLM2) is given the first token: it is not scored. ``given_start_differs`` is the
+                    share of sets whose sentences differ in that token, so that the difference itself goes unscored
+``start="…"``       that text, e.g. the model's beginning- or end-of-text token, which lm-evaluation-harness puts there
+                    whether the model would or not; every token of the sentence is scored
+after a context     every token of the sentence is scored, given the context and a space
+==================  ================================================================================================
+
+Scores that a server only bounds decide where the bounds suffice, and else stay open. A tie counts for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import backends.base as base
+from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
+from suites.common.probabilities import is_likelier, per_token
+
+#: Of the figures over sentences.
+POPULATION = "new sentences of these kinds"
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceSet:
+    """Sentences to be compared.
+
+    Attributes
+    ----------
+    sentences : mapping
+        Role → sentence, two or more.
+    asked : mapping
+        Quantity → (role, other role): 1 where the first is likelier than the other, else 0.
+    context : str
+        What stands before each of them; empty for none.
+    """
+
+    id: str
+    sentences: Mapping[str, str]
+    asked: Mapping[str, tuple[str, str]]
+    factors: Mapping[str, Factor] = field(default_factory=dict)
+    context: str = ""
+
+
+class LikelierSentence(Suite):
+    """A benchmark of sentence sets. A subclass reads them, and names its figures.
+
+    Attributes
+    ----------
+    sets : sequence of SentenceSet
+    start : str or None
+        What stands before every text; None: what the model puts there itself.
+    data_sha256 : str
+        Of the published file.
+    mean_per_token : bool
+        Whether log-probabilities are divided by the number of scored tokens.
+    """
+
+    sets: Sequence[SentenceSet]
+    start: str | None
+    data_sha256: str
+    mean_per_token: ClassVar[bool] = False
+
+    @property
+    def needs(self) -> frozenset[base.Capability]:
+        return frozenset({"score"})
+
+    def signature(self) -> Mapping[str, Any]:
+        return {
+            "version": self.version,
+            "data_sha256": self.data_sha256,
+            "sets": len(self.sets),
+            "start": self.start,
+            "mean_per_token": self.mean_per_token,
+        }
+
+    def items(self) -> Iterator[Item]:
+        for one in self.sets:
+            before, space = (self.start or "") + one.context, " " if one.context else ""
+            texts = tuple(dict.fromkeys(space + sentence for sentence in one.sentences.values()))
+            yield Item(one.id, base.ScoreRequest(before, texts, first_given=not before), one.factors)
+
+    def read(self, item: Item, response: base.Response) -> Row:
+        assert isinstance(item.request, base.ScoreRequest)
+        assert isinstance(response, base.ScoreResponse)
+        one = self._by_id[item.id]
+        if any(score.exactness == "exact" and not score.tokens for score in response.scores):
+            return Row(item.id, item.factors, {}, missing="no scored token")
+        texts, scores = item.request.continuations, response.scores
+        values = {"given_start_differs": _given_start_differs(texts, scores)}
+        if self.mean_per_token:
+            scores = tuple(map(per_token, scores))
+        of = {text.removeprefix(" "): score for text, score in zip(texts, scores, strict=True)}
+        for quantity, (role, other) in one.asked.items():
+            values[quantity] = is_likelier(of[one.sentences[role]], of[one.sentences[other]])
+        return Row(item.id, item.factors, values)
+
+    @property
+    def _by_id(self) -> Mapping[str, SentenceSet]:
+        found: dict[str, SentenceSet] | None = self.__dict__.get("_sets_by_id")
+        if found is None:
+            found = self.__dict__["_sets_by_id"] = {one.id: one for one in self.sets}
+        return found
+
+    def cautions(self) -> Sequence[str]:
+        if self.start is not None:
+            return ()
+        return [
+            "Sentences stand alone: a model that puts no token of its own in front is given their first token, which "
+            "is not scored (measure given_start_differs; suite option start)."
+        ]
+
+
+def share(measure: str, where: Mapping[str, Factor], **rest: Any) -> MeasureSpec:
+    """A share of sentence sets, or of what was derived from them; 0.5 is no preference."""
+    common: dict[str, Any] = {"unit": "share", "kind": "share", "neutral": 0.5, "population": POPULATION}
+    return MeasureSpec(measure, rest.pop("quantity", measure), where, **{**common, **rest})
+
+
+def given_start(where: Mapping[str, Factor]) -> MeasureSpec:
+    """The share of sets whose sentences differ in what is given, not scored."""
+    return share("given_start_differs", where, neutral=None, family="what is scored", is_subgroup=True)
+
+
+def by_level(spec: MeasureSpec, rows: Sequence[Row], factor: str) -> Iterator[MeasureSpec]:
+    """The figure of each level of a factor that rows have."""
+    matching = (row for row in rows if all(row.factors.get(name) == level for name, level in spec.where.items()))
+    for level in dict.fromkeys(row.factors.get(factor) for row in matching):
+        yield replace(
+            spec,
+            where={**spec.where, factor: level},
+            stratum=None if spec.stratum == factor else spec.stratum,
+            weights=None if spec.stratum == factor else spec.weights,
+            primary=False,
+            family=f"by {factor.replace('_', ' ')}",
+        )
+
+
+def in_proportion(sizes: Mapping[Factor, int]) -> Mapping[Factor, float]:
+    """Weights in proportion to the sizes, as the plain mean over all has them."""
+    total = sum(sizes.values())
+    return {level: size / total for level, size in sizes.items()}
+
+
+def _given_start_differs(texts: Sequence[str], scores: Sequence[base.ContinuationScore]) -> IdentifiedInterval:
+    """Whether what stands before the first scored token is not the same in all texts."""
+    if not all(score.tokens for score in scores):
+        return UNKNOWN_SHARE
+    return flag(len({text[: max(0, score.tokens[0].start)] for text, score in zip(texts, scores, strict=True)}) > 1)
