@@ -1,4 +1,4 @@
-"""All four benchmarks on two small models: everything a report can contain.
+"""The four papers' benchmarks on two small models: everything a report can contain.
 
     audit run examples/all_suites.py --limit 120
 

@@ -11,6 +11,7 @@ import pytest
 
 import suites
 from tests.house import PACKAGES, circles, import_graph, modules
+from tests.suites.benchmarks import invented
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("torch", "transformers", "llama_cpp", "pandas", "scipy", "altair")
@@ -97,7 +98,8 @@ def test_audit_imports_no_concrete_suite_or_backend():
     assert [pair for pair in named if pair[1] not in allowed] == []
 
 
-def test_audit_names_no_factor_of_a_suite():
+def test_audit_names_no_factor_of_a_suite(monkeypatch, tmp_path):
+    invented.use(monkeypatch, tmp_path)
     factors = set()
     for name in suites.__all__:
         suite = getattr(suites, name)()

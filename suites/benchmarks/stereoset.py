@@ -43,7 +43,6 @@ _ASKED = {
     "stereotype_related": ("stereotype", "unrelated"),
     "anti_stereotype_related": ("anti-stereotype", "unrelated"),
 }
-_FIGURES = ("ss", "lms", "icat")
 _DRAFTS = Drafts(load("benchmarks_report").content)
 
 
@@ -126,19 +125,12 @@ class StereoSet(LikelierSentence):
             yield given_start({"kind": "set", "task": task})
 
     def tables(self) -> Sequence[TableLayout]:
-        rows: list[tuple[str, Mapping[str, Factor]]] = []
-        columns = [
-            TableColumn(
-                figure, figure, {"kind": "icat", "bias_type": None} if figure == "icat" else {"kind": "target"}, task
-            )
-            for task in self.tasks
-            for figure in _FIGURES
-        ]
-        columns = [
-            TableColumn(column.label, column.measure, {**column.where, "task": column.group}, column.group)
-            for column in columns
-        ]
-        return [_DRAFTS.table("stereoset", columns, rows)]
+        columns: list[TableColumn] = []
+        for task in self.tasks:
+            where: dict[str, Factor] = {"kind": "target", "task": task}
+            columns += [TableColumn(figure, figure, where, task) for figure in ("ss", "lms")]
+            columns.append(TableColumn("icat", "icat", {"kind": "icat", "task": task, "bias_type": None}, task))
+        return [_DRAFTS.table("stereoset", columns)]
 
     def charts(self) -> Sequence[Chart]:
         return [_DRAFTS.chart("ss"), _DRAFTS.chart("ss_by")]

@@ -15,6 +15,7 @@ from backends.fake import FakeBackend
 from suites.base import Item, Suite
 from suites.genderpair.pairs import PairSet
 from suites.mgbr.bolukbasi import BolukbasiLists, Profession
+from tests.suites.benchmarks import invented
 from tests.suites.genderpair.planted import SMALL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "papers.md").read_text("utf-8")
@@ -26,7 +27,7 @@ MANY = 400
 
 
 @pytest.fixture
-def published_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def published_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Stand-ins for the files that a user fetches: pairs and word lists of the same form."""
     pairs = PairSet("published", SMALL.groups, SMALL.sha256)
     monkeypatch.setattr("suites.genderpair.suite.pair_set", lambda given: pairs)
@@ -37,6 +38,7 @@ def published_files(monkeypatch: pytest.MonkeyPatch) -> None:
         tuple(f"woman {i}" for i in range(12)), tuple(f"man {i}" for i in range(12)), tuple(occupations), {}
     )
     monkeypatch.setattr("suites.mgbr.word_lists.read_lists", lambda folder: lists)
+    invented.use(monkeypatch, tmp_path)
 
 
 def suite_of(config: str) -> Suite:
@@ -90,7 +92,15 @@ def test_the_page_names_every_table_of_the_papers() -> None:
         "2212.10678v2": ["Table 3", "Explicit bias", "Implicit bias", "With each debiasing prompt"],
         "2212.10678v1": ["Table 3", "Table 4", "Table 5", "Table 7", "Table 8"],
         "2212.10678v3": ["Table 3", "Table 4", "Table 3, its ±", "Table 4, its ±", "Section 5.4", "Appendix E"],
-        "2401.15585": ["Table 1", "Table 2", "Table 3", "Tables 4, 5 and 6", "Tables 7 to 13", "Figure 3"],
+        "2401.15585": [
+            "Table 1",
+            "Table 2",
+            "Table 3",
+            "Tables 4, 5 and 6, BBQ",
+            "Tables 4, 5 and 6, BNLI",
+            "Tables 7 to 13",
+            "Figure 3",
+        ],
         "2408.12494": [*(f"Table {i}" for i in range(1, 8)), "Figure 1"],
     }
     for paper, entries in printed.items():

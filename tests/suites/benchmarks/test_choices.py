@@ -120,7 +120,7 @@ def test_missing_steps_are_a_missing_answer() -> None:
     suite = BBQ(conditions=["zero-shot+cot"])
     found = figures(suite, lambda prompt, text: -1.0 if "c" in text else -2.0, drop=lambda item: item.endswith("/0"))
     where = {"kind": "question", "condition": "zero-shot+cot", "context": "ambiguous"}
-    assert found["accuracy", tuple(sorted(where.items()))].n_missing == 1
+    assert found["accuracy", tuple(sorted(where.items()))].missing == 1
     assert value(found, "accuracy", **where) == 1
 
 
