@@ -1,4 +1,4 @@
-"""`audit report`, `compare`, `show`, `history` and `ls`: what a store holds of its runs."""
+"""`audit report`, `compare`, `show`, `history`, `correlate` and `ls`: what a store holds of its runs."""
 
 from __future__ import annotations
 
@@ -106,6 +106,25 @@ def history(
         typer.echo(chosen.model_dump_json())
     else:
         print_history(chosen)
+
+
+def correlate(
+    db: Db = DEFAULT_DB,
+    title: Annotated[str | None, typer.Option(help="Only runs of the audit with this title.")] = None,
+    html: Annotated[Path, typer.Option(help="Write the page here.")] = Path("audit-out/agreement.html"),
+    as_json: Json = False,
+) -> None:
+    """Show how the suites' primary figures rank the store's models, and how far the rankings agree (Spearman)."""
+    from audit.analysis.agreement import agreement
+    from audit.analysis.history import stored_results
+    from audit.report import write_agreement
+
+    with open_store(db) as store:
+        found = agreement(stored_results(store, title))
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        typer.echo(write_agreement(found, html, title=title or "All audits of this store"))
 
 
 def list_entries(

@@ -3,6 +3,6 @@
 Takes an `AuditResult` or a `History`, writes files or prints to a terminal. It computes no figure.
 """
 
-from audit.report.files import Format, write_report, write_trend
+from audit.report.files import Format, write_agreement, write_report, write_trend
 
-__all__ = ["Format", "write_report", "write_trend"]
+__all__ = ["Format", "write_agreement", "write_report", "write_trend"]

@@ -10,6 +10,7 @@ from audit.results import AuditResult
 from backends.files import atomic_write
 
 if TYPE_CHECKING:
+    from audit.analysis.agreement import Agreement
     from audit.analysis.history import History
 
 Format = Literal["html", "json", "csv", "markdown", "latex"]
@@ -56,3 +57,10 @@ def write_trend(history: History, path: Path, *, title: str) -> Path:
     from audit.report.page import trend_page
 
     return atomic_write(path, trend_page(history, title, report=path.with_name("report.html").exists()))
+
+
+def write_agreement(found: Agreement, path: Path, *, title: str) -> Path:
+    """Write the page of how the suites rank the models, its folder created if missing."""
+    from audit.report.page import agreement_page
+
+    return atomic_write(path, agreement_page(found, title))

@@ -1,9 +1,10 @@
-"""The HTML pages: the report of a run, and the trend of figures over the runs.
+"""The HTML pages: the report of a run, the trend of figures over the runs, and how benchmarks agree over models.
 
-Takes an `AuditResult` or a `History`, gives one file's text that needs no network.
+Takes an `AuditResult`, a `History` or an `Agreement`, gives one file's text that needs no network.
 """
 
+from audit.report.page.agreement_page import agreement_page
 from audit.report.page.report_page import report_page
 from audit.report.page.trend_page import trend_page
 
-__all__ = ["report_page", "trend_page"]
+__all__ = ["agreement_page", "report_page", "trend_page"]

@@ -80,6 +80,14 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     assert audit("cache", "verify", "--db", db)[0] == 0
     assert json.loads(audit("cache", "stats", "--db", db, "--json")[1])["answers"] == 2 * 100 * 6
 
+    ranked = json.loads(audit("correlate", "--db", db, "--json")[1])
+    assert ranked["models"] == ["first", "second"]
+    assert {figure["measure"] for figure in ranked["figures"]} == {
+        m["measure"] for m in report["measures"] if m["spec"].get("primary")
+    }
+    page = tmp_path / "agreement.html"
+    assert audit("correlate", "--db", db, "--html", page)[:2] == (0, f"{page}\n")
+
     code, out, _ = audit("report", "--db", db, "--out", tmp_path / "again")
     assert code == 0
     assert (tmp_path / "again" / "report.html").exists()

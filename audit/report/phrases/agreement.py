@@ -1,0 +1,53 @@
+"""Sentences about how the suites' figures rank a store's models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from audit.report.formatting import level, measure_label, number, one_line, where_label
+
+if TYPE_CHECKING:
+    from audit.analysis.agreement import Agreement, RankCorrelation, RankedFigure
+
+TOO_FEW = "too few models"
+NO_ORDER = "all models alike"
+
+
+def figure_title(figure: RankedFigure) -> str:
+    """The suite, the measure, and where it holds."""
+    where = where_label(figure.where)
+    return f"{one_line(figure.suite)}: {measure_label(figure.measure)}" + (f", {where}" if where else "")
+
+
+def correlation_text(correlation: RankCorrelation) -> str:
+    """ρ with its interval, or why there is none."""
+    if correlation.rho is None:
+        return NO_ORDER if correlation.n_models > 1 else TOO_FEW
+    if correlation.low is None:
+        return f"{number(correlation.rho, 2)} ({TOO_FEW})"
+    return f"{number(correlation.rho, 2)} ({number(correlation.low, 2)} to {number(correlation.high, 2)})"
+
+
+def agreement_scope(found: Agreement, fewest: int) -> list[str]:
+    """What the page is about, and what its numbers cannot say."""
+    models, figures = len(found.models), len(found.figures)
+    sentences = [
+        f"{figures} primary figure{'' if figures == 1 else 's'} of {models} model{'' if models == 1 else 's'}, "
+        "each model's latest run."
+    ]
+    if models < fewest:
+        sentences.append(
+            f"Uninformative: fewer than {fewest} models. So few are ranked alike by chance, whatever the figures."
+        )
+    if found.correlations:
+        sentences.append(
+            f"Spearman's ρ with {level(found.confidence)} intervals over new models of this kind. The figures' own "
+            "sampling error is not in the intervals; it draws ρ towards 0. Of many pairs some leave 0 out by chance: "
+            f"about {number(len(found.correlations) * (1 - found.confidence), 1)} of {len(found.correlations)} here."
+        )
+    left_out = sorted({one_line(model) for figure in found.figures for model in figure.left_out})
+    if left_out:
+        sentences.append(
+            f"Left out where they were asked otherwise than in the latest run of the suite: {', '.join(left_out)}."
+        )
+    return sentences
