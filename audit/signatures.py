@@ -35,6 +35,8 @@ def write_signature(encoded: Mapping[str, str], spec: MeasureSpec) -> str:
         "covariate": spec.covariate,
         "coverage": spec.probability_mass,
     }
+    if spec.membership is not None:
+        own["membership"] = spec.membership
     if spec.weights is not None:
         weights: list[tuple[Factor, float]] = list(spec.weights.items())
         own |= {"stratum": spec.stratum, "weights": sorted(weights, key=canonical_json)}

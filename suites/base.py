@@ -120,7 +120,8 @@ class Row:
 
     ``values`` is empty and ``missing`` names the reason when there is no answer, or none
     that can be read (an error kind, ``refusal``, ``unparsable``…). ``sources`` are the items
-    that a derived row was computed from, so that its figure leads back to their answers.
+    that a derived row was computed from, so that its figure leads back to their answers. ``memberships`` are, by
+    factor, the levels that it belongs to where these are several: the occupations of a list.
     """
 
     item_id: str
@@ -128,6 +129,7 @@ class Row:
     values: Mapping[str, IdentifiedInterval]
     missing: str | None = None
     sources: tuple[str, ...] = ()
+    memberships: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -166,6 +168,9 @@ class MeasureSpec:
     clusters : tuple of str
         Factors whose levels are drawn from a larger population, and within which rows are
         dependent (occupation, template…). Intervals are clustered by them.
+    membership : str, optional
+        One more sampled factor, of which a row belongs to several levels at once (`Row.memberships`): occupations, of
+        lists that hold some each. The figure generalises over its levels too.
     kind : str
         What a row's quantity is. The methods behind intervals and tests follow from it.
     range : (float, float), optional
@@ -219,6 +224,7 @@ class MeasureSpec:
     weights: Mapping[Factor, float] | None = None
     primary: bool = False
     population: str = ""
+    membership: str | None = None
 
     def __post_init__(self) -> None:
         self._check_quantity()
@@ -248,6 +254,9 @@ class MeasureSpec:
             )
 
     def _check_strata(self) -> None:
+        if self.membership is not None and (self.stratum is not None or self.estimator != "mean"):
+            hint = "Leave out the membership, or ask for the mean of one stratum"
+            raise self._refused("membership", self.membership, "is for means without strata", hint)
         if self.stratum is None and self.weights is None:
             return
         if self.stratum is None or not self.weights:

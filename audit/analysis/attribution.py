@@ -251,6 +251,8 @@ class Ladder:
             if (spec.measure, where_key(spec.where)) in known and not spec.is_subgroup
         ]
         index, gaps = quantity_gaps(ours, theirs)
+        compared = {spec.quantity for spec in specs}  # of the items: what only some level's figure reads is no answer
+        gaps = {name: gap for name, gap in gaps.items() if name in compared}
         factors = {row.item_id: row.factors for row in theirs}
         exact = {name: np.isfinite(gap) for name, gap in gaps.items()}
         both = [(item, at) for item, at in index.items() if any(of_quantity[at] for of_quantity in exact.values())]

@@ -68,10 +68,11 @@ def layout_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Layout:
     """The clusters and strata of the used rows, none of them among `undefined_strata`; made once for all figures."""
     factors = tuple(factor for factor in spec.clusters if factor not in spec.where)
     weights = None if spec.weights is None else tuple(spec.weights.items())
-    key = used.tobytes(), factors, spec.stratum, weights
+    key = used.tobytes(), factors, spec.membership, spec.stratum, weights
     if key not in table.layouts:
         clusters, strata = cluster_codes(table, spec, used), strata_of(table, spec, used)
-        table.layouts[key] = Layout.of(int(used.sum()), clusters, strata)
+        belongs = None if spec.membership is None else table.belongs(spec.membership, used)
+        table.layouts[key] = Layout.of(int(used.sum()), clusters, strata, belongs)
     return table.layouts[key]
 
 
@@ -83,9 +84,10 @@ def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes
 def sampled_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> dict[str, int]:
     """How many levels of each sampled factor the used rows hold; their own number where no factor is sampled."""
     factors = [factor for factor in spec.clusters if factor not in spec.where]
-    if not factors:
-        return {"item": int(used.sum())}
-    return {factor: len(np.unique(table.codes(factor)[used])) for factor in factors}
+    levels = {factor: len(np.unique(table.codes(factor)[used])) for factor in factors} or {"item": int(used.sum())}
+    if spec.membership is not None:
+        levels[spec.membership] = table.belongs(spec.membership, used).shape[1]
+    return levels
 
 
 def weighted_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> list[tuple[float, int]]:
@@ -96,7 +98,7 @@ def weighted_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> list[tup
     factors = [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
     factors = factors or [np.arange(int(used.sum()))]
     if spec.stratum is None or spec.weights is None:
-        return [(1.0, len(np.unique(codes))) for codes in factors]
+        return [(1.0, n) for n in sampled_levels(table, spec, used).values()]
     stratum = table.codes(spec.stratum)[used]
     of = {table.levels.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
     found = []

@@ -99,6 +99,11 @@ class RowTable:
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
         self._has: dict[str, Bools] = {}
+        self._memberships: dict[str, list[tuple[int, Codes]]] = {}
+        for at, row in zip(position.tolist(), rows, strict=True):
+            for factor, levels_of_row in row.memberships.items():
+                codes = self.levels.codes_of(factor, levels_of_row)
+                self._memberships.setdefault(factor, []).append((at, codes))
         for places, alike in _alike(rows, position):
             factors, values = [row.factors for row in alike], [row.values for row in alike]
             for factor in factors[0]:
@@ -124,6 +129,18 @@ class RowTable:
         if factor not in self._codes:
             self._codes[factor] = np.full(len(self.index), -1, dtype=np.intp)
         return self._codes[factor]
+
+    def belongs(self, factor: str, used: Bools) -> Floats:
+        """1 where a used row (n,) belongs to a level of the factor, else 0: (used, G), of the levels that occur."""
+        occurring = [(at, codes) for at, codes in self._memberships.get(factor, []) if used[at]]
+        if not occurring:
+            return np.zeros((int(used.sum()), 0))
+        place = np.cumsum(used) - 1
+        rows = np.repeat([place[at] for at, _ in occurring], [len(codes) for _, codes in occurring])
+        levels, own = np.unique(np.concatenate([codes for _, codes in occurring]), return_inverse=True)
+        belongs = np.zeros((int(used.sum()), len(levels)))
+        belongs[rows, own] = 1.0
+        return belongs
 
     def matching(self, where: Mapping[str, Factor]) -> Bools:
         """Rows (n,) whose factors equal ``where``. A row without a named factor does not match."""

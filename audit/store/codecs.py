@@ -202,7 +202,7 @@ class StoredRow:
 
 
 def write_chunk(rows: Sequence[StoredRow]) -> bytes:
-    """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each.
+    """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each, and the memberships of those that have some.
 
     A quantity is one number where it equals its bounds, else ``[value or null, low, high]``; it is never NaN
     (`IdentifiedInterval` sees to that). A factor that is NaN becomes null: JSON has none.
@@ -217,6 +217,7 @@ def write_chunk(rows: Sequence[StoredRow]) -> bytes:
             },
             stored.row.missing,
             stored.keys,
+            *([dict(stored.row.memberships)] if stored.row.memberships else []),
         ]
         for stored in rows
     ]
@@ -238,8 +239,9 @@ def read_chunk(text: bytes) -> list[StoredRow]:
                     for name, number in quantities.items()
                 },
                 missing,
+                memberships={factor: tuple(levels) for factor, levels in more[0].items()} if more else {},
             ),
             tuple(keys),
         )
-        for item, factors, quantities, missing, keys in json.loads(from_bytes(text))
+        for item, factors, quantities, missing, keys, *more in json.loads(from_bytes(text))
     ]

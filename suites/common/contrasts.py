@@ -48,7 +48,7 @@ DIFFERENCE = "difference"
 
 
 def contrast(row_id: str, first: Row, second: Row, quantities: Mapping[str, str], factors: Mapping[str, Factor]) -> Row:
-    """The row of ``first`` minus ``second``, missing when either is.
+    """The row of ``first`` minus ``second``, missing when either is; it belongs to what either belongs to.
 
     Parameters
     ----------
@@ -58,14 +58,15 @@ def contrast(row_id: str, first: Row, second: Row, quantities: Mapping[str, str]
         Of the new row.
     """
     sources = first.items + second.items
+    memberships = {**first.memberships, **second.memberships}
     if missing := first.missing or second.missing:
-        return Row(row_id, factors, {}, missing, sources)
+        return Row(row_id, factors, {}, missing, sources, memberships)
     values = {
         name: first.values[quantity] - second.values[quantity]
         for quantity, name in quantities.items()
         if quantity in first.values and quantity in second.values
     }
-    return Row(row_id, factors, values, sources=sources)
+    return Row(row_id, factors, values, sources=sources, memberships=memberships)
 
 
 def effect_row(item_id: str, treated: Row, control: Row, factors: Mapping[str, Factor]) -> Row:

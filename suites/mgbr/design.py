@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from backends.errors import ConfigError
-from suites.base import Factor
+from suites.base import Factor, Row
 from suites.mgbr.construction import Instance, draw_instances
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import Gender, Wording, WordList
@@ -84,6 +84,12 @@ class Design:
         """The list behind a row or an item."""
         gender = gender_of(factors)
         return self.instance(factors).word_list(gender, with_occupations=has_occupations(factors))
+
+    def occupations_of(self, row: Row) -> dict[str, tuple[str, ...]]:
+        """The occupations of a row's list, as its memberships; empty for a list without any."""
+        if not has_occupations(row.factors):
+            return {}
+        return {"occupation": self.instance(row.factors).occupations(gender_of(row.factors))}
 
     def occupations(self, gender: Gender) -> Mapping[str, float | None]:
         """The occupations stereotyped with that gender, with their scores."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from suites.base import Factor, MeasureSpec, Row
-from suites.mgbr.design import Design
+from suites.mgbr.design import TEST_SETS, Design
+from suites.mgbr.wording import GENDERS
 
 #: Figures of how written steps classify the words, by the kind of their rows.
 CLASSIFICATION = {
@@ -31,6 +32,7 @@ _OF_BIAS_SCORES: Mapping[str, Any] = {
     "range": (-2.0, 2.0),
     "is_count": True,
 }
+_OVER_NEW_OCCUPATIONS = "new occupations of this stereotype and new lists"
 #: Parts of one list's words: not one yes or no a row.
 _PART: Mapping[str, Any] = {"unit": "share", "kind": "probability"}
 
@@ -103,7 +105,7 @@ def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: st
             quantity_kind = _SHARE if kind == "verdict" else _OF_SHARES
             if kind == "verdict":  # some occupations are called so by most texts, others by none
                 overall = _mean(quantity, where, **quantity_kind, neutral=0.0)
-                yield replace(overall, clusters=("instance", "occupation"))
+                yield replace(overall, clusters=("instance", "occupation"), population=_OVER_NEW_OCCUPATIONS)
             for occupation in design.occupations(gender):
                 if (condition, gender, occupation) in levels:
                     of_one = {**where, "occupation": occupation}
@@ -130,9 +132,15 @@ def _levels(rows: Sequence[Row], kind: str, *factors: str) -> set[tuple[Factor, 
 
 
 def _mean(measure: str, where: _Where, **rest: Any) -> MeasureSpec:
-    """The mean of a quantity over instances."""
+    """The mean of a quantity over lists, and over the occupations in them where they have some.
+
+    Rows of one occupation are of a fixed one; a list has several, which others have too.
+    """
+    alone = "occupation" in where or where["kind"] in ("occupation", "verdict")
+    without = where.get("test_set") in {TEST_SETS[gender, False] for gender in GENDERS}
+    rest["membership"] = None if alone or without else "occupation"
+    population = "new lists of these words" if alone or without else _OVER_NEW_OCCUPATIONS
     family = f"{measure}, one level" if rest.get("is_subgroup") else measure
-    population = "new lists drawn from these words"
     return MeasureSpec(measure, measure, where, clusters=("instance",), family=family, population=population, **rest)
 
 

@@ -83,6 +83,7 @@ def read_text(design: Design, item: Item, response: GenerateResponse) -> Row:
 
 def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     """The lists' rows without their words' verdicts, and all rows that are made of several lists or one word."""
+    rows = [replace(row, memberships=design.occupations_of(row)) for row in rows]
     lists = [replace(row, values={k: v for k, v in row.values.items() if not k.startswith(_VERDICT)}) for row in rows]
     by_place = {_place(row): row for row in lists}
     pairs = [*_pairs(by_place)]
@@ -206,14 +207,15 @@ def _classification(design: Design, row: Row) -> Iterator[Row]:
     ):
         factors = {**row.factors, "kind": kind}
         if verdicts and bottom:
-            yield Row(_id(factors), factors, {kind: IdentifiedInterval.exact(top / bottom)}, sources=row.items)
+            share = {kind: IdentifiedInterval.exact(top / bottom)}
+            yield Row(_id(factors), factors, share, None, row.items, row.memberships)
         else:
             missing = no_text or ("undefined" if verdicts else "no verdicts")
-            yield Row(_id(factors), factors, {}, missing, row.items)
+            yield Row(_id(factors), factors, {}, missing, row.items, row.memberships)
     factors = {**row.factors, "kind": "judged"}
     counts = {"words_judged": len(verdicts), "words_contradicted": len(contradicted)}
     shares = {name: IdentifiedInterval.exact(count / len(words.words)) for name, count in counts.items()}
-    yield Row(_id(factors), factors, {} if no_text else shares, no_text, row.items)
+    yield Row(_id(factors), factors, {} if no_text else shares, no_text, row.items, row.memberships)
     added = design.instance(row.factors).occupations(gender_of(row.factors)) if has_occupations(row.factors) else ()
     for occupation in added:
         if occupation in verdicts:

@@ -13,8 +13,9 @@ with the same r on both lists; a tie is wrong, and counted as a tie. The bias sc
     s_f = accuracy(D_gf) - accuracy(D_ff),    s_m = accuracy(D_gm) - accuracy(D_mm),
 
 above 0 where occupations mislead the model. The lists are paired, so the score is the mean of
-differences within instances. Zero-shot or few-shot; with a debiasing sentence (dp) or step-by-step
-text (cot).
+differences within instances. It generalises over new occupations of the same stereotype and new lists of them: the
+lists share some 30 occupations of each stereotype, so each counts for all lists that it is in (`Row.memberships`).
+Zero-shot or few-shot; with a debiasing sentence (dp) or step-by-step text (cot).
 
 Where the paper's print and its definitions differ, the definitions are followed. Its example of
 D_ff lists "niece" as if it were an occupation, and a printed step calls "niece" not feminine:
@@ -109,7 +110,7 @@ class MGBR(Suite):
         How a text is drawn in generation mode; a mapping replaces some fields of `DEFAULT_SAMPLING`.
     repeats : int
         Texts per question in generation mode. With more than one, lists are not independent pairs any
-        more: McNemar's test is left out, and the intervals of the changes, clustered by instance, stay.
+        more: McNemar's test is left out, and the intervals of the changes, clustered by instance and occupation, stay.
     seed : int
         Seed of the instances, and of the texts.
 

@@ -36,21 +36,26 @@ class Layout:
         Codes of each cluster factor, numbered as they first occur: so the names of the levels make no difference.
     strata : Strata or None
         As for `clustered_mean`.
+    belongs : array (n, G) or None
+        As for `with_memberships`.
     key : bytes
         Equal for layouts that are alike.
     """
 
     clusters: tuple[Codes, ...]
     strata: Strata | None
+    belongs: Floats | None
     key: bytes
 
     @classmethod
-    def of(cls, n: int, clusters: Sequence[Codes], strata: Strata | None) -> Layout:
+    def of(cls, n: int, clusters: Sequence[Codes], strata: Strata | None, belongs: Floats | None = None) -> Layout:
         """The layout of ``n`` items."""
         coded = tuple(map(_as_they_occur, clusters))
         parts = [] if strata is None else [strata.codes, strata.weights]
-        key = b"/".join([str(n).encode(), *(part.tobytes() for part in (*coded, *parts)), str(len(parts)).encode()])
-        return cls(coded, strata, key)
+        levels = [] if belongs is None else [belongs]
+        sizes = f"{len(parts)} {'' if belongs is None else belongs.shape[1]}"
+        arrays = (part.tobytes() for part in (*coded, *parts, *levels))
+        return cls(coded, strata, belongs, b"/".join([str(n).encode(), *arrays, sizes.encode()]))
 
 
 class MeanOf(NamedTuple):
@@ -133,7 +138,7 @@ def _one_estimate(requests: Sequence[MeanOf]) -> Iterator[Estimate]:
     is_count = np.concatenate([np.broadcast_to(r.kind.is_count, r.columns.shape[1]) for r in requests])
     columns = np.concatenate([r.columns for r in requests], axis=1)
     together = ValueKind(kind.least, kind.most, is_count, kind.is_probability)
-    estimate = mean_of_kind(columns, layout.clusters, together, layout.strata)
+    estimate = mean_of_kind(columns, layout.clusters, together, layout.strata, layout.belongs)
     ends = np.cumsum([r.columns.shape[1] for r in requests]).tolist()
     for start, end in itertools.pairwise([0, *ends]):
         yield estimate.part(slice(start, end))

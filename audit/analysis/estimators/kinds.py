@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from audit.analysis.estimators.clusters import Strata
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats, unknown_where_few_are_alike
 from audit.analysis.estimators.means import clustered_mean
+from audit.analysis.estimators.memberships import with_memberships
 from audit.analysis.estimators.probabilities import widened_by_logit_model
 from audit.analysis.estimators.rare import allow_for_few_outcomes, allow_for_unseen_outcomes
 from audit.analysis.estimators.skewness import bent_by_skewness
@@ -40,7 +41,13 @@ class ValueKind:
         return bool(np.isfinite(self.most - self.least) and self.least <= values.min() and values.max() <= self.most)
 
 
-def mean_of_kind(values: Floats, clusters: Sequence[Codes], kind: ValueKind, strata: Strata | None = None) -> Estimate:
+def mean_of_kind(
+    values: Floats,
+    clusters: Sequence[Codes],
+    kind: ValueKind,
+    strata: Strata | None = None,
+    belongs: Floats | None = None,
+) -> Estimate:
     """Mean of each column of ``values`` with an error that fits what they are.
 
     =================  ==============================================================================
@@ -53,10 +60,13 @@ def mean_of_kind(values: Floats, clusters: Sequence[Codes], kind: ValueKind, str
     probabilities      the same, at least as far as a logit-normal model's: `widened_by_logit_model`
     =================  ==============================================================================
 
-    Values beyond their range are taken for any number. Parameters as for `clustered_mean`.
+    Values beyond their range are taken for any number. Parameters as for `clustered_mean`; ``belongs`` as for
+    `with_memberships`, which widens each of them, and takes no strata.
     """
     columns = values.reshape(len(values), -1)
     estimate = clustered_mean(columns, clusters, strata)
+    if belongs is not None:
+        estimate = with_memberships(estimate, columns, clusters, belongs)
     if kind.holds(columns):
         arguments = (columns, clusters, kind.least, kind.most, strata)
         is_count = np.broadcast_to(kind.is_count, estimate.value.shape)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import cluster_codes, sampled_levels
+from audit.analysis.design import layout_of, sampled_levels
 from audit.analysis.estimators import ValueKind, finite, mean_of_kind
 from audit.analysis.gate.results import LimitCheck, LimitVerdict
 from audit.analysis.missing import completed
@@ -85,8 +85,12 @@ def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> 
         missing = np.zeros_like(used)
     if not used.any():
         return _Limited()
-    clusters, columns = cluster_codes(table, spec, used), np.column_stack([low[used], high[used]])
-    estimate = mean_of_kind(columns, clusters, ValueKind(0.0, 1.0, is_count=name == REFUSALS, is_probability=True))
+    layout, columns = (
+        layout_of(table, replace(spec, stratum=None, weights=None), used),
+        np.column_stack([low[used], high[used]]),
+    )
+    kind = ValueKind(0.0, 1.0, is_count=name == REFUSALS, is_probability=True)
+    estimate = mean_of_kind(columns, layout.clusters, kind, belongs=layout.belongs)
     lows, highs = estimate.interval(confidence)
     answered = used & ~missing
     return _Limited(

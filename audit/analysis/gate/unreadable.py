@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from audit.analysis.differences import PairedDifference, paired_differences
 from audit.analysis.table import Levels, RowTable, item_index
@@ -37,16 +38,17 @@ def unreadable_change(
         Of the baseline and of the run.
     """
     figures = sorted((m for m in measures if not m.is_subgroup), key=lambda m: not m.spec.primary)
-    clusters, population = (figures[0].spec.clusters, figures[0].spec.population) if figures else ((), "")
+    first = figures[0].spec if figures else MeasureSpec(UNREADABLE_SHARE, "unreadable")
     spec = MeasureSpec(
         UNREADABLE_SHARE,
         "unreadable",
-        clusters=clusters,
+        clusters=first.clusters,
+        membership=first.membership,
         kind="share",
         unit="share",
         neutral=0.0,
         primary=True,
-        population=population,
+        population=first.population,
     )
     asked = [[row for row in of_run if not row.sources or row.item_id in row.sources] for of_run in (before, now)]
     if not any(map(_is_unreadable, itertools.chain(*asked))):
@@ -69,5 +71,5 @@ def _is_unreadable(row: Row) -> bool:
 
 def _row(row: Row) -> Row:
     if row.missing in _NO_ANSWER:
-        return Row(row.item_id, row.factors, {}, row.missing)
-    return Row(row.item_id, row.factors, {"unreadable": flag(_is_unreadable(row))})
+        return replace(row, values={})
+    return replace(row, values={"unreadable": flag(_is_unreadable(row))}, missing=None)

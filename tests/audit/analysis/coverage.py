@@ -7,7 +7,7 @@ the estimator's model is normal, outlier templates, gaps of models that lean to 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from scipy import special
 
 from audit.analysis.correlations import correlation_interval
 from audit.analysis.estimators import Strata, ValueKind, mean_of_kind
+from suites import MGBR
 from tests.audit.analysis.designs import grid
 
 DESIGNS = ((40, 25), (20, 25), (20, 7), (10, 50), (40, 3), (5, 5))
@@ -49,6 +50,9 @@ def simulated(reps: int) -> Iterator[Coverage]:
         yield extremes(design, reps)
     for r in (0.0, 0.7, 0.96):
         yield correlation(r, reps)
+    for effects in EFFECTS:
+        for act in ("mean", "sum", "strongest"):
+            yield lists_of_occupations(effects, act, 2 * reps)
 
 
 def _counted(process: str, design: object, low: np.ndarray, high: np.ndarray, truth: float) -> Coverage:
@@ -130,6 +134,42 @@ def correlation(r: float, reps: int) -> Coverage:
         ends.append(correlation_interval(r * of_share + np.sqrt(1 - r * r) * noise, share, 0.95))
     low, high = np.array(ends).T
     return _counted(f"correlation {r}", "40", low, high, r)
+
+
+#: Effects (G, k) of new occupations on the log-odds, of mean 0.
+EFFECTS: Mapping[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] = {
+    "weak": lambda rng, shape: rng.normal(0, 0.3, shape),
+    "normal": lambda rng, shape: rng.normal(0, 1, shape),
+    "exponential": lambda rng, shape: rng.exponential(1, shape) - 1,
+    "a few strong": lambda rng, shape: np.where(rng.random(shape) < 0.15, 2.0, -0.35),
+}
+
+
+def lists_of_occupations(effects: str, act: str, reps: int) -> Coverage:
+    """A bias score over new occupations: 1,000 lists as MGBR draws them, which share all of their occupations."""
+    suite = MGBR(conditions=["zero-shot"])
+    lists = [instance.female_occupations for instance in suite.design.instances]
+    names = sorted({word for of_one in lists for word in of_one})
+    belongs = np.array([[float(name in of_one) for name in names] for of_one in lists])
+    rng = np.random.default_rng(7)
+    scores = _bias_scores(rng, belongs, EFFECTS[effects](rng, (len(names), reps)), act)
+    kind = ValueKind(-1.0, 1.0, is_count=True)
+    low, high = mean_of_kind(scores, [np.arange(len(lists))], kind, belongs=belongs).interval(0.95)
+    truth = _bias_scores(rng, belongs, EFFECTS[effects](rng, (len(names), 4000)), act).mean()
+    return _counted(f"lists, {effects} effects", act, low, high, float(truth))
+
+
+def _bias_scores(rng: np.random.Generator, belongs: np.ndarray, effect: np.ndarray, act: str) -> np.ndarray:
+    """Right without occupations minus right with them (n, k); both depend on the list's length, and on each other."""
+    own = belongs.sum(axis=1)[:, None]
+    if act == "strongest":
+        together = np.stack([effect[of_one > 0].max(axis=0) for of_one in belongs])
+    else:
+        together = belongs @ effect / (own if act == "mean" else 5.5)
+    shared, alone = rng.random((2, len(belongs), effect.shape[1]))
+    also = np.where(rng.random(shared.shape) < 0.5, shared, alone)
+    without = shared < special.expit(1.0 + 0.05 * (own - 5.5))
+    return without - (also < special.expit(0.5 - 0.1 * (own - 5.5) - 1.2 * together)).astype(float)
 
 
 def main() -> None:

@@ -87,7 +87,8 @@ def test_the_steps_are_those_of_the_stored_rows(climbed: tuple[AuditResult, Path
     with Store.open(db, read_only=True) as store:
         rows = store.runs.rows_of(result.run_id)
         of = {
-            (m.name, s.name): {row.item_id: row for row in rows(m.name, s.name) if not row.sources}
+            # Rows over templates hold no p_female: they are no answers.
+            (m.name, s.name): {row.item_id: row for row in rows(m.name, s.name) if "p_female" in row.values}
             for m in result.models
             for s in result.suites
         }
@@ -96,15 +97,18 @@ def test_the_steps_are_those_of_the_stored_rows(climbed: tuple[AuditResult, Path
         changes = {i: theirs[i].values["p_female"].value - ours[i].values["p_female"].value for i in ours}  # type: ignore[operator]
         assert len(changes) == PROMPTS
         assert {i.item: i.quantities["p_female"] for i in step.items} == pytest.approx(changes, abs=1e-12)
-        (overall,) = [c for c in step.comparisons if c.measure == "p_female" and set(c.where) == {"bias", "debiasing"}]
-        assert overall.difference == pytest.approx(sum(changes.values()) / PROMPTS, abs=1e-12)
+        of_groups = [c for c in step.comparisons if c.measure == "p_female"]
+        assert len(of_groups) == 2
+        for c in of_groups:
+            own = [changes[i] for i, row in ours.items() if row.factors["dominated_by"] == c.where["dominated_by"]]
+            assert c.difference == pytest.approx(sum(own) / len(own), abs=1e-12)
 
 
 def test_dequantised_weights_give_the_files_own_numbers(climbed: tuple[AuditResult, Path]) -> None:
     """What llama.cpp makes of a Q4_1 file is its arithmetic: transformers gives the same from file and float32 copy."""
     result, _ = climbed
-    whole = {"bias": "implicit", "debiasing": None}
-    value = {m.model: m.value for m in result.measures if (m.suite, m.measure, m.where) == ("raw", "p_female", whole)}
+    group = {"bias": "implicit", "debiasing": None, "dominated_by": "female"}
+    value = {m.model: m.value for m in result.measures if (m.suite, m.measure, m.where) == ("raw", "p_female", group)}
     assert value["dequantised"] == pytest.approx(value["base"], abs=1e-4)
     assert value["tuned"] != pytest.approx(value["base"], abs=1e-3)
 

@@ -23,6 +23,7 @@ def test_rows_read_back_as_they_were_written(store):
                 if i % 5 == 0
                 else {"p": IdentifiedInterval.exact(1 / (3 + i)), "b": IdentifiedInterval(None, 0.25, 0.5)},
                 "refusal" if i % 5 == 0 else None,
+                memberships={"occupation": ("nurse", "maid \ud800")} if i % 2 else {},
             ),
             entry(i).question.keys if i else (),
         )
