@@ -172,7 +172,7 @@ def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) 
             type(model.backend).__name__,
             f"it cannot do what suites.{suite_name} asks: {', '.join(sorted(missing))}",
             f"It can: {', '.join(sorted(model.description.capabilities)) or 'nothing'}. "
-            "Leave the model or the suite out, or change the suite's mode",
+            "Leave the model or the suite out, or change the suite's mode, or for score_alone its start",
         )
 
 

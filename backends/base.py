@@ -217,7 +217,8 @@ class ClassifyResponse:
 Response = ScoreResponse | GenerateResponse | ClassifyResponse
 Answer = Response | BackendError
 
-Capability = Literal["score", "generate", "chat", "classify"]
+Capability = Literal["score", "score_alone", "generate", "chat", "classify"]
+"""What a backend can do. ``score_alone``: also texts with nothing before them (`ScoreRequest.first_given`)."""
 
 Scalar = str | int | float | bool | None
 

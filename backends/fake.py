@@ -163,7 +163,7 @@ class FakeBackend(Backend):
             raise ConfigError("latency", self._latency, "negative seconds", "Give 0 or more")
 
     async def describe(self) -> Description:
-        capabilities: frozenset[Capability] = frozenset({"score", "generate", "chat", "classify"})
+        capabilities: frozenset[Capability] = frozenset({"score", "score_alone", "generate", "chat", "classify"})
         return Description(
             {"backend": "fake", "name": self.name, "version": 1},
             capabilities,

@@ -125,7 +125,7 @@ class CausalBackend(LocalBackend):
         parts: dict[ModelPart, Scalar],
     ) -> Description:
         """The description of a model with this chat template, or None, and these further parts."""
-        capabilities: set[Capability] = {"score", "generate"}
+        capabilities: set[Capability] = {"score", "score_alone", "generate"}
         if template is not None:
             capabilities.add("chat")
         template_hash = None if template is None else text_sha256(str(template))

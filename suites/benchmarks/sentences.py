@@ -14,6 +14,7 @@ models does not exist for causal ones. What stands before the first token decide
 after a context     every token of the sentence is scored, given the context and a space
 ==================  ================================================================================================
 
+A server has no proven way to score a text with nothing before it: without a ``start`` it is refused before it is asked.
 Scores that a server only bounds decide where the bounds suffice, and else stay open. A tie counts for neither.
 """
 
@@ -73,7 +74,8 @@ class LikelierSentence(Suite):
 
     @property
     def needs(self) -> frozenset[base.Capability]:
-        return frozenset({"score"})
+        alone = self.start is None and any(not one.context for one in self.sets)
+        return frozenset({"score", "score_alone"}) if alone else frozenset({"score"})
 
     def signature(self) -> Mapping[str, Any]:
         return {

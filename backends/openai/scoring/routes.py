@@ -40,7 +40,8 @@ class Routes:
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         """Scores of all continuations. Raises `BackendError`."""
         if request.first_given:
-            raise BackendError("unsupported", "no proven way to score a text with nothing before it")
+            problem = "no proven way to score a text with nothing before it"
+            raise BackendError("unsupported", problem, hint="give the text a start")
         score = self._text if isinstance(request.prompt, str) else self._chat
         return ScoreResponse(await score(request.prompt, request.continuations))  # type: ignore[arg-type]
 

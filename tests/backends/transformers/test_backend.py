@@ -91,7 +91,7 @@ def test_fingerprint_needs_no_weights_and_follows_them(folders: dict[str, Path],
     backend = HFBackend(folders["llama"], threads=1)
     first = backend.describe_blocking()
     assert backend._loaded is None
-    assert first.capabilities == {"score", "generate"}
+    assert first.capabilities == {"score", "score_alone", "generate"}
     assert first.fingerprint == HFBackend(folders["llama"], threads=1).describe_blocking().fingerprint
     others = [
         HFBackend(folders["qwen3"], threads=1),

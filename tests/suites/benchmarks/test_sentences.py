@@ -42,6 +42,12 @@ def test_a_start_stands_before_every_sentence_and_is_in_the_signature() -> None:
     assert len(CrowSPairs().cautions()) == 1
 
 
+def test_a_server_needs_a_start_unless_all_have_a_context() -> None:
+    assert CrowSPairs().needs == {"score", "score_alone"}
+    assert CrowSPairs(start="\n").needs == {"score"}
+    assert StereoSet(tasks=["intersentence"]).needs == {"score"}
+
+
 def answered(suite: CrowSPairs, scores: tuple[ContinuationScore, ...]):
     item, *_ = suite.items()
     return suite.read(item, ScoreResponse(scores))
