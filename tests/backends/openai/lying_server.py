@@ -156,7 +156,7 @@ class ChatLiar(RawServer):
             return Reply({"error": {"message": "no such route or model", "code": "not_found"}}, 404)
         if sent.get("top_logprobs", 0) > 20:
             return Reply({"error": {"message": "top_logprobs must be at most 20"}}, 400)
-        question = sent["messages"][0]["content"]
+        question = "\n".join(turn["content"] for turn in sent["messages"])
         after = self.after(question)
         nexts = sorted(after.items(), key=lambda item: -item[1])
         entries = [{"token": w, "bytes": list(w.encode()), "logprob": v} for w, v in nexts]

@@ -73,7 +73,7 @@ def test_a_url_or_model_that_is_not_a_text_is_refused(options: str, tmp_path: Pa
 
 
 async def test_max_cost_on_the_command_line_stops_before_it_is_passed(tmp_path: Path) -> None:
-    limit, prompt_price, completion_price = 0.02, 5.0, 20.0
+    limit, prompt_price, completion_price = 0.05, 5.0, 20.0  # the probe costs about a third
     async with Liar().running() as server:
         options = (
             f'base_url = "{server.base_url}"\nmodel = "{MODEL}"\napi_key_env = ""\nprobe_folder = "{tmp_path}/probes"\n'
@@ -88,5 +88,5 @@ async def test_max_cost_on_the_command_line_stops_before_it_is_passed(tmp_path: 
     billed = [b for b in server.bodies if isinstance(b.get("prompt"), str) and b["model"] == MODEL]
     cost = sum(len(tokens_of(b["prompt"])) * prompt_price + completion_price for b in billed) / 1e6
     assert 0.5 * limit < cost <= limit, said.decode()
-    assert run.returncode == 1
+    assert run.returncode == 1, said.decode()
     assert b"cost limit" in said
