@@ -66,7 +66,9 @@ class ListTracker:
             del self._owners[listed]
         elif is_claimed:
             self.ambiguous += [first for first, _ in takers]
-        raise inconsistent("its list of next tokens is, bit for bit, that of another prompt", retryable=True)
+        message = "its list of next tokens is, bit for bit, that of another prompt"
+        # The same list once more, for a prompt asked by itself, comes from a cache: it would come again and again.
+        raise inconsistent(message, retryable=not is_claimed or bool(under_way))
 
 
 def _listed(response: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None:

@@ -57,10 +57,13 @@ def test_of_two_prompts_under_way_both_are_asked_again() -> None:
 def test_a_list_that_comes_again_makes_its_first_taker_ambiguous() -> None:
     tracker = ListTracker()
     took(tracker, "nurse", LIST)
+    retryable = []
     for _ in range(2):
-        with pytest.raises(BackendError):
+        with pytest.raises(BackendError) as caught:
             took(tracker, "doctor", LIST)
+        retryable.append(caught.value.retryable)
     assert tracker.ambiguous == [request("nurse")]
+    assert retryable == [True, False], "what a cache gives twice it gives each time"
 
 
 @pytest.mark.parametrize(
