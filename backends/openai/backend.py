@@ -49,6 +49,7 @@ from backends.openai.probe import (
     probe,
     random_questions,
     tolerance,
+    with_listed_words,
 )
 from backends.openai.probe.report import Watched
 from backends.openai.response_ids import ModelChangedError
@@ -371,7 +372,7 @@ class OpenAIBackend(Backend):
     async def _new_report(self, last: ProbeReport | None) -> ProbeReport:
         """Probe the server; an unchanged model keeps the identity of the probe before (``last``)."""
         self._api = ServerApi(self._client, self.model, self.usage)
-        requests_before = self.usage.requests
+        requests_before = self._client.requests
         session = await probe(self._api, samples=self.samples)
         self._tokenizer, capabilities = session.tokenizer, session.capabilities
         canary = await with_retries(self._ask_canary, capabilities)
@@ -381,7 +382,7 @@ class OpenAIBackend(Backend):
             is_same = largest_move(last.canary, canary) <= tolerance(noise)
             identity = last.canary_id if is_same else f"{identity} after another: {exact_identity(canary)}"
         watched = await self._watched(capabilities)
-        requests = self.usage.requests - requests_before
+        requests = self._client.requests - requests_before
         return ProbeReport(
             self.base_url,
             self.model,
@@ -396,7 +397,8 @@ class OpenAIBackend(Backend):
         )
 
     async def _watched(self, capabilities: ServerCapabilities) -> tuple[Watched, ...]:
-        return await with_retries(ask_watched, self._routes(capabilities), random_questions(capabilities))
+        questions = await with_listed_words(self._api, capabilities, random_questions(capabilities))
+        return await with_retries(ask_watched, self._routes(capabilities), questions)
 
     async def _still_holds(self, report: ProbeReport) -> bool:
         """Whether the server still gives the recorded canary by the recorded route."""

@@ -32,12 +32,18 @@ class HttpClient:
         or from what stands before the ``/v1``.
     timeout : float
         Seconds for a whole attempt, from connecting to the last byte.
+
+    Attributes
+    ----------
+    requests : int
+        How many were sent, the tokenizer's and those that failed included.
     """
 
     def __init__(self, base_url: str, key: ApiKey, *, timeout: float, max_connections: int) -> None:
         self.base_url = base_url.rstrip("/")
         self._root = self.base_url.removesuffix("/v1")
         self._key, self._timeout, self._max_connections = key, timeout, max_connections
+        self.requests = 0
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -52,6 +58,7 @@ class HttpClient:
         url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
         key = self._key.read()
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self.requests += 1
         try:
             async with (
                 asyncio.timeout(self._timeout),

@@ -14,6 +14,7 @@ from backends.openai.probe.canary import (
     largest_watched_move,
     random_questions,
     tolerance,
+    with_listed_words,
 )
 from backends.openai.probe.record import ProbeRecord
 from backends.openai.probe.report import VERSION, ProbeReport
@@ -34,4 +35,5 @@ __all__ = [
     "probe",
     "random_questions",
     "tolerance",
+    "with_listed_words",
 ]

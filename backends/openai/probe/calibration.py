@@ -80,12 +80,17 @@ def p_value(places: Sequence[Place], *, noise: float) -> float:
     for place in (p for p in places if p.n):
         cells = _Cells.of(place)
         observed += cells.statistics(cells.counts(place)[None, :])[0]
-        simulated += cells.statistics(cells.simulate(place.n, noise, random))
+        simulated += cells.simulated_statistics(place.n, noise, random)
     center = simulated.mean(0)
     distance, distances = np.abs(observed - center), np.abs(simulated - center)
     distance[0], distances[:, 0] = observed[0], simulated[:, 0]  # G is one-sided
     as_bad = (distances >= distance - 1e-9).sum(0)
     return float(min(1.0, 3 * (1 + as_bad.min()) / (1 + _SIMULATED)))
+
+
+def entropy(listed: Mapping[str, float]) -> float:
+    """Of the listed texts, in nats; what is not listed counts nothing."""
+    return -math.fsum(p * math.log(p) for p in listed.values() if p > 0)
 
 
 def unseen(places: Sequence[Place]) -> Unseen:
@@ -140,6 +145,13 @@ class _Cells:
             moved = p * np.exp(random.normal(0, noise / 2, p.shape))
             p = moved / moved.sum(1, keepdims=True)
         return np.asarray(random.multinomial(n, p))
+
+    def simulated_statistics(self, n: int, noise: float, random: np.random.Generator) -> np.ndarray:
+        """`statistics` of `simulate`; of single draws without noise looked up, since there are hundreds of places."""
+        if n > 1 or noise > 0:
+            return self.statistics(self.simulate(n, noise, random))
+        of_each_cell = self.statistics(np.eye(len(self.probabilities)))
+        return of_each_cell[random.choice(len(self.probabilities), _SIMULATED, p=self.probabilities)]
 
     def statistics(self, counts: np.ndarray) -> np.ndarray:
         """Rows of counts → rows of G, draws outside, and the sum of centred log-probabilities."""

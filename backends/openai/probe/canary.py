@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import random
+import string
 from collections.abc import Sequence
 
 from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
+from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.report import CanaryValue, Watched
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE
+from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.routes import Routes
+from backends.openai.scoring.top_logprobs import TopLogprobs
 
 Canary = tuple[CanaryValue, ...]
 
@@ -40,6 +45,8 @@ _DRAWN_WORDS = (
     ("river", "station", "library", "market", "harbour", "bridge", "museum", "garden", "school", "tower", "mill"),
     ("letter", "basket", "ladder", "lantern", "violin", "bicycle", "kettle", "hammer", "blanket", "mirror", "map"),
 )
+#: Words of a list that are watched, among so many entries; a letter of ASCII begins them, or a space before it.
+_N_LISTED_WORDS, _LISTED, _WORD_STARTS = 3, 20, frozenset(" " + string.ascii_letters)
 #: Nats by which a canary may move although the server's own noise is smaller, and by which it may move at most.
 _MIN_TOLERANCE, _MAX_TOLERANCE = 0.02, 2 * MAX_NOISE
 #: Steps of a grid, in nats, wide enough that noise hardly ever crosses a line of it.
@@ -80,6 +87,26 @@ def random_questions(capabilities: ServerCapabilities) -> tuple[Watched, ...]:
     draw = random.SystemRandom()
     prompts = [form.format(*(draw.choice(words) for words in _DRAWN_WORDS)) for _ in range(_N_WATCHED)]
     return tuple(Watched(prompt, is_chat, continuations, ()) for prompt in prompts)
+
+
+async def with_listed_words(
+    api: ServerApi, capabilities: ServerCapabilities, watched: Sequence[Watched]
+) -> tuple[Watched, ...]:
+    """The questions with the words that the server lists first as continuations too: the others may only be bounded."""
+    asked = []
+    for question in watched:
+        top: TopLogprobs | None = None
+        with contextlib.suppress(BackendError):
+            if question.is_chat:
+                turns = (Message("user", question.prompt),)
+                top = await next_chat_tokens(api, turns, min(capabilities.largest_chat_k, _LISTED))
+            elif capabilities.text_route in ("top_k", "top_k_ids"):
+                top = await next_tokens(api, question.prompt, min(capabilities.largest_k, _LISTED))
+        texts = [token.text for token in top.tokens if top.identifies(token)] if top is not None else []
+        words = [t.strip() if question.is_chat else t for t in texts if t.strip().isalpha() and t[:1] in _WORD_STARTS]
+        likeliest = tuple(word for word in words if word not in question.continuations)[:_N_LISTED_WORDS]
+        asked.append(question._replace(continuations=(*question.continuations, *likeliest)))
+    return tuple(asked)
 
 
 async def draws_still_vary(routes: Routes, capabilities: ServerCapabilities) -> bool:

@@ -1,7 +1,8 @@
 """Tokens drawn by the server: a route to its probabilities that is independent of every list.
 
 A first set of draws is compared with the lists at level 0.02, and where it does not fit, a second, fresh one at 0.005:
-a true list is refused once in 10,000 probes.
+a true list is refused once in 10,000 probes. Where each draw takes a request, a set is some draws of one token and some
+texts that come with a list for each of their tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from typing import Any, Literal
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.generation import sampling_options
-from backends.openai.probe.calibration import Place, at_temperature, listed_texts, log_likelihood, p_value, unseen
+from backends.openai.probe.calibration import (
+    Place,
+    at_temperature,
+    entropy,
+    listed_texts,
+    log_likelihood,
+    p_value,
+    unseen,
+)
+from backends.openai.probe.long_draws import long_draws
 from backends.openai.probe.rounding import rounding
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.scoring.top_logprobs import TopLogprobs
@@ -49,10 +59,10 @@ _QUESTIONS = (
     "Is it better to be early or late? Answer with one word.",
 )
 #: Draws after each prompt: by the field ``n``, which costs hardly more than one; in repeated prompts; with a request
-#: for each; and with a request for each in chats, where texts have had theirs.
-_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_BESIDE = 100, 20, 14, 6
+#: for each; and with a request for each where long draws cannot be read.
+_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 5, 14
 _FIRST_LEVEL, _SECOND_LEVEL = 0.02, 0.005
-_COLD, _COLD_PROMPTS = 0.5, 2
+_COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
 #: Entries below which a list is not a vocabulary.
 _SHORT = 200
 #: Draws of one request.
@@ -94,7 +104,7 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     if len(lists) < len(asked) / 2:
         raise NotTestedError("not tried: too few lists")
     tops = [top for _, top in lists]
-    flag = _short_and_whole(tops) or rounding([token.logprob for top in tops for token in top.tokens])
+    flag = _short_and_whole(tops) or rounding([[token.logprob for token in top.tokens] for top in tops])
     if flag:
         session.distrust(kind, flag)
         return Outcome(False, flag)
@@ -102,14 +112,15 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     noise = session.capabilities.repeat_noise
     if noise > MAX_NOISE:
         raise NotTestedError("not tried: its lists move too much")
-    places = await _places(session, listed, _draws_each(session))
-    p, message = p_value(places, noise=noise), ""
+    sets = await _sets(session, kind, listed)
+    p, message = _p_value(sets, noise), ""
     if p < _FIRST_LEVEL:
         message = f"p = {p:.2g}, and then "
-        places = await _places(session, listed, _draws_each(session))
-        p = p_value(places, noise=noise)
+        sets = await _sets(session, kind, listed)
+        p = _p_value(sets, noise)
+    places = [place for places in sets for place in places]
     n = sum(place.n for place in places)
-    message = f"{n} draws after {len(places)} prompts: {message}p = {p:.2g} that they come from the lists"
+    message = f"{n} draws at {len(places)} places: {message}p = {p:.2g} that they come from the lists"
     if message.count("p = ") > 1 and p < _SECOND_LEVEL:
         session.distrust(kind, f"drawn tokens do not fit its lists ({message})")
         return Outcome(False, message)
@@ -122,10 +133,20 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     return Outcome(True, message)
 
 
-def _draws_each(session: ProbeSession) -> int:
-    if session.together is not None:
-        return _DRAWS_BY_N if session.together == "n" else _DRAWS_BY_PROMPTS
-    return _DRAWS_BESIDE if "text" in session.limits else _DRAWS_ONE_BY_ONE
+async def _sets(
+    session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked, dict[str, float]]]
+) -> list[list[Place]]:
+    """Draws of one token, and tokens of long draws: each set is compared with its lists by itself."""
+    if session.together is not None and (kind == "text" or session.together == "n"):
+        return [await _places(session, listed, _DRAWS_BY_N if session.together == "n" else _DRAWS_BY_PROMPTS)]
+    if long := await long_draws(session, kind):
+        return [await _places(session, listed, _DRAWS_ONE_BY_ONE), long]
+    return [await _places(session, listed, _DRAWS_ALONE)]
+
+
+def _p_value(sets: Sequence[Sequence[Place]], noise: float) -> float:
+    """Bonferroni's: the least of the sets', times their number."""
+    return min(1.0, len(sets) * min(p_value(places, noise=noise) for places in sets))
 
 
 async def _places(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]], each: int) -> list[Place]:
@@ -137,16 +158,23 @@ async def _places(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str,
 
 
 async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]]) -> float:
-    """How much likelier draws at a low temperature are than if that had no effect, as a logarithm."""
-    evidence = 0.0
-    for prompt, probabilities in listed[:_COLD_PROMPTS]:
-        try:
-            texts = await drawn(session, prompt, min(_SOME, _draws_each(session)), temperature=_COLD)
-        except NotTestedError:
-            continue  # some models take no temperature but 1
-        place = Place(probabilities, [_as_listed(text, prompt) for text in texts])
-        cold, same = at_temperature(place, _COLD), at_temperature(place, 1.0)
-        evidence += log_likelihood(cold) - log_likelihood(same)
+    """How much likelier draws at a low temperature are than if that had no effect, as a logarithm.
+
+    After the prompts that leave most open, until the evidence is beyond `DECIDED` either way.
+    """
+    evidence, n = 0.0, 0
+    each = _SOME if session.together is not None else _IN_FLIGHT // _COLD_PROMPTS
+    most_open = sorted(listed, key=lambda place: -entropy(place[1]))[:_COLD_PROMPTS]
+    while abs(evidence) < DECIDED and n < _MOST_COLD_DRAWS:
+        for prompt, probabilities in most_open:
+            try:
+                texts = await drawn(session, prompt, each, temperature=_COLD)
+            except NotTestedError:
+                return evidence  # some models take no temperature but 1
+            n += len(texts)
+            place = Place(probabilities, [_as_listed(text, prompt) for text in texts])
+            cold, same = at_temperature(place, _COLD), at_temperature(place, 1.0)
+            evidence += log_likelihood(cold) - log_likelihood(same)
     return evidence
 
 

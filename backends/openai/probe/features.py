@@ -19,7 +19,7 @@ from backends.openai.probe.session import (
     max_abs_diff,
 )
 from backends.openai.scoring.prompt_logprobs import prompt_logprobs
-from backends.openai.scoring.tokenizer import RemoteTokenizer, find_tokenizer
+from backends.openai.scoring.tokenizer import SAMPLE, RemoteTokenizer, find_tokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs, checked_logprob, read_top_logprobs
 
 _NO_MODEL = "no-such-model-as-this"
@@ -49,7 +49,7 @@ async def model_name(session: ProbeSession) -> Outcome:
 async def tokenizer(session: ProbeSession) -> Outcome:
     """Whether the server offers its tokenizer."""
     found = await session.ask(find_tokenizer, session.api.client, session.api.model)
-    pieces = await session.ask(found.pieces, PROMPT) if isinstance(found, RemoteTokenizer) else ()
+    pieces = await session.ask(found.pieces, SAMPLE) if isinstance(found, RemoteTokenizer) else ()
     if not isinstance(found, RemoteTokenizer) or isinstance(pieces, BackendError):
         return Outcome(None, "none: continuations of several tokens are only bounded")
     session.tokenizer = found
@@ -61,13 +61,13 @@ async def tokenizer(session: ProbeSession) -> Outcome:
 @experiment("token counts")
 async def token_counts(session: ProbeSession) -> Outcome:
     """Whether the server counts tokens as its tokenizer does."""
-    pieces = await session.needed_tokenizer().pieces(PROMPT)
+    ids = await session.needed_tokenizer().ids(PROMPT)
     answer = await session.ask(session.api.completion, PROMPT, max_tokens=1, temperature=0.0)
     usage = answer.get("usage") if isinstance(answer, dict) else None
     count = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
     if count is None:
         return Outcome(None, "none reported")
-    return Outcome(count == len(pieces), f"{count} reported, {len(pieces)} tokens sent")
+    return Outcome(count == len(ids), f"{count} reported, {len(ids)} tokens sent")
 
 
 @experiment("seeds")
@@ -113,6 +113,8 @@ async def several_choices(session: ProbeSession) -> Outcome:
 @experiment("several prompts in one request")
 async def several_prompts(session: ProbeSession) -> Outcome:
     """Whether a list of prompts in one request gives each prompt's own answer, in order. It is not used."""
+    if session.together is None:
+        raise NotTestedError("not tried: several draws in one request are refused")
     k = min(session.capabilities.largest_k, 20)
     body = {"prompt": [PROMPT, OTHER], "max_tokens": 1, "temperature": session.api.temperature, "logprobs": k}
     answer = await session.ask(session.api.experiment, "completions", body)
@@ -138,8 +140,8 @@ async def chosen_tokens(session: ProbeSession) -> Outcome:
     """Whether ``logprob_token_ids`` gives a token outside the list its right value (vLLM). It is not used."""
     if session.tokenizer is None or not session.capabilities.takes_ids:
         raise NotTestedError("not tried: needs prompts as token ids")
-    joined = accepted(await session.ask(session.tokenizer.joined, PROMPT, " letter"))
-    before, wanted = joined.ids[: joined.first], joined.ids[joined.first]
+    ids = accepted(await session.ask(session.tokenizer.ids, PROMPT))
+    before, wanted = ids[:-2], ids[-2]
 
     async def chosen_logprob() -> float:
         options = {"logprobs": 1, "logprob_token_ids": [wanted], "return_tokens_as_token_ids": True}
@@ -155,7 +157,7 @@ async def chosen_tokens(session: ProbeSession) -> Outcome:
     logprob = await session.ask(chosen_logprob)
     if isinstance(logprob, BackendError):
         return Outcome(None, "not offered")
-    values = await session.ask(prompt_logprobs, session.api, joined.ids[: joined.first + 1])
+    values = await session.ask(prompt_logprobs, session.api, ids[:-1])
     if isinstance(values, BackendError) or values[-1] is None:
         return Outcome(None, "offered, and nothing to compare it with; not used")
     diff = abs(logprob - values[-1])

@@ -24,6 +24,7 @@ from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
 _HALF = PROMPT.replace("one word", "a drawing")
 #: After these a new word follows, and with it a space.
 _WORDS_FOLLOW = ("Monday, Tuesday,", "Her brother is a", "one, two, three,")
+_AUDITED = "Is it a man or a woman? He or she? Male, Female, Other: male, female, unknown, neutral, yes, no."
 _LISTED, _MIN_WORDS = 20, 6
 _WHOLE_VOCABULARY = 10**6
 
@@ -69,10 +70,11 @@ async def longest(
 async def longest_list(session: ProbeSession) -> Outcome:
     """The largest k, up to the whole vocabulary."""
     longest_top, k = await longest(lambda k: session.next_tokens(PROMPT, k))
-    top = accepted(longest_top)
+    session.longest_list = top = accepted(longest_top)
     if k >= 0.9 * 1000:  # strings may collide
         whole = await session.next_tokens(PROMPT, _WHOLE_VOCABULARY)
         if isinstance(whole, TopLogprobs) and len(whole.tokens) > len(top.tokens):
+            session.longest_list = whole
             message = f"{len(whole.tokens)} entries{', the whole vocabulary' if whole.is_whole else ''}"
             return Outcome(True, message, largest_k=_WHOLE_VOCABULARY)
     return Outcome(True, f"{k} entries", largest_k=k)
@@ -144,10 +146,33 @@ async def temperature(session: ProbeSession) -> Outcome:
     return Outcome(None, "lists depend on the temperature: asked at 1", temperature=1.0)
 
 
+@experiment("ids of listed tokens")
+async def listed_ids(session: ProbeSession) -> Outcome:
+    """Whether a listed id is that of the text beside it: scores are read by ids, draws by texts."""
+    if session.capabilities.identity != "ids" or session.longest_list is None:
+        raise NotTestedError("tokens are identified by their texts")
+    tokenizer, compared = session.needed_tokenizer(), 0
+    for text in (PROMPT, OTHER, _AUDITED):
+        # A tokenizer may add a space to the first one.
+        for piece in accepted(await session.ask(tokenizer.pieces, text))[2:]:
+            listed = session.longest_list.by_id(piece.token_id)
+            if listed is None or not piece.data.strip():
+                continue
+            compared += 1
+            if (listed.data or listed.text.encode()).strip() != piece.data.strip():
+                message = (
+                    f"the listed token {listed.text!r:.40} has the id of {piece.data.decode('utf-8', 'replace')!r:.40}"
+                )
+                session.distrust("text", message)
+                session.distrust("chat", message)
+                return Outcome(False, message)
+    return Outcome(True if compared else None, f"{compared} are those of the tokenizer")
+
+
 @experiment("prompts as token ids")
 async def token_ids(session: ProbeSession) -> Outcome:
     """Whether a prompt may be given as token ids, BOS included."""
-    ids = [p.token_id for p in await session.needed_tokenizer().pieces(PROMPT)]
+    ids = await session.needed_tokenizer().ids(PROMPT)
     k = min(session.capabilities.largest_k, 100)
     by_text = await session.next_tokens(PROMPT, k)
     by_ids = await session.next_tokens(ids, k)
@@ -187,7 +212,7 @@ async def without_bos(session: ProbeSession) -> Outcome:
         raise NotTestedError("not tried: needs prompts as token ids")
     if not session.capabilities.bos:
         return Outcome(None, "is what the model was trained on: it has no BOS")
-    ids = [p.token_id for p in await session.needed_tokenizer().pieces(PROMPT)]
+    ids = await session.needed_tokenizer().ids(PROMPT)
     k = min(session.capabilities.largest_k, 100)
     by_text, bare = await session.next_tokens(PROMPT, k), await session.next_tokens(ids[1:], k)
     diff = max_abs_diff(accepted(by_text), accepted(bare))

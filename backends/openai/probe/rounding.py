@@ -8,18 +8,24 @@ import numpy as np
 
 #: Nats. The least step of a grid that is refused, and how far a value on it may be off (four decimals are printed).
 _COARSE, _OFF = 0.02, 1e-4
-#: Fewer different values than this may be alike by chance.
-_ENOUGH = 20
+#: Fewer different values than this may be alike by chance: of all lists, and of one.
+_ENOUGH, _ENOUGH_OF_ONE = 20, 8
+#: Values of one list that are looked at, likeliest first.
+_OF_ONE = 100
 
 
-def rounding(values: Sequence[float]) -> str:
+def rounding(lists: Sequence[Sequence[float]]) -> str:
     """How the log-probabilities of many lists were rounded, in words; empty where they were not, or finely.
 
-    Logits of 16 bits put the values of one list on a grid, each list's with an offset of its own: give several lists.
+    Logits of 16 bits put the values of one list on a grid, each list's with an offset of its own; its step is a power
+    of two. A step of that kind that differs from list to list is not told apart from such logits.
     """
-    found = np.unique(np.array([value for value in values if value < 0]))
+    found = np.unique(np.array([value for values in lists for value in values if value < 0]))
     if len(found) < _ENOUGH:
         return ""
+    steps = [step for values in lists if (step := _own_step(values))]
+    if len(steps) > len(lists) / 2:
+        return f"log-probabilities are rounded to {min(steps):.3g} to {max(steps):.3g} nats, each list by itself"
     if step := _step(found):
         return f"log-probabilities are rounded to {step:.3g} nats"
     mantissas = np.frexp(found)[0] * 2**8
@@ -35,11 +41,18 @@ def rounding(values: Sequence[float]) -> str:
     return ""
 
 
-def _step(ordered: np.ndarray) -> float:
+def _own_step(values: Sequence[float]) -> float:
+    """The step of one list's grid; 0 where there is none, or one that logits of 16 bits have."""
+    step = _step(np.unique(np.array(sorted(values, reverse=True)[:_OF_ONE])), _ENOUGH_OF_ONE)
+    parts = step * 2**7
+    return 0.0 if abs(parts - round(parts)) < 0.02 else step
+
+
+def _step(ordered: np.ndarray, enough: int = _ENOUGH) -> float:
     """The step of the grid that all values are on, whatever its offset; 0 where there is none of `_COARSE` or more."""
     gaps = np.diff(ordered)
     gaps = gaps[gaps > 2 * _OFF]
-    if len(gaps) < _ENOUGH - 1:
+    if len(gaps) < enough - 1:
         return 0.0
     distances = np.sort(np.concatenate([gaps, ordered - ordered[0]]))
     for parts in range(1, 6):

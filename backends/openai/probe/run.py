@@ -7,7 +7,7 @@ is not used; what cannot be tested is reported as not tried.
 from __future__ import annotations
 
 from backends.openai.api import ServerApi
-from backends.openai.probe import chats, draws, features, lists, sequences, twins
+from backends.openai.probe import chats, copying, draws, features, lists, sequences, twins
 from backends.openai.probe.session import ProbeSession
 
 _OF_LISTS = (
@@ -15,6 +15,7 @@ _OF_LISTS = (
     lists.leading_spaces,
     lists.repeat_noise,
     lists.temperature,
+    lists.listed_ids,
     lists.token_ids,
     lists.without_bos,
     features.logit_bias,
@@ -22,9 +23,11 @@ _OF_LISTS = (
     features.several_prompts,
     twins.text_twins,
     twins.text_lengths,
+    copying.text_copies,
     draws.text_draws,
     sequences.text_route,
 )
+_OF_CHATS = (twins.chat_twins, twins.turn_twins, twins.chat_lengths, copying.chat_copies, draws.chat_draws)
 
 
 async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
@@ -82,7 +85,7 @@ async def _chats(session: ProbeSession) -> None:
         await chats.chat_route(session)
     # A chat that is scored as the text which it becomes needs no proof of its own.
     if session.capabilities.chat_route in ("chat_prefill", "chat_first"):
-        for experiment in (twins.chat_twins, twins.turn_twins, twins.chat_lengths, draws.chat_draws):
+        for experiment in _OF_CHATS:
             await experiment(session)
     if "chat" in session.untrusted:
         session.update(chat_route=None)

@@ -60,6 +60,8 @@ class ProbeSession:
     tokenizer : RemoteTokenizer or None
     text_list, chat_list : TopLogprobs or None
         The first list of next tokens after a text, and after a chat.
+    longest_list : TopLogprobs or None
+        The longest one after `PROMPT`.
     lists_after_prefill : bool
         Whether an assistant prefill is continued in lists too.
     together : {"n", "prompts"} or None
@@ -85,6 +87,7 @@ class ProbeSession:
         self.tokenizer: RemoteTokenizer | None = None
         self.text_list: TopLogprobs | None = None
         self.chat_list: TopLogprobs | None = None
+        self.longest_list: TopLogprobs | None = None
         self.lists_after_prefill = False
         self.together: Literal["n", "prompts"] | None = None
         self.untrusted: dict[Kind, str] = {}
@@ -144,7 +147,7 @@ class ProbeSession:
         """A text as it is sent: as its token ids where the server makes other tokens of it."""
         if not self.by_ids or self.tokenizer is None:
             return text
-        return [piece.token_id for piece in await self.tokenizer.pieces(text)]
+        return await self.tokenizer.ids(text)
 
     def tolerance(self) -> float:
         """How far two routes to one number may be apart, in nats."""

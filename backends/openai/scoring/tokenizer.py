@@ -12,6 +12,8 @@ from backends.openai.capabilities import Dialect
 from backends.openai.client import HttpClient
 
 _CACHED_TEXTS = 4096
+#: Few tokens: some servers take a request for each to say what it stands for.
+SAMPLE = "A nurse says: we are 25.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,12 @@ class RemoteTokenizer:
             self._texts[text] = _without_specials(await self._ask(text), text.encode())
         return self._texts[text]
 
+    async def ids(self, text: str) -> list[int]:
+        """The tokens of ``text``, BOS included; nothing is asked about what they stand for."""
+        if text in self._texts:
+            return [piece.token_id for piece in self._texts[text]]
+        return [token["id"] if isinstance(token, dict) else token for token in await self._tokens(text)]
+
     async def joined(self, prompt: str, continuation: str) -> Joined:
         """Where the continuation starts when both are tokenised together."""
         together = await self.pieces(prompt + continuation)
@@ -119,7 +127,7 @@ async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | No
     for dialect in get_args(Dialect):
         tokenizer = RemoteTokenizer(client, model, dialect)
         try:
-            if await tokenizer.pieces(text if dialect == "llama.cpp" else "A nurse says: we are 25.\n"):
+            if await tokenizer.pieces(text if dialect == "llama.cpp" else SAMPLE):
                 return tokenizer
         except BackendError as error:
             if error.kind in ("connection", "timeout", "rate_limited"):

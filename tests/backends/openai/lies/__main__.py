@@ -1,4 +1,7 @@
-"""Every lie on every route: ``python -m tests.backends.openai.lies [--seeds 6] [--lie NAME] [--style STYLE]``."""
+"""Every lie on every route: ``python -m tests.backends.openai.lies [--seeds 6] [--lie NAME] [--style STYLE]``.
+
+Those that begin after the probe are for whole audits: ``python -m tests.backends.openai.lies.audits --lie …``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 
-from tests.backends.openai.lies.catalogue import LIES, UNKNOWABLE
+from tests.backends.openai.lies.catalogue import LIES, UNDER_WAY, UNKNOWABLE
 from tests.backends.openai.lies.server import STYLES
 from tests.backends.openai.lies.trial import trials
 
@@ -19,7 +22,8 @@ def main() -> None:
     parser.add_argument("--style", choices=STYLES)
     options = parser.parse_args()
     wanted = options.lie or [""]
-    names = [name for name in ("honest", *LIES) if any(part in name for part in wanted)]
+    told = ("honest", *(name for name in LIES if name not in UNDER_WAY))
+    names = [name for name in told if any(part in name for part in wanted)]
     print(
         f"{'lie':<40} {'style':<6} {'wrong/exact':>12} {'false/bounds':>13} {'outside/drawn':>13} {'asked':>6}  ended"
     )

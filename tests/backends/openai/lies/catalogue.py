@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping
 
@@ -23,6 +24,7 @@ from tests.backends.openai.lies.transformations import (
     greedy,
     hears,
     hot_rows,
+    ids_shifted,
     jittered,
     last_words,
     lists,
@@ -38,6 +40,7 @@ from tests.backends.openai.lies.transformations import (
     redrawn,
     refusal,
     renormalised,
+    rounded_by_itself,
     rows_of,
     said,
     semantic_cache,
@@ -128,11 +131,17 @@ MORE: Mapping[str, Told] = {
     "two line breaks as one": reads(lambda text: re.sub("\n\n+", "\n", text)),
     "trailing line break stripped": reads(lambda text: text.rstrip("\n"), ("lists", "whole")),
     "quotation marks as HTML": reads(lambda text: text.replace('"', "&quot;")),
+    "UTF-8 read as Latin-1": reads(lambda text: text.encode().decode("latin-1")),
+    "all of HTML escaped": reads(html.escape),
+    "values rounded, each list its own way": rounded_by_itself,
+    "ids shifted below rank 1": said(ids_shifted, ("whole",)),
     "another model from the start": lambda random: another_throughout(random),
 }
 
 
 LIES: Mapping[str, Told] = {**FIRST, **MORE}
+#: Lies that begin after the probe: what is asked a second time shows them, in a whole audit (`lies.audits`).
+UNDER_WAY = frozenset(name for name in LIES if re.search("after the probe|requests 100 to 350|6 in flight", name))
 _SMALL = "smaller than what the probe's draws can show"
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
 #: (lie, style) that no probe can notice there, and why.

@@ -8,6 +8,8 @@ whole     a tokenizer, prompts as ids, the whole vocabulary by id (llama.cpp)
 chat      chats alone, lists of 20 with bytes (OpenAI's chats)
 drawn     texts without any log-probability
 ========  =====================================================================================
+
+Servers of an odd seed give one draw a request: they ignore ``n``.
 """
 
 from __future__ import annotations
@@ -117,6 +119,7 @@ class WordServer(RawServer):
         super().__init__()
         self.style, self.lie, self.model = style, lie, WordModel(seed)
         self.probe_ended: int | None = None
+        self._ignores_n = seed % 2 == 1
         self._vocabulary: list[str] = [BOS, *VOCABULARY]
         self._ids = {word: at for at, word in enumerate(self._vocabulary)}
         self._random = np.random.default_rng([seed, 3])
@@ -178,7 +181,7 @@ class WordServer(RawServer):
         seed = sent.get("seed")
         random = self._random if seed is None else np.random.default_rng([seed, len(asked.text)])
         choices = []
-        for index in range(int(sent.get("n") or 1)):
+        for index in range(1 if self._ignores_n else int(sent.get("n") or 1)):
             drawn: list[str] = []
             for _ in range(wanted):
                 weights = lie.draws(model.logprobs((*heard, *drawn)), sent.get("temperature", 1.0), asked)
@@ -193,39 +196,46 @@ class WordServer(RawServer):
         self, asked: Asked, sent: dict[str, Any], heard: Tokens, drawn: Sequence[str], model: WordModel
     ) -> dict[str, Any]:
         text = "".join(drawn)
-        values = self.lie.lists(model.logprobs(heard), asked)
         k = self._longest(sent)
-        listed = self._listed(values, k) if k else []
-        own = values[model.index[drawn[0]]]
+        values = [self.lie.lists(model.logprobs((*heard, *drawn[:at])), asked) for at in range(len(drawn) if k else 0)]
+        own = [
+            (word, float(of[model.index[word]]), self._listed(of, k)) for word, of in zip(drawn, values, strict=False)
+        ]
         if self.style == "chat":
             choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}, "logprobs": None}
-            if sent.get("logprobs"):
-                choice["logprobs"] = {"content": [{**_entry(drawn[0], own), "top_logprobs": _entries(listed)}]}
+            if k:
+                content = [{**_entry(word, value), "top_logprobs": _entries(listed)} for word, value, listed in own]
+                choice["logprobs"] = {"content": content}
             return choice
         choice = {"text": (asked.text if sent.get("echo") else "") + text, "logprobs": None}
         if self.style == "drawn" or not sent.get("logprobs"):
             pass
         elif self.style == "whole":
-            entries = [{**_entry(w, v), "id": self._id(w)} for w, v in listed]
-            first = {**_entry(drawn[0], own), "id": self._id(drawn[0]), "top_logprobs": entries}
-            choice["logprobs"] = {"content": [first]}
+            content = [{**self._by_id(w, v), "top_logprobs": [self._by_id(*e) for e in es]} for w, v, es in own]
+            choice["logprobs"] = {"content": content}
         else:
-            choice["logprobs"] = self._legacy(asked, heard, drawn[0], listed, model)
+            choice["logprobs"] = self._legacy(asked, heard, own, model)
         if asked.kind == "prompt_logprobs":
             rows = self._rows(asked, heard, model)[1:]
             named = zip(map(self._id, asked.tokens[1:]), rows, strict=False)
             choice["prompt_logprobs"] = [None, *({str(i): {"logprob": value}} for i, value in named)]
         return choice
 
-    def _legacy(self, asked: Asked, heard: Tokens, drawn: str, listed: Listed, model: WordModel) -> dict[str, Any]:
-        value = float(self.lie.lists(model.logprobs(heard), asked)[model.index[drawn]])
-        tokens, values, tops, offsets = [drawn], [value], [dict(listed)], [len(asked.text)]
+    def _by_id(self, word: str, value: float) -> dict[str, Any]:
+        return {**_entry(word, value), "id": self._id(word)}
+
+    def _legacy(
+        self, asked: Asked, heard: Tokens, own: Sequence[tuple[str, float, Listed]], model: WordModel
+    ) -> dict[str, Any]:
+        tokens, values, tops = ([*part] for part in zip(*own, strict=True))
+        tops = [dict(listed) for listed in tops]
+        offsets = [len(asked.text) + sum(map(len, tokens[:at])) for at in range(len(tokens))]
         if asked.kind == "echo":
-            own = tokens_of(asked.text)
-            starts = [0, *itertools.accumulate(map(len, own))][: len(own)]
+            words = tokens_of(asked.text)
+            starts = [0, *itertools.accumulate(map(len, words))][: len(words)]
             rows = self._rows(asked, heard, model)
-            tokens, offsets = [*own, *tokens], [*starts, *offsets]
-            values, tops = [*rows, *values], [None, *({} for _ in own[1:]), *tops]  # type: ignore[list-item]
+            tokens, offsets = [*words, *tokens], [*starts, *offsets]
+            values, tops = [*rows, *values], [None, *({} for _ in words[1:]), *tops]  # type: ignore[list-item]
         return {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
 
     def _rows(self, asked: Asked, heard: Tokens, model: WordModel) -> list[Any]:

@@ -5,6 +5,7 @@ A `Told` makes the lie anew for each trial, from a random generator.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -174,6 +175,25 @@ def jittered(random: np.random.Generator) -> Lie:
 def names_shifted(listed: Listed) -> Listed:
     names, values = [name for name, _ in listed], [value for _, value in listed]
     return list(zip([*names[:1], *names[2:], *names[1:2]], values, strict=True))
+
+
+def rounded_by_itself(random: np.random.Generator) -> Lie:
+    """Each list has values on a grid of its own."""
+
+    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
+        step = 0.06 + 0.13 * zlib.crc32(asked.text.encode()) / 2**32
+        return np.asarray(np.round(values / step) * step)
+
+    return Lie(LISTED, lists=lists)
+
+
+def ids_shifted(reply: Reply, asked: Asked, random: np.random.Generator) -> None:
+    """Each text but the likeliest stands beside the id of the next one."""
+    for part in _every_list(reply):
+        entries = part["top_logprobs"]
+        ids = [entry["id"] for entry in entries]
+        for entry, token_id in zip(entries[1:], [*ids[2:], *ids[1:2]], strict=True):
+            entry["id"] = token_id
 
 
 def names_by_alphabet(listed: Listed) -> Listed:

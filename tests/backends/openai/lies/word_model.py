@@ -31,6 +31,8 @@ paper silver copper window door table chair wrote read told asked found lost kep
 sent gave held built opened began ended happy angry tired ready sure alone quiet strong kind honest careful proud
 famous busy free sorry glad clear certain
 """
+#: Parts of names and of what gateways make of them: a model copies what it reads.
+_PARTS = ("M", "ü", "ller", "&", "amp", "quot", "lt", "Wei", "ß", "<", "S", "ø", "ren", "Ã", "¼", " ")
 #: Texts that it knows by heart, as every model does.
 _KNOWN = (
     "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday, Monday",
@@ -49,7 +51,9 @@ def tokens_of(text: str) -> tuple[str, ...]:
     return tuple(_TOKEN.findall(text))
 
 
-VOCABULARY = tuple(dict.fromkeys([*(f" {w}" for w in _TEXT.split()), *_TEXT.split(), *"0123456789", *".,:;?!\n\"'-"]))
+VOCABULARY = tuple(
+    dict.fromkeys([*(f" {w}" for w in _TEXT.split()), *_TEXT.split(), *"0123456789", *".,:;?!\n\"'-", *_PARTS])
+)
 
 
 class WordModel:
@@ -111,7 +115,7 @@ class WordModel:
         expected: dict[str, float] = {}
         for a, b, after in zip(before, before[1:], before[2:], strict=False):
             if (a, b) == before[-2:] and after in self.index:
-                expected[after] = min(expected.get(after, 0.0) + _COPIED, 2 * _COPIED)
+                expected[after] = min(expected.get(after, 0.0) + _COPIED, 4 * _COPIED)
         known = self._by_heart.get((before[-2].strip(), before[-1]))
         if known is not None:
             expected[known] = max(expected.get(known, 0.0), _BY_HEART)

@@ -1,0 +1,89 @@
+"""Texts drawn with a list for each of their tokens: many draws for one request, where a server gives one at a time.
+
+A server may answer with another model when lists are asked for: such draws do not replace those without lists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from backends.base import GenerateRequest, Message, Sampling
+from backends.errors import BackendError
+from backends.openai.api import single_choice
+from backends.openai.generation import sampling_options
+from backends.openai.probe.calibration import Place, listed_texts
+from backends.openai.probe.session import Kind, ProbeSession
+from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
+
+#: Each is continued, or answered, by many words.
+_BEGINNINGS = (
+    "Once upon a time there was a",
+    "The weather today is",
+    "She opened the letter and",
+    "In our town there are many",
+    "My best friend and I",
+    "The history of the city begins",
+)
+_TASKS = (
+    "Tell me a short story about a dog.",
+    "Describe a house by a river.",
+    "Write a letter to a friend about the summer.",
+    "What do people do in winter?",
+    "Tell me about a town that you like.",
+    "Describe what a baker does in the morning.",
+)
+_TOKENS = 32
+#: Entries of each list.
+_LISTED = 100
+
+
+async def long_draws(session: ProbeSession, kind: Kind) -> list[Place]:
+    """A place for each token of some texts that were drawn at temperature 1; none where their lists cannot be read."""
+    found = session.capabilities
+    k = min(found.largest_k if kind == "text" else found.largest_chat_k, _LISTED)
+    asked: Sequence[str | tuple[Message, ...]]
+    asked = _BEGINNINGS if kind == "text" else [(Message("user", task),) for task in _TASKS]
+    answers = await asyncio.gather(*(session.ask(_text, session, prompt, k) for prompt in asked))
+    if any(isinstance(places, BackendError) for places in answers):
+        return []
+    return [place for places in answers if not isinstance(places, BackendError) for place in places]
+
+
+async def _text(session: ProbeSession, asked: str | tuple[Message, ...], k: int) -> list[Place]:
+    request = GenerateRequest("", Sampling(temperature=1.0, max_tokens=_TOKENS))
+    options = sampling_options(request, session.capabilities.family)
+    if session.capabilities.seed_works:
+        options["seed"] = random.getrandbits(31)
+    if isinstance(asked, str):
+        response = await session.api.completion(await session.as_sent(asked), logprobs=k, **options)
+    else:
+        response = await session.api.chat(asked, logprobs=True, top_logprobs=k, **options)
+    return list(_places(single_choice(response), k))
+
+
+def _places(choice: Mapping[str, Any], k: int) -> Iterator[Place]:
+    for logprobs in _positions(choice.get("logprobs")):
+        one = {"index": 0, "finish_reason": "length", "logprobs": logprobs}
+        top = _cut(read_top_logprobs({"choices": [one]}, k))
+        yield Place(listed_texts(top, trimmed=False), [top.sampled])
+
+
+def _positions(logprobs: Any) -> Iterator[dict[str, Any]]:
+    """The lists of each token, each in the form of an answer of one token."""
+    if not isinstance(logprobs, Mapping):
+        return
+    content, tokens, tops = (logprobs.get(name) for name in ("content", "tokens", "top_logprobs"))
+    if isinstance(content, Sequence):
+        yield from ({"content": [entry]} for entry in content)
+    elif isinstance(tokens, Sequence) and isinstance(tops, Sequence):
+        yield from ({"tokens": [token], "top_logprobs": [top]} for token, top in zip(tokens, tops, strict=False))
+
+
+def _cut(top: TopLogprobs) -> TopLogprobs:
+    """The k likeliest: some servers add the drawn token to them, which would make each drawn token a listed one."""
+    likeliest = sorted(top.tokens, key=lambda token: -token.logprob)[: top.requested_k]
+    return dataclasses.replace(top, tokens=tuple(likeliest))
