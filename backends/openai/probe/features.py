@@ -61,7 +61,7 @@ async def tokenizer(session: ProbeSession) -> Outcome:
 @experiment("token counts")
 async def token_counts(session: ProbeSession) -> Outcome:
     """Whether the server counts tokens as its tokenizer does."""
-    ids = await session.needed_tokenizer().ids(PROMPT)
+    ids = accepted(await session.ask(session.needed_tokenizer().ids, PROMPT))
     answer = await session.ask(session.api.completion, PROMPT, max_tokens=1, temperature=0.0)
     usage = answer.get("usage") if isinstance(answer, dict) else None
     count = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None

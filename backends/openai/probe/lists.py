@@ -172,7 +172,7 @@ async def listed_ids(session: ProbeSession) -> Outcome:
 @experiment("prompts as token ids")
 async def token_ids(session: ProbeSession) -> Outcome:
     """Whether a prompt may be given as token ids, BOS included."""
-    ids = await session.needed_tokenizer().ids(PROMPT)
+    ids = accepted(await session.ask(session.needed_tokenizer().ids, PROMPT))
     k = min(session.capabilities.largest_k, 100)
     by_text = await session.next_tokens(PROMPT, k)
     by_ids = await session.next_tokens(ids, k)
@@ -212,7 +212,7 @@ async def without_bos(session: ProbeSession) -> Outcome:
         raise NotTestedError("not tried: needs prompts as token ids")
     if not session.capabilities.bos:
         return Outcome(None, "is what the model was trained on: it has no BOS")
-    ids = await session.needed_tokenizer().ids(PROMPT)
+    ids = accepted(await session.ask(session.needed_tokenizer().ids, PROMPT))
     k = min(session.capabilities.largest_k, 100)
     by_text, bare = await session.next_tokens(PROMPT, k), await session.next_tokens(ids[1:], k)
     diff = max_abs_diff(accepted(by_text), accepted(bare))

@@ -147,7 +147,7 @@ class ProbeSession:
         """A text as it is sent: as its token ids where the server makes other tokens of it."""
         if not self.by_ids or self.tokenizer is None:
             return text
-        return await self.tokenizer.ids(text)
+        return await with_retries(self.tokenizer.ids, text)
 
     def tolerance(self) -> float:
         """How far two routes to one number may be apart, in nats."""

