@@ -1,9 +1,11 @@
 """Correlations of clusters with a covariate, their errors and their bounds.
 
-The jackknife leaves out one cluster at a time, on Fisher's z scale, with
-t of clusters - 1 degrees of freedom. In simulations with 20 to 300 clusters, normal and bounded
-values and skewed covariates it covered 94 to 96 %, where the percentile bootstrap covered 88 to
-96 % and Fisher's own standard error 93 to 98 %.
+The jackknife leaves out one cluster at a time, on Fisher's z scale, with t of at most clusters - 1 degrees of freedom:
+fewer where a few clusters make most of the error, and the interval is bent by the skewness of what each cluster
+adds. In simulations with 20 and 40 clusters it covered 96 to 98 % of normal and bounded values, 95 to 97 % where one
+or both have heavy tails (t, 5 df; Student's interval with clusters - 1 degrees of freedom 91 to 95 %), and 92 to 95 %
+where both are lognormal. Without fourth moments nothing is promised: with t of 3 df it covered 90 to 96 %, least at
+correlations near 1.
 
 Where the clusters' items are crossed with a further factor, the jackknife leaves out its levels as well, a
 template of all occupations at a time: templates differ in how they follow the covariate. V is the sum of
@@ -31,6 +33,8 @@ from audit.analysis.estimators import (
     Codes,
     Estimate,
     Floats,
+    Moments,
+    bent_by_skewness,
     cluster_means,
     crossed_factors,
     is_constant,
@@ -126,21 +130,32 @@ class Correlations:
         if n < 4:
             unknown = np.full(len(value), np.nan)
             return Estimate(value, unknown, unknown, n, n)
-        variance, df = _jackknifed(without), np.full(len(value), n - 1.0)
+        variance, df, third = _jackknifed(without)
         if without_level:
             parts = [*without_level] if self.nested else [without, *without_level]
             levels = [len(part) for part in parts]
-            variances = np.stack([_jackknifed(part) for part in parts])
-            dfs = np.array(levels, dtype=float)[:, None] - 1
+            variances, dfs, thirds = (np.stack(found) for found in zip(*map(_jackknifed, parts), strict=True))
             both, df = summed_variance(variances, dfs, levels, (cells**2).sum(axis=0), self.cells_df)
-            variance = np.maximum(both, variance)
-        return Estimate(value, np.sqrt(variance), df, n, n)
+            variance, third = np.maximum(both, variance), thirds.sum(axis=0)
+        return bent_by_skewness(Estimate(value, np.sqrt(variance), df, n, n, third))
 
 
-def _jackknifed(without: Floats) -> Floats:
-    """Variance (k,) of estimates that come to ``without`` (levels, k) when each level is left out."""
+def _jackknifed(without: Floats) -> Moments:
+    """The error of estimates that come to ``without`` (levels, k) when each level is left out.
+
+    The variance is n - 1 times the mean of n squares, whose own variance is (κ - 1) / n of its square, κ the kurtosis
+    of what is squared. By Satterthwaite (1946) that is worth 2n / (κ - 1) degrees of freedom (as for sandwich
+    variances: Pan & Wall 2002, Stat. Med. 21(10)): n of normal values, fewer where a few levels hold most of the
+    squares. The third cumulant is that of the mean of n influences, n - 1 times what each level takes away.
+    """
     n = len(without)
-    return np.asarray((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+    apart = without.mean(axis=0) - without
+    total = (apart**2).sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kurtosis = n * (apart**4).sum(axis=0) / total**2 * (n + 1) / (n - 1)
+        df = 2 * n / (kurtosis - 1)
+    third = (n - 1) ** 2 / (n * max(n - 2, 1)) * (apart**3).sum(axis=0)
+    return Moments((n - 1) / n * total, np.where(np.isfinite(df), np.clip(df, 1.0, n - 1.0), n - 1.0), third)
 
 
 def correlations(x: Floats, y: Floats, clusters: Sequence[Codes] = ()) -> Correlations:

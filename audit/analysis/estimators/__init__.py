@@ -16,8 +16,9 @@ from audit.analysis.estimators.estimate import (
     unknown_where_few_are_alike,
 )
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
-from audit.analysis.estimators.means import clustered_mean, summed_variance
+from audit.analysis.estimators.means import Moments, clustered_mean, summed_variance
 from audit.analysis.estimators.rare import allow_for_few_outcomes
+from audit.analysis.estimators.skewness import bent_by_skewness
 
 __all__ = [
     "ROUNDING",
@@ -26,10 +27,12 @@ __all__ = [
     "Floats",
     "Layout",
     "MeanOf",
+    "Moments",
     "Reach",
     "Strata",
     "ValueKind",
     "allow_for_few_outcomes",
+    "bent_by_skewness",
     "cluster_means",
     "clustered_mean",
     "crossed_factors",

@@ -50,6 +50,7 @@ def simulated(reps: int) -> Iterator[Coverage]:
         yield extremes(design, reps)
     for r in (0.0, 0.7, 0.96):
         yield correlation(r, reps)
+        yield correlation(r, reps, has_heavy_tails=True)
     for effects in EFFECTS:
         for act in ("mean", "sum", "strongest"):
             yield lists_of_occupations(effects, act, 2 * reps)
@@ -124,16 +125,18 @@ def extremes(design: tuple[int, int], reps: int) -> Coverage:
     return _counted("from 0 to 1", design, low, high, 0.5)
 
 
-def correlation(r: float, reps: int) -> Coverage:
-    """Of 40 occupations with their shares of women, which have two peaks; effects of an even spread."""
+def correlation(r: float, reps: int, *, has_heavy_tails: bool = False) -> Coverage:
+    """Of 40 occupations with their shares of women, which have two peaks; the rest is uniform, or has heavy tails."""
     rng = np.random.default_rng(6)
     ends = []
     for _ in range(reps):
         share = rng.beta(0.7, 0.7, 40)
         of_share, noise = (share - 0.5) / np.sqrt(0.25 / 2.4), rng.uniform(-np.sqrt(3), np.sqrt(3), 40)
+        if has_heavy_tails:
+            noise = rng.standard_t(5, 40) / np.sqrt(5 / 3)
         ends.append(correlation_interval(r * of_share + np.sqrt(1 - r * r) * noise, share, 0.95))
     low, high = np.array(ends).T
-    return _counted(f"correlation {r}", "40", low, high, r)
+    return _counted(f"correlation {r}{', heavy tails' * has_heavy_tails}", "40", low, high, r)
 
 
 #: Effects (G, k) of new occupations on the log-odds, of mean 0.
