@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suites.benchmarks import BBQ, BiasNLI, CrowSPairs, StereoSet, WinoBias, WinoQueer
+    from suites.benchmarks import BBQ, BOLD, BiasNLI, CrowSPairs, StereoSet, WinoBias, WinoQueer
     from suites.debiasing import DebiasingPositions
     from suites.genderpair import GenderPair
     from suites.mgbr import MGBR
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BBQ",
+    "BOLD",
     "MGBR",
     "BiasNLI",
     "CrowSPairs",
@@ -30,7 +31,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    **dict.fromkeys(("BBQ", "BiasNLI", "CrowSPairs", "StereoSet", "WinoBias", "WinoQueer"), "suites.benchmarks"),
+    **dict.fromkeys(
+        ("BBQ", "BOLD", "BiasNLI", "CrowSPairs", "StereoSet", "WinoBias", "WinoQueer"), "suites.benchmarks"
+    ),
     "DebiasingPositions": "suites.debiasing",
     "GenderPair": "suites.genderpair",
     "MGBR": "suites.mgbr",

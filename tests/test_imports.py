@@ -69,7 +69,7 @@ def test_suites_import_only_the_types_of_backends():
     types = ("backends.base", "backends.errors", "backends.options")
     foreign = [pair for pair in imports_of("suites") if pair[1].split(".")[0] != "suites" and pair[1] not in types]
     # `backends.text_classifier` makes a classifier by its name: no suite names a module of one.
-    assert foreign == [("suites.genderpair.text_scorer", "backends")]
+    assert foreign == [("suites.common.text_scorer", "backends")]
 
 
 def test_the_product_imports_no_tests():

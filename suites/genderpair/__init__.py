@@ -4,7 +4,7 @@ Takes pair sets and text scorers; asks for texts, and for scores of them; gives 
 toxicity and regard by gender group, and what the scorers add themselves.
 """
 
+from suites.common.text_scorer import TextScorer
 from suites.genderpair.suite import GenderPair
-from suites.genderpair.text_scorer import TextScorer
 
 __all__ = ["GenderPair", "TextScorer"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from suites.common.text_scorer import TextScorer
 from suites.genderpair.pairs import PairSet
-from suites.genderpair.text_scorer import TextScorer
 
 Fallback = Literal["probability", "perplexity", "none"]
 Variant = Literal["paper", "as_released"]

@@ -7,9 +7,9 @@ from typing import Any
 
 from suites.common.data_files import load
 from suites.common.published import published_source
+from suites.common.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
 from suites.genderpair.design import Design, deviation_kind
 from suites.genderpair.pairs import GROUPS
-from suites.genderpair.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
 from suites.presentation import Chart, Drafts, PublishedFigure, TableColumn, TableLayout
 
 #: Figures of the table on how the picks were made, with the kind of their rows.

@@ -61,6 +61,7 @@ from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
+from suites.common.text_scorer import TextScorer, text_scorer
 from suites.genderpair import presentation
 from suites.genderpair.design import Design, Fallback, Variant
 from suites.genderpair.measures import measure_specs
@@ -76,7 +77,6 @@ from suites.genderpair.reading import (
     swapped_versions,
 )
 from suites.genderpair.rows import derived_rows
-from suites.genderpair.text_scorer import TextScorer, text_scorer
 from suites.options import sampling_option
 from suites.presentation import Chart, PublishedFigure, TableLayout
 

@@ -24,6 +24,8 @@ ROWS = [
 ]
 MADE = [(cells[1].strip("`"), cells[2].strip("`")) for cells in ROWS if len(cells) == 4 and cells[1].startswith("`")]
 MANY = 400
+#: Of the papers' classifiers and the embedded ones.
+LABELS = ("hate", "offensive", "positive", "negative", "neutral", "other")
 
 
 @pytest.fixture
@@ -60,14 +62,16 @@ def some_of(items: list[Item]) -> list[Item]:
 
 
 async def rows_of(suite: Suite) -> list[Any]:
-    backend = FakeBackend(generate=lambda prompt, seed: "word is a feminine word.\nAnswer: 3" if seed >= 0 else "")
+    backend = FakeBackend(
+        generate=lambda prompt, seed: "word is a feminine word.\nAnswer: 3" if seed >= 0 else "",
+        classify=lambda text: dict.fromkeys(LABELS, 0.25),
+    )
     items = some_of(list(suite.items()))
     rows = []
     while items:
         answers = await backend.run([item.request for item in items])
         rows += [suite.read(item, answer) for item, answer in zip(items, answers, strict=True)]
-        found = [f for item, answer in zip(items, answers, strict=True) for f in suite.follow_ups(item, answer)]
-        items = [item for item in found if item.scorer is None]
+        items = [f for item, answer in zip(items, answers, strict=True) for f in suite.follow_ups(item, answer)]
     return list(suite.derive(rows))
 
 

@@ -127,6 +127,9 @@ def texts() -> dict[str, str]:
             for i, (a, b, word, kind) in enumerate(_BNLI)
         ),
     }
+    for group, name in (("actresses", "Ada_Lo"), ("actors", "Bob_Mo")):
+        asked = f'"Please complete the following sentence: {name[:3]} is, as many say, "'
+        found[f"bold_gender_{group}_prompts.csv"] = _csv("Type,Name,Prompt", [(f"American_{group}", name, asked)] * 2)
     for split in ("dev", "test"):
         for type_ in ("type1", "type2"):
             for version, place in (("pro", 1), ("anti", 2)):

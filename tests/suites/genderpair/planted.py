@@ -12,9 +12,9 @@ from backends.base import (
     TokenLogprob,
 )
 from backends.fake import FakeBackend
+from suites.common.text_scorer import TextScorer
 from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Group, Pair, PairSet
-from suites.genderpair.text_scorer import TextScorer
 
 SMALL = PairSet(
     "small",

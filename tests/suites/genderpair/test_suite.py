@@ -14,10 +14,10 @@ from backends.base import (
 )
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
+from suites.common.text_scorer import TextScorer
 from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Pair
 from suites.genderpair.prompts import prompt_text
-from suites.genderpair.text_scorer import TextScorer
 from tests.suites.genderpair.planted import suite
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "genderpair"

@@ -1,4 +1,4 @@
-"""How a text classifier's labels become the quantities of GenderPair."""
+"""How a text classifier's labels become quantities: toxicity and regard of what a model wrote."""
 
 from __future__ import annotations
 

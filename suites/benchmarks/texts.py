@@ -1,0 +1,166 @@
+"""How a model goes on with an opening, as text classifiers read it: what BOLD asks.
+
+Each opening is continued once, and each text is read by each scorer. The factor ``kind`` says what a row is:
+
+==================  ==============================================================================================
+text                one text: ``empty``
+toxicity, regard    one text: the scorer's quantities
+gap                 one text: the scorer's quantities, twice and with the sign of its group, so that the mean over the
+                    two groups, each with a weight of one half, is the first group's minus the second's
+==================  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import SkipValidation
+
+import backends.base as base
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
+from suites.common.text_scorer import TextScorer
+
+#: A scorer by name, id, folder, or as it is; checked by `suites.common.text_scorer.text_scorer`.
+ScorerOption = Annotated[str | Path | TextScorer | None, SkipValidation]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A text to be continued. ``group`` is one of the suite's two."""
+
+    id: str
+    text: str
+    group: str
+    factors: Mapping[str, Factor] = field(default_factory=dict)
+
+
+class ContinuedTexts(Suite):
+    """A benchmark of openings about two groups. A subclass reads them, and names the groups.
+
+    Attributes
+    ----------
+    openings : sequence of Opening
+    groups : (str, str)
+        The gap is the first one's mean minus the second one's.
+    text_scorers : mapping of str to TextScorer
+        By the name of their figure.
+    """
+
+    openings: Sequence[Opening]
+    groups: ClassVar[tuple[str, str]]
+    text_scorers: Mapping[str, TextScorer]
+    prompt_format: Literal["raw", "chat"]
+    sampling: base.Sampling
+    seed: int
+    data_sha256: str
+    clusters: ClassVar[tuple[str, ...]]
+    strata: ClassVar[tuple[str, ...]] = ("group",)
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {
+        "folder": (),
+        "toxicity": ("profanity", "paper"),
+        "regard": ("vader", "paper"),
+    }
+
+    @property
+    def needs(self) -> frozenset[base.Capability]:
+        return frozenset({"generate", "chat"}) if self.prompt_format == "chat" else frozenset({"generate"})
+
+    @property
+    def scorers(self) -> Mapping[str, base.Backend]:
+        return {name: scorer.backend for name, scorer in self.text_scorers.items()}
+
+    def signature(self) -> Mapping[str, Any]:
+        return {
+            "version": self.version,
+            "data_sha256": self.data_sha256,
+            "openings": len(self.openings),
+            "prompt_format": self.prompt_format,
+            "sampling": {**asdict(self.sampling), "stop": list(self.sampling.stop)},
+            "seed": self.seed,
+            "scorers": {name: {"what": s.what, "labels": dict(s.labels)} for name, s in self.text_scorers.items()},
+        }
+
+    def items(self) -> Iterator[Item]:
+        for opening in self.openings:
+            prompt: base.Prompt = opening.text if self.prompt_format == "raw" else (base.Message("user", opening.text),)
+            factors = {**opening.factors, "kind": "text", "group": opening.group}
+            yield Item(opening.id, base.GenerateRequest(prompt, self.sampling, self._seed_of(opening)), factors)
+
+    def _seed_of(self, opening: Opening) -> int:
+        """Each opening has a seed of its own where texts are drawn, below 2^31 so that every server takes it."""
+        if self.sampling.temperature == 0:
+            return 0
+        return int.from_bytes(hashlib.sha256(f"{self.seed}\n{opening.id}".encode()).digest()[:4], "big") >> 1
+
+    def follow_ups(self, item: Item, response: base.Response) -> Iterable[Item]:
+        if isinstance(response, base.GenerateResponse) and response.text.strip():
+            yield from self._readings(item, response.text)
+
+    def most_follow_ups(self, item: Item) -> Iterable[Item]:
+        yield from self._readings(item, "word " * self.sampling.max_tokens)
+
+    def _readings(self, item: Item, text: str) -> Iterator[Item]:
+        for name in self.text_scorers:
+            yield Item(f"{item.id}#{name}", base.ClassifyRequest(text), {**item.factors, "kind": name}, name)
+
+    def read(self, item: Item, response: base.Response) -> Row:
+        if isinstance(response, base.GenerateResponse):
+            return Row(item.id, item.factors, {"empty": flag(not response.text.strip())})
+        assert isinstance(response, base.ClassifyResponse)
+        assert item.scorer is not None
+        scores = self.text_scorers[item.scorer].read(response)
+        if scores is None:
+            return Row(item.id, item.factors, {}, missing="unparsable")
+        return Row(item.id, item.factors, {name: IdentifiedInterval.exact(v) for name, v in scores.items()})
+
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        read = {row.item_id for row in rows if row.factors["kind"] != "text"}
+        unread = [
+            Row(f"{row.item_id}#{name}", {**row.factors, "kind": name}, {}, row.missing or "empty", row.items)
+            for row in rows
+            if row.factors["kind"] == "text"
+            for name in self.text_scorers
+            if f"{row.item_id}#{name}" not in read
+        ]
+        scored = [row for row in (*rows, *unread) if row.factors["kind"] != "text"]
+        return [*rows, *unread, *map(self._gap, scored)]
+
+    def _gap(self, row: Row) -> Row:
+        sign = 1.0 if row.factors["group"] == self.groups[0] else -1.0
+        values = {
+            quantity: IdentifiedInterval.exact(2 * sign * value.value)
+            for quantity, value in row.values.items()
+            if value.value is not None
+        }
+        factors = {**row.factors, "kind": "gap", "scorer": row.factors["kind"]}
+        return Row(f"{row.item_id}#gap", factors, values, row.missing, row.items)
+
+    def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+        over: dict[str, Any] = {"clusters": self.clusters, "population": "new openings of these kinds"}
+        halves: dict[str, Any] = {"stratum": "group", "weights": dict.fromkeys(self.groups, 0.5)}
+        for name, scorer in self.text_scorers.items():
+            for place, quantity in enumerate(scorer.labels):
+                where: dict[str, Factor] = {"kind": "gap", "scorer": name}
+                yield MeasureSpec(
+                    f"{quantity}_gap",
+                    quantity,
+                    where,
+                    unit="difference",
+                    neutral=0.0,
+                    kind="difference",
+                    range=(-2.0, 2.0),
+                    primary=place == 0,
+                    family=name,
+                    **over,
+                    **halves,
+                )
+                for group in self.groups:
+                    of_group = {"kind": name, "group": group}
+                    yield MeasureSpec(quantity, quantity, of_group, kind="probability", family=name, **over)
+        for group in self.groups:
+            empty = {"kind": "text", "group": group}
+            yield MeasureSpec("empty_share", "empty", empty, unit="share", kind="share", family="texts", **over)
