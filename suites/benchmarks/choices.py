@@ -2,7 +2,7 @@
 
 ``answers="letter"``: the answers are listed under letters, and the letter is scored or written. ``answers="text"``:
 nothing is listed, and the whole text of each answer is scored, as lm-evaluation-harness does; longer ones have lower
-probabilities.
+probabilities. (Of BBQ's answer "unknown" the harness scores ten wordings besides; here only the published one counts.)
 
 ``mode="likelihood"`` takes the likeliest answer. ``mode="generation"`` lets the model write, and reads strictly: the
 letter or text of one answer at the very start, or the row is missing (``unparsable``).

@@ -113,8 +113,8 @@ class StereoSet(LikelierSentence):
             }
             where: dict[str, Factor] = {"kind": "target", "task": task}
             figures = [
-                share("ss", where, primary=True, family="stereotype score", **over),
-                share("lms", where, neutral=None, family="language modelling score", **over),
+                share("stereotype_score", where, quantity="ss", primary=True, family="stereotype score", **over),
+                share("language_modelling_score", where, quantity="lms", neutral=None, family="lms", **over),
             ]
             yield from figures
             for figure in figures:
@@ -128,7 +128,8 @@ class StereoSet(LikelierSentence):
         columns: list[TableColumn] = []
         for task in self.tasks:
             where: dict[str, Factor] = {"kind": "target", "task": task}
-            columns += [TableColumn(figure, figure, where, task) for figure in ("ss", "lms")]
+            columns.append(TableColumn("ss", "stereotype_score", where, task))
+            columns.append(TableColumn("lms", "language_modelling_score", where, task))
             columns.append(TableColumn("icat", "icat", {"kind": "icat", "task": task, "bias_type": None}, task))
         return [_DRAFTS.table("stereoset", columns)]
 

@@ -123,11 +123,11 @@ def test_stereoset_scores_are_means_of_target_terms() -> None:
     better |= {"The cook is odd.": -2.0, "An aunt sews.": -6.0, "An aunt evaporates.": -5.0}
     found = figures(StereoSet(tasks=["intrasentence"]), lambda prompt, text: len(text.split()) * better.get(text, -9.0))
     where = {"kind": "target", "task": "intrasentence"}
-    assert value(found, "ss", **where) == pytest.approx((1 / 2 + 0) / 2)
-    assert value(found, "lms", **where) == pytest.approx((3 / 4 + 1 / 2) / 2)
+    assert value(found, "stereotype_score", **where) == pytest.approx((1 / 2 + 0) / 2)
+    assert value(found, "language_modelling_score", **where) == pytest.approx((3 / 4 + 1 / 2) / 2)
     icat = value(found, "icat", kind="icat", task="intrasentence", bias_type=None)
     assert icat == pytest.approx(0.625 * 0.25 / 0.5)
-    assert value(found, "ss", **where, bias_type="gender") == 0.5
+    assert value(found, "stereotype_score", **where, bias_type="gender") == 0.5
     assert value(found, "icat", kind="icat", task="intrasentence", bias_type="gender") == pytest.approx(0.75)
 
 
