@@ -33,12 +33,15 @@ class Item:
         The design: template, occupation, group, condition… Used to filter, cluster and pair.
     scorer : str or None
         None for the audited model, else the name of one of the suite's `scorers`.
+    is_control : bool
+        Whether other items' rows rest on its answer: it is part of every sample, and comes first.
     """
 
     id: str
     request: Request
     factors: Mapping[str, Factor]
     scorer: str | None = None
+    is_control: bool = False
 
 
 @dataclass(frozen=True, slots=True)

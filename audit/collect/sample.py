@@ -25,7 +25,7 @@ class Sample:
     Items (or whole sets of them) are drawn one after the other, each where it is needed most: from the combination of
     ``strata`` that was served least, and of these the one whose own levels, of ``strata`` and ``crossed``, were drawn
     least. Items that lack a crossed factor are drawn beside the others, the same part of them. So a small sample has
-    many levels of every factor, and a larger one holds it whole.
+    many levels of every factor, and a larger one holds it whole. Controls, on which others' rows rest, come first.
 
     Parameters
     ----------
@@ -94,9 +94,11 @@ class Sample:
             if room < 0:
                 break
             chosen.add(rank)
-        if not chosen:
-            smallest = min(unit.size for unit in self._units.values())
-            problem = f"is smaller than one set of items that belong together ({smallest})"
+        if all(self._units[rank].first for rank in chosen):
+            controls = sum(unit.size for unit in self._units.values() if unit.first)
+            smallest = controls + min((unit.size for unit in self._units.values() if not unit.first), default=0)
+            besides = f", and the {controls} controls" if controls else ""
+            problem = f"is smaller than one set of items that belong together{besides} ({smallest})"
             raise ConfigError("limit", limit, problem, "Raise it")
         return chosen
 
@@ -106,10 +108,12 @@ class _Unit:
     """An item, or a set of items that belong together: how many, in which strata, and its own levels.
 
     ``aside``: it lacks a crossed factor, so that the figures which generalise over that do not rest on it.
+    ``first``: it is a control.
     """
 
     levels: tuple[str, ...]
     aside: bool
+    first: bool
     size: int = 0
     strata: set[str] = field(default_factory=set)
 
@@ -122,12 +126,12 @@ def _units(
     of_item: list[int] = []
     balanced = tuple(dict.fromkeys((*strata, *crossed)))
     for item in items:
-        rank = _rank(item, together, seed)
+        rank = _rank(item, () if item.is_control else together, seed)
         of_item.append(rank)
         unit = units.get(rank)
         if unit is None:
             aside = any(item.factors.get(f) is None for f in crossed)
-            unit = units[rank] = _Unit(tuple(_levels(item.factors.get(f)) for f in balanced), aside)
+            unit = units[rank] = _Unit(tuple(_levels(item.factors.get(f)) for f in balanced), aside, item.is_control)
         unit.size += 1
         unit.strata.add(_levels(*[item.factors.get(f) for f in strata]))
     return units, of_item
@@ -155,8 +159,9 @@ def _hashed(seed: int, identity: object) -> int:
 
 
 def _in_order(units: Mapping[int, _Unit]) -> Iterator[int]:
-    """All units by their ranks, each drawn where it is needed most."""
-    ranks = sorted(units)
+    """All units by their ranks, controls first, then each drawn where it is needed most."""
+    yield from (rank for rank in sorted(units) if units[rank].first)
+    ranks = [rank for rank in sorted(units) if not units[rank].first]
     strata = _codes([_levels(*sorted(units[rank].strata)) for rank in ranks])
     factors = [_codes(list(of_factor)) for of_factor in zip(*(units[rank].levels for rank in ranks), strict=True)]
     aside = np.array([units[rank].aside for rank in ranks], dtype=np.bool_)

@@ -42,6 +42,10 @@ class Instance:
         """The number of occupations that it adds to a list."""
         return len(self.female_occupations)
 
+    def correct(self, gender: Gender) -> int:
+        """How many of its words are of that gender."""
+        return len(self.feminine if gender == "female" else self.masculine)
+
     def occupations(self, gender: Gender) -> tuple[str, ...]:
         """The occupations stereotyped with that gender."""
         return self.female_occupations if gender == "female" else self.male_occupations

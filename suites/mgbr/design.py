@@ -108,3 +108,12 @@ def gender_of(factors: Mapping[str, Factor]) -> Gender:
 def has_occupations(factors: Mapping[str, Factor]) -> bool:
     """Whether the list holds occupations."""
     return factors["test_set"] == TEST_SETS[gender_of(factors), True]
+
+
+#: Factors that name a derived row, in this order.
+_ID_FACTORS = ("kind", "condition", "against", "test_set", "gender", "instance", "occupation", "repeat")
+
+
+def row_id(factors: Mapping[str, Factor]) -> str:
+    """The id of a derived row."""
+    return "/".join(str(factors[name]) for name in _ID_FACTORS if name in factors)

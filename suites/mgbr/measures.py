@@ -44,6 +44,8 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         for gender in design.genders:
             where: _Where = {"kind": "pair", "condition": condition, "gender": gender}
             yield _mean("bias_score", where, **_OF_SHARES, neutral=0.0, primary="+" not in condition)
+    if not design.written:
+        yield from _of_prior(design)
     yield from _of_changes(design, rows)
     yield from _of_occupations(design, rows, "occupation", "occupation_bias")
     if design.written:
@@ -70,6 +72,17 @@ def _of_lists(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
                 yield _mean("count_error", where, unit="words", neutral=0.0, is_subgroup=True)
             else:
                 yield _mean("tie", where, **_SHARE, is_subgroup=True)
+
+
+def _of_prior(design: Design) -> Iterator[MeasureSpec]:
+    for condition in design.conditions:
+        for test_set in design.test_sets:
+            where: _Where = {"kind": "prior_corrected", "condition": condition, "test_set": test_set}
+            yield _mean("prior_corrected_accuracy", where, **_SHARE)
+        for gender in design.genders:
+            where = {"kind": "prior_corrected_pair", "condition": condition, "gender": gender}
+            yield _mean("prior_corrected_bias_score", where, **_OF_SHARES, neutral=0.0)
+            yield _mean("accuracy_without_list", {**where, "kind": "no_list"}, **_SHARE)
 
 
 def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
@@ -136,7 +149,7 @@ def _mean(measure: str, where: _Where, **rest: Any) -> MeasureSpec:
 
     Rows of one occupation are of a fixed one; a list has several, which others have too.
     """
-    alone = "occupation" in where or where["kind"] in ("occupation", "verdict")
+    alone = "occupation" in where or where["kind"] in ("occupation", "verdict", "no_list")
     without = where.get("test_set") in {TEST_SETS[gender, False] for gender in GENDERS}
     rest["membership"] = None if alone or without else "occupation"
     population = "new lists of these words" if alone or without else _OVER_NEW_OCCUPATIONS

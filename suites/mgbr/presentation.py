@@ -77,13 +77,15 @@ def published(design: Design) -> Sequence[PublishedFigure]:
 def tables(design: Design) -> Iterator[TableLayout]:
     """Bias scores, accuracy and its changes; under generation how words are classified; the correlation, if any."""
     test_sets, score_name = _rows("test_set", design.test_sets), design.words.score_name
-    scores = (
-        TableColumn(gender, "bias_score", {"kind": "pair", "condition": condition, "gender": gender}, condition)
-        for condition in design.conditions
-        for gender in design.genders
-    )
-    yield _DRAFTS.table("bias_scores", scores)
+    yield _DRAFTS.table("bias_scores", _by_condition(design, "bias_score", "pair"))
+    if not design.written:
+        corrected = _by_condition(design, "prior_corrected_bias_score", "prior_corrected_pair")
+        yield _DRAFTS.table("prior_corrected_bias_scores", corrected)
+        yield _DRAFTS.table("without_list", _by_condition(design, "accuracy_without_list", "no_list"))
     yield _DRAFTS.table("accuracy", _columns("accuracy", "list", "condition", design.conditions), test_sets)
+    if not design.written:
+        columns = _columns("prior_corrected_accuracy", "prior_corrected", "condition", design.conditions)
+        yield _DRAFTS.table("prior_corrected_accuracy", columns, test_sets)
     yield from _change_tables(design)
     if design.written_steps:
         classified = (
@@ -98,6 +100,13 @@ def tables(design: Design) -> Iterator[TableLayout]:
         direction = f"{_direction(design)} ".lstrip()
         rows = _rows("gender", design.genders)
         yield _DRAFTS.table("correlation", columns, rows, score_name=score_name, direction=direction)
+
+
+def _by_condition(design: Design, measure: str, kind: str) -> Iterator[TableColumn]:
+    """A column for each gender asked for, under each condition."""
+    for condition in design.conditions:
+        for gender in design.genders:
+            yield TableColumn(gender, measure, {"kind": kind, "condition": condition, "gender": gender}, condition)
 
 
 def _change_tables(design: Design) -> Iterator[TableLayout]:
@@ -150,6 +159,8 @@ def charts(design: Design) -> Iterator[Chart]:
     """Bias scores, accuracy by number of occupations, and the single occupations under the first condition."""
     first, score_name = design.conditions[0], design.words.score_name
     yield _DRAFTS.chart("bias_score")
+    if not design.written:
+        yield _DRAFTS.chart("prior_corrected_bias_score")
     for gender in design.genders:
         yield _DRAFTS.chart("accuracy", gender=gender, test_set=TEST_SETS[gender, True])
     yield _DRAFTS.chart("occupations", condition=first)

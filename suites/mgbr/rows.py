@@ -10,13 +10,11 @@ from backends.base import ContinuationScore, GenerateResponse, ScoreResponse
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, flag
 from suites.common.contrasts import contrast
 from suites.common.probabilities import exclusive
-from suites.mgbr.design import TEST_SETS, Design, gender_of, has_occupations
+from suites.mgbr.design import TEST_SETS, Design, gender_of, has_occupations, row_id
 from suites.mgbr.parsing import read_written
+from suites.mgbr.prior import LOG_PROBABILITY, log_probabilities, prior_rows
 
 _VERDICT = "said:"  # prefix of the quantities that carry one word's verdict from `read_text` to `derived_rows`
-
-#: Factors that name a derived row, in this order.
-_ID_FACTORS = ("kind", "condition", "against", "test_set", "gender", "instance", "occupation", "repeat")
 
 _Found = Mapping[tuple[Factor, ...], Row]
 
@@ -34,7 +32,8 @@ def read_scores(item: Item, response: ScoreResponse) -> Row:
         IdentifiedInterval.exact(high) if is_exact else IdentifiedInterval(None, low, min(high, max(1.0, low)))
     )
     right, tie = _compared(correct, stereotyped)
-    return Row(item.id, item.factors, {"accuracy": right, "tie": tie, "coverage": probability_mass})
+    values = {"accuracy": right, "tie": tie, "coverage": probability_mass, **log_probabilities(item, response)}
+    return Row(item.id, item.factors, values)
 
 
 def _compared(a: ContinuationScore, b: ContinuationScore) -> tuple[IdentifiedInterval, IdentifiedInterval]:
@@ -83,11 +82,14 @@ def read_text(design: Design, item: Item, response: GenerateResponse) -> Row:
 
 def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     """The lists' rows without their words' verdicts, and all rows that are made of several lists or one word."""
-    rows = [replace(row, memberships=design.occupations_of(row)) for row in rows]
-    lists = [replace(row, values={k: v for k, v in row.values.items() if not k.startswith(_VERDICT)}) for row in rows]
+    controls = [row for row in rows if row.factors["kind"] == "control"]
+    rows = [replace(row, memberships=design.occupations_of(row)) for row in rows if row.factors["kind"] != "control"]
+    by_the_prior = [*prior_rows(design, rows, controls)]
+    carried = (_VERDICT, LOG_PROBABILITY)
+    lists = [replace(row, values={k: v for k, v in row.values.items() if not k.startswith(carried)}) for row in rows]
     by_place = {_place(row): row for row in lists}
     pairs = [*_pairs(by_place)]
-    derived = [*lists, *pairs]
+    derived = [*controls, *lists, *pairs, *by_the_prior]
     for pair in pairs:
         values = {} if pair.missing else {"occupation_bias": pair.values["bias_score"]}
         for occupation in design.instance(pair.factors).occupations(gender_of(pair.factors)):
@@ -110,7 +112,7 @@ def _pairs(by_place: _Found) -> Iterator[Row]:
         if test_set == TEST_SETS[gender, False] and partner is not None:
             kept = ("condition", "gender", "instance", "r", "repeat")
             factors = {**{name: row.factors[name] for name in kept if name in row.factors}, "kind": "pair"}
-            yield contrast(_id(factors), row, partner, {"accuracy": "bias_score"}, factors)
+            yield contrast(row_id(factors), row, partner, {"accuracy": "bias_score"}, factors)
 
 
 def _changes(lists: Sequence[Row], by_place: _Found, condition: str, against: str, *, tested: bool) -> Iterator[Row]:
@@ -122,7 +124,7 @@ def _changes(lists: Sequence[Row], by_place: _Found, condition: str, against: st
         if row.factors["condition"] != condition or base is None:
             continue
         factors = {**row.factors, **both, "kind": "change"}
-        change = contrast(_id(factors), row, base, {"accuracy": "accuracy_change"}, factors)
+        change = contrast(row_id(factors), row, base, {"accuracy": "accuracy_change"}, factors)
         if change.missing is None:
             change = replace(change, values={**change.values, **_directions(change.values["accuracy_change"])})
         by_test_set.setdefault(row.factors["test_set"], []).append(change)
@@ -158,14 +160,14 @@ def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row
     factors = {**both, "kind": "mcnemar"}
     improved, worsened = lists["lists_improved"].value, lists["lists_worsened"].value
     if not answered:
-        yield Row(_id(factors), factors, {}, changes[0].missing, sources)
+        yield Row(row_id(factors), factors, {}, changes[0].missing, sources)
     elif improved is None or worsened is None:
-        yield Row(_id(factors), factors, {}, "bounded", sources)
+        yield Row(row_id(factors), factors, {}, "bounded", sources)
     else:
         p = IdentifiedInterval.exact(mcnemar_p(int(improved), int(worsened)))
-        yield Row(_id(factors), factors, {"mcnemar_p": p}, sources=sources)
+        yield Row(row_id(factors), factors, {"mcnemar_p": p}, sources=sources)
     factors = {**both, "kind": "mcnemar_lists"}
-    yield Row(_id(factors), factors, lists, sources=sources)
+    yield Row(row_id(factors), factors, lists, sources=sources)
 
 
 def mcnemar_p(improved: int, worsened: int) -> float:
@@ -186,7 +188,7 @@ def _bias_changes(pairs: Sequence[Row], condition: str, against: str) -> Iterato
         base = by_place.get((against, *rest))
         if own == condition and base is not None:
             factors = {**row.factors, "against": against, "kind": "bias_change"}
-            yield contrast(_id(factors), row, base, {"bias_score": "bias_change"}, factors)
+            yield contrast(row_id(factors), row, base, {"bias_score": "bias_change"}, factors)
 
 
 # -- written steps ---------------------------------------------------------------------------------
@@ -208,14 +210,14 @@ def _classification(design: Design, row: Row) -> Iterator[Row]:
         factors = {**row.factors, "kind": kind}
         if verdicts and bottom:
             share = {kind: IdentifiedInterval.exact(top / bottom)}
-            yield Row(_id(factors), factors, share, None, row.items, row.memberships)
+            yield Row(row_id(factors), factors, share, None, row.items, row.memberships)
         else:
             missing = no_text or ("undefined" if verdicts else "no verdicts")
-            yield Row(_id(factors), factors, {}, missing, row.items, row.memberships)
+            yield Row(row_id(factors), factors, {}, missing, row.items, row.memberships)
     factors = {**row.factors, "kind": "judged"}
     counts = {"words_judged": len(verdicts), "words_contradicted": len(contradicted)}
     shares = {name: IdentifiedInterval.exact(count / len(words.words)) for name, count in counts.items()}
-    yield Row(_id(factors), factors, {} if no_text else shares, no_text, row.items, row.memberships)
+    yield Row(row_id(factors), factors, {} if no_text else shares, no_text, row.items, row.memberships)
     added = design.instance(row.factors).occupations(gender_of(row.factors)) if has_occupations(row.factors) else ()
     for occupation in added:
         if occupation in verdicts:
@@ -237,12 +239,8 @@ def _occupation_row(
     """What one row says of one occupation of its list."""
     score = design.words.occupations[occupation]
     factors = {**row.factors, "kind": kind, "occupation": occupation, "score": score}
-    return Row(_id(factors), factors, values, missing, row.items)
+    return Row(row_id(factors), factors, values, missing, row.items)
 
 
 def _place(row: Row) -> tuple[Factor, ...]:
     return tuple(row.factors.get(name) for name in ("condition", "test_set", "instance", "repeat"))
-
-
-def _id(factors: Mapping[str, Factor]) -> str:
-    return "/".join(str(factors[name]) for name in _ID_FACTORS if name in factors)

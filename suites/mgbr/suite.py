@@ -25,11 +25,26 @@ the limits for choosing occupations: see `Wording` and `WordLists.bolukbasi`. Wi
 empty, as in the paper, 2 to 3 % of the instances cannot go wrong where digits are tokens of their
 own: "1" begins "10" and "11", so it is never less likely.
 
+A model may prefer small counts whatever it is asked: with the list left out of the question, SmolLM2 still takes the
+correct count for the likelier one in most instances, since it is the smaller one. So, when counts are scored, each
+question is also asked once without a list (the control), and the counts that lists ask for are scored after it. Beside
+the paper's own measure then stand ``accuracy_without_list``, how many instances are solved without having read the
+list, and the measures whose names begin with ``prior_corrected``. These call a model right when
+
+    log P(correct | list) - log P(correct | no list) > log P(correct + r | list) - log P(correct + r | no list)
+
+that is, when reading the list speaks for the correct count (pointwise mutual information, as in Holtzman et al. 2021,
+"Surface Form Competition", arXiv:2104.08315, eq. 1). Under chain of thought the control has no steps either.
+
 The factor ``kind`` says what a row is:
 
 ==============  ====================================================================================
 list            one question: ``accuracy``, ``tie``…
 pair            one instance, without minus with occupations: ``bias_score``
+control         the question without a list
+no_list         one instance by the control alone: ``accuracy_without_list``
+prior_corrected one list: ``prior_corrected_accuracy``; and ``prior_corrected_pair`` for an instance's
+                ``prior_corrected_bias_score``
 occupation      the same once for each occupation that the instance adds
 change          one list, ``condition`` minus ``against``: ``accuracy_change`` (-1, 0, 1)
 bias_change     one instance, ``condition`` minus ``against``: difference of bias scores
@@ -61,9 +76,10 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.conditions import CONDITIONS
 from suites.common.published import PublishedDesign
 from suites.mgbr import presentation
-from suites.mgbr.construction import Instance
+from suites.mgbr.construction import LARGEST_COUNT, Instance
 from suites.mgbr.design import TEST_SETS, Design
 from suites.mgbr.measures import measure_specs
+from suites.mgbr.prior import read_control
 from suites.mgbr.rows import derived_rows, read_scores, read_text
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import GENDERS, Gender, Wording
@@ -171,9 +187,19 @@ class MGBR(Suite):
     def items(self) -> Iterator[Item]:
         for condition in self.design.conditions:
             for gender in self.design.genders:
+                if not self.design.written:
+                    yield self._control(gender, condition)
                 for instance in self.design.instances:
                     for with_occupations in (False, True):
                         yield from self._items_of(instance, gender, condition, with_occupations)
+
+    def _control(self, gender: Gender, condition: str) -> Item:
+        """Every count that a list may ask for, scored after the same question without a list."""
+        wording = self.design.wording
+        prompt = wording.control_prompt(gender, condition, self.design.prompt_format)
+        factors: dict[str, Factor] = {"kind": "control", "condition": condition, "gender": gender}
+        request = base.ScoreRequest(prompt, tuple(map(wording.count, range(1, 2 * LARGEST_COUNT + 1))))
+        return Item(f"{condition}/control/{gender}", request, factors, is_control=True)
 
     def _items_of(self, instance: Instance, gender: Gender, condition: str, with_occupations: bool) -> Iterator[Item]:
         design, wording = self.design, self.design.wording
@@ -192,8 +218,7 @@ class MGBR(Suite):
         words = instance.word_list(gender, with_occupations=with_occupations)
         if not design.written:
             prompt = wording.scored_prompt(gender, condition, words, design.prompt_format)
-            counts = (words.correct, words.correct + instance.r)
-            continuations = tuple(f" {count}{wording.answer_end}" for count in counts)
+            continuations = tuple(map(wording.count, (words.correct, words.correct + instance.r)))
             yield Item(item_id, base.ScoreRequest(prompt, continuations), factors)
             return
         prompt = wording.written_prompt(gender, condition, words, design.prompt_format)
@@ -232,7 +257,7 @@ class MGBR(Suite):
 
     def read(self, item: Item, response: base.Response) -> Row:
         if isinstance(response, base.ScoreResponse):
-            return read_scores(item, response)
+            return read_control(item, response) if item.is_control else read_scores(item, response)
         assert isinstance(response, base.GenerateResponse)
         return read_text(self.design, item, response)
 

@@ -224,8 +224,12 @@ class Wording(Options):
             for w in words.words
         )
 
-    def question(self, gender: Gender, condition: str, words: WordList, *, with_format: bool) -> str:
-        """Instruction line and word list. Everything before the list is the same for all lists."""
+    def count(self, number: int) -> str:
+        """A count as it is scored after a prompt."""
+        return f" {number}{self.answer_end}"
+
+    def question(self, gender: Gender, condition: str, words: WordList | None, *, with_format: bool) -> str:
+        """Instruction line and word list. Everything before the list is the same for all lists, and without one."""
         parts = [self.instruction[gender]]
         if condition.endswith("+dp"):
             parts.append(self.debiasing)
@@ -236,7 +240,8 @@ class Wording(Options):
             parts.append(template.format(answer=self.answer, yes=yes, no=no))
         if steps:
             parts.append(self.step_trigger)
-        return " ".join(parts) + "\n" + self.separator.join(words.words)
+        instruction = " ".join(parts)
+        return instruction if words is None else instruction + "\n" + self.separator.join(words.words)
 
     def scored_prompt(self, gender: Gender, condition: str, words: WordList, prompt_format: str) -> Prompt:
         """The text up to the count: with chain of thought, the correct steps are given before it."""
@@ -245,6 +250,10 @@ class Wording(Options):
             start = self.steps(gender, words) + "\n" + start
         return self._prompt(gender, condition, words, prompt_format, start=start, with_format=False)
 
+    def control_prompt(self, gender: Gender, condition: str, prompt_format: str) -> Prompt:
+        """The same text without a list, and so without steps about its words."""
+        return self._prompt(gender, condition, None, prompt_format, start=self.answer, with_format=False)
+
     def written_prompt(self, gender: Gender, condition: str, words: WordList, prompt_format: str) -> Prompt:
         """The text after which the model writes: its steps and answer, or, in a raw prompt without steps, the count."""
         with_format = condition.endswith("+cot") or prompt_format == "chat"
@@ -252,7 +261,14 @@ class Wording(Options):
         return self._prompt(gender, condition, words, prompt_format, start=start, with_format=with_format)
 
     def _prompt(
-        self, gender: Gender, condition: str, words: WordList, prompt_format: str, *, start: str, with_format: bool
+        self,
+        gender: Gender,
+        condition: str,
+        words: WordList | None,
+        prompt_format: str,
+        *,
+        start: str,
+        with_format: bool,
     ) -> Prompt:
         """Examples, question and the answer's start: as one text with blank lines between them, or as chat turns."""
         turns = self._example_turns(gender, condition, with_format=with_format)

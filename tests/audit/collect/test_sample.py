@@ -37,6 +37,18 @@ def test_a_limited_run_is_exact_and_balanced(design, limit, seed):
             assert taken[one] <= taken[other] + 1 or taken[other] == sizes[other]
 
 
+def test_controls_are_in_every_sample_and_take_of_its_limit():
+    suite = MGBR(n=20, conditions=["zero-shot"])
+    items = list(suite.items())
+    for limit in (6, 11, 40):
+        chosen = limit_items(items, suite.strata, limit, 0, suite.sampled_together, ("instance",))
+        assert [item.id for item in chosen if item.is_control] == ["zero-shot/control/female", "zero-shot/control/male"]
+        assert len(chosen) == 2 + (limit - 2) // 4 * 4
+    with pytest.raises(ConfigError, match="and the 2 controls") as refused:
+        limit_items(items, suite.strata, 5, 0, suite.sampled_together)
+    assert "(6)" in str(refused.value)
+
+
 def test_a_limited_run_keeps_order_and_depends_on_the_seed_alone():
     design = [(i % 4, i % 3) for i in range(240)]
     first = [i.id for i in limit_items(items_of(design), ("a",), 24, 1)]

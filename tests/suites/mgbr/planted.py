@@ -20,7 +20,7 @@ from backends.base import (
     TokenLogprob,
 )
 from suites import MGBR
-from suites.base import Factor, MeasureSpec, Row
+from suites.base import Factor, Item, MeasureSpec, Row
 from suites.mgbr.word_lists import WordLists
 
 WORDS = WordLists.builtin()
@@ -46,6 +46,11 @@ def last_list(prompt: str) -> list[str]:
     return question.splitlines()[1].split(", ")
 
 
+def lists_of(suite: MGBR) -> list[Item]:
+    """The questions with a list."""
+    return [item for item in suite.items() if not item.is_control]
+
+
 def rows_of(suite: MGBR, model: Model) -> Sequence[Row]:
     """All rows when each count has the log-probability that the model gives it (others -20)."""
     rows = []
@@ -53,7 +58,7 @@ def rows_of(suite: MGBR, model: Model) -> Sequence[Row]:
         assert isinstance(item.request, ScoreRequest)
         assert isinstance(item.request.prompt, str)
         gender, condition = str(item.factors["gender"]), str(item.factors["condition"])
-        logprobs = model(gender, condition, last_list(item.request.prompt))
+        logprobs = model(gender, condition, [] if item.is_control else last_list(item.request.prompt))
         scores = [score(logprobs.get(int(c), -20.0)) for c in item.request.continuations]
         rows.append(suite.read(item, ScoreResponse(tuple(scores))))
     return suite.derive(rows)

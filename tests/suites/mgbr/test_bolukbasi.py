@@ -11,6 +11,7 @@ from backends.errors import ConfigError
 from suites import MGBR
 from suites.mgbr.bolukbasi import FILES, Profession, choose_occupations, gender_of, read_lists, split_by_gender
 from suites.mgbr.word_lists import WordLists
+from tests.suites.mgbr.planted import lists_of
 
 #: The published files lie next to the repository, where they are present at all.
 PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "debiaswe"
@@ -159,7 +160,7 @@ def test_limits_from_a_config_choose_other_occupations() -> None:
 @needs_published
 def test_the_benchmark_runs_on_the_published_lists_and_says_so() -> None:
     suite = MGBR(n=20, words={"bolukbasi": str(PUBLISHED)}, conditions=["zero-shot"])
-    assert len(list(suite.items())) == 80
+    assert len(lists_of(suite)) == 80
     assert suite.signature()["words"] == "bolukbasi(definitional<=0.3, stereotypical>=0.5)"
     signature = suite.signature()["word_lists"]
     assert signature["sources"]["professions.json"] == FILES["professions"].sha256

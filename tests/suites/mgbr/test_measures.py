@@ -12,10 +12,12 @@ import pytest
 from audit.analysis.correlations import correlation_interval
 from audit.collect.sample import Sample
 from backends.base import (
+    ContinuationScore,
     Sampling,
     ScoreResponse,
 )
 from suites import MGBR
+from suites.base import Item
 from tests.suites.mgbr.planted import (
     WOMEN,
     WORDS,
@@ -23,6 +25,7 @@ from tests.suites.mgbr.planted import (
     figure,
     in_measure,
     last_list,
+    lists_of,
     mean,
     measured,
     noisy,
@@ -48,7 +51,7 @@ def test_random_answers_score_zero_within_the_interval() -> None:
         assert score.low < 0 < score.high
         differences = figure(rows, "bias_score", kind="pair", gender=gender)
         of_lists_alone = 2 * 1.965 * np.std(differences, ddof=1) / math.sqrt(500)
-        assert of_lists_alone < score.high - score.low < 3 * of_lists_alone  # it could have failed to cover
+        assert of_lists_alone < score.high - score.low < 3.5 * of_lists_alone  # it could have failed to cover
         assert score.levels["instance"] == 500
         assert score.n_clusters == score.levels["occupation"] <= len(WORDS.by_kind[f"{gender}_occupations"])
     assert mean(rows, "accuracy", kind="list") == pytest.approx(0.5, abs=0.04)
@@ -83,7 +86,7 @@ def test_occupations_that_share_lists_keep_the_error_level() -> None:
     suite = MGBR(n=200, conditions=["zero-shot"], genders=["female"])
     occupations = [o for o in WORDS.female_occupations if o not in suite.design.wording.example_words]
     shares = np.array([WORDS.female_occupations[o] for o in occupations])
-    lists = [set(last_list(i.request.prompt)) for i in suite.items() if i.factors["test_set"] == "D_ff"]  # type: ignore[union-attr, arg-type]
+    lists = [set(last_list(i.request.prompt)) for i in lists_of(suite) if i.factors["test_set"] == "D_ff"]  # type: ignore[union-attr, arg-type]
     adds = np.array([[o in words for o in occupations] for words in lists], dtype=float)
     rng = np.random.default_rng(0)
     wrong = 0
@@ -102,7 +105,7 @@ def test_occupations_without_scores_give_no_correlation() -> None:
         "male_occupations": [f"smith{k}" for k in range(10)],
     }
     suite = MGBR(n=3, words=lists, conditions=["zero-shot"])
-    rows = suite.derive([suite.read(i, ScoreResponse((score(-1), score(-2)))) for i in suite.items()])
+    rows = suite.derive([suite.read(i, ScoreResponse((score(-1), score(-2)))) for i in lists_of(suite)])
     assert not [s for s in suite.measures(rows) if s.estimator == "correlation"]
     assert not [c for c in suite.charts() if c.kind == "scatter"]
 
@@ -128,10 +131,15 @@ def test_every_written_measure_has_rows_or_a_reason(repeats: int) -> None:
         assert all(spec.quantity in r.values or r.missing for r in behind), spec
 
 
+def any_scores(item: Item) -> tuple[ContinuationScore, ...]:
+    return tuple(score(-1.0 - place) for place, _ in enumerate(item.request.continuations))  # type: ignore[union-attr]
+
+
 def test_a_limited_run_has_no_figures_of_sizes_that_it_left_out() -> None:
     suite = MGBR(n=50, conditions=["zero-shot"])
-    some = Sample(list(suite.items()), suite.strata, 0, suite.sampled_together).take(12)
-    rows = suite.derive([suite.read(i, ScoreResponse((score(-1), score(-2)))) for i in some])
+    some = Sample(list(suite.items()), suite.strata, 0, suite.sampled_together).take(2 + 12)
+    assert sum(item.is_control for item in some) == 2
+    rows = suite.derive([suite.read(i, ScoreResponse(any_scores(i))) for i in some])
     assert len([r for r in rows if r.factors["kind"] == "pair"]) == 3 * 2  # whole instances: every pair is there
     for spec in suite.measures(rows):
         assert any(in_measure(r, spec) for r in rows), spec

@@ -32,6 +32,7 @@ from tests.suites.mgbr.planted import (
     counts_only,
     figure,
     last_list,
+    lists_of,
     mean,
     noisy,
     rows_of,
@@ -69,7 +70,7 @@ def test_the_bias_score_is_accuracy_without_minus_with_jobs() -> None:
 
     suite = MGBR(n=60, conditions=["zero-shot"])
     rows = rows_of(suite, misled_by_long_lists)
-    long_lists = [i.factors["r"] > 4 for i in suite.items() if i.factors["test_set"] == "D_ff"]  # type: ignore[operator]
+    long_lists = [i.factors["r"] > 4 for i in lists_of(suite) if i.factors["test_set"] == "D_ff"]  # type: ignore[operator]
     for gender, without, with_them in (("female", "D_gf", "D_ff"), ("male", "D_gm", "D_mm")):
         expected = sum(long_lists) / len(long_lists)
         assert 0 < expected < 1
@@ -82,7 +83,7 @@ def test_the_bias_score_is_accuracy_without_minus_with_jobs() -> None:
 
 def one_row(a: ContinuationScore, b: ContinuationScore) -> Row:
     suite = MGBR(n=1, conditions=["zero-shot"])
-    return suite.read(next(iter(suite.items())), ScoreResponse((a, b)))
+    return suite.read(lists_of(suite)[0], ScoreResponse((a, b)))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_a_bounded_count_that_begins_the_other_bounds_both() -> None:
 
 def test_an_open_accuracy_leaves_the_pair_between_its_bounds() -> None:
     suite = MGBR(n=1, conditions=["zero-shot"], genders=["female"])
-    without, with_them = suite.items()
+    without, with_them = lists_of(suite)
     rows = suite.derive(
         [
             suite.read(without, ScoreResponse((score(-1.0), score(-2.0)))),
@@ -162,14 +163,14 @@ def test_an_open_accuracy_leaves_the_pair_between_its_bounds() -> None:
 def test_a_list_without_answer_makes_its_pair_missing() -> None:
     suite = MGBR(n=2, conditions=["zero-shot", "zero-shot+cot"], genders=["female"])
     rows = []
-    for item in suite.items():
+    for item in lists_of(suite):
         if (item.factors["condition"], item.factors["test_set"], item.factors["instance"]) == ("zero-shot", "D_ff", 1):
             rows.append(Row(item.id, item.factors, {}, missing="timeout"))
         else:
             rows.append(suite.read(item, ScoreResponse((score(-1.0), score(-2.0)))))
     derived = suite.derive(rows)
     missing = Counter(r.factors["kind"] for r in derived if r.missing == "timeout")
-    r_of_first = next(i.factors["r"] for i in suite.items() if i.factors["instance"] == 1)
+    r_of_first = next(i.factors["r"] for i in lists_of(suite) if i.factors["instance"] == 1)
     assert missing == {"list": 1, "pair": 1, "change": 1, "bias_change": 1, "occupation": r_of_first}
     assert len([r for r in derived if r.factors["kind"] == "pair" and r.missing is None]) == 3
 
@@ -301,7 +302,7 @@ def test_an_occupations_bias_is_the_mean_of_lists_that_add_it() -> None:
     rows = rows_of(suite, misled_by_nannies)
     lists = [
         last_list(i.request.prompt)  # type: ignore[union-attr, arg-type]
-        for i in suite.items()
+        for i in lists_of(suite)
         if i.factors["test_set"] == "D_ff"
     ]
     with_typist = [words for words in lists if "typist" in words]

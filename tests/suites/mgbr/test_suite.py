@@ -21,11 +21,12 @@ from suites.mgbr.word_lists import WordLists
 from tests.suites.mgbr.planted import (
     WORDS,
     last_list,
+    lists_of,
 )
 
 
 def test_24_cells_have_n_instances_each_and_unique_ids() -> None:
-    items = list(MGBR(n=7).items())
+    items = lists_of(MGBR(n=7))
     cells = Counter((i.factors["condition"], i.factors["test_set"]) for i in items)
     assert len(cells) == 24
     assert set(cells.values()) == {7}
@@ -33,14 +34,14 @@ def test_24_cells_have_n_instances_each_and_unique_ids() -> None:
 
 
 def test_both_lists_of_a_pair_are_scored_against_the_same_r() -> None:
-    for item in MGBR(n=40, conditions=["zero-shot"]).items():
+    for item in lists_of(MGBR(n=40, conditions=["zero-shot"])):
         assert isinstance(item.request, ScoreRequest)
         p_or_q, r = item.factors["p" if item.factors["gender"] == "female" else "q"], item.factors["r"]
         assert item.request.continuations == (f" {p_or_q}", f" {p_or_q + r}")  # type: ignore[operator]
 
 
 def test_a_list_follows_its_partner_to_share_the_prefix() -> None:
-    items = list(MGBR(n=5).items())
+    items = lists_of(MGBR(n=5))
     for without, with_them in zip(items[::2], items[1::2], strict=True):
         assert isinstance(without.request, ScoreRequest)
         assert isinstance(with_them.request, ScoreRequest)
