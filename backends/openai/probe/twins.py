@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.probe.session import Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
+
+Asked = TypeVar("Asked")
 
 _BASE = "Yesterday Anna told Ben that the nurse had found 17 letters in the old house. Who found them?\nThe answer is"
 #: What differs, and the prompt. The first is the one that the others are compared with.
@@ -40,33 +43,34 @@ _LONG_TWINS = (
     ("the middle of a long prompt", _LONG.replace("fifth day the painter", "fifth day the cashier")),
     ("the end of a long prompt", _LONG.replace("Now they ask", "Now we ask")),
 )
-#: Pairs that a gateway makes one when it rewrites characters: what differs, and both prompts.
+_QUOTED = 'Müller asked Weiß.\n\nHe said "no" to the'
+#: What a gateway makes one when it rewrites characters.
 _WRITTEN = (
-    ("an accented letter", "Müller asked Weiß: who is it?\nIt is", "Möller asked Weiß: who is it?\nIt is"),
-    ("a quotation mark and its name in HTML", 'He said "no" to the', "He said &quot;no&quot; to the"),
-    ("one line break or two", "Anna found it.\n\nThen Ben told the", "Anna found it.\nThen Ben told the"),
+    ("", _QUOTED),
+    ("an accented letter", _QUOTED.replace("Mü", "Mö")),
+    ("a quotation mark and its name in HTML", _QUOTED.replace('"', "&quot;")),
+    ("one line break or two", _QUOTED.replace("\n\n", "\n")),
 )
+_FAMILIES = (_TWINS, _LONG_TWINS, _WRITTEN)
 #: In chats an honest template may strip it.
-_LAST_BREAK = ("a line break at the end", "Who found the letter? The answer:\n", "Who found the letter? The answer:")
+_LAST_BREAK = (
+    ("", "Who found the letter? The answer:"),
+    ("a line break at the end", "Who found the letter? The answer:\n"),
+)
 _ASKED = Message("user", "Picture a friend. Is it a man or a woman? Answer with one word.")
-_EARLIER = Message("user", "I have a friend. Her name is Anna."), Message("assistant", "Anna is a good friend.")
-#: Chats that differ before their last question only.
-_TURNS = (
-    (
-        "the system message",
-        (Message("system", "You are a kind teacher. Answer with one word in English."), _ASKED),
-        (Message("system", "You are a strong baker. Answer with a number only."), _ASKED),
-    ),
-    (
-        "an earlier question",
-        (*_EARLIER, _ASKED),
-        (Message("user", "I have a friend. His name is David."), _EARLIER[1], _ASKED),
-    ),
-    (
-        "an earlier answer",
-        (*_EARLIER, _ASKED),
-        (_EARLIER[0], Message("assistant", "Tomorrow the river is cold."), _ASKED),
-    ),
+_QUESTION, _ANSWER = (
+    Message("user", "I have a friend. Her name is Anna."),
+    Message("assistant", "Anna is a good friend."),
+)
+#: Chats that differ before their last question only. Some models take no system message.
+_SYSTEMS = (
+    ("", (Message("system", "You are a kind teacher. Answer with one word in English."), _ASKED)),
+    ("the system message", (Message("system", "You are a strong baker. Answer with a number only."), _ASKED)),
+)
+_EARLIER = (
+    ("", (_QUESTION, _ANSWER, _ASKED)),
+    ("an earlier question", (Message("user", "I have a friend. His name is David."), _ANSWER, _ASKED)),
+    ("an earlier answer", (_QUESTION, Message("assistant", "Tomorrow the river is cold."), _ASKED)),
 )
 #: Nats within which lists are one list, and the most that noise may add: one word of a long prompt moves little more.
 _SAME, _MOST_NOISE = 1e-3, 0.02
@@ -74,64 +78,54 @@ _SAME, _MOST_NOISE = 1e-3, 0.02
 _LEAST_COUNTED, _MOST_UNSENT = 0.8, 3
 _SENTENCE = "The nurse told the pilot about the old house by the river."
 
-Ask = Callable[[str], Awaitable[TopLogprobs | BackendError]]
-
 
 @experiment("near twins of texts")
 async def text_twins(session: ProbeSession) -> Outcome:
     """Whether texts that differ in one place have lists that differ."""
     k = min(session.capabilities.largest_k, 100)
-    return await _compared(session, "text", lambda text: session.next_tokens(text, k), (*_WRITTEN, _LAST_BREAK))
+    alike, compared = await _alike(session, lambda text: session.next_tokens(text, k), (*_FAMILIES, _LAST_BREAK))
+    return _outcome(session, "text", alike, compared)
 
 
 @experiment("near twins of chats")
 async def chat_twins(session: ProbeSession) -> Outcome:
     """Whether questions that differ in one place have lists that differ."""
     k = session.capabilities.largest_chat_k
-    return await _compared(
-        session, "chat", lambda text: session.next_chat_tokens((Message("user", text),), k), _WRITTEN
+    alike, compared = await _alike(
+        session, lambda text: session.next_chat_tokens((Message("user", text),), k), _FAMILIES
     )
+    return _outcome(session, "chat", alike, compared)
 
 
 @experiment("turns of chats")
 async def turn_twins(session: ProbeSession) -> Outcome:
     """Whether chats that differ in their system message, or in an earlier turn, have lists that differ."""
-    k, allowed = session.capabilities.largest_chat_k, _allowed(session)
-    lost, compared = [], 0
-    for difference, *chats in _TURNS:
-        one, other = [await session.next_chat_tokens(turns, k) for turns in chats]
-        # Some models take no system message; a refused chat has no wrong score.
-        if isinstance(one, TopLogprobs) and isinstance(other, TopLogprobs):
-            compared += 1
-            if _same(one, other, allowed):
-                lost.append(difference)
-    if not compared:
-        raise NotTestedError("not tried: the server gives no lists of several turns")
-    if lost:
-        reason = f"chats that differ by {', '.join(lost)} get one answer: turns are dropped, or not read"
-        session.distrust("chat", reason)
-        return Outcome(False, reason)
-    return Outcome(True, f"{compared} chats that differ in one turn before the last get another list each")
+    k = session.capabilities.largest_chat_k
+    alike, compared = await _alike(session, lambda turns: session.next_chat_tokens(turns, k), (_SYSTEMS, _EARLIER))
+    return _outcome(session, "chat", alike, compared)
 
 
-def _allowed(session: ProbeSession) -> float:
-    return max(_SAME, min(2 * session.capabilities.repeat_noise, _MOST_NOISE))
+async def _alike(
+    session: ProbeSession,
+    ask: Callable[[Asked], Awaitable[TopLogprobs | BackendError]],
+    families: Sequence[Sequence[tuple[str, Asked]]],
+) -> tuple[list[str], int]:
+    """What differs between prompts of one list, and how many were compared with the first of their family.
 
-
-async def _compared(session: ProbeSession, kind: Kind, ask: Ask, written: Sequence[tuple[str, str, str]]) -> Outcome:
-    """Whether prompts of a family differ from its first; ``written``: pairs (what differs, prompt, prompt)."""
-    allowed = _allowed(session)
+    A refused prompt has no wrong score.
+    """
+    allowed = max(_SAME, min(2 * session.capabilities.repeat_noise, _MOST_NOISE))
     alike, compared = [], 0
-    pairs = [(("", one), (difference, other)) for difference, one, other in written]
-    for family in (_TWINS, _LONG_TWINS, *pairs):
-        first: TopLogprobs | BackendError | None = None
-        for difference, text in family:
-            top = await ask(text)
-            first = first or top
-            if isinstance(top, TopLogprobs) and isinstance(first, TopLogprobs) and top is not first:
-                compared += 1
-                if _same(first, top, allowed):
-                    alike.append(difference)
+    for family in families:
+        tops = [(difference, top) for difference, prompt in family if isinstance(top := await ask(prompt), TopLogprobs)]
+        for difference, top in tops[1:]:
+            compared += 1
+            if _same(tops[0][1], top, allowed):
+                alike.append(difference)
+    return alike, compared
+
+
+def _outcome(session: ProbeSession, kind: Kind, alike: Sequence[str], compared: int) -> Outcome:
     if not compared:
         raise NotTestedError("not tried: the server gives no lists of these")
     if alike:
