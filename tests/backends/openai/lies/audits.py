@@ -18,13 +18,13 @@ import numpy as np
 
 from audit import Audit
 from audit.store import Store, answer_keys
-from backends.base import Capability, Response, ScoreResponse
+from backends.base import Capability, Response, ScoreRequest, ScoreResponse
 from backends.errors import AuditError
 from backends.openai import OpenAIBackend
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from tests.backends.openai.lies.catalogue import LIES
 from tests.backends.openai.lies.server import HONEST, MODEL, STYLES, Lie, Style, WordServer
-from tests.backends.openai.lies.trial import SAMPLES, WRONG, questions
+from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, questions
 
 
 class Questions(Suite):
@@ -58,22 +58,13 @@ class Questions(Suite):
 
 
 @dataclass
-class AuditOutcome:
+class AuditOutcome(Outcome):
     """What one audit accepted. ``ended``: complete, or how it says that something is wrong."""
 
-    exact: int = 0
-    wrong: int = 0
     asked: int = 0
-    requests: int = 0
     probe_requests: int = 0
     disagreed: int = 0
     asked_again: int = 0
-    ended: str = "complete"
-
-    @property
-    def accepted_wrong(self) -> int:
-        """Wrong exact scores of a run in which no problem was named."""
-        return self.wrong * (self.ended == "complete")
 
 
 async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
@@ -118,10 +109,8 @@ def _count(outcome: AuditOutcome, server: WordServer, audit: Audit, fingerprint:
                 answer_keys(item.request, fingerprint), item.request.continuations, strict=True
             ):
                 answer = store.answers.read_many([key]).get(key)
-                if isinstance(answer, ScoreResponse) and answer.scores[0].exactness == "exact":
-                    outcome.exact += 1
-                    true = server.truth(item.request.prompt, continuation)
-                    outcome.wrong += abs((answer.scores[0].logprob or 0.0) - true) > WRONG
+                if isinstance(answer, ScoreResponse):
+                    count(outcome, server, ScoreRequest(item.request.prompt, (continuation,)), answer)
 
 
 def audit_trials(name: str, style: Style, seeds: range, n: int) -> list[AuditOutcome]:
