@@ -1,0 +1,40 @@
+"""The published files: pinned by their hash, found in one folder, refused with a reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import suites
+from backends.errors import ConfigError
+from suites.benchmarks import bbq, bnli, bold, crows_pairs, stereoset, winobias
+from tests.suites.benchmarks.invented import texts
+
+NAMES = ("CrowSPairs", "WinoQueer", "StereoSet", "WinoBias", "BBQ", "BiasNLI", "BOLD")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_without_the_file_is_refused_with_its_name_and_source(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"holds no file .*https://raw\.githubusercontent\.com/"):
+        getattr(suites, name)(folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_that_is_not_the_published_one_is_refused(name: str, tmp_path: Path) -> None:
+    for file, text in texts().items():
+        (tmp_path / file).write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match="not the published"):
+        getattr(suites, name)(folder=tmp_path)
+
+
+def test_every_file_is_pinned_to_a_commit_and_has_a_name_of_its_own() -> None:
+    files = [crows_pairs.CROWS_PAIRS, crows_pairs.WINOQUEER, stereoset.STEREOSET, bbq.BBQ_GENDER, bnli.BIAS_NLI]
+    files += bold.FILES.values()
+    assert all(re.search(r"/[0-9a-f]{40}/", file.url) for file in files)
+    assert re.search(r"/[0-9a-f]{40}/", winobias._BASE)
+    assert len({file.name for file in files}) == len(files)
+    hashes = [*(file.sha256 for file in files), *winobias.FILES.values()]
+    assert len(set(hashes)) == len(hashes)
+    assert all(re.fullmatch(r"[0-9a-f]{64}", found) for found in hashes)
