@@ -1,89 +1,27 @@
 """Audit language models for gender bias: ask models, store answers, compare figures, report.
 
-`Audit` takes models and suites and gives an `audit.results.AuditResult`; `load_audit` reads one from a config file.
+`Audit` takes models and suites and gives a `StoredResult`; `load_audit` reads one from a config file, `load_result` a
+result from a store. They are imported when they are first named, so that a Ctrl-C meets no half-imported program.
 """
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from audit import config
-
 if TYPE_CHECKING:
-    from audit.results import AuditResult
+    from audit.api import Audit, load_audit, load_result
+    from audit.stored_result import StoredResult
 
-__all__ = ["Audit", "load_audit"]
-
-
-class Audit(config.AuditConfig):
-    """An audit: models, the suites that question them, and how the answers are compared.
-
-    Parameters
-    ----------
-    models : mapping of str to Backend
-        The models by the names that the report shows.
-    suites : sequence or mapping of str to Suite
-        The suites. Two of one kind (say raw and chat) need names of their own: give a mapping.
-    title : str
-        Heading of the report.
-    db : path
-        The store of answers. Answers found there are not asked again.
-    out : path
-        Folder for the report.
-    seed : int
-        Seed of samples and resampling.
-    limit : int, optional
-        Number of items to ask of each suite: a balanced sample, the same for every model.
-    confidence : float
-        Level of all intervals, in (0, 1).
-    margins : float or mapping of measure name to float
-        Differences smaller than this do not matter: two models within it are "equivalent". A figure
-        without a better side (``p_female``, the ``effect`` of a text) is gated only if named here.
-    limits : mapping, optional
-        Absolute limits that a gate enforces, e.g. ``{"stereotype_gap": (None, 0.3)}`` as (at
-        least, at most), decided on the interval.
-    largest_change : float, optional
-        The most that templates, occupations or other clusters are assumed to differ by where they are of a kind that
-        none of those asked is of. "Equivalent" and "unchanged" leave room for such a kind. Default: as much as the
-        figure can be, so that 25 templates never show less than ±0.11.
-    same_weights : sequence of groups of model names
-        Models with the same weights on different engines, where the weights' hashes do not show
-        it (a server's do not). What differs within a group is reported as engine noise.
-    ladder : sequence of chains of model names
-        Models each made from the one before it, e.g. ``[("original", "quantised")]``, where that cannot be seen. An
-        adapter on the same weights, and raw against chat, are found without it. What each step changes is reported
-        item by item, with a decision of its own.
-    small_sample : bool
-        Let a ``limit`` pass that leaves too few occupations, templates… to decide anything.
-    until : "decided", optional
-        Ask in a random order, fixed by ``seed``, until the question is decided: did a model get worse than the baseline
-        that `run` is given, are ``limits`` kept, or else how do the models compare? ``limit`` is then the most to ask.
-
-    Raises
-    ------
-    ConfigError
-        Naming the field, the value and a hint.
-    """
-
-    async def run(self, **options: Any) -> AuditResult:
-        """Ask what is not answered yet, evaluate, and return the result. See `audit.run.run_audit`."""
-        from audit.run import run_audit  # imports NumPy and SciPy: deferred until a run starts
-
-        return await run_audit(self, **options)
-
-    def run_sync(self, **options: Any) -> AuditResult:
-        """`run`, for callers without an event loop."""
-        return asyncio.run(self.run(**options))
+__all__ = ["Audit", "StoredResult", "load_audit", "load_result"]
 
 
-def load_audit(path: str | Path) -> Audit:
-    """Read an audit from a Python file (a global of type `Audit`) or a TOML file.
+def __getattr__(name: str) -> Any:
+    if name == "StoredResult":
+        from audit.stored_result import StoredResult
 
-    Raises
-    ------
-    ConfigError
-        When the file is not there, cannot be run, or holds no audit.
-    """
-    return config.load_audit(path, Audit)
+        return StoredResult
+    if name in __all__:
+        from audit import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -39,6 +39,8 @@ def _check_models(models: Any) -> Any:
     for name, backend in models.items():
         if not isinstance(name, str) or not name.strip():
             raise refused("a model without a name", "Name each model with a text")
+        if not name.isprintable():
+            raise refused_at((name,), name, "control or invisible characters in a model's name", "Use visible ones")
         if not isinstance(backend, Backend):
             hint = "Use HFBackend, LlamaCppBackend, OpenAIBackend or your own"
             raise refused_at((name,), backend, "not a backend", hint)

@@ -18,6 +18,8 @@ from typing import Any
 
 import structlog
 
+from backends.files import private
+
 MAX_BYTES = 5 * 2**20
 KEPT_FILES = 3
 
@@ -62,9 +64,7 @@ def run_log(folder: Path, run_id: str, *, verbose: bool = False) -> Iterator[Pat
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run_id}.jsonl"
-    file = logging.handlers.RotatingFileHandler(
-        path, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8", errors="backslashreplace"
-    )
+    file = _PrivateFile(path, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8", errors="backslashreplace")
     file.setFormatter(_Redacted(structlog.processors.JSONRenderer(sort_keys=True)))
     handlers: list[logging.Handler] = [file]
     if verbose:
@@ -82,6 +82,13 @@ def run_log(folder: Path, run_id: str, *, verbose: bool = False) -> Iterator[Pat
             _ROOT.removeHandler(handler)
             handler.close()
         _ROOT.setLevel(level)
+
+
+class _PrivateFile(logging.handlers.RotatingFileHandler):
+    """A log that only its owner reads: prompts stand in it."""
+
+    def _open(self) -> Any:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=private)
 
 
 class _Redacted(structlog.stdlib.ProcessorFormatter):

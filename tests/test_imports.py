@@ -32,6 +32,8 @@ LAYERS = {
     "estimate": ("collect", "config", "paces", "resolve", "store"),
     "planning": ("analysis", "collect", "config", "estimate", "resolve", "results", "store"),
     "rounds": ("analysis", "collect", "resolve", "store"),
+    "stored_result": ("report", "results", "store"),
+    "api": ("collect", "config", "run", "store", "stored_result"),
     "decided": ("analysis", "config", "results"),
     "run": ("analysis", "collect", "config", "decided", "logs", "report", "resolve", "results", "rounds", "store"),
     "schedule": ("analysis", "collect", "config", "report", "results", "run", "store"),
@@ -113,7 +115,9 @@ def test_audit_names_no_factor_of_a_suite(monkeypatch, tmp_path):
     assert named == []
 
 
-@pytest.mark.parametrize("statement", ["import audit, backends, suites", "import audit.cli; audit.cli.main"])
+@pytest.mark.parametrize(
+    "statement", ["import audit, backends, suites; audit.Audit", "import audit.cli; audit.cli.main"]
+)
 def test_importing_loads_no_engine(statement):
     code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -6,6 +6,19 @@ a code. What a verb needs is imported when it is called, so that `audit --help` 
 
 from __future__ import annotations
 
-from audit.cli.app import app, main
+import os
+from collections.abc import Sequence
+from typing import NoReturn
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the command. Ctrl-C ends it quietly, while it is still being imported too."""
+    try:
+        from audit.cli.app import run_command
+
+        run_command(arguments)
+    except KeyboardInterrupt:
+        os.write(2, b"Interrupted.\n")
+        raise SystemExit(130) from None

@@ -21,7 +21,8 @@ from audit.cli.plans import plan
 from audit.cli.run import run
 from audit.cli.schedules import schedule
 from audit.cli.servers import probe
-from audit.cli.shared import FAILED, INTERRUPTED, OK, USAGE
+from audit.cli.shared import FAILED, OK, USAGE
+from audit.report.formatting import make_encodable, say
 from backends.errors import AuditError, ConfigError
 
 app = typer.Typer(
@@ -36,6 +37,7 @@ app.command()(run)
 app.command()(plan)
 app.command()(results.report)
 app.command()(results.compare)
+app.command()(results.export)
 app.command("ls")(results.list_entries)
 app.command()(results.show)
 app.command()(gate)
@@ -49,7 +51,7 @@ app.add_typer(baseline, name="baseline")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"bias-audit {importlib.metadata.version('bias-audit')}")
+        say(f"bias-audit {importlib.metadata.version('bias-audit')}")
         raise typer.Exit
 
 
@@ -62,19 +64,18 @@ def _options(
     """Options that stand before any command."""
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of the command: turns errors into messages and exit codes."""
+def run_command(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the verb of the arguments; errors become messages and exit codes."""
     os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of libraries would mix with the audit's own
     # Hundreds of thousands of rows live until the end: looking through them for cycles took a fifth of the time.
     gc.set_threshold(50_000, 20, 100)
+    make_encodable()
     try:
         app(args=list(arguments) if arguments is not None else None, standalone_mode=True)
     except ConfigError as error:
         _fail(f"Error: {error}", USAGE)
     except AuditError as error:
         _fail(f"Error: {error}", FAILED)
-    except KeyboardInterrupt:
-        _fail("Interrupted.", INTERRUPTED)
     except BrokenPipeError:
         os._exit(OK)
     except OSError as error:
@@ -85,5 +86,5 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)
+    say(message, to_stderr=True)
     sys.exit(code)

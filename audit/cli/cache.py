@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from audit.cli.shared import DEFAULT_DB, FAILED, OK, Db, Json, open_store, print_rows
+from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 
 cache = typer.Typer(no_args_is_help=True, help="Look into the store of answers.")
@@ -20,12 +20,12 @@ def stats(db: Db = DEFAULT_DB, as_json: Json = False) -> None:
     with open_store(db) as store:
         counts = store.stats()
     if as_json:
-        typer.echo(json.dumps(counts))
+        say_json(counts)
         return
     models = counts.pop("models")
     for name, value in counts.items():
-        typer.echo(f"{name:12} {value:,}")
-    typer.echo("A scored question has one answer per continuation.")
+        say(f"{name:12} {value:,}")
+    say("A scored question has one answer per continuation.")
     print_rows(
         [{"fingerprint": m["fingerprint_id"], "kind": m["kind"], "answers": m["answers"]} for m in models], False
     )
@@ -39,14 +39,14 @@ def verify(db: Db = DEFAULT_DB) -> None:
     if found.damaged:  # opened for writing only now: a file with problems of its own may be readable only
         with open_store(db, read_only=False) as store:
             found = store.answers.verify()
-    typer.echo(
+    say(
         f"{found.answers:,} answers read, {len(found.damaged)} damaged and quarantined, "
         f"{len(found.file_problems)} file problems"
     )
     for key in found.damaged:
-        typer.echo(f"damaged: {key} (will be asked again)", err=True)
+        say(f"damaged: {key} (will be asked again)", to_stderr=True)
     for problem in found.file_problems:
-        typer.echo(f"file: {problem}", err=True)
+        say(f"file: {problem}", to_stderr=True)
     raise typer.Exit(OK if found.sound else FAILED)
 
 
@@ -58,7 +58,7 @@ def explain(key: Annotated[str, typer.Argument(help="An answer's key.")], db: Db
     if found is None:
         hint = "`audit show FIGURE-ID` prints the keys of a figure"
         raise ConfigError("KEY", key, "nothing is stored under it", hint)
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    say_json(found, indent=2)
 
 
 @cache.command()
@@ -68,4 +68,4 @@ def backup(
     """Copy the store, also while an audit is writing to it."""
     with open_store(db) as store:
         store.backup(target)
-    typer.echo(target)
+    say(target)

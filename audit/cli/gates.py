@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +10,10 @@ from typing import Annotated
 import typer
 
 from audit.analysis.gate.results import OpenFails
-from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, open_store, print_rows
+from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, open_store, print_rows, store_path
+from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
+from backends.files import atomic_write
 
 baseline = typer.Typer(no_args_is_help=True, help="Name runs that a gate compares with.")
 
@@ -52,13 +55,13 @@ def gate(
     if inconclusive_fails and inconclusive_passes:
         raise ConfigError("--inconclusive-passes", True, "contradicts --inconclusive-fails", "Give one of them")
     open_fails: OpenFails = "all" if inconclusive_fails else "none" if inconclusive_passes else "missing"
-    with open_store(db, read_only=not os.access(db, os.W_OK)) as store:  # the night is recorded where it can be
+    read_only = not os.access(store_path(db), os.W_OK)  # the night is recorded where it can be
+    with open_store(db, read_only=read_only) as store:
         checked = gate_run(store, store.runs.find(run_id), baseline, margin=margin, open_fails=open_fails)
     for path, text in ((junit, junit_xml), (markdown, gate_markdown)):
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text(checked), "utf-8")
-    typer.echo(gate_json(checked) if as_json else gate_markdown(checked))
+            atomic_write(path, text(checked))
+    say_json(json.loads(gate_json(checked))) if as_json else say(gate_markdown(checked))
     raise typer.Exit(checked.exit_code)
 
 
@@ -68,7 +71,7 @@ def save_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> N
     with open_store(db, read_only=False) as store:
         chosen = store.runs.find(run_id)
         store.runs.save_baseline(name, chosen)
-    typer.echo(f"{name} = {chosen}")
+    say(f"{name} = {chosen}")
 
 
 @baseline.command("promote")
@@ -77,7 +80,7 @@ def promote_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -
     with open_store(db, read_only=False) as store:
         chosen = store.runs.find(run_id)
         store.runs.promote_baseline(name, chosen)
-    typer.echo(f"{name} = {chosen}")
+    say(f"{name} = {chosen}")
 
 
 @baseline.command("list")

@@ -9,6 +9,7 @@ import typer
 
 from audit import load_audit
 from audit.cli.shared import ConfigFile, Json, RunName
+from audit.report.formatting import say, say_json
 
 Detect = Annotated[float, typer.Option("--detect", min=0, help="The smallest difference that is to be found.")]
 
@@ -21,4 +22,4 @@ def plan(config: ConfigFile, detect: Detect, run_id: RunName = "last", as_json: 
     from audit.planning import plan_audit
 
     planned = asyncio.run(plan_audit(load_audit(config), detect, run_id))
-    typer.echo(planned.model_dump_json(indent=2) if as_json else planned.as_text())
+    say_json(planned.model_dump(mode="json"), indent=2) if as_json else say(planned.as_text())

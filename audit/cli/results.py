@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
 from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, open_store, print_rows
+from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 
 
@@ -31,7 +31,7 @@ def report(
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
     for path in write_report(result, out, formats=[f for f in known if not formats or f in formats]).values():
-        typer.echo(path)
+        say(path)
 
 
 def compare(
@@ -49,6 +49,8 @@ def compare(
 
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
+    if a == b:
+        raise ConfigError("model", b, "the same model twice", "Name two models; `audit gate` compares a model's runs")
     names = [model.name for model in result.models]
     for name in (a, b):
         if name not in names:
@@ -59,7 +61,7 @@ def compare(
         if {comparison.a, comparison.b} == {a, b} and (details or not comparison.is_subgroup)
     ]
     if as_json:
-        typer.echo(json.dumps([comparison.model_dump() for comparison in chosen]))
+        say_json([comparison.model_dump() for comparison in chosen])
     else:
         print_comparisons(chosen)
 
@@ -77,7 +79,20 @@ def show(
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
         behind = provenance(store, result, figure_id, limit)
-    typer.echo(json.dumps(behind) if as_json else provenance_text(behind))
+    say_json(behind) if as_json else say(provenance_text(behind))
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="The file to write: .jsonl, or .parquet (extra `frames`).")],
+    run_id: RunName = "last",
+    db: Db = DEFAULT_DB,
+    suite: Annotated[str | None, typer.Option(help="Only this suite.")] = None,
+) -> None:
+    """Write a run's items: prompts, answers, factors and quantities, one record a model and item."""
+    from audit.report.exports import write_items
+
+    with open_store(db) as store:
+        say(write_items(store, store.runs.finished_result(store.runs.find(run_id)), file, suite=suite))
 
 
 def history(
@@ -99,11 +114,11 @@ def history(
     from audit.schedule.scheduled_audit import read_history
 
     with open_store(db) as store:
-        chosen = read_history(store, db, title, details=details).only(measure, model)
+        chosen = read_history(store, store.path, title, details=details).only(measure, model)
     if html is not None:
-        typer.echo(write_trend(chosen, html, title=title or "All audits of this store"))
+        say(write_trend(chosen, html, title=title or "All audits of this store"))
     elif as_json:
-        typer.echo(chosen.model_dump_json())
+        say_json(chosen.model_dump(mode="json"))
     else:
         print_history(chosen)
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from audit import Audit, load_audit
 from audit.cli.shared import FAILED, INTERRUPTED, OK, ConfigFile, Json
+from audit.report.formatting import say, say_json
 from backends.base import SupportsPrices
 from backends.errors import ConfigError
+
+if TYPE_CHECKING:
+    from audit.results import AuditResult
 
 Limit = Annotated[
     int | None,
@@ -87,7 +93,8 @@ def run(
         _estimate(audit, as_json)
     else:
         again = "the same command" if resume else "the same command without --fresh"
-        raise typer.Exit(_run(audit, baseline, again, as_json=as_json, verbose=verbose))
+        store = config if db is None else db
+        raise typer.Exit(_run(audit, store, baseline, again, as_json=as_json, verbose=verbose))
 
 
 def _limit_cost(audit: Audit, max_cost: float) -> None:
@@ -105,12 +112,12 @@ def _estimate(audit: Audit, as_json: bool) -> None:
 
     estimate = asyncio.run(dry_run_audit(audit))
     if as_json:
-        typer.echo(estimate.model_dump_json(indent=2))
+        say_json(estimate.model_dump(mode="json"), indent=2)
     else:
-        typer.echo("\n".join([estimate.as_text(), *sample_power(audit)]))
+        say("\n".join([estimate.as_text(), *sample_power(audit)]))
 
 
-def _run(audit: Audit, baseline: str | None, again: str, *, as_json: bool, verbose: bool) -> int:
+def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json: bool, verbose: bool) -> int:
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
@@ -121,13 +128,28 @@ def _run(audit: Audit, baseline: str | None, again: str, *, as_json: bool, verbo
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
     paths = write_report(result, audit.out)
     if as_json:
-        typer.echo(result.model_dump_json())
+        say_json(result.model_dump(mode="json"))
     else:
         print_result(result)
-        typer.echo(f"\nReport: {paths['html']}")
+        say(f"\nReport: {paths['html']}")
+        for line in () if result.interrupted else _follow_ups(result, store):
+            say(line)
     if result.interrupted:
-        typer.echo(f"Interrupted. All answers so far are stored: {again} resumes.", err=True)
+        say(f"Interrupted. All answers so far are stored: {again} resumes.", to_stderr=True)
         return INTERRUPTED
     for problem in result.problems:
-        typer.echo(f"Problem: {problem}", err=True)
+        say(f"Problem: {problem}", to_stderr=True)
     return OK if result.complete else FAILED
+
+
+def _follow_ups(result: AuditResult, store: Path) -> Iterator[str]:
+    """The commands that lead on from a result; ``store`` is what their --db takes."""
+    of_store = f"--db {shlex.quote(str(store))}"
+    names = [shlex.quote(model.name) for model in result.models]
+    yield "Next:"
+    if len(names) > 1:
+        yield f"  audit compare {names[0]} {names[1]} {of_store}"
+    shown = next((m for m in result.measures if m.spec.primary and m.value is not None), None)
+    if shown is not None:
+        yield f"  audit show {shown.id} {of_store}"
+    yield f"  audit baseline save NAME {of_store}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from audit.cli.shared import ConfigFile
+from audit.report.formatting import say
 from backends.errors import ConfigError
 
 
@@ -23,7 +24,8 @@ def schedule(
         str | None, typer.Option("--baseline", help="Check each run against it: a name, a run id, or a report.json.")
     ] = None,
     missed: Annotated[
-        str, typer.Option(help="Missed runs: `run` performs one catch-up run, `skip` only records them.")
+        Literal["run", "skip"],
+        typer.Option(help="Missed runs: `run` performs one catch-up run, `skip` only records them."),
     ] = "run",
     on_regression: Annotated[
         str | None, typer.Option(help="Program called when the gate fails; it reads the gate's report (JSON) on stdin.")
@@ -40,6 +42,6 @@ def schedule(
 
     if once == (cron is not None):
         raise ConfigError("--cron", cron, "one of --cron and --once is needed", 'Give --cron "0 3 * * *", or --once')
-    audit = ScheduledAudit(config, baseline=baseline, on_line=typer.echo)
+    audit = ScheduledAudit(config, baseline=baseline, on_line=say)
     slots = audit.slots(on_regression, webhook)
     raise typer.Exit(run_once(slots) if cron is None else serve(audit, Schedule(cron, slots, missed=missed)))

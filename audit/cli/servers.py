@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated, Any
 
 import typer
 
 from audit.cli.shared import Json
+from audit.report.formatting import say, say_json
 from backends.errors import AuditError, BackendError
 
 #: What httpx's names of errors mean to a person.
@@ -46,4 +46,4 @@ def probe(
             await backend.close()
 
     report = asyncio.run(ask())
-    typer.echo(json.dumps(report.to_json()) if as_json else report.render_text())
+    say_json(report.to_json()) if as_json else say(report.render_text())

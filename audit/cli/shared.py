@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from audit import load_audit
+from audit.report.formatting import one_line, plain_console, say, say_json
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130  # and 3, by a gate that found a r
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="Audit config: a .py file with an Audit, or a .toml file.")
 ]
-Db = Annotated[Path, typer.Option("--db", help="Store of answers and runs.")]
+Db = Annotated[Path, typer.Option("--db", help="Store of answers and runs, or the audit config that names it.")]
 DEFAULT_DB = Path("audit.db")
 RunName = Annotated[str, typer.Option("--run", help="A run of the store, or `last`.")]
 Subgroups = Annotated[bool, typer.Option("--details", help="Also single occupations and other levels.")]
@@ -27,24 +28,29 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on s
 
 
 def open_store(db: Path, *, read_only: bool = True) -> Store:
-    """The store at ``db``, which must exist."""
+    """The store at ``db``, or of the config there, which must exist."""
     from audit.store import Store
 
-    db = db.expanduser()
-    if not db.exists():
-        raise ConfigError("--db", str(db), "no such store", "Run an audit first, or give the path of its store")
-    return Store.open(db, read_only=read_only)
+    path = store_path(db)
+    if not path.exists():
+        hint = "Run an audit first, or give the path of its store or of its config"
+        raise ConfigError("--db", str(path), "no such store", hint)
+    return Store.open(path, read_only=read_only)
+
+
+def store_path(db: Path) -> Path:
+    """The path of a store, where ``db`` is that or an audit config."""
+    return load_audit(db).db if db.suffix in (".py", ".toml") else db.expanduser()
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Rows as a table, or as JSON."""
     if as_json:
-        typer.echo(json.dumps(list(rows)))
+        say_json(list(rows))
         return
     if not rows:
-        typer.echo("none")
+        say("none")
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -52,5 +58,5 @@ def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*("" if row.get(name) is None else str(row[name]) for name in columns))
-    Console().print(table)
+        table.add_row(*("" if row.get(name) is None else one_line(str(row[name])) for name in columns))
+    plain_console().print(table)

@@ -47,7 +47,10 @@ class ShutdownRequest:
 
 @contextlib.contextmanager
 def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
-    """Within this block SIGINT and SIGTERM request ``stop``; a second one exits 130 at once.
+    """Within this block SIGINT, SIGTERM and SIGHUP request ``stop``; a second one exits 130 at once.
+
+    A closed terminal may send SIGHUP twice, from the kernel and from the shell, so that one does not count as the
+    second; under ``nohup`` it stays ignored.
 
     ``resume_hint`` says on stderr how to resume later. To be used in the main thread, inside
     a running loop.
@@ -60,19 +63,29 @@ def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
         received += 1
         name = signal.Signals(number).name
         if received > 1:
-            # os.write: the handler may have interrupted a print in this very thread.
-            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{name} again: exit.\n".encode())
+            if name == "SIGHUP":
+                return
+            _write_to_stderr(f"\n{name} again: exit.\n")
             os._exit(INTERRUPTED)
         message = (
             f"\n{name}: no new requests; waiting at most {stop.grace:g} s for those in flight. "
             f"Press Ctrl-C again to exit immediately.\n{resume_hint}\n"
         )
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, message.encode())
+        _write_to_stderr(message)
         loop.call_soon_threadsafe(stop.request, name)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _write_to_stderr(text: str) -> None:
+    """By `os.write`: the handler may have interrupted a print in this very thread. A closed terminal takes nothing."""
+    with contextlib.suppress(OSError):
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from audit.report.figures import Figures
-from audit.report.formatting import MISSING, figure, measure_label, one_line, p_value, where_label, with_interval
+from audit.report.formatting import (
+    MISSING,
+    figure,
+    measure_label,
+    one_line,
+    p_value,
+    plain_console,
+    where_label,
+    with_interval,
+)
 from audit.report.phrases import absence_line, changed_notes, scope, summary
 from audit.report.phrases.trend import NO_FIGURE, series_title
 from audit.results import VERDICT_WORDS, AuditResult, Comparison
@@ -25,7 +35,7 @@ _VERDICT_STYLES = {"larger": "bold", "smaller": "bold", "equivalent": "green", "
 
 def print_result(result: AuditResult, console: Console | None = None) -> None:
     """Each suite's headline figures by model, and the summary."""
-    console = console or Console()
+    console = console or plain_console()
     figures = Figures(result)
     console.print(Text(scope(figures)))
     for info in result.suites:
@@ -42,9 +52,16 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
         console.print(Text(f"• {sentence.text}"), style="yellow" if sentence.kind == "caution" else "")
 
 
+def result_html(result: AuditResult) -> str:
+    """What `print_result` prints, as HTML for a notebook."""
+    console = Console(record=True, file=io.StringIO(), width=120, markup=False, emoji=False, highlight=False)
+    print_result(result, console)
+    return console.export_html(code_format='<pre style="line-height: 1.3">{code}</pre>', inline_styles=True)
+
+
 def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:
     """A table for each suite and pair, one line per figure: difference, interval, corrected p, verdict."""
-    console = console or Console()
+    console = console or plain_console()
     for (suite, a, b), of_pair in itertools.groupby(comparisons, key=lambda c: (c.suite, c.a, c.b)):
         table = _table(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}", padding=(0, 1, 0, 0))
         table.add_column("Figure")
@@ -64,7 +81,7 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
 
 def print_history(history: History, console: Console | None = None) -> None:
     """One table per figure, one line per run: value with interval, items, and what changed. Then the gaps."""
-    console = console or Console()
+    console = console or plain_console()
     for series in (*history.series, *history.sequences):
         table = _table(f"{series_title(series)} · {where_label(series.where)} · {one_line(series.model)}")
         table.add_column("Run (UTC)", no_wrap=True)

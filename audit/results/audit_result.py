@@ -72,7 +72,11 @@ class AuditResult(Reported):
 
     def __repr__(self) -> str:
         """Short: thousands of figures take a second to write out, and asyncio asks for it of every task's result."""
-        return f"AuditResult(run_id={self.run_id!r}, {len(self.measures)} measures)"
+        models, suites = ", ".join(model.name for model in self.models), ", ".join(info.name for info in self.suites)
+        state = "interrupted" if self.interrupted else "complete" if self.complete else "incomplete"
+        return f"<{type(self).__name__} {self.run_id}: {models} on {suites}; {len(self.measures)} figures, {state}>"
+
+    __str__ = __repr__
 
     @model_validator(mode="before")
     @classmethod

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.report.phrases import gate_outcome
+from backends.files import private
 
 
 class Journal:
@@ -32,7 +33,7 @@ class Journal:
         """Append an entry, and return it."""
         entry = {"at": now().isoformat(), "slot": slot.isoformat(), "event": event, **details}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+") as file:
+        with open(self.path, "ab+", opener=private) as file:
             # A kill may have truncated the last line: this entry begins a new one.
             if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
                 file.write(b"\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import time
@@ -106,6 +107,25 @@ class Answers:
                     answers[key] = answer_from_json(from_json_bytes(body))
         self._quarantine(damaged)
         return answers
+
+    def read_with_prompts(self, keys: Iterable[str]) -> dict[str, tuple[Any, Any, Answer]]:
+        """(prompt, part, answer) under each of ``keys`` that is soundly answered, as JSON has the first two.
+
+        The part is what the key adds to the prompt: a continuation, or how a text is drawn.
+        """
+        columns = ", ".join(f"answers.{name}" for name in ANSWER_COLUMNS.split(", "))
+        found: dict[str, tuple[Any, Any, Answer]] = {}
+        with self._database.read() as db:
+            for portion in portions(keys):
+                sql = (
+                    f"SELECT {columns}, prompts.body FROM answers JOIN prompts ON prompts.id = answers.prompt "
+                    f"WHERE key IN ({placeholders(portion)})"
+                )
+                for *values, prompt in db.execute(sql, portion):
+                    row = AnswerRow(*values)
+                    with contextlib.suppress(DamagedError):
+                        found[row.key] = from_json_bytes(prompt), from_json_bytes(row.part), row.answer()
+        return found
 
     def latest(self, fingerprint: str, most: int) -> list[StoredAnswer]:
         """The last ``most`` sound answers of one model, in the order in which they were stored."""

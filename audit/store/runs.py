@@ -153,6 +153,8 @@ class Runs:
 
     def save_baseline(self, name: str, run_id: str) -> None:
         """Make a run the baseline ``name``. ConfigError if the name is taken or the run has no result."""
+        if not name.strip() or not name.isprintable():
+            raise ConfigError("baseline", name, "not a name", "Give a word, e.g. released")
         if any(baseline.name == name for baseline in self.baselines()):
             raise ConfigError("baseline", name, "is already there", "Promote a run to replace it, or use another name")
         self._add_baseline(name, run_id)

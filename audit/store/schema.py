@@ -49,7 +49,7 @@ def refuse_foreign_file(path: Path, *, read_only: bool) -> None:
 def prepare(path: Path) -> None:
     """Make the file if it is new, bring its schema up to date, and prove that it can be written."""
     if not path.exists():
-        path.touch()
+        path.touch(mode=0o600)  # answers of a model may be what others should not read
     with contextlib.closing(connect(path)) as db:
         application = db.execute("PRAGMA application_id").fetchone()[0]
         tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

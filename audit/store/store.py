@@ -127,6 +127,7 @@ class Store:
         if target.exists():
             raise ConfigError("backup", str(target), "is already there", "Give another path")
         part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
+        part.touch(mode=0o600)
         copy = sqlite3.connect(part)
         try:
             with contextlib.closing(connect(self.path, read_only=True)) as source:

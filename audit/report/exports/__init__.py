@@ -5,6 +5,7 @@ Takes an `AuditResult` or a `GateReport`, gives texts.
 
 from audit.report.exports.csv import comparisons_csv, measures_csv, table_csvs
 from audit.report.exports.gate import gate_json, gate_markdown, junit_xml
+from audit.report.exports.items import item_records, write_items
 from audit.report.exports.json import json_report
 from audit.report.exports.latex import table_latex
 from audit.report.exports.markdown import markdown_report
@@ -13,10 +14,12 @@ __all__ = [
     "comparisons_csv",
     "gate_json",
     "gate_markdown",
+    "item_records",
     "json_report",
     "junit_xml",
     "markdown_report",
     "measures_csv",
     "table_csvs",
     "table_latex",
+    "write_items",
 ]

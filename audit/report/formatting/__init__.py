@@ -34,6 +34,7 @@ from audit.report.formatting.safe_text import (
     one_line,
     visible,
 )
+from audit.report.formatting.terminal_text import make_encodable, plain_console, say, say_json
 
 __all__ = [
     "MISSING",
@@ -48,13 +49,17 @@ __all__ = [
     "latex_text",
     "level",
     "level_label",
+    "make_encodable",
     "markdown_text",
     "measure_label",
     "number",
     "one_line",
     "p_value",
     "percent",
+    "plain_console",
     "plain_number",
+    "say",
+    "say_json",
     "short_level",
     "shortened",
     "unit_label",

@@ -1,0 +1,127 @@
+"""Audits and their results for those who write Python."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from audit import config
+
+if TYPE_CHECKING:
+    from audit.stored_result import StoredResult
+
+
+class Audit(config.AuditConfig):
+    """An audit: models, the suites that question them, and how the answers are compared.
+
+    Parameters
+    ----------
+    models : mapping of str to Backend
+        The models by the names that the report shows.
+    suites : sequence or mapping of str to Suite
+        The suites. Two of one kind (say raw and chat) need names of their own: give a mapping.
+    title : str
+        Heading of the report.
+    db : path
+        The store of answers. Answers found there are not asked again.
+    out : path
+        Folder for the report.
+    seed : int
+        Seed of samples and resampling.
+    limit : int, optional
+        Number of items to ask of each suite: a balanced sample, the same for every model.
+    confidence : float
+        Level of all intervals, in (0, 1).
+    margins : float or mapping of measure name to float
+        Differences smaller than this do not matter: two models within it are "equivalent". A figure
+        without a better side (``p_female``, the ``effect`` of a text) is gated only if named here.
+    limits : mapping, optional
+        Absolute limits that a gate enforces, e.g. ``{"stereotype_gap": (None, 0.3)}`` as (at
+        least, at most), decided on the interval.
+    largest_change : float, optional
+        The most that templates, occupations or other clusters are assumed to differ by where they are of a kind that
+        none of those asked is of. "Equivalent" and "unchanged" leave room for such a kind. Default: as much as the
+        figure can be, so that 25 templates never show less than ±0.11.
+    same_weights : sequence of groups of model names
+        Models with the same weights on different engines, where the weights' hashes do not show
+        it (a server's do not). What differs within a group is reported as engine noise.
+    ladder : sequence of chains of model names
+        Models each made from the one before it, e.g. ``[("original", "quantised")]``, where that cannot be seen. An
+        adapter on the same weights, and raw against chat, are found without it. What each step changes is reported
+        item by item, with a decision of its own.
+    small_sample : bool
+        Let a ``limit`` pass that leaves too few occupations, templates… to decide anything.
+    until : "decided", optional
+        Ask in a random order, fixed by ``seed``, until the question is decided: did a model get worse than the baseline
+        that `run` is given, are ``limits`` kept, or else how do the models compare? ``limit`` is then the most to ask.
+
+    Raises
+    ------
+    ConfigError
+        Naming the field, the value and a hint.
+    """
+
+    async def run(self, **options: Any) -> StoredResult:
+        """Ask what is not answered yet, evaluate, and return the result. See `audit.run.run_audit`.
+
+        It writes the store, and a log in ``out``; the report is made by `StoredResult.write`.
+        """
+        from audit.run import run_audit  # imports NumPy and SciPy: deferred until a run starts
+        from audit.stored_result import StoredResult
+
+        return StoredResult.of(await run_audit(self, **options), self.db, self.out)
+
+    def run_sync(self, **options: Any) -> StoredResult:
+        """`run`, for callers that do not await; in a notebook too, where a loop runs already.
+
+        There it has a thread of its own. An interrupted cell stops it as a signal would: what was asked is stored.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.run(**options))
+        return _run_in_thread(self, options)
+
+
+def load_audit(path: str | Path) -> Audit:
+    """Read an audit from a Python file (a global of type `Audit`) or a TOML file.
+
+    Raises
+    ------
+    ConfigError
+        When the file is not there, cannot be run, or holds no audit.
+    """
+    return config.load_audit(path, Audit)
+
+
+def load_result(db: str | Path = "audit.db", run: str = "last") -> StoredResult:
+    """A run's result from its store. ``run`` is an id, its beginning, or ``last``.
+
+    Raises
+    ------
+    ConfigError
+        When there is no such store or run, or the run has not finished.
+    """
+    from audit.store import Store
+    from audit.stored_result import StoredResult
+
+    with Store.open(db, read_only=True) as store:
+        return StoredResult.of(store.runs.finished_result(store.runs.find(run)), store.path, Path("audit-out"))
+
+
+def _run_in_thread(audit: Audit, options: dict[str, Any]) -> StoredResult:
+    from audit.collect import ShutdownRequest
+
+    stop = options.pop("stop", None) or ShutdownRequest()
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(loop.run_until_complete, audit.run(stop=stop, **options))
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(stop.request, "KeyboardInterrupt")
+            return running.result()
+        finally:
+            loop.close()

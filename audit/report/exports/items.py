@@ -1,0 +1,136 @@
+"""The items behind the figures, with their prompts and answers: for other programs, and to count them oneself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from audit.report.formatting import encodable
+from audit.results import AuditResult
+from audit.store import Store, StoredRow
+from backends.base import Answer, ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
+from backends.errors import ConfigError
+from backends.files import atomic_lines
+
+ENDINGS = (".jsonl", ".parquet")
+_AT_ONCE = 500
+
+
+def item_records(
+    store: Store, result: AuditResult, *, suite: str | None = None, texts: bool = True
+) -> Iterator[dict[str, Any]]:
+    """A record for each model, suite and row of a run, in the order in which the rows were made.
+
+    Keys: ``run``, ``model``, ``suite``, ``item``, ``factors``, ``quantities`` (``{name: [low, value, high]}``; value
+    None where it is only bounded) and ``missing`` (why there is no answer, else None). With ``texts`` also ``prompt``
+    and ``answers``: ``{"text", "finish_reason"}``, ``{"labels"}``, or an entry for each continuation (log-probabilities
+    in nats). Rows that a suite derives from several items have no prompt.
+
+    Raises
+    ------
+    ConfigError
+        When the run has no such suite.
+    """
+    names = [info.name for info in result.suites]
+    if suite is not None and suite not in names:
+        raise ConfigError("--suite", suite, "not in this run", f"Known: {', '.join(names)}")
+    for model in result.models:
+        for name in names if suite is None else [suite]:
+            rows = store.runs.read_rows(result.run_id, model.name, name)
+            while portion := list(islice(rows, _AT_ONCE)):
+                asked = _asked(store, portion) if texts else {}
+                for stored in portion:
+                    yield {
+                        "run": result.run_id,
+                        "model": model.name,
+                        "suite": name,
+                        "item": stored.row.item_id,
+                        "factors": dict(stored.row.factors),
+                        "quantities": {n: [v.low, v.value, v.high] for n, v in stored.row.values.items()},
+                        "missing": stored.row.missing,
+                        **(_texts([asked[key] for key in stored.keys if key in asked]) if texts else {}),
+                    }
+
+
+def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | None = None) -> Path:
+    """Write `item_records` as JSON lines, or as Parquet, whose nested columns are JSON.
+
+    Raises
+    ------
+    ConfigError
+        When the path ends otherwise, or what writes Parquet is not installed: both before anything is read.
+    """
+    if path.suffix not in ENDINGS:
+        raise ConfigError(
+            "FILE", str(path), "not a kind of file that can be written", f"End it in {' or '.join(ENDINGS)}"
+        )
+    records = item_records(store, result, suite=suite)
+    if path.suffix == ".jsonl":
+        return atomic_lines(path, (json.dumps(encodable(record), ensure_ascii=False) for record in records))
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        hint = 'pip install "bias-audit[frames]", or write .jsonl'
+        raise ConfigError("FILE", str(path), "Parquet needs pyarrow, which is not installed", hint) from None
+    schema = pyarrow.schema([(name, pyarrow.string()) for name in _COLUMNS])
+    part = path.with_name(f"{path.name}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with pyarrow.parquet.ParquetWriter(part, schema) as file:
+            while portion := list(islice(records, _AT_ONCE)):
+                file.write_table(pyarrow.table(_columns(portion), schema=schema))
+        part.chmod(0o600)
+        part.replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
+    return path
+
+
+_COLUMNS = ("run", "model", "suite", "item", "missing", "factors", "quantities", "prompt", "answers")
+_NESTED = ("factors", "quantities", "prompt", "answers")
+
+
+def _columns(records: Sequence[dict[str, Any]]) -> dict[str, list[str | None]]:
+    def cell(record: dict[str, Any], name: str) -> str | None:
+        value = encodable(record[name])
+        return json.dumps(value, ensure_ascii=False) if name in _NESTED and value is not None else value
+
+    return {name: [cell(record, name) for record in records] for name in _COLUMNS}
+
+
+def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, tuple[Any, Any, Answer]]:
+    """(prompt, the part of it that the key is of, answer) under each key of the rows."""
+    return store.answers.read_with_prompts(key for stored in rows for key in stored.keys)
+
+
+def _texts(asked: Sequence[tuple[Any, Any, Answer]]) -> dict[str, Any]:
+    if not asked or any(prompt != asked[0][0] for prompt, *_ in asked):
+        return {"prompt": None, "answers": []}
+    return {"prompt": asked[0][0], "answers": [_answer(part, answer) for _, part, answer in asked]}
+
+
+def _answer(part: Any, answer: Answer) -> dict[str, Any]:
+    match answer:
+        case ScoreResponse(scores):
+            return {"continuation": part, **_score(scores[0])}
+        case GenerateResponse(text, finish_reason):
+            return {"text": text, "finish_reason": finish_reason}
+        case ClassifyResponse(labels):
+            return {"labels": dict(labels)}
+    return {"error": str(answer)}
+
+
+def _score(score: ContinuationScore) -> dict[str, Any]:
+    return {
+        "logprob": score.logprob,
+        "low": score.low,
+        "high": score.high,
+        "exactness": score.exactness,
+        "tokens": [[token.text, token.logprob] for token in score.tokens],
+    }

@@ -1,0 +1,125 @@
+"""An audit's result together with the store of its answers: files, data frames, and a view in a notebook."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import PrivateAttr
+
+from audit.results import AuditResult, Measure
+from backends.errors import ConfigError
+
+if TYPE_CHECKING:
+    from audit.report import Format
+
+
+class StoredResult(AuditResult):
+    """What `Audit.run` and `load_result` give. The fields are those of `audit.results.AuditResult`."""
+
+    _db: Path = PrivateAttr()
+    _out: Path = PrivateAttr()
+
+    @classmethod
+    def of(cls, result: AuditResult, db: Path, out: Path) -> Self:
+        """A result with the store that holds its items, and the folder for its report."""
+        stored = cls.model_construct(**{name: getattr(result, name) for name in AuditResult.model_fields})
+        stored._db, stored._out = db, out
+        return stored
+
+    def write(self, out: str | Path | None = None, *, formats: Sequence[Format] | None = None) -> dict[str, Path]:
+        """Write the report, as `audit report` does. Returns the files by their kind; ``html`` is the page.
+
+        Parameters
+        ----------
+        out : path, optional
+            The folder; the audit's own by default.
+        formats : sequence, optional
+            Of ``html``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
+        """
+        from audit.report import write_report
+
+        folder = self._out if out is None else Path(out)
+        return write_report(self, folder) if formats is None else write_report(self, folder, formats=formats)
+
+    def measures_df(self) -> Any:
+        """All figures as a data frame, a row each: the columns of measures.csv.
+
+        The frame is of pandas, or of polars where only that is installed (extra ``frames``).
+        """
+        factors = list(dict.fromkeys(factor for measure in self.measures for factor in measure.where))
+        names = [name for name in Measure.model_fields if name not in ("where", "spec", "levels")]
+        return _frame(
+            {name: getattr(measure, name) for name in names}
+            | {f"where.{factor}": measure.where.get(factor) for factor in factors}
+            for measure in self.measures
+        )
+
+    def items_df(self, suite: str | None = None) -> Any:
+        """The items behind the figures as a data frame: a row for each model, suite and item.
+
+        Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), a column for each
+        factor, and for each quantity ``NAME``, with ``NAME.low`` and ``NAME.high`` where it is only bounded
+        (``NAME`` is then missing, never 0). Texts are written by `write_items`.
+        """
+        from audit.report.exports import item_records
+        from audit.store import Store
+
+        with Store.open(self._db, read_only=True) as store:
+            return _frame(map(_flat, item_records(store, self, suite=suite, texts=False)))
+
+    def write_items(self, path: str | Path, suite: str | None = None) -> Path:
+        """Write the items with their prompts and answers, as `audit export` does. Returns the path.
+
+        ``path`` ends in ``.jsonl``, or in ``.parquet`` (needs the extra ``frames``).
+        """
+        from audit.report.exports import write_items
+        from audit.store import Store
+
+        with Store.open(self._db, read_only=True) as store:
+            return write_items(store, self, Path(path), suite=suite)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the headline figures and the findings."""
+        from audit.report.terminal import result_html
+
+        return result_html(self)
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of one item with a column for each factor and quantity."""
+    flat: dict[str, Any] = {name: record[name] for name in ("model", "suite", "item", "missing")} | record["factors"]
+    for name, (low, value, high) in record["quantities"].items():
+        flat[name] = value
+        if value is None or low < high:
+            flat |= {f"{name}.low": low, f"{name}.high": high}
+    return flat
+
+
+def _frame(rows: Iterable[Mapping[str, Any]]) -> Any:
+    columns = _columns(rows)
+    if importlib.util.find_spec("pandas"):
+        import pandas
+
+        return pandas.DataFrame(columns)
+    if importlib.util.find_spec("polars"):
+        import polars
+
+        return polars.DataFrame(columns, strict=False)
+    hint = 'pip install "bias-audit[frames]", or write_items() and measures.csv'
+    raise ConfigError("data frame", None, "neither pandas nor polars is installed", hint)
+
+
+def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Columns by name, None where a row has no such entry."""
+    columns: dict[str, list[Any]] = {}
+    count = 0
+    for count, row in enumerate(rows, 1):
+        for name in row:
+            if name not in columns:
+                columns[name] = [None] * (count - 1)
+        for name, column in columns.items():
+            column.append(row.get(name))
+    return columns

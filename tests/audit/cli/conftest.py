@@ -1,0 +1,43 @@
+"""A config of two planted models, and a way to run commands."""
+
+import textwrap
+
+import pytest
+
+from audit.cli import main
+
+CONFIG = """
+from audit import Audit
+from backends.fake import FakeBackend, Faults, PlantedBias
+from suites import OccuGender
+
+audit = Audit(
+    {{"first": FakeBackend("first"{options}), "second": FakeBackend("second")}},
+    [OccuGender(("implicit",))],
+    db={db!r}, out={out!r}, limit=100, limits={{"p_diverse": (0.0, 1.0)}},
+)
+"""
+
+
+@pytest.fixture
+def audit(capsys):
+    """Run a command: (exit code, stdout, stderr)."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([str(a) for a in arguments])
+        printed = capsys.readouterr()
+        return left.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(options=""):
+        path = tmp_path / "config.py"
+        places = {"db": str(tmp_path / "a.db"), "out": str(tmp_path / "out")}
+        path.write_text(textwrap.dedent(CONFIG).format(options=options, **places))
+        return path
+
+    return write

@@ -1,0 +1,104 @@
+"""What reaches a terminal, and how the command ends when it is stopped early."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from audit.cli import main
+
+HOSTILE = "[/red]\x1b[31m]0;owned"
+
+
+@pytest.mark.parametrize("command", [["ls", "models"], ["ls", "runs"], ["cache", "stats"]])
+def test_a_hostile_name_in_a_store_is_shown_and_not_obeyed(audit, config, tmp_path, command):
+    path = config()
+    path.write_text(
+        path.read_text().replace('FakeBackend("first"', f"FakeBackend({HOSTILE!r}") + f"\naudit.title = {HOSTILE!r}\n"
+    )
+    assert audit("run", path)[0] == 0
+    code, out, _ = audit(*command, "--db", path)
+    assert code == 0
+    assert "\x1b" not in out
+    assert ("[/red]" in out) == (command[0] == "ls")
+
+
+def test_text_that_the_encoding_lacks_does_not_end_the_run(config, tmp_path):
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-m", "audit.cli", "run", config()], capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert b"Report: " in done.stdout
+
+
+def test_a_run_ends_with_commands_that_work(audit, config):
+    _, out, _ = audit("run", config())
+    follow_ups = [line.split()[1:] for line in out.partition("Next:\n")[2].splitlines()]
+    assert [words[0] for words in follow_ups] == ["compare", "show", "baseline"]
+    assert [audit(*words)[0] for words in follow_ups] == [0, 0, 0]
+
+
+def test_a_model_beside_itself_is_refused(audit, config):
+    path = config()
+    audit("run", path)
+    code, _, err = audit("compare", "first", "first", "--db", path)
+    assert code == 2
+    assert "the same model twice" in err
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\x1bb"])
+def test_a_baseline_needs_a_name(audit, config, name):
+    path = config()
+    audit("run", path)
+    code, _, err = audit("baseline", "save", name, "--db", path)
+    assert code == 2
+    assert "not a name" in err
+    assert "\x1b" not in err
+
+
+def test_missed_runs_are_caught_up_or_skipped(audit, config):
+    code, _, err = audit("schedule", config(), "--once", "--missed", "maybe")
+    assert code == 2
+    assert "'run', 'skip'" in err
+
+
+@pytest.mark.parametrize("after", [0.05, 0.2, 0.4])
+def test_ctrl_c_while_it_starts_ends_quietly(after):
+    started = subprocess.Popen(
+        [sys.executable, "-c", "from audit.cli import main; print('here', flush=True); main(['--help'])"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert started.stdout is not None
+    started.stdout.readline()
+    time.sleep(after)
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode in (0, 130, -signal.SIGINT)  # the last: it was ending already
+    assert b"Traceback" not in err
+
+
+def test_a_closed_terminal_ends_a_run_with_grace(config, tmp_path):
+    path = config(", latency=1.0, batch_size=1")
+    started = subprocess.Popen([sys.executable, "-m", "audit.cli", "run", path], stderr=subprocess.PIPE)
+    assert started.stderr is not None
+    log = tmp_path / "a.db-wal"
+    while not log.exists() or log.stat().st_size < 200_000:
+        time.sleep(0.05)
+        assert started.poll() is None
+    started.stderr.close()  # as a closed terminal does
+    started.send_signal(signal.SIGHUP)
+    started.send_signal(signal.SIGHUP)
+    assert started.wait(60) == 130
+    with pytest.raises(SystemExit) as left:
+        main(["ls", "runs", "--db", str(path)])
+    assert left.value.code in (0, None)
+
+
+def test_files_of_a_run_are_their_owners_alone(audit, config, tmp_path):
+    audit("run", config())
+    files = [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
+    assert len(files) > 5
+    assert {oct(p.stat().st_mode & 0o777) for p in files} == {"0o600"}
