@@ -58,12 +58,6 @@ def test_a_baseline_needs_a_name(audit, config, name):
     assert "\x1b" not in err
 
 
-def test_missed_runs_are_caught_up_or_skipped(audit, config):
-    code, _, err = audit("schedule", config(), "--once", "--missed", "maybe")
-    assert code == 2
-    assert "'run', 'skip'" in err
-
-
 @pytest.mark.parametrize("after", [0.05, 0.2, 0.4])
 def test_ctrl_c_while_it_starts_ends_quietly(after):
     started = subprocess.Popen(
