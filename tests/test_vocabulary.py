@@ -18,7 +18,7 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "backends/openai/QU
 #: Words that no text of the project uses any more, in code, comments, messages or documents.
 ANYWHERE = """
     run_telling tell_nobody take_doubtful suspect_since asked_of wave set_aside judge judged SuiteVerdict
-    local_work StopSignal _begun patiently patience Notebook TokenForcing whole_sequence untruthful
+    local_work StopSignal _begun patiently patience TokenForcing whole_sequence untruthful
     SeenAnswers then_any_of PathScorer takes_the_likeliest TextSoFar _close_ranks _apart ran_out mend mends
     mended wheres unmatched detectable in_words yes_no _good_place ledger telling write_whole ModelChanged
     NothingDrawn ImpossibleMass MOODY IN_VAIN forgotten stretches remembering
@@ -26,7 +26,7 @@ ANYWHERE = """
 #: Words of plain English that name nothing any more: no class, function, attribute or parameter.
 AS_NAMES = """
     Tell finish Asked Prepared Answered Reading evidence Breaker known explain fits learn note Findings
-    Listing spread numbered covers Bounded detail turned counted
+    Listing Notebook spread numbered covers Bounded detail turned counted
 """
 #: (file, word) → why it stays there.
 ALLOWED = {
