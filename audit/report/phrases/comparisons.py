@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -89,7 +90,7 @@ def _decision(c: Comparison) -> str:
         return f"Too few data to compare {c.b} with {c.a} in {figure}: {_too_little(c)}."
     if c.open_because == "too few clusters":
         return f"{c.b} and {c.a} are not compared in {figure}: {few_clusters(c.levels)}."
-    span, noise = _span(c), _noise(c)
+    span, noise = decided_interval(c), _noise(c)
     if c.verdict == "equivalent":
         within = " There is a difference, but it is within the margin." if _is_significant(c.p_adjusted, c) else ""
         return (
@@ -113,7 +114,7 @@ def _decision(c: Comparison) -> str:
     )
 
 
-def _span(c: Comparison) -> str:
+def decided_interval(c: Comparison) -> str:
     """The interval that decided and its level."""
     low, high, confidence = c.decided_low, c.decided_high, c.decided_confidence
     if low is None or high is None or confidence is None:  # of a result of an older version
@@ -166,7 +167,8 @@ def _signed(number: float | None) -> str:
 
 def _digits(size: float) -> str:
     """Three decimals, and one digit of what they would show as nothing."""
-    return f"{size:.3f}" if size >= 0.0005 or size < ROUNDING else f"{size:.0e}"
+    decimals = 3 if size >= 0.0005 or size < ROUNDING else -math.floor(math.log10(size))
+    return f"{size:.{decimals}f}"
 
 
 def _s(count: int) -> str:

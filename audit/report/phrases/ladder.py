@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from audit.report.formatting import factor_label, number, one_line
+from audit.report.phrases.comparisons import decided_interval, over
 from audit.results import AttributionStep, Comparison, Verdict
 
 #: What a change does to a figure.
@@ -12,7 +13,7 @@ _EFFECTS: Mapping[Verdict, str] = {
     "larger": "raises it{by}",
     "smaller": "lowers it{by}",
     "equivalent": "leaves it within ±{margin} of what it was",
-    "inconclusive": "may change it or not: neither is shown",
+    "inconclusive": "neither a change is shown nor that there is none",
     "not comparable": "cannot be compared on it",
 }
 
@@ -47,11 +48,13 @@ def step_sentence(step: AttributionStep, subject: str, decided: Sequence[tuple[s
         if step.engine
         else ""
     )
-    return f"{step_title(step)}, {subject}: {'; '.join(parts)}.{engine}"
+    populations = {c.population for _, c in decided if c.population}
+    whom = f", {over(populations.pop()).strip()}" if len(populations) == 1 else ""
+    return f"{step_title(step)}, {subject}{whom}: {'; '.join(parts)}.{engine}"
 
 
 def effect(c: Comparison) -> str:
-    """What the change does to a figure, with the interval."""
-    span = "" if c.low is None or c.high is None else f" [{number(c.low)}, {number(c.high)}]"
+    """What the change does to a figure, with the interval that decided."""
+    span = "" if c.low is None or c.high is None else f" ({decided_interval(c)})"
     by = "" if c.difference is None else f" by {number(abs(c.difference))}"
     return _EFFECTS[c.verdict].format(by=by, margin=f"{c.margin:g}") + span

@@ -21,7 +21,7 @@ from tests.backends.openai.float32_weights import write_transformers_folder
 
 PROMPTS = 24
 
-pytestmark = [pytest.mark.models, pytest.mark.battery]
+pytestmark = [pytest.mark.models, pytest.mark.battery, pytest.mark.timeout(900)]
 
 
 def save_adapter(folder: Path) -> Path:

@@ -23,7 +23,8 @@ PROMPTS = 24
 ENGINES = ("float32", "bfloat16", "llama.cpp")
 OTHER = "Gemma"
 
-pytestmark = pytest.mark.models
+#: Longer than the default: a busy machine loads four models.
+pytestmark = [pytest.mark.models, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def test_a_step_says_what_changed_and_what_that_does() -> None:
     result = _result({"gap": [0.1, 0.2]}, ("base", "tuned"))
     step = mu.step(result.comparisons, "toy", "base", "tuned")
     (said,) = _said(result.model_copy(update={"ladder": [step]}), "step")
-    assert said == "base → tuned (adapter), Gap: raises it by 0.100 [0.070, 0.130]."
+    assert said == "base → tuned (adapter), Gap: raises it by 0.100 (95% interval +0.070 to +0.130)."
     mixed = step.model_copy(update={"engine": ["backend", "dtype"]})
     (said,) = _said(result.model_copy(update={"ladder": [mixed]}), "step")
     assert said.startswith("base → tuned (adapter, and the engine), Gap: raises it by 0.100")
