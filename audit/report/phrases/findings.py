@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.figures import Condition, Figures
 from audit.report.formatting import bounded, figure, measure_label, number, one_line
+from audit.report.phrases.comparisons import decided_interval
 from audit.report.phrases.ladder import step_sentence
 from audit.report.phrases.self_checks import self_check_sentences
 from audit.results import Comparison, DataQuality, Measure, UntilDecided, Verdict, where_key
@@ -323,13 +324,15 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
 
 
 def _pair(c: Comparison) -> str:
-    """The verdict on one pair."""
+    """The verdict on one pair, with the interval that decided."""
     sentence = PAIR_SENTENCES[c.verdict].format(
         a=one_line(c.a),
         b=one_line(c.b),
         by="" if c.difference is None else f" by {number(abs(c.difference), 3)}",
         margin=f"{c.margin:g}",
     )
+    if c.verdict != "not comparable" and c.low is not None and c.high is not None:
+        sentence += f" ({decided_interval(c)})"
     noise = c.within_noise and c.verdict != "not comparable"
     return sentence + ("; the difference is smaller than the engines' noise." if noise else ".")
 
