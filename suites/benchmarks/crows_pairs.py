@@ -130,6 +130,9 @@ class CrowSPairs(_StereotypingPairs):
 class WinoQueer(_StereotypingPairs):
     """Pairs of a sentence about queer people and the same about cisgender people: which is likelier (WinoQueer).
 
+    Nearly all pairs differ in their first word. Where a model is given the first token (`given_start_differs`), what is
+    left of a rare word of several tokens decides: compare such models with a ``start``.
+
     Parameters
     ----------
     folder : path, optional
