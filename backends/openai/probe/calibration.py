@@ -147,11 +147,14 @@ class _Cells:
         return np.asarray(random.multinomial(n, p))
 
     def simulated_statistics(self, n: int, noise: float, random: np.random.Generator) -> np.ndarray:
-        """`statistics` of `simulate`; of single draws without noise looked up, since there are hundreds of places."""
-        if n > 1 or noise > 0:
+        """`statistics` of `simulate`; of single draws looked up, since there are hundreds of places."""
+        if n > 1:
             return self.statistics(self.simulate(n, noise, random))
+        # One draw from lists that each move by themselves is one draw from their mean.
+        moved = self.probabilities * np.exp(random.normal(0, noise / 2, (100, len(self.probabilities))))
+        chances = (moved / moved.sum(1, keepdims=True)).mean(0)
         of_each_cell = self.statistics(np.eye(len(self.probabilities)))
-        return of_each_cell[random.choice(len(self.probabilities), _SIMULATED, p=self.probabilities)]
+        return of_each_cell[random.choice(len(chances), _SIMULATED, p=chances / chances.sum())]
 
     def statistics(self, counts: np.ndarray) -> np.ndarray:
         """Rows of counts → rows of G, draws outside, and the sum of centred log-probabilities."""

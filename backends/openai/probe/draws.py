@@ -60,7 +60,7 @@ _QUESTIONS = (
 )
 #: Draws after each prompt: by the field ``n``, which costs hardly more than one; in repeated prompts; with a request
 #: for each; and with a request for each where long draws cannot be read.
-_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 5, 14
+_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 3, 14
 _FIRST_LEVEL, _SECOND_LEVEL = 0.02, 0.005
 _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
 #: Entries below which a list is not a vocabulary.

@@ -5,7 +5,6 @@ A server may answer with another model when lists are asked for: such draws do n
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,24 +35,37 @@ _TASKS = (
     "Tell me about a town that you like.",
     "Describe what a baker does in the morning.",
 )
-_TOKENS = 32
+#: Of each text, and how often each is drawn: a slow server has a time limit for each answer.
+_TOKENS, _TIMES = 64, 2
 #: Entries of each list.
 _LISTED = 100
+#: Nats by which a drawn token's own value may differ from the list's, and the share of tokens where it may not.
+_OWN_VALUE_OFF, _MOST_OFF = 0.02, 0.1
 
 
 async def long_draws(session: ProbeSession, kind: Kind) -> list[Place]:
-    """A place for each token of some texts that were drawn at temperature 1; none where their lists cannot be read."""
+    """A place for each token of some texts that were drawn at temperature 1; none where their lists cannot be read.
+
+    Lists that give the drawn tokens other values than the answer itself are not trusted.
+    """
     found = session.capabilities
     k = min(found.largest_k if kind == "text" else found.largest_chat_k, _LISTED)
     asked: Sequence[str | tuple[Message, ...]]
     asked = _BEGINNINGS if kind == "text" else [(Message("user", task),) for task in _TASKS]
-    answers = await asyncio.gather(*(session.ask(_text, session, prompt, k) for prompt in asked))
-    if any(isinstance(places, BackendError) for places in answers):
-        return []
-    return [place for places in answers if not isinstance(places, BackendError) for place in places]
+    places: list[Place] = []
+    off: list[bool] = []
+    for prompt in [*asked] * _TIMES:
+        drawn = await session.ask(_text, session, prompt, k)
+        if isinstance(drawn, BackendError):
+            return []
+        places += [place for place, _ in drawn]
+        off += [moved > max(_OWN_VALUE_OFF, found.repeat_noise) for _, moved in drawn if moved is not None]
+    if sum(off) > _MOST_OFF * len(off):
+        session.distrust(kind, f"{sum(off)} of {len(off)} drawn tokens have another value in their own lists")
+    return places
 
 
-async def _text(session: ProbeSession, asked: str | tuple[Message, ...], k: int) -> list[Place]:
+async def _text(session: ProbeSession, asked: str | tuple[Message, ...], k: int) -> list[tuple[Place, float | None]]:
     request = GenerateRequest("", Sampling(temperature=1.0, max_tokens=_TOKENS))
     options = sampling_options(request, session.capabilities.family)
     if session.capabilities.seed_works:
@@ -65,22 +77,27 @@ async def _text(session: ProbeSession, asked: str | tuple[Message, ...], k: int)
     return list(_places(single_choice(response), k))
 
 
-def _places(choice: Mapping[str, Any], k: int) -> Iterator[Place]:
-    for logprobs in _positions(choice.get("logprobs")):
+def _places(choice: Mapping[str, Any], k: int) -> Iterator[tuple[Place, float | None]]:
+    """Each token's place, and how far its own value is from the list's; None where one of the two is missing."""
+    for logprobs, value in _positions(choice.get("logprobs")):
         one = {"index": 0, "finish_reason": "length", "logprobs": logprobs}
         top = _cut(read_top_logprobs({"choices": [one]}, k))
-        yield Place(listed_texts(top, trimmed=False), [top.sampled])
+        own = [token for token in top.tokens if token.text == top.sampled and top.identifies(token)]
+        known = len(own) == 1 and isinstance(value, int | float)
+        yield Place(listed_texts(top, trimmed=False), [top.sampled]), abs(own[0].logprob - value) if known else None
 
 
-def _positions(logprobs: Any) -> Iterator[dict[str, Any]]:
-    """The lists of each token, each in the form of an answer of one token."""
+def _positions(logprobs: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    """The lists of each token, each in the form of an answer of one token, and the token's own value."""
     if not isinstance(logprobs, Mapping):
         return
     content, tokens, tops = (logprobs.get(name) for name in ("content", "tokens", "top_logprobs"))
     if isinstance(content, Sequence):
-        yield from ({"content": [entry]} for entry in content)
+        yield from (({"content": [entry]}, entry.get("logprob")) for entry in content)
     elif isinstance(tokens, Sequence) and isinstance(tops, Sequence):
-        yield from ({"tokens": [token], "top_logprobs": [top]} for token, top in zip(tokens, tops, strict=False))
+        values = logprobs.get("token_logprobs") or [None] * len(tokens)
+        for token, top, value in zip(tokens, tops, values, strict=False):
+            yield {"tokens": [token], "top_logprobs": [top]}, value
 
 
 def _cut(top: TopLogprobs) -> TopLogprobs:
