@@ -42,8 +42,9 @@ class Audit(config.AuditConfig):
         least, at most), decided on the interval.
     largest_change : float, optional
         The most that templates, occupations or other clusters are assumed to differ by where they are of a kind that
-        none of those asked is of. "Equivalent" and "unchanged" leave room for such a kind. Default: as much as the
-        figure can be, so that 25 templates never show less than ±0.11.
+        none of those asked is of. "Equivalent" and "unchanged" leave room for such a kind, and say for how much.
+        Default: five margins; of figures that count yes and no, as much as they can be. 1 assumes nothing of a
+        probability: 25 templates then never show less than ±0.11.
     same_weights : sequence of groups of model names
         Models with the same weights on different engines, where the weights' hashes do not show
         it (a server's do not). What differs within a group is reported as engine noise.

@@ -83,7 +83,7 @@ class SamplePlan(BaseModel):
             f"(alpha {', '.join(sorted({f'{one.alpha:.2g}' for one in self.figures}))}). It rests on components "
             "estimated from the pilot, which have an error of their own: ask more where the pilot was small.\n"
             "To call two models equivalent takes more: room for kinds of clusters not asked, which `largest_change` "
-            "limits."
+            "limits (14 of each factor at the least, unless it says otherwise)."
         )
         for cost in self.costs:
             seconds = "time unknown" if cost.seconds is None else f"{cost.seconds:,.0f} s"

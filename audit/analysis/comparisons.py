@@ -56,7 +56,7 @@ def compare_models(
         measures it does not name, else `DEFAULT_MARGIN`.
     largest_change : float, optional
         How far apart two models are assumed to be at most on clusters of a kind that none of those asked is of, see
-        `PairedDifference.interval_with_unseen`. None: as far as the quantity can be.
+        `PairedDifference.interval_with_unseen`. None: `MARGINS_OF_UNSEEN` margins, and of yes and no as far as can be.
     confidence : float
         Level of the intervals; 1 - confidence is the level of the tests.
 
@@ -124,7 +124,12 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: fl
     alike, apart = decision.levels
     outer = difference.interval_with_unseen(1 - 2 * alike)
     decided, level = (outer, 2 * alike) if verdict == "equivalent" else (difference.interval(1 - apart), apart)
-    because = why_open(decision, _claims(answered, alpha), may_hide=_hides_a_difference(difference))
+    because = why_open(
+        decision,
+        _claims(answered, alpha),
+        may_hide=_hides_a_difference(difference),
+        is_seen_alike=_within(difference.interval(1 - 2 * alike), difference.margin),
+    )
     complete = difference.complete
     complete_low, complete_high = complete.interval(1 - alpha) if complete is not None else (math.nan, math.nan)
     return Comparison(
@@ -161,6 +166,7 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: fl
         decided_low=finite(decided[0]),
         decided_high=finite(decided[1]),
         decided_confidence=finite(1 - level),
+        largest_change=difference.assumed_change,
         alike_within=finite(max(map(abs, outer))),
         open_because=None if verdict == "not comparable" else because,
     )

@@ -108,7 +108,9 @@ def decide(suite: Sequence[tuple[PairedDifference, Sequence[Claim]]], alpha: flo
     return decisions
 
 
-def why_open(decision: Decision, if_complete: Sequence[Claim], *, may_hide: bool) -> OpenBecause | None:
+def why_open(
+    decision: Decision, if_complete: Sequence[Claim], *, may_hide: bool, is_seen_alike: bool
+) -> OpenBecause | None:
     """Why nothing is claimed of a difference, where more items like those at hand may not help.
 
     Parameters
@@ -117,6 +119,8 @@ def why_open(decision: Decision, if_complete: Sequence[Claim], *, may_hide: bool
         The claims as they would be, were the missing answers like the others.
     may_hide : bool
         Whether the missing answers alone may hold what was asked for.
+    is_seen_alike : bool
+        Whether the clusters that were asked are alike, and only the room for others leaves it open.
     """
     difference = decision.difference
     if decision.outcome is not None:
@@ -126,7 +130,9 @@ def why_open(decision: Decision, if_complete: Sequence[Claim], *, may_hide: bool
     shown = (claim.p < level for claim, level in zip(if_complete, decision.levels, strict=True))
     if difference.n_missing and (may_hide or any(shown)):
         return "missing answers"
-    return "unpaired items" if difference.unpaired_share > MOST_UNPAIRED else None
+    if difference.unpaired_share > MOST_UNPAIRED:
+        return "unpaired items"
+    return "kinds not asked" if is_seen_alike else None
 
 
 def _may_be_alike(difference: PairedDifference) -> bool:

@@ -19,7 +19,7 @@ VERDICT_WORDS: dict[Verdict, str] = {
 
 
 #: Why a question is open although more items of the same kind might not close it.
-OpenBecause = Literal["too few clusters", "missing answers", "unpaired items"]
+OpenBecause = Literal["too few clusters", "missing answers", "unpaired items", "kinds not asked"]
 
 
 class Comparison(OfFigure, Reported):
@@ -41,8 +41,10 @@ class Comparison(OfFigure, Reported):
     decided_low, decided_high, decided_confidence : float or None
         The interval that decided, and its confidence after the correction: for "equivalent" that of the two
         one-sided tests, with room for clusters of a kind not seen; else that of the test for a difference.
+    largest_change : float or None
+        How far apart clusters of a kind not seen are taken to be at most, for "equivalent". None: as far as can be.
     alike_within : float or None
-        The smallest margin within which the two would be called equivalent.
+        The smallest margin within which the two would be called equivalent, at the same ``largest_change``.
     open_because : str or None
         Why nothing is claimed, where it is not for want of items.
     margin : float
@@ -100,6 +102,7 @@ class Comparison(OfFigure, Reported):
     decided_low: float | None = None
     decided_high: float | None = None
     decided_confidence: float | None = None
+    largest_change: float | None = None
     alike_within: float | None = None
     open_because: OpenBecause | None = None
 

@@ -192,12 +192,24 @@ def main() -> None:
                     process, design=(occupations, templates), margin=margin, draws=options.draws, binary=binary
                 )
                 print(f"  {occupations} × {templates}, ±{margin:<6g}{name:22}{wrong:7.1%}", flush=True)
-    print("The price: called unchanged where nothing but smooth noise moved, by margin; and by largest_change=0.1")
+    print("A tenth or a fifteenth of the templates moves by 0.3, by the number of templates: five margins, 1")
+    for templates in (10, 14, 25, 43):
+        shares = [
+            called_unchanged(
+                rare(0.3), design=(40, templates), margin=margin, draws=options.draws, largest_change=largest
+            )
+            for largest in (None, 1.0)
+            for margin in (0.03, 0.02)
+        ]
+        print(f"  {templates:4} templates" + "".join(f"{share:7.1%}" for share in shares), flush=True)
+    print(
+        "The price: called unchanged where nothing but smooth noise moved, by margin; largest change: 5 margins, 0.1, 1"
+    )
     for templates in (10, 25, 40, 100):
         shares = [
             called_unchanged(CHANGES["smooth"], design=(templates, templates), margin=margin, mean=0.0,
                              draws=options.draws // 4, largest_change=largest)
-            for largest in (None, 0.1)
+            for largest in (None, 0.1, 1.0)
             for margin in (0.02, 0.05, 0.1, 0.15, 0.2)
         ]  # fmt: skip
         print(f"  {templates:4} templates" + "".join(f"{share:7.0%}" for share in shares), flush=True)

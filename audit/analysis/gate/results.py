@@ -66,8 +66,10 @@ class GatedFigure(OfFigure, Reported):
     decided_low, decided_high, decided_confidence : float or None
         The interval of the harm that decided, and its confidence after the correction: for "unchanged" that of two
         one-sided tests, with room for clusters of a kind not seen.
+    largest_change : float or None
+        How far apart clusters of a kind not seen are taken to be at most, for "unchanged". None: as far as can be.
     unchanged_within : float or None
-        The smallest margin within which the figure would be called unchanged.
+        The smallest margin within which the figure would be called unchanged, at the same ``largest_change``.
     open_because : str or None
         Why the question is open, where it is not for want of items.
     neutral : float or None
@@ -123,6 +125,7 @@ class GatedFigure(OfFigure, Reported):
     decided_low: float | None = None
     decided_high: float | None = None
     decided_confidence: float | None = None
+    largest_change: float | None = None
     unchanged_within: float | None = None
     open_because: OpenBecause | None = None
     over_nights: OverNights | None = None

@@ -108,6 +108,8 @@ def _decision(c: Comparison) -> str:
         else ""
     )
     alike = f" They are alike within ±{_digits(c.alike_within)}." if c.alike_within is not None else ""
+    if c.open_because == "kinds not asked":
+        alike = f" On what was asked they are alike, but {kinds_not_asked(c.levels, c.largest_change)}.{alike}"
     return (
         f"{c.b} and {c.a} cannot be distinguished in {figure}{over(c.population)}, nor called equivalent within "
         f"±{c.margin:g} ({span}{chance}).{alike}{power}{noise}"
@@ -121,10 +123,25 @@ def decided_interval(c: Comparison) -> str:
         low, high, confidence = c.low, c.high, c.confidence
     span = f"{level(confidence)} interval {_signed(low)} to {_signed(high)}"
     if c.verdict == "equivalent" and c.decided_low is not None:
-        span = f"two one-sided tests, {span}, clusters of a kind not seen included"
+        span = f"two one-sided tests, {span}{room_for_unseen(c.largest_change)}"
     if c.difference is None:
         span += f"; the servers' answers leave it between {_signed(c.bound_low)} and {_signed(c.bound_high)}"
     return span
+
+
+def room_for_unseen(largest_change: float | None) -> str:
+    """That an interval leaves room for kinds of clusters not seen, and for how much of a change of these."""
+    if largest_change == 0:
+        return ""
+    most = "" if largest_change is None else f", taken to differ by at most {largest_change:g},"
+    return f", clusters of a kind not seen{most} included"
+
+
+def kinds_not_asked(levels: Mapping[str, int], largest_change: float | None) -> str:
+    """Why clusters that are alike do not decide: there may be others."""
+    sampled = " and ".join(f"{n} {factor}{_s(n)}" for factor, n in levels.items())
+    most = "" if largest_change is None else f" by up to {largest_change:g}"
+    return f"so few ({sampled}) leave room for a kind that is not among them and changed{most}"
 
 
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:

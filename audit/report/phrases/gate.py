@@ -8,7 +8,14 @@ from audit.analysis.decisions import FEWEST_CLUSTERS, MOST_UNPAIRED
 from audit.analysis.differences import unpaired_share
 from audit.analysis.gate.results import OPEN_VERDICTS, Check, GatedFigure, LimitCheck
 from audit.report.formatting import level, number
-from audit.report.phrases.comparisons import few_clusters, missing_answers, nothing_in_common, over
+from audit.report.phrases.comparisons import (
+    few_clusters,
+    kinds_not_asked,
+    missing_answers,
+    nothing_in_common,
+    over,
+    room_for_unseen,
+)
 
 
 def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
@@ -65,7 +72,10 @@ def _figure_words(f: GatedFigure) -> str:
     }.get(f.verdict, "is inconclusive at this margin")
     statement += over(f.population)
     if f.verdict == "inconclusive":
-        statement += "" if f.open_because else ": more items are needed"
+        statement += {
+            None: ": its interval is too wide for the margin",
+            "kinds not asked": f": what was asked has not changed, but {kinds_not_asked(f.levels, f.largest_change)}",
+        }.get(f.open_because, "")
     return f"{f.figure} {statement} ({_interval(f)}).{_within(f)}{_missing(f)}{_left_out(f)}"
 
 
@@ -75,7 +85,7 @@ def _interval(f: GatedFigure) -> str:
     if f.decided_low is None or f.decided_high is None or f.decided_confidence is None:
         return f"change {interval_phrase(f.low, f.high)}, {margin}"
     change = f"change {number(f.change)}, " if f.change is not None else ""
-    seen = ", clusters of a kind not seen included" if f.verdict == "unchanged" else ""
+    seen = room_for_unseen(f.largest_change) if f.verdict == "unchanged" else ""
     harm = f"{level(f.decided_confidence)} interval of the harm {interval_phrase(f.decided_low, f.decided_high)}"
     return f"{change}{harm}{seen}, {margin}"
 

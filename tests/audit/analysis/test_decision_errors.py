@@ -24,7 +24,9 @@ def test_tenth_of_few_templates_that_moved_is_not_unchanged() -> None:
 
 def test_smooth_changes_are_unchanged_where_clusters_suffice() -> None:
     assert called_unchanged(CHANGES["smooth"], design=(40, 40), margin=0.15, mean=0.0, draws=40) >= 0.9
-    assert called_unchanged(CHANGES["smooth"], design=(25, 25), margin=0.05, mean=0.0, draws=40) == 0
+    assert called_unchanged(CHANGES["smooth"], design=(25, 25), margin=0.05, mean=0.0, draws=40) >= 0.8
+    strict = called_unchanged(CHANGES["smooth"], design=(25, 25), margin=0.05, mean=0.0, draws=40, largest_change=1.0)
+    assert strict == 0
     spared = called_unchanged(CHANGES["smooth"], design=(40, 40), margin=0.05, mean=0.0, draws=40, largest_change=0.1)
     assert spared >= 0.9
 
