@@ -163,6 +163,12 @@ def _figure_plan(
     found, one, basis = _basis(of_figure)
     needed = _needed(found, detect, alpha)
     (info,) = [info for info in pilot.suites if info.name == one.suite]
+    place = one.suite, one.measure, where_key(one.where)
+    shared = next(
+        (m.spec.membership for m in pilot.measures if (m.suite, m.measure, where_key(m.where)) == place), None
+    )
+    if shared is not None:  # its levels come with the lists: components of them are not estimated
+        basis += f"; with the {shared}s asked, new ones take more"
     items = None
     if needed is not None:
         items = math.ceil(math.prod(needed[0].values()) * needed[1] * info.n_items / one.n_items)

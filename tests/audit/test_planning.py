@@ -16,7 +16,7 @@ from audit.cli.app import app
 from audit.planning import _needed, plan_audit, sample_power
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
-from suites import OccuGender
+from suites import MGBR, OccuGender
 
 SUITE = OccuGender(("implicit",))
 
@@ -153,3 +153,12 @@ def test_plan_prints_text_and_json(pilot):
     assert "largest_change" in said.output
     machine = CliRunner().invoke(app, ["plan", str(config), "--detect", "0.02", "--json"])
     assert json.loads(machine.output)["detect"] == 0.02
+
+
+def test_a_plan_of_lists_says_that_new_occupations_take_more(tmp_path):
+    lists = MGBR(n=12, conditions=["zero-shot"])
+    audit = Audit({"one": uneven("one", 0.0)}, [lists], db=tmp_path / "a.db", out=tmp_path / "out")
+    audit.run_sync()
+    (female, male) = asyncio.run(plan_audit(audit, 0.1)).figures
+    assert set(female.pilot_levels) == set(male.pilot_levels) == {"instance"}
+    assert female.basis.endswith("; with the occupations asked, new ones take more")
