@@ -63,5 +63,6 @@ def _primary(result: AuditResult) -> set[str]:
 
 
 def _leading(result: AuditResult) -> list[Measure]:
-    """The primary figures that can be called unchanged or equivalent at all: no correlation can."""
+    """The primary means. No correlation can be called unchanged or equivalent; of a mean, whether it can be depends on
+    how many clusters the suite has."""
     return [measure for measure in result.measures if measure.spec.primary and measure.spec.estimator == "mean"]

@@ -350,7 +350,7 @@ def test_small_differences_are_not_printed_as_nothing() -> None:
     rng = np.random.default_rng(16)
     a = rng.uniform(size=200)
     found = compare(a, a + 3e-4 + rng.normal(0, 1e-4, 200), UNBOUNDED, margins=1e-5, confidence=0.999)
-    assert "higher rating than a by 3e-04 (99.9% interval +3e-04 to +3e-04)" in describe(found)
+    assert "higher rating than a by 0.0003 (99.9% interval +0.0003 to +0.0003)" in describe(found)
 
 
 def test_a_model_that_answered_nothing_has_no_rank() -> None:
