@@ -141,7 +141,9 @@ MORE: Mapping[str, Told] = {
 
 LIES: Mapping[str, Told] = {**FIRST, **MORE}
 #: Lies that begin after the probe: what is asked a second time shows them, in a whole audit (`lies.audits`).
-UNDER_WAY = frozenset(name for name in LIES if re.search("after the probe|requests 100 to 350|6 in flight|5 % previous", name))
+UNDER_WAY = frozenset(
+    name for name in LIES if re.search("after the probe|requests 100 to 350|6 in flight|5 % previous", name)
+)
 _SMALL = "smaller than what the probe's draws can show"
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
 #: (lie, style) that no probe can notice there, and why.
