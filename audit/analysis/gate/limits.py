@@ -41,6 +41,16 @@ class _Limited(NamedTuple):
     n_missing: int = 0
     fewest_levels: int = FEWEST_CLUSTERS
 
+    @property
+    def below(self) -> float:
+        """How far the sampling error reaches below the lower bound."""
+        return 0.0 if self.low is None or self.bound_low is None else self.bound_low - self.low
+
+    @property
+    def above(self) -> float:
+        """How far it reaches above the upper bound."""
+        return 0.0 if self.high is None or self.bound_high is None else self.high - self.bound_high
+
 
 def check_limits(
     result: AuditResult, table_of: Callable[[str, str], RowTable | None], limits: Mapping[str, Bounds]
@@ -134,7 +144,11 @@ def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> 
 
 
 def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
-    """Why a limit is undecided, where it is not for want of items: what is missing alone might break it."""
+    """Why a limit is undecided, where it is not for want of items: what is missing alone might break it.
+
+    It might where the others keep the limit, and where they do not for certain: with the missing answers at the worst
+    that they can be, the limit would surely be broken.
+    """
     if limited.fewest_levels < FEWEST_CLUSTERS:
         return "too few clusters"
     least, most = bounds
@@ -145,5 +159,6 @@ def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
     value, at_least, at_most = limited.value, limited.bound_low, limited.bound_high
     if value is None or at_least is None or at_most is None:
         return None
-    hides = (least is not None and at_least < least <= value) or (most is not None and value <= most < at_most)
-    return "missing answers" if hides else None
+    under = least is not None and at_least + (0.0 if least <= value else limited.above) < least
+    over = most is not None and at_most - (0.0 if value <= most else limited.below) > most
+    return "missing answers" if under or over else None
