@@ -76,7 +76,11 @@ def test_ctrl_c_while_it_starts_ends_quietly(after):
 
 def test_a_closed_terminal_ends_a_run_with_grace(config, tmp_path):
     path = config(", latency=1.0, batch_size=1")
-    started = subprocess.Popen([sys.executable, "-m", "audit.cli", "run", path], stderr=subprocess.PIPE)
+    started = subprocess.Popen(
+        [sys.executable, "-m", "audit.cli", "run", path],
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
+    )
     assert started.stderr is not None
     log = tmp_path / "a.db-wal"
     while not log.exists() or log.stat().st_size < 200_000:

@@ -46,6 +46,7 @@ def small_audit(folder: Path) -> Audit:
         ],
         title="Every suite, small",
         limit=56,
+        small_sample=True,
         db=folder / "audit.db",
         out=folder,
     )
