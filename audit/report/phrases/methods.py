@@ -102,6 +102,6 @@ def run_provenance(result: AuditResult) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     return one_line(
         f"Brackets are {100 * result.confidence:g} % intervals, clustered by what the items share. A figure without "
-        f"value is missing, never zero. Run {result.run_id}, started {result.started[:19]} UTC, seed {result.seed}, {limit}. "
-        f"{models}. {versions}."
+        f"value is missing, never zero. Run {result.run_id}, started {result.started[:19]} UTC, seed {result.seed}, "
+        f"{limit}. {models}. {versions}."
     )
