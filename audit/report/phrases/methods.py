@@ -65,6 +65,18 @@ def method_terms(confidence: float) -> Terms:
             "they can); else inconclusive, which is not the same as equal. "
             f"Fewer than {FEWEST_CLUSTERS} clusters decide nothing.",
         ),
+        *_server_terms(),
+        (
+            "Published figures",
+            "Figures printed in the papers, for orientation. They come from other models, and partly from other "
+            "software.",
+        ),
+    ]
+
+
+def _server_terms() -> Terms:
+    """What a run does about servers, and what it cannot."""
+    return [
         (
             "Questions asked a second time",
             "A server may let another model answer some requests. So a random part of the questions that it "
@@ -81,16 +93,12 @@ def method_terms(confidence: float) -> Terms:
         (
             "What no question to a server can show",
             "Which weights answer, if they always do; a system prompt or an edit of the prompt that every request "
-            "gets; lists and draws that are false in the same way; a copy of a stored answer where a question is "
+            "gets; lists and draws that are false in the same way; values that are false for the audited words alone, "
+            "since draws are compared with lists over other words; a copy of a stored answer where a question is "
             "repeated. Requests that are routed by their prompt (by its hash, its start or its length) get the same "
             "model each time, and an exact cache repeats what it stored, also to the questions that watch for another "
             "model: any share of the answers may then be another model's. Else another model that "
             "gives fewer answers than the bound above may pass unseen.",
-        ),
-        (
-            "Published figures",
-            "Figures printed in the papers, for orientation. They come from other models, and partly from other "
-            "software.",
         ),
     ]
 
