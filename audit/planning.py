@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from scipy import special
 
 from audit.analysis.components import POWER, Components
+from audit.analysis.power import smallest_found, with_pilot_error
 from audit.collect import leading_specs, levels_behind
 from audit.config import AuditConfig
 from audit.estimate import dry_run_audit
@@ -34,8 +35,8 @@ class FigurePlan(BaseModel):
     ``basis`` says whose components it rests on; ``minimum_detectable_effect`` is the smallest difference that the
     pilot's own design finds with 80 % power at the level ``alpha``, Bonferroni's share of 5 % for one of the suite's
     primary figures and one pair of models: what Holm's correction asks of the first claim. ``levels`` and ``draws``
-    are the design with the fewest items that finds
-    the wished one; None: none does, however large. ``items`` are the suite's, for each model.
+    are a design with few items that finds the wished one, the components' own error allowed for
+    (`audit.analysis.power`); None: none does, however large. ``items`` are the suite's, for each model.
     """
 
     suite: str
@@ -81,7 +82,8 @@ class SamplePlan(BaseModel):
         lines.append(
             "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
             f"(alpha {', '.join(sorted({f'{one.alpha:.2g}' for one in self.figures}))}). It rests on components "
-            "estimated from the pilot, which have an error of their own: ask more where the pilot was small.\n"
+            "estimated from the pilot, at an upper limit, as they have an error of their own.\n"
+            "A gate calls worse what is above its margin: add the margin to what it is to find.\n"
             "To call two models equivalent takes more: room for kinds of clusters not asked, which `largest_change` "
             "limits (14 of each factor at the least, unless it says otherwise)."
         )
@@ -161,32 +163,47 @@ def _figure_plan(
     pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float, alpha: float
 ) -> FigurePlan:
     found, one, basis = _basis(of_figure)
-    needed = _needed(found, detect, alpha)
-    (info,) = [info for info in pilot.suites if info.name == one.suite]
     place = one.suite, one.measure, where_key(one.where)
-    shared = next(
-        (m.spec.membership for m in pilot.measures if (m.suite, m.measure, where_key(m.where)) == place), None
-    )
+    spec = next((m.spec for m in pilot.measures if (m.suite, m.measure, where_key(m.where)) == place), None)
+    is_count = spec is not None and spec.from_counts
+    design = needed(with_pilot_error(found, one.levels), detect, alpha, is_count=is_count)
+    (info,) = [info for info in pilot.suites if info.name == one.suite]
+    shared = None if spec is None else spec.membership
     if shared is not None:  # its levels come with the lists: components of them are not estimated
         basis += f"; with the {shared}s asked, new ones take more"
     items = None
-    if needed is not None:
-        items = math.ceil(math.prod(needed[0].values()) * needed[1] * info.n_items / one.n_items)
+    if design is not None:
+        items = math.ceil(math.prod(design[0].values()) * design[1] * info.n_items / one.n_items)
     return FigurePlan(
         suite=one.suite,
         figure=str(FigureName(one.suite, one.measure, one.where)),
         basis=basis,
         alpha=alpha,
         pilot_levels=one.levels,
-        minimum_detectable_effect=found.minimum_detectable_effect(one.levels, alpha=alpha),
-        levels=None if needed is None else needed[0],
-        draws=None if needed is None else needed[1],
+        minimum_detectable_effect=smallest_found(found, one.levels, alpha=alpha, is_count=is_count),
+        levels=None if design is None else design[0],
+        draws=None if design is None else design[1],
         items=items,
     )
 
 
-def _needed(found: Components, detect: float, alpha: float = ALPHA) -> tuple[dict[str, int], int] | None:
-    """Levels of each factor and draws of each question with the fewest items that find ``detect``."""
+def needed(
+    found: Components, detect: float, alpha: float = ALPHA, *, is_count: bool = False
+) -> tuple[dict[str, int], int] | None:
+    """Levels of each factor and draws of each question that find ``detect``: None where none do.
+
+    The design with the fewest items by the formula, made larger until the test that compares finds it too.
+    """
+    design = _by_formula(found, detect, alpha)
+    if design is None:
+        return None
+    levels, draws = design
+    while smallest_found(found, levels, alpha=alpha, repeats=draws, is_count=is_count) > detect:
+        levels = {name: math.ceil(n * 1.05) for name, n in levels.items()}
+    return levels, draws
+
+
+def _by_formula(found: Components, detect: float, alpha: float) -> tuple[dict[str, int], int] | None:
     names = list(found.factors)
     designs = []
     for draws in _DRAWS if found.sampling else (1,):
@@ -259,30 +276,34 @@ def sample_power(audit: AuditConfig) -> list[str]:
         for one in last.components if last is not None else ():
             pilot.setdefault((one.suite, one.measure, where_key(one.where)), []).append(one)
     lines = []
+    pairs = max(1, math.comb(len(audit.models), 2))
     for name, suite in audit.suites.items():
         items = list(suite_items(name, suite, audit))
-        for spec in leading_specs(suite):
-            if spec.primary and spec.estimator == "mean":
+        primary = [spec for spec in leading_specs(suite) if spec.primary]
+        for spec in primary:
+            if spec.estimator == "mean":
                 earlier = pilot.get((name, spec.measure, where_key(spec.where)), [])
-                lines.append(f"{FigureName(name, spec.measure, spec.where)}: {_power(spec, items, earlier)}")
+                power = _power(spec, items, earlier, ALPHA / (len(primary) * pairs))
+                lines.append(f"{FigureName(name, spec.measure, spec.where)}: {power}")
     return ["", "Smallest difference between two models that these items find with 80 % power", *lines]
 
 
-def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents]) -> str:
+def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents], alpha: float) -> str:
     levels = levels_behind(items, spec)
     described = ", ".join(f"{n:,} {factor}s" for factor, n in levels.items())
     if earlier:
         found, _, basis = _basis(earlier)
         if set(found.factors) <= set(levels):
-            return f"{found.minimum_detectable_effect(levels):.3f} with {described} (by an earlier run, {basis})"
-    bound = _bound(spec, min(levels.values(), default=0))
+            finds = smallest_found(found, levels, alpha=alpha, is_count=spec.from_counts)
+            return f"{finds:.3f} with {described} (by an earlier run, {basis})"
+    bound = _bound(spec, min(levels.values(), default=0), alpha)
     return f"at worst {bound:.2g} with {described} (no earlier run: by what its values can be)"
 
 
-def _bound(spec: MeasureSpec, clusters: int) -> float:
+def _bound(spec: MeasureSpec, clusters: int, alpha: float) -> float:
     """What is found however the values vary: no difference of values in a range R varies by more than R."""
     low, high = spec.limits
     if clusters < 2:
         return math.inf
-    steps = float(special.stdtrit(clusters - 1, 0.975) + special.stdtrit(clusters - 1, POWER))
+    steps = float(special.stdtrit(clusters - 1, 1 - alpha / 2) + special.stdtrit(clusters - 1, POWER))
     return steps * (high - low) / math.sqrt(clusters)
