@@ -22,14 +22,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.analysis.attribution import Ladder, asking_steps, engine_pairs, model_steps
-from audit.analysis.comparisons import compare_models
+from audit.analysis.comparing.attribution import Ladder, asking_steps, engine_pairs, model_steps
+from audit.analysis.comparing.comparisons import compare_models
+from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
 from audit.analysis.gate.against_baseline import check_names
 from audit.analysis.gate.stored import GateRules, check_run, find_baseline
-from audit.analysis.reproduction import reproductions
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.collect import SAMPLE_VERSION, OnEvent, Outcome, ShutdownRequest, stop_on_signals

@@ -1,6 +1,6 @@
 """Decisions about differences: what may be claimed of them once all of a suite are corrected.
 
-Between two models a difference may be claimed to be equivalent, larger or smaller (`audit.analysis.comparisons`);
+Between two models a difference may be claimed to be equivalent, larger or smaller (`comparing.comparisons`);
 between two runs, that a model regressed, improved or is unchanged (`audit.analysis.gate`). Rankings and the noise of
 engines rest on the former. Both use one rule, suite by suite, so that a further suite hides nothing:
 
@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.differences import PairedDifference
-from audit.analysis.significance import Corrected, false_discovery, holm
+from audit.analysis.comparing.differences import PairedDifference
+from audit.analysis.comparing.significance import Corrected, false_discovery, holm
 from audit.results import OpenBecause
 
 #: Margin of a measure for which none is given.

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from audit.analysis.comparisons import compare_models, rank_models
-from audit.analysis.engine_noise import engine_drift, with_engine_noise
+from audit.analysis.comparing.comparisons import compare_models, rank_models
+from audit.analysis.comparing.engine_noise import engine_drift, with_engine_noise
 from audit.analysis.measures import measure_rows
 from audit.analysis.responses import ParsedResponses
 from audit.analysis.self_check import with_foreign_share
@@ -46,7 +46,7 @@ class EvaluationOptions:
     margins : float or mapping of measure name to float
         Differences smaller than this do not matter.
     largest_change : float or None
-        As in `audit.analysis.comparisons.compare_models`.
+        As in `audit.analysis.comparing.comparisons.compare_models`.
     engines : sequence of pairs of names
         The same models on different engines: what differs between them is noise.
     lineage : collection of pairs of names

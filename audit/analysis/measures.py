@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from audit.analysis.comparing.significance import false_discovery, holm
 from audit.analysis.correlations import correlation, correlation_interval, extreme_items
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.design import correlated, layout_of, sampled_levels, undefined_strata, value_kind
@@ -29,7 +30,6 @@ from audit.analysis.estimators import (
     together,
 )
 from audit.analysis.missing import completed
-from audit.analysis.significance import false_discovery, holm
 from audit.analysis.table import Bools, Quantity, RowTable
 from audit.results import FigureName, Measure
 from audit.signatures import encode_parts, write_signature

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy import special
 
+from audit.analysis.comparing.significance import mcnemar_exact
 from audit.analysis.components import POWER, Components
 from audit.analysis.estimators import ValueKind, mean_of_kind
-from audit.analysis.significance import mcnemar_exact
 
 #: Samples of a design, and the cells beyond which the formula is exact enough.
 _DRAWS, _MOST_CELLS = 300, 4_000

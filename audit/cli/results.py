@@ -43,7 +43,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Show how B differs from A, measure by measure, on the same items."""
-    from audit.analysis.comparisons import swapped
+    from audit.analysis.comparing.comparisons import swapped
     from audit.report.phrases import with_words
     from audit.report.terminal import print_comparisons
 
@@ -130,7 +130,7 @@ def correlate(
     as_json: Json = False,
 ) -> None:
     """Show how the suites' primary figures rank the store's models, and how far the rankings agree (Spearman)."""
-    from audit.analysis.agreement import agreement
+    from audit.analysis.comparing.agreement import agreement
     from audit.analysis.history import stored_results
     from audit.report import write_agreement
 

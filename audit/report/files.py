@@ -10,7 +10,7 @@ from audit.results import AuditResult
 from backends.files import atomic_write
 
 if TYPE_CHECKING:
-    from audit.analysis.agreement import Agreement
+    from audit.analysis.comparing.agreement import Agreement
     from audit.analysis.history import History
 
 Format = Literal["html", "json", "csv", "markdown", "latex"]

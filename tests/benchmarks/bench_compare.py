@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from audit.analysis.comparisons import compare_models, rank_models
+from audit.analysis.comparing.comparisons import compare_models, rank_models
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.store import Store, StoredRow

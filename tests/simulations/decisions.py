@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from audit.analysis.comparisons import compare_models
+from audit.analysis.comparing.comparisons import compare_models
+from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import decide
-from audit.analysis.differences import paired_differences
 from audit.analysis.gate.changes import Change
 from audit.analysis.table import RowTable
 from audit.results import FigureName

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit.analysis.comparing.differences import PairedDifference, paired_differences
 from audit.analysis.decisions import Claim, decide
-from audit.analysis.differences import PairedDifference, paired_differences
 from audit.analysis.gate.changes import Change
 from audit.analysis.gate.over_nights import share_of_look
 from audit.analysis.table import Levels, RowTable, item_index

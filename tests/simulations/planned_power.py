@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.components import components
 from audit.analysis.decisions import Claim, decide
-from audit.analysis.differences import paired_differences
 from audit.analysis.power import with_pilot_error
 from audit.analysis.table import RowTable
 from audit.planning import ALPHA, needed

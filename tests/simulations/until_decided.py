@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import decide
-from audit.analysis.differences import paired_differences
 from audit.analysis.gate.changes import Change
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.collect import Look, Sample, looks_of_items, plan_looks

@@ -28,8 +28,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import DEFAULT_MARGIN, decide, margin_of
-from audit.analysis.differences import paired_differences
 from audit.analysis.gate.changes import Change, change_of_intervals
 from audit.analysis.gate.limits import COVERAGE, REFUSALS, Bounds, check_limits
 from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle, OpenFails
@@ -74,7 +74,7 @@ def gate(
         ``{name: (at least, at most)}``, None where open. A name is a measure, ``coverage`` (raw
         mass behind a figure) or ``refusals`` (share of a figure's items that were refused).
     largest_change : float, optional
-        As in `audit.analysis.comparisons.compare_models`.
+        As in `audit.analysis.comparing.comparisons.compare_models`.
     open_fails : str
         Which open questions fail the gate too: none, those that ``missing`` answers leave open, or all.
     shares : mapping, optional

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from audit.analysis.engine_noise import evenly_spread
+from audit.analysis.comparing.engine_noise import evenly_spread
 from audit.report.charts import vega_specs as specs
 from audit.report.charts.plots import Panel, Plot, Row, value_ends
 from audit.report.figures import Figures

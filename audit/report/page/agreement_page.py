@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.analysis.agreement import FEWEST_MODELS, Agreement
+from audit.analysis.comparing.agreement import FEWEST_MODELS, Agreement
 from audit.report.charts import vega_specs as specs
 from audit.report.formatting import MISSING, number, one_line
 from audit.report.page.rendering import render_page

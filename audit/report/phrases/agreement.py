@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from audit.report.formatting import level, measure_label, number, one_line, where_label
 
 if TYPE_CHECKING:
-    from audit.analysis.agreement import Agreement, RankCorrelation, RankedFigure
+    from audit.analysis.comparing.agreement import Agreement, RankCorrelation, RankedFigure
 
 TOO_FEW = "too few models"
 NO_ORDER = "all models alike"

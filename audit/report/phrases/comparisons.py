@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from audit.analysis.comparisons import POWER
+from audit.analysis.comparing.comparisons import POWER
+from audit.analysis.comparing.differences import unpaired_share
 from audit.analysis.decisions import FEWEST_CLUSTERS, MOST_UNPAIRED
-from audit.analysis.differences import unpaired_share
 from audit.analysis.estimators import ROUNDING
 from audit.report.formatting import level, percent
 from audit.results import VERDICT_WORDS, Comparison, OpenBecause

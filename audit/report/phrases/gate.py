@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from audit.analysis.comparing.differences import unpaired_share
 from audit.analysis.decisions import FEWEST_CLUSTERS, MOST_UNPAIRED
-from audit.analysis.differences import unpaired_share
 from audit.analysis.gate.results import OPEN_VERDICTS, Check, GatedFigure, LimitCheck
 from audit.report.formatting import level, number
 from audit.report.phrases.comparisons import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from audit.analysis.comparing.differences import MARGINS_OF_UNSEEN
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.differences import MARGINS_OF_UNSEEN
 from audit.report.formatting import one_line
 from audit.results import AuditResult
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from audit.analysis.comparisons import compare_models
+from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.gate.against_baseline import gate
 from audit.analysis.gate.over_nights import share_of_look, with_nights
 from audit.analysis.gate.results import GateReport

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from audit.analysis.agreement import agreement
+from audit.analysis.comparing.agreement import agreement
 from audit.report import write_agreement
 from audit.report.page import agreement_page
-from tests.audit.analysis.test_agreement import run
+from tests.audit.analysis.comparing.test_agreement import run
 from tests.audit.report import made_up as mu
 from tests.audit.report.opened import Opened
 

@@ -8,7 +8,7 @@ import pytest
 
 import suites
 from audit import Audit
-from audit.analysis.agreement import agreement
+from audit.analysis.comparing.agreement import agreement
 from audit.report.page import report_page
 from backends import FakeBackend
 from suites.common.text_scorer import TextScorer

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.analysis.attribution import (
+from audit.analysis.comparing.attribution import (
     Ladder,
     ModelStep,
     asking_steps,
@@ -16,8 +16,8 @@ from audit.analysis.attribution import (
     engine_pairs,
     model_steps,
 )
-from audit.analysis.comparisons import compare_models
-from audit.analysis.engine_noise import with_engine_noise
+from audit.analysis.comparing.comparisons import compare_models
+from audit.analysis.comparing.engine_noise import with_engine_noise
 from audit.results import Rung
 from backends.base import Description
 from backends.errors import ConfigError

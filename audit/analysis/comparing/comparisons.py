@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from scipy import special
 
+from audit.analysis.comparing.differences import PairedDifference, paired_differences
 from audit.analysis.decisions import (
     DEFAULT_MARGIN,
     Claim,
@@ -24,7 +25,6 @@ from audit.analysis.decisions import (
     margin_of,
     why_open,
 )
-from audit.analysis.differences import PairedDifference, paired_differences
 from audit.analysis.estimators import finite
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import Comparison, FigureKey, Rank, Ranking, Verdict

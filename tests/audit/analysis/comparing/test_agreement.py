@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.analysis.agreement import agreement, ranks, spearman
+from audit.analysis.comparing.agreement import agreement, ranks, spearman
 from audit.results import AuditResult
 from suites.base import MeasureSpec
 from tests.audit.report import made_up as mu

@@ -10,7 +10,7 @@ from scipy import optimize, special, stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from audit.analysis.significance import Corrected, false_discovery, holm, mcnemar_exact, p_of_counts_outside
+from audit.analysis.comparing.significance import Corrected, false_discovery, holm, mcnemar_exact, p_of_counts_outside
 
 
 @pytest.mark.parametrize(("only_a", "only_b", "n"), [(0, 1, 200), (3, 9, 150), (0, 0, 80), (40, 45, 1000)])

@@ -2,7 +2,7 @@
 
 HF and llama.cpp, float32 and bfloat16, in process and behind a server do not give the same numbers. What one model
 differs by between engines is no property of a model, so a difference between two models that is not larger is marked.
-A change of the model itself (adapter, quantisation, template) is never noise: see `audit.analysis.attribution`.
+A change of the model itself (adapter, quantisation, template) is never noise: see `comparing.attribution`.
 """
 
 from __future__ import annotations

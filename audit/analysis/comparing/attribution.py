@@ -2,7 +2,7 @@
 
 A base model and the same with an adapter, an original and its quantisation, raw text and chat: two rungs that differ
 in one part of the model, or in how it is asked, make a step. What moves between them is the change's doing, not noise,
-and has a decision of its own. What only the engine changes is noise (`audit.analysis.engine_noise`).
+and has a decision of its own. What only the engine changes is noise (`audit.analysis.comparing.engine_noise`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.engine_noise import DRAWN_PROMPTS, evenly_spread, quantity_gaps, summarise_gaps
+from audit.analysis.comparing.engine_noise import DRAWN_PROMPTS, evenly_spread, quantity_gaps, summarise_gaps
 from audit.results import AttributionStep, Comparison, ItemChange, Rung, where_key
 from backends.base import Description
 from backends.errors import ConfigError

@@ -11,8 +11,8 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
-from audit.analysis.comparisons import compare_models, rank_models, swapped
-from audit.analysis.significance import mcnemar_exact
+from audit.analysis.comparing.comparisons import compare_models, rank_models, swapped
+from audit.analysis.comparing.significance import mcnemar_exact
 from audit.report.phrases.comparisons import describe
 from audit.results import Comparison
 from suites.base import IdentifiedInterval, MeasureSpec, Row

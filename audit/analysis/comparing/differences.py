@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from audit.analysis.comparing.significance import mcnemar_exact, p_of_counts_outside
 from audit.analysis.correlations import correlations, extreme_items
 from audit.analysis.design import (
     correlated,
@@ -42,7 +43,6 @@ from audit.analysis.estimators import (
 )
 from audit.analysis.estimators.estimate import LEAST_DF, distance_at
 from audit.analysis.missing import completed, has_range
-from audit.analysis.significance import mcnemar_exact, p_of_counts_outside
 from audit.analysis.table import Bools, Quantity, RowTable
 from suites.base import MeasureSpec
 

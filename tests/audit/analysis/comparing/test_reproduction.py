@@ -2,7 +2,7 @@
 
 import pytest
 
-from audit.analysis.reproduction import agreement, reproductions
+from audit.analysis.comparing.reproduction import agreement, reproductions
 from audit.results import ModelInfo, SuiteInfo
 from tests.audit.report import made_up as mu
 
