@@ -90,6 +90,12 @@ def sampled_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> dict[str,
     return levels
 
 
+def fewest_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> int:
+    """Levels of the sampled factor that has fewest, in the stratum that has fewest of it."""
+    in_strata = [n for _, n in weighted_levels(table, spec, used)]
+    return min([*sampled_levels(table, spec, used).values(), *in_strata], default=0)
+
+
 def weighted_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> list[tuple[float, int]]:
     """For each sampled factor, in each stratum: the stratum's weight, and how many of its levels the used rows hold.
 

@@ -18,7 +18,7 @@ import numpy as np
 from audit.analysis.comparing.significance import false_discovery, holm
 from audit.analysis.correlations import correlation, correlation_interval, extreme_items
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import correlated, layout_of, sampled_levels, undefined_strata, value_kind
+from audit.analysis.design import correlated, fewest_levels, layout_of, sampled_levels, undefined_strata, value_kind
 from audit.analysis.estimators import (
     Estimate,
     Floats,
@@ -78,7 +78,7 @@ def _corrected(measures: list[Measure]) -> list[Measure]:
     """Correction of ``p`` over one model's figures of the suite: the primary ones by themselves, then the others."""
     for primary, correct in ((True, holm), (False, false_discovery)):
         places = [i for i, m in enumerate(measures) if m.p is not None and m.spec.primary == primary]
-        places = [i for i in places if min(measures[i].levels.values(), default=0) >= FEWEST_CLUSTERS]
+        places = [i for i in places if (measures[i].fewest_levels or 0) >= FEWEST_CLUSTERS]
         adjusted = correct(np.array([measures[place].p for place in places], dtype=float)).p
         for place, p in zip(places, adjusted.tolist(), strict=True):
             measures[place] = measures[place].model_copy(update={"p_adjusted": p})
@@ -118,6 +118,7 @@ def _measure(
         is_subgroup=spec.is_subgroup,
         contrast=spec.contrast,
         levels=sampled_levels(table, spec, answers.asked),
+        fewest_levels=fewest_levels(table, spec, answers.asked),
     )
 
 

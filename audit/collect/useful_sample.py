@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,16 +26,25 @@ def sampled_factors(specs: Sequence[MeasureSpec]) -> tuple[str, ...]:
 def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
     """How many levels the items behind a figure have of each factor that it generalises over.
 
-    A figure of derived rows may be conditioned on factors that no item has: then all items that may count do.
+    Of a factor whose levels belong to one stratum each, those of the stratum that has fewest. A figure of derived rows
+    may be conditioned on factors that no item has: then all items that may count do.
     """
     factors = [factor for factor in spec.clusters if factor not in spec.where]
     matching = [item for item in items if _matches(item.factors, spec.where)] or items
-    found: dict[str, set[Factor]] = {factor: set() for factor in factors}
+    found: dict[str, dict[Factor, set[Factor]]] = {factor: defaultdict(set) for factor in factors}
     for item in matching:
+        stratum = None if spec.stratum is None else item.factors.get(spec.stratum)
         for factor in factors:
             if item.factors.get(factor) is not None:
-                found[factor].add(item.factors[factor])
-    return {factor: len(levels) for factor, levels in found.items() if levels}
+                found[factor][stratum].add(item.factors[factor])
+    return {factor: _in_the_smallest(list(strata.values())) for factor, strata in found.items() if strata}
+
+
+def _in_the_smallest(strata: Sequence[set[Factor]]) -> int:
+    """Levels in the stratum with fewest; all of them where strata share levels."""
+    levels: set[Factor] = set().union(*strata)
+    is_nested = len(levels) == sum(map(len, strata))
+    return min(map(len, strata)) if is_nested else len(levels)
 
 
 def _matches(factors: Mapping[str, Factor], where: Mapping[str, Factor]) -> bool:

@@ -40,6 +40,8 @@ class Measure(OfFigure, Reported):
         (``p_holm`` in report.json, an older name). None for correlations, and where there is no neutral value.
     levels : mapping of str to int
         How many levels of each sampled factor the figure rests on.
+    fewest_levels : int or None
+        Of the factor that has fewest, in the stratum that has fewest of it; None in results of older versions.
     contrast : bool
         As in `MeasureSpec`. No part of ``signature``: it is measured the same.
     undefined_strata : list
@@ -78,6 +80,7 @@ class Measure(OfFigure, Reported):
     complete_case_low: float | None = None
     complete_case_high: float | None = None
     levels: dict[str, int] = {}
+    fewest_levels: int | None = None
     estimator: str = "mean"
     unit: str = "probability"
     neutral: float | None = None

@@ -176,8 +176,8 @@ class PairedDifference:
 
     @property
     def fewest_levels(self) -> int:
-        """Levels of the sampled factor that has fewest."""
-        return min(self.levels.values(), default=0)
+        """Levels of the sampled factor that has fewest, in the stratum that has fewest of it."""
+        return min([*self.levels.values(), *(n for _, n in self.weighted_levels)], default=0)
 
     @property
     def has_range(self) -> bool:

@@ -163,6 +163,8 @@ class Change:
         )
         if math.isnan(worst):
             return math.isfinite(seen)
+        if math.isnan(seen):  # what is missing leaves the others without a value: a stratum that nobody answered
+            return worst > difference.margin
         if seen <= difference.margin:
             return worst > difference.margin
         moved = (_moved(difference.answered, to) for to in (difference.low.value, difference.high.value))

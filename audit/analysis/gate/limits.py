@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import layout_of, sampled_levels
+from audit.analysis.design import fewest_levels, layout_of
 from audit.analysis.estimators import ValueKind, finite, mean_of_kind
 from audit.analysis.gate.results import LimitCheck, LimitVerdict
 from audit.analysis.missing import completed
@@ -40,6 +40,8 @@ class _Limited(NamedTuple):
     n_items: int = 0
     n_missing: int = 0
     fewest_levels: int = FEWEST_CLUSTERS
+    complete_case_low: float | None = None
+    complete_case_high: float | None = None
 
     @property
     def below(self) -> float:
@@ -76,8 +78,10 @@ def check_limits(
 
 
 def _of_measure(m: Measure) -> _Limited:
-    fewest = min(m.levels.values(), default=FEWEST_CLUSTERS)  # results of older versions do not say
-    return _Limited(m.value, m.low, m.high, m.bound_low, m.bound_high, m.n_items, m.missing, fewest)
+    # Results of older versions do not say how many levels they rest on.
+    fewest = min(m.levels.values(), default=FEWEST_CLUSTERS) if m.fewest_levels is None else m.fewest_levels
+    bounds, complete = (m.bound_low, m.bound_high), (m.complete_case_low, m.complete_case_high)
+    return _Limited(m.value, m.low, m.high, *bounds, m.n_items, m.missing, fewest, *complete)
 
 
 def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> _Limited:
@@ -111,19 +115,15 @@ def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> 
         float(estimate.value[1]),
         int(answered.sum()),
         int(missing.sum()),
-        min(sampled_levels(table, spec, used).values()),
+        fewest_levels(table, spec, used),
     )
 
 
 def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> LimitCheck:
     least, most = bounds
     value, low, high, *_ = limited
-    verdict: LimitVerdict = "insufficient evidence"
-    if low is not None and high is not None and limited.fewest_levels >= FEWEST_CLUSTERS:
-        if (least is not None and high < least) or (most is not None and low > most):
-            verdict = "broken"
-        elif (least is None or low >= least) and (most is None or high <= most):
-            verdict = "met"
+    enough = limited.fewest_levels >= FEWEST_CLUSTERS
+    verdict = _verdict(bounds, low, high) if enough else "insufficient evidence"
     return LimitCheck(
         model=measure.model,
         suite=measure.suite,
@@ -144,10 +144,10 @@ def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> 
 
 
 def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
-    """Why a limit is undecided, where it is not for want of items: what is missing alone might break it.
+    """Why a limit is undecided, where it is not for want of items: it is what is missing that leaves it open.
 
-    It might where the others keep the limit, and where they do not for certain: with the missing answers at the worst
-    that they can be, the limit would surely be broken.
+    So it is where the others alone decide it, either way; where they keep the limit and the missing ones may break it;
+    and where, with the missing ones at the worst that they can be, it would surely be broken.
     """
     if limited.fewest_levels < FEWEST_CLUSTERS:
         return "too few clusters"
@@ -156,9 +156,22 @@ def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
         return None
     if not limited.n_items:
         return "missing answers"
+    if _verdict(bounds, limited.complete_case_low, limited.complete_case_high) != "insufficient evidence":
+        return "missing answers"
     value, at_least, at_most = limited.value, limited.bound_low, limited.bound_high
-    if value is None or at_least is None or at_most is None:
+    if at_least is None or at_most is None:
         return None
-    under = least is not None and at_least + (0.0 if least <= value else limited.above) < least
-    over = most is not None and at_most - (0.0 if value <= most else limited.below) > most
+    # Known only by bounds: taken to keep the limit, so that what is missing never passes for a bounded answer.
+    under = least is not None and at_least + (0.0 if value is None or least <= value else limited.above) < least
+    over = most is not None and at_most - (0.0 if value is None or value <= most else limited.below) > most
     return "missing answers" if under or over else None
+
+
+def _verdict(bounds: Bounds, low: float | None, high: float | None) -> LimitVerdict:
+    least, most = bounds
+    if low is None or high is None:
+        return "insufficient evidence"
+    if (least is not None and high < least) or (most is not None and low > most):
+        return "broken"
+    is_met = (least is None or low >= least) and (most is None or high <= most)
+    return "met" if is_met else "insufficient evidence"

@@ -74,7 +74,7 @@ def _figure_words(f: GatedFigure) -> str:
     if f.verdict == "inconclusive":
         statement += {
             None: ": its interval is too wide for the margin",
-            "kinds not asked": f": what was asked has not changed, but {kinds_not_asked(f.levels, f.largest_change)}",
+            "kinds not asked": f": what was asked shows no harm, but {kinds_not_asked(f.levels, f.largest_change)}",
         }.get(f.open_because, "")
     return f"{f.figure} {statement} ({_interval(f)}).{_within(f)}{_missing(f)}{_left_out(f)}"
 

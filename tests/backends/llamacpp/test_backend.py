@@ -413,7 +413,7 @@ def test_of_a_broken_model_neither_numbers_nor_texts_are_taken(tmp_path: Path) -
         assert "not a distribution" in answer.message
         assert "GGUF" in answer.hint
     assert isinstance(good, GenerateResponse)
-    assert sorted(streamed) == [1, 2, 3]
+    assert sorted(streamed) == [0, 1, 2, 3], "each is told as soon as it is known"
 
 
 def test_load_failure_is_an_answer_of_each_request(tmp_path: Path) -> None:

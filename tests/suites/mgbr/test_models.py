@@ -40,7 +40,10 @@ async def test_two_engines_with_the_same_weights_score_the_same_counts() -> None
         for continuation, x, y in zip(item.request.continuations, a.scores, b.scores, strict=True):  # type: ignore[union-attr]
             assert "".join(t.text for t in x.tokens) == continuation
             assert x.boundary == y.boundary == "clean"
-            assert x.logprob == pytest.approx(y.logprob, abs=0.5)  # one of them computes with quantised weights
+            # One of them computes with quantised weights; the control's counts are in the tail.
+            assert x.logprob == pytest.approx(y.logprob, abs=1.0 if item.is_control else 0.5)
+        if item.is_control:
+            continue
         row = suite.read(item, a)
         assert row.values["accuracy"].value == float(a.scores[0].logprob > a.scores[1].logprob)  # type: ignore[operator]
         mass = math.fsum(math.exp(s.logprob) for s in a.scores if s.logprob is not None)

@@ -75,6 +75,7 @@ def holds(scores: tuple[ContinuationScore, ...], truth: list[float]) -> int:
     return sum(s.exactness == "exact" for s in scores)
 
 
+@pytest.mark.battery  # a probe of a model in this process takes minutes
 async def test_prompt_logprobs_by_id_are_the_models_own(
     vllm_style: ModelServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ async def test_prefill_tightens_the_bound_of_several_tokens(vllm_style: ModelSer
     assert max(o.high - f.high for f, o in zip(forced, first_only, strict=True)) > 0.5
 
 
+@pytest.mark.battery  # a probe of a model in this process takes minutes
 async def test_a_chat_only_server_gives_first_tokens_and_bounds(
     openai_style: ModelServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ async def test_a_chat_only_server_gives_first_tokens_and_bounds(
     assert sum("max_tokens" in b and b["model"] == MODEL and "messages" in b for b in openai_style.bodies) <= 1
 
 
+@pytest.mark.battery  # a probe of a model in this process takes minutes
 async def test_lists_that_repeat_a_prefill_are_not_used_for_scores(plain: ReferenceModel, tmp_path: Path) -> None:
     async with ModelServer(plain, "vllm", prefill_repeated=True).running() as server:
         backend = hosted(server, tmp_path)
@@ -201,6 +204,7 @@ async def test_lists_that_repeat_a_prefill_are_not_used_for_scores(plain: Refere
     assert "not used for scores" in prefill.message
 
 
+@pytest.mark.battery  # a probe of a model in this process takes minutes
 async def test_probed_capabilities_are_in_fingerprint_and_report(
     vllm_style: ModelServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
