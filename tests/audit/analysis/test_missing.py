@@ -283,3 +283,60 @@ def test_interval_holds_though_a_fifth_is_missing(worst: float) -> None:
     assert sum(m.complete_case_low <= 0.25 <= m.complete_case_high for m in found) < 0.75 * draws  # type: ignore[operator]
     compared = compare_models({"now": now, "before": before}, specs, suite="s")
     assert {c.verdict for c in compared} == {"inconclusive"}
+
+
+def limited(rows: list[Row]) -> GateReport:
+    limits = {"stereotype_gap": (None, 0.3)}
+    return gate(result_of(rows), None, rows=lambda m, s: rows, baseline_rows=lambda m, s: (), limits=limits)
+
+
+@pytest.mark.parametrize("share", [0.026, 0.06, 0.19, 0.39])
+def test_refusals_at_random_pass_no_broken_limit(share: float) -> None:
+    """The answered items alone break the limit, whichever are missing."""
+    rng = np.random.default_rng(3)
+    values = answers(rng, 0.37)
+    assert limited(rows_of(values)).exit_code == 3
+    lost = rng.uniform(size=values.shape) < share
+    report = limited(rows_of(values, lambda o, t: bool(lost[o, t])))
+    assert (report.limits[0].verdict, report.limits[0].open_because) == ("insufficient evidence", "missing answers")
+    assert report.exit_code == 3
+
+
+def test_a_bounded_answer_passes_no_limit_that_refusals_hide() -> None:
+    values = answers(np.random.default_rng(4), 0.37)
+    worst = np.quantile(values, 0.9)
+    rows = rows_of(values, lambda o, t: bool(values[o, t] > worst))
+    place = next(i for i, row in enumerate(rows) if row.missing is None)
+    rows[place] = dataclasses.replace(rows[place], values={"gap": IdentifiedInterval(None, 0.1, 0.2)})
+    report = limited(rows)
+    assert report.limits[0].value is None
+    assert (report.limits[0].open_because, report.exit_code) == ("missing answers", 3)
+
+
+@pytest.mark.parametrize("reason", ["refusal", "timeout"])
+def test_a_stratum_that_falls_silent_passes_no_gate(reason: str) -> None:
+    now = BASE.copy()
+    now[:20] += 0.6
+    assert gated(rows_of(now), rows_of(BASE)).exit_code == 3
+    silent = [
+        dataclasses.replace(row, missing=reason) if row.missing else row for row in rows_of(now, lambda o, t: o < 20)
+    ]
+    report = gated(silent, rows_of(BASE))
+    gap = next(figure for figure in report.figures if figure.measure == "stereotype_gap")
+    assert (gap.verdict, gap.open_because, report.exit_code) == ("inconclusive", "missing answers", 3)
+
+
+def test_two_levels_in_a_stratum_decide_nothing() -> None:
+    """Two occupations of one group and 38 of the other: the mean of two is no sample of its kind."""
+    groups = {o: "female" if o < 2 else "male" for o in range(OCCUPATIONS)}
+    rows = [
+        dataclasses.replace(r, factors={**r.factors, "group": groups[r.factors["occupation"]]}) for r in rows_of(BASE)
+    ]  # type: ignore[index]
+    found = measure(rows)
+    assert (found.fewest_levels, found.p_adjusted) == (2, None)
+    higher = [
+        dataclasses.replace(row, values={"gap": IdentifiedInterval.exact(row.values["gap"].low + 0.2)}) for row in rows
+    ]
+    (compared,) = compare_models({"a": rows, "b": higher}, [GAP], suite="s")
+    assert (compared.verdict, compared.open_because) == ("inconclusive", "too few clusters")
+    assert limited(higher).limits[0].verdict == "insufficient evidence"
