@@ -35,7 +35,7 @@ class StoredResult(AuditResult):
         Parameters
         ----------
         out : path, optional
-            The folder; the audit's own by default.
+            The folder; the audit's own by default, ``audit-out`` for a result read from a store.
         formats : sequence, optional
             Of ``html``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
         """
@@ -60,6 +60,7 @@ class StoredResult(AuditResult):
     def items_df(self, suite: str | None = None) -> Any:
         """The items behind the figures as a data frame: a row for each model, suite and item.
 
+        So has each quantity that a suite derives from several items; such a row has no prompt in `write_items`.
         Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), a column for each
         factor, and for each quantity ``NAME``, with ``NAME.low`` and ``NAME.high`` where it is only bounded
         (``NAME`` is then missing, never 0). Texts are written by `write_items`.

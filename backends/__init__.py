@@ -12,7 +12,7 @@ from backends.errors import AuditError, BackendError, ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from backends.classifiers import text_classifier
-    from backends.fake import FakeBackend
+    from backends.fake import FakeBackend, PlantedBias
     from backends.llamacpp import LlamaCppBackend
     from backends.openai import OpenAIBackend, PriceTable
     from backends.transformers import HFBackend
@@ -26,6 +26,7 @@ __all__ = [
     "LlamaCppBackend",
     "MissingExtra",
     "OpenAIBackend",
+    "PlantedBias",
     "PriceTable",
     "text_classifier",
 ]
@@ -35,6 +36,7 @@ _MODULES = {
     "HFBackend": "backends.transformers",
     "LlamaCppBackend": "backends.llamacpp",
     "OpenAIBackend": "backends.openai",
+    "PlantedBias": "backends.fake",
     "PriceTable": "backends.openai",
     "text_classifier": "backends.classifiers",
 }

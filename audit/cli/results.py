@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, open_store, print_rows
+from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, folder_for, open_store, print_rows
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 
@@ -15,7 +15,7 @@ from backends.errors import ConfigError
 def report(
     run_id: Annotated[str, typer.Argument(help="A run of the store, or `last`.")] = "last",
     db: Db = DEFAULT_DB,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("audit-out"),
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the report; default: the config's.")] = None,
     formats: Annotated[
         list[str] | None, typer.Option("--format", help="html, json, csv, markdown or latex; repeatable. Default: all.")
     ] = None,
@@ -30,7 +30,9 @@ def report(
             raise ConfigError("--format", name, "unknown", f"Use {', '.join(known)}")
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
-    for path in write_report(result, out, formats=[f for f in known if not formats or f in formats]).values():
+    for path in write_report(
+        result, folder_for(db, out), formats=[f for f in known if not formats or f in formats]
+    ).values():
         say(path)
 
 

@@ -43,6 +43,13 @@ def store_path(db: Path) -> Path:
     return load_audit(db).db if db.suffix in (".py", ".toml") else db.expanduser()
 
 
+def folder_for(db: Path, out: Path | None) -> Path:
+    """Where files about a store go: as asked, else where its config says, else ``audit-out``."""
+    if out is not None:
+        return out
+    return load_audit(db).out if db.suffix in (".py", ".toml") else Path("audit-out")
+
+
 def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Rows as a table, or as JSON."""
     if as_json:

@@ -26,9 +26,23 @@ def sampled_factors(specs: Sequence[MeasureSpec]) -> tuple[str, ...]:
 def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
     """How many levels the items behind a figure have of each factor that it generalises over.
 
-    Of a factor whose levels belong to one stratum each, those of the stratum that has fewest. A figure of derived rows
-    may be conditioned on factors that no item has: then all items that may count do.
+    A figure of derived rows may be conditioned on factors that no item has: then all items that may count do.
     """
+    return {factor: len(set().union(*strata)) for factor, strata in _levels(items, spec).items()}
+
+
+def _fewest_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
+    """The same, but of a factor whose levels belong to one stratum each, in the stratum that has fewest."""
+    fewest = {}
+    for factor, strata in _levels(items, spec).items():
+        levels = len(set().union(*strata))
+        is_nested = levels == sum(map(len, strata))
+        fewest[factor] = min(map(len, strata)) if is_nested else levels
+    return fewest
+
+
+def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, list[set[Factor]]]:
+    """The levels of each factor, stratum by stratum."""
     factors = [factor for factor in spec.clusters if factor not in spec.where]
     matching = [item for item in items if _matches(item.factors, spec.where)] or items
     found: dict[str, dict[Factor, set[Factor]]] = {factor: defaultdict(set) for factor in factors}
@@ -37,14 +51,7 @@ def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
         for factor in factors:
             if item.factors.get(factor) is not None:
                 found[factor][stratum].add(item.factors[factor])
-    return {factor: _in_the_smallest(list(strata.values())) for factor, strata in found.items() if strata}
-
-
-def _in_the_smallest(strata: Sequence[set[Factor]]) -> int:
-    """Levels in the stratum with fewest; all of them where strata share levels."""
-    levels: set[Factor] = set().union(*strata)
-    is_nested = len(levels) == sum(map(len, strata))
-    return min(map(len, strata)) if is_nested else len(levels)
+    return {factor: list(strata.values()) for factor, strata in found.items() if strata}
 
 
 def _matches(factors: Mapping[str, Factor], where: Mapping[str, Factor]) -> bool:
@@ -61,16 +68,16 @@ class Lacking(NamedTuple):
 
 
 class Requirement:
-    """What a sample needs: of each figure `LEAST_LEVELS` levels of each factor, or all that the whole design has."""
+    """What a sample needs: of each figure `LEAST_LEVELS` levels of each factor in each stratum, or all there are."""
 
     def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
-        whole = [(spec, levels_behind(items, spec)) for spec in specs]
+        whole = [(spec, _fewest_behind(items, spec)) for spec in specs]
         self._needed = [(spec, {f: min(n, LEAST_LEVELS) for f, n in levels.items()}) for spec, levels in whole]
 
     def lacking(self, items: Collection[Item]) -> Lacking | None:
         """A factor of which the sample has too few levels; None where it is enough."""
         for spec, needed in self._needed:
-            found = levels_behind(items, spec)
+            found = _fewest_behind(items, spec)
             for factor, least in needed.items():
                 if found.get(factor, 0) < least:
                     return Lacking(spec.measure, factor, found.get(factor, 0), least)

@@ -130,9 +130,9 @@ def test_a_limited_run_is_balanced_and_the_same_for_every_model(tmp_path):
 
 def test_suites_of_one_kind_are_titled_by_their_names(tmp_path):
     suites = {"explicit": OccuGender(bias=("explicit",)), "both": OccuGender()}
-    result = Audit({"m": FakeBackend()}, suites, db=tmp_path / "a.db", out=tmp_path / "out", limit=12).run_sync()
+    result = Audit({"m": FakeBackend()}, suites, db=tmp_path / "a.db", out=tmp_path / "out", limit=30).run_sync()
     assert [s.title for s in result.suites] == ["OccuGender (explicit)", "OccuGender (both)"]
-    alone = Audit({"m": FakeBackend()}, {"mine": OccuGender()}, db=tmp_path / "a.db", out=tmp_path / "out", limit=12)
+    alone = Audit({"m": FakeBackend()}, {"mine": OccuGender()}, db=tmp_path / "a.db", out=tmp_path / "out", limit=30)
     assert [s.title for s in alone.run_sync().suites] == ["OccuGender"]
 
 
@@ -221,12 +221,12 @@ class Bare(Backend):
 
 
 def test_a_backend_of_three_methods_goes_through_a_whole_audit(tmp_path):
-    audit = audit_of(tmp_path, Bare(), limit=20)
-    assert asyncio.run(dry_run_audit(audit)).models[0].requests == 20
+    audit = audit_of(tmp_path, Bare(), limit=30)
+    assert asyncio.run(dry_run_audit(audit)).models[0].requests == 30
     result = audit.run_sync()
     assert result.complete
-    assert result.models[0].asked == 20
-    assert asyncio.run(dry_run_audit(audit)).models[0].cached == 20
+    assert result.models[0].asked == 30
+    assert asyncio.run(dry_run_audit(audit)).models[0].cached == 30
 
 
 def test_swapped_models_answers_are_quarantined_and_asked_again(tmp_path):

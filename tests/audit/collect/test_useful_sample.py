@@ -19,8 +19,8 @@ def audit_of(folder, suite, limit, **options):
 
 @pytest.mark.parametrize("limit", [60, 120, 200])
 def test_debiasing_positions_below_five_occupations_is_refused(tmp_path, limit):
-    """Its explicit question is one template of four: five occupations of it take 19 sets of 39 conditions."""
-    with pytest.raises(ConfigError, match="Give 741 or more") as refused:
+    """Its explicit question is one template of four: five occupations of each group take 42 sets of 39 conditions."""
+    with pytest.raises(ConfigError, match="Give 1638 or more") as refused:
         audit_of(tmp_path, DebiasingPositions(), limit).run_sync()
     assert refused.value.value == limit
 
