@@ -45,7 +45,9 @@ if (here / "slow").exists():
     model = FakeBackend("slow", score=PlantedBias(fair, WORDS), latency=1.0, batch_size=1, max_in_flight=1)
 if (here / "stereotyped").exists():
     model = FakeBackend("stereotyped", score=PlantedBias(stereotyped, WORDS))
-audit = Audit({"model": model}, [suite], title="Nightly", db=here / "audit.db", out=here / "out", limit=LIMIT)
+audit = Audit(
+    {"model": model}, [suite], title="Nightly", db=here / "audit.db", out=here / "out", limit=LIMIT, small_sample=True
+)
 """
 
 
@@ -113,9 +115,8 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
 def test_three_runs_in_a_minute_report_each_outcome(night: tuple[Path, dict[str, Any]]) -> None:
     _, seen = night
     assert seen["seconds"] < 60
-    lines = seen["first"].splitlines()
-    assert len(lines) >= 3
-    assert all(": done" in line for line in lines[:3])
+    done = [line for line in seen["first"].splitlines() if ": done" in line]
+    assert len(done) >= 3, "slots between them may be missed on a slow machine"
     slots = [entry["slot"] for entry in seen["entries"] if entry["event"] == "started"]
     assert len(set(slots)) == len(slots) >= 5
 
