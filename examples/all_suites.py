@@ -1,8 +1,8 @@
 """The four papers' benchmarks on two small models: everything a report can contain.
 
-    audit run examples/all_suites.py --limit 120
+    audit run examples/all_suites.py --limit 120 --small-sample
 
-The full run takes hours on two cores; --limit asks a balanced sample of each suite.
+The full run takes hours on two cores; --limit asks a balanced sample of each suite, here too small to decide much.
 """
 
 from audit import Audit
