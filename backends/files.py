@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -29,15 +29,22 @@ def atomic_write(path: Path, text: str) -> Path:
 
 def atomic_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> Path:
     """`atomic_write` of many lines, none of which is kept in memory; ``end`` follows each."""
+    with replacing(path) as part, open(part, "w", encoding="utf-8", newline="") as file:
+        for line in lines:
+            file.write(line + end)
+    return path
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """An empty file to be filled within this block, which then takes the place of ``path``, as in `atomic_write`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with open(part, "w", encoding="utf-8", newline="", opener=private) as file:
-            for line in lines:
-                file.write(line + end)
+        part.touch(mode=0o600)
+        yield part
         with contextlib.suppress(FileNotFoundError):  # who opened an earlier one to others meant it
             part.chmod(stat.S_IMODE(path.stat().st_mode))
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    return path

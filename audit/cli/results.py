@@ -128,7 +128,9 @@ def history(
 def correlate(
     db: Db = DEFAULT_DB,
     title: Annotated[str | None, typer.Option(help="Only runs of the audit with this title.")] = None,
-    html: Annotated[Path, typer.Option(help="Write the page here.")] = Path("audit-out/agreement.html"),
+    html: Annotated[
+        Path | None, typer.Option(help="Write the page here; default: agreement.html in the config's folder.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show how the suites' primary figures rank the store's models, and how far the rankings agree (Spearman)."""
@@ -139,9 +141,10 @@ def correlate(
     with open_store(db) as store:
         found = agreement(stored_results(store, title))
     if as_json:
-        typer.echo(found.model_dump_json())
+        say_json(found.model_dump(mode="json"))
     else:
-        typer.echo(write_agreement(found, html, title=title or "All audits of this store"))
+        page = html or folder_for(db, None) / "agreement.html"
+        say(write_agreement(found, page, title=title or "All audits of this store"))
 
 
 def list_entries(

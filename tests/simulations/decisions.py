@@ -70,7 +70,7 @@ def called_unchanged(
     mean = margin if mean is None else mean
     start = 0.0 if binary else 0.25
     changes = np.stack([process(rng, *design, mean) for _ in range(draws)], axis=-1)
-    tables = [RowTable(_grid(values)) for values in (np.full_like(changes, start), start + changes)]
+    tables = [RowTable(grid(values)) for values in (np.full_like(changes, start), start + changes)]
     unchanged = 0
     for draw in range(draws):
         spec = MeasureSpec("p", f"q{draw}", clusters=("occupation", "template"), primary=True,
@@ -83,7 +83,8 @@ def called_unchanged(
     return unchanged / draws
 
 
-def _grid(values: Values) -> list[Row]:
+def grid(values: Values) -> list[Row]:
+    """A row for each cell of (occupations, templates, quantities)."""
     return [
         Row(f"{o}/{t}", {"occupation": o, "template": t},
             {f"q{i}": IdentifiedInterval.exact(float(v)) for i, v in enumerate(values[o, t])})
@@ -164,7 +165,7 @@ def found_among(others: int, draws: int, *, shift: float = 0.06, seed: int = 0) 
         before = rng.uniform(0.2, 0.4, (20, 10, others + 1))
         noise = rng.normal(0, 0.03, (20, 1, others + 1)) + rng.normal(0, 0.06, before.shape)
         noise[..., 0] += shift
-        tables = [RowTable(_grid(values)) for values in (before, before + noise)]
+        tables = [RowTable(grid(values)) for values in (before, before + noise)]
         family = []
         for i in range(others + 1):
             spec = MeasureSpec(f"f{i}", f"q{i}", clusters=("occupation", "template"), kind="probability", neutral=0.0,

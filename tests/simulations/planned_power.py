@@ -24,7 +24,8 @@ from audit.analysis.decisions import Claim, decide
 from audit.analysis.power import with_pilot_error
 from audit.analysis.table import RowTable
 from audit.planning import ALPHA, needed
-from suites.base import IdentifiedInterval, MeasureSpec, Row
+from suites.base import MeasureSpec
+from tests.simulations.decisions import grid
 
 PILOT = {"occupation": 40, "template": 25}
 Values = np.ndarray
@@ -85,7 +86,7 @@ def found(process: Process, levels: dict[str, int], rng: np.random.Generator, *,
     values = np.concatenate([process.differences(rng, *shape, mean, draws) for mean in means], axis=-1)
     is_binary = process.spec.kind == "share"
     starts = (values < 0).astype(float) if is_binary else np.full_like(values, 0.3)
-    tables = [RowTable(_grid(of_model)) for of_model in (starts, starts + values)]
+    tables = [RowTable(grid(of_model)) for of_model in (starts, starts + values)]
     specs = [
         MeasureSpec("p", f"q{i}", clusters=process.spec.clusters, kind=process.spec.kind, primary=True)
         for i in range(primaries * draws)
@@ -97,14 +98,6 @@ def found(process: Process, levels: dict[str, int], rng: np.random.Generator, *,
         claims = [(d, [Claim("larger" if d.low.value > 0 else "smaller", d.p)]) for d in family]
         hits += decide(claims, ALPHA)[0].outcome == "larger"
     return hits / draws
-
-
-def _grid(values: Values) -> list[Row]:
-    return [
-        Row(f"{o}/{t}", {"occupation": o, "template": t},
-            {f"q{i}": IdentifiedInterval.exact(float(v)) for i, v in enumerate(values[o, t])})
-        for o, t in np.ndindex(*values.shape[:2])
-    ]  # fmt: skip
 
 
 def power(process: Process, primaries: int, pilots: int, draws: int, seed: int = 0) -> Values:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from audit.results import AuditResult
 from audit.store import Store, StoredRow
 from backends.base import Answer, ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
 from backends.errors import ConfigError
-from backends.files import atomic_lines
+from backends.files import atomic_lines, replacing
 
 ENDINGS = (".jsonl", ".parquet")
 _AT_ONCE = 500
@@ -52,7 +51,7 @@ def item_records(
                         "factors": dict(stored.row.factors),
                         "quantities": {n: [v.low, v.value, v.high] for n, v in stored.row.values.items()},
                         "missing": stored.row.missing,
-                        **(_texts([asked[key] for key in stored.keys if key in asked]) if texts else {}),
+                        **(_texts(stored, asked) if texts else {}),
                     }
 
 
@@ -78,20 +77,13 @@ def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | N
         hint = 'pip install "bias-audit[frames]", or write .jsonl'
         raise ConfigError("FILE", str(path), "Parquet needs pyarrow, which is not installed", hint) from None
     schema = pyarrow.schema([(name, pyarrow.string()) for name in _COLUMNS])
-    part = path.with_name(f"{path.name}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with pyarrow.parquet.ParquetWriter(part, schema) as file:
-            while portion := list(islice(records, _AT_ONCE)):
-                file.write_table(pyarrow.table(_columns(portion), schema=schema))
-        part.chmod(0o600)
-        part.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
+    with replacing(path) as part, pyarrow.parquet.ParquetWriter(part, schema) as file:
+        while portion := list(islice(records, _AT_ONCE)):
+            file.write_table(pyarrow.table(_columns(portion), schema=schema))
     return path
 
 
+_LOST = {"error": "damaged or no longer stored; `audit cache verify` says more"}
 _COLUMNS = ("run", "model", "suite", "item", "missing", "factors", "quantities", "prompt", "answers")
 _NESTED = ("factors", "quantities", "prompt", "answers")
 
@@ -109,10 +101,13 @@ def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, tuple[Any, Any,
     return store.answers.read_with_prompts(key for stored in rows for key in stored.keys)
 
 
-def _texts(asked: Sequence[tuple[Any, Any, Answer]]) -> dict[str, Any]:
-    if not asked or any(prompt != asked[0][0] for prompt, *_ in asked):
+def _texts(stored: StoredRow, asked: Mapping[str, tuple[Any, Any, Answer]]) -> dict[str, Any]:
+    """The item's prompt and answers; an answer that cannot be read any more has its place, and says so."""
+    found = [asked.get(key) for key in stored.keys]
+    prompts = [one[0] for one in found if one is not None]
+    if not prompts or any(prompt != prompts[0] for prompt in prompts):
         return {"prompt": None, "answers": []}
-    return {"prompt": asked[0][0], "answers": [_answer(part, answer) for _, part, answer in asked]}
+    return {"prompt": prompts[0], "answers": [_LOST if one is None else _answer(*one[1:]) for one in found]}
 
 
 def _answer(part: Any, answer: Answer) -> dict[str, Any]:
