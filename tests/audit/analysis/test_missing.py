@@ -340,3 +340,17 @@ def test_two_levels_in_a_stratum_decide_nothing() -> None:
     (compared,) = compare_models({"a": rows, "b": higher}, [GAP], suite="s")
     assert (compared.verdict, compared.open_because) == ("inconclusive", "too few clusters")
     assert limited(higher).limits[0].verdict == "insufficient evidence"
+
+
+def test_a_limit_that_only_the_missing_answers_open_fails_the_gate() -> None:
+    """The answered items keep it for certain; the bound keeps it too, and its interval does not."""
+    few = {(0, 0), (1, 1), (30, 2)}
+    rows = rows_of(BASE, lambda o, t: (o, t) in few)
+    high = measure(rows).complete_case_high
+    assert high is not None
+    rows = rows_of(BASE + 0.298 - high, lambda o, t: (o, t) in few)
+    assert limited([row for row in rows if row.missing is None]).limits[0].verdict == "met"
+    found = measure(rows)
+    assert found.bound_high < 0.3 < found.high  # type: ignore[operator]
+    report = limited(rows)
+    assert (report.limits[0].open_because, report.exit_code) == ("missing answers", 3)
