@@ -28,8 +28,8 @@ from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
-from audit.analysis.gate.against_baseline import check_names
-from audit.analysis.gate.stored import GateRules, check_run, find_baseline
+from audit.analysis.gate.rules import GateRules, check_names
+from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.collect import SAMPLE_VERSION, OnEvent, Outcome, ShutdownRequest, stop_on_signals

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.analysis.gate.against_baseline import check_names
+from audit.analysis.gate.rules import check_names
 from audit.analysis.gate.stored import under_todays_names
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable

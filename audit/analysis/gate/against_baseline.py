@@ -29,32 +29,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from audit.analysis.comparing.differences import paired_differences
-from audit.analysis.decisions import DEFAULT_MARGIN, decide, margin_of
+from audit.analysis.decisions import decide, margin_of
 from audit.analysis.gate.changes import Change, change_of_intervals
-from audit.analysis.gate.limits import COVERAGE, REFUSALS, Bounds, check_limits
-from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle, OpenFails
+from audit.analysis.gate.limits import check_limits
+from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle
+from audit.analysis.gate.rules import GateRules, Margins, check_names
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_change
 from audit.analysis.table import Levels, RowTable, item_index
-from audit.results import RENAMED_MEASURES, AuditResult, FigureName, Measure
+from audit.results import AuditResult, FigureName, Measure
 from audit.signatures import EXTENT, signature_changes
-from backends.errors import ConfigError
 from suites.base import Row
 
 #: (model, suite) → the run's rows; empty where they are not kept any more.
 RowsOf = Callable[[str, str], Sequence[Row]]
-Margins = Mapping[str, float] | float
 
 
 def gate(
     current: AuditResult,
     baseline: AuditResult | None,
+    rules: GateRules,
     *,
     rows: RowsOf,
     baseline_rows: RowsOf,
-    margins: Margins = DEFAULT_MARGIN,
-    limits: Mapping[str, Bounds] | None = None,
-    largest_change: float | None = None,
-    open_fails: OpenFails = "missing",
     shares: Mapping[str, float] | None = None,
 ) -> GateReport:
     """Check a run against a baseline and against absolute limits.
@@ -64,19 +60,11 @@ def gate(
     current, baseline : AuditResult
         Models are matched by name, figures by (model, suite, measure, where). Figures of single
         levels (``is_subgroup``) are not gated. Without a baseline only the limits are checked.
+    rules : GateRules
+        What is enforced.
     rows, baseline_rows : callable
         ``(model, suite) → rows`` of the two runs. Where either has none, the change is taken from
         the two figures' intervals as if independent, which is the more conservative choice.
-    margins : float or mapping of measure name to float
-        Harm up to the margin does not matter. In a mapping, ``default`` stands for the measures
-        it does not name, else 0.02.
-    limits : mapping
-        ``{name: (at least, at most)}``, None where open. A name is a measure, ``coverage`` (raw
-        mass behind a figure) or ``refusals`` (share of a figure's items that were refused).
-    largest_change : float, optional
-        As in `audit.analysis.comparing.comparisons.compare_models`.
-    open_fails : str
-        Which open questions fail the gate too: none, those that ``missing`` answers leave open, or all.
     shares : mapping, optional
         By the id of a figure the share of the error that this look at it may spend, else 1: each figure's interval is
         at ``1 - share * (1 - confidence)``, and its p-values are divided by the share.
@@ -87,7 +75,8 @@ def gate(
         When a margin or limit names no figure: a misspelt limit must not count as met.
     """
     old = [] if baseline is None else baseline.measures
-    check_names([*current.measures, *old], margins, limits or {})
+    margins = rules.margins
+    check_names([*current.measures, *old], margins, rules.limits)
     tables = _Tables(rows, baseline_rows)
     compared: list[Change | GatedFigure] = []
     if baseline is not None:
@@ -102,9 +91,9 @@ def gate(
         run_id=current.run_id,
         baseline_run_id=None if baseline is None else baseline.run_id,
         confidence=current.confidence,
-        open_fails=open_fails,
-        figures=_decided(compared, 1 - current.confidence, largest_change, shares or {}),
-        limits=list(check_limits(current, tables.current, limits or {})),
+        open_fails=rules.open_fails,
+        figures=_decided(compared, 1 - current.confidence, rules.largest_change, shares or {}),
+        limits=list(check_limits(current, tables.current, rules.limits)),
     )
 
 
@@ -147,23 +136,6 @@ def _unreadable(
                 difference = difference.of_one_model()
             difference.margin = difference.answered.margin = margin_of(margins, UNREADABLE_SHARE)
             yield Change(FigureName(suite, UNREADABLE_SHARE, {}, model), difference.spec.neutral, difference)
-
-
-def check_names(measures: Sequence[Measure], margins: Margins, limits: Mapping[str, Bounds]) -> None:
-    """Raise `ConfigError` for a margin or limit that names none of the measures: it would have no effect."""
-    names = {measure.measure for measure in measures}
-    named = {
-        "margins": (margins if isinstance(margins, Mapping) else {}, names | {"default", UNREADABLE_SHARE}),
-        "limits": (limits, names | {COVERAGE, REFUSALS}),
-    }
-    newer = {old: new for names in RENAMED_MEASURES.values() for old, new in names.items()}
-    for field, (given, allowed) in named.items():
-        for name, value in given.items():
-            if name not in allowed:
-                hint = f"Use one of: {', '.join(sorted(allowed))}"
-                if newer.get(name) in allowed:
-                    hint = f"It is now called {newer[name]}"
-                raise ConfigError(f"{field}.{name}", value, "no figure has this name", hint)
 
 
 class _Tables:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from audit.analysis.decisions import DEFAULT_MARGIN
-from audit.analysis.gate.against_baseline import Margins, gate
-from audit.analysis.gate.limits import Bounds
+from audit.analysis.gate.against_baseline import gate
 from audit.analysis.gate.nights import Nights
 from audit.analysis.gate.over_nights import share_of_look, with_nights
 from audit.analysis.gate.results import GateReport, OpenFails
 from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, stored_rows
+from audit.analysis.gate.rules import GateRules
 from audit.results import AuditResult, renamed_quantities
 from audit.store import Store
 from backends.errors import ConfigError
@@ -65,16 +65,6 @@ def gate_run(
     return check_run(store, current, stored_rows(store, current), before, rules, record=not store.read_only)
 
 
-@dataclass(frozen=True)
-class GateRules:
-    """What a gate enforces: see `audit.analysis.gate.against_baseline.gate`."""
-
-    margins: Margins = DEFAULT_MARGIN
-    limits: Mapping[str, Bounds] = field(default_factory=dict)
-    largest_change: float | None = None
-    open_fails: OpenFails = "missing"
-
-
 def check_run(
     store: Store,
     current: AuditResult,
@@ -91,46 +81,25 @@ def check_run(
     limits = gate(
         current,
         None,
+        replace(rules, margins=DEFAULT_MARGIN),
         rows=lambda model, suite: [stored.row for stored in rows(model, suite)],
         baseline_rows=lambda model, suite: (),
-        limits=rules.limits,
-        open_fails=rules.open_fails,
     )
     if before is None:
         return limits
     nights = Nights(store, before, current, rows)
-    alone = _against(nights.alone, current, before, rules)
+    against = replace(rules, limits={})
+
+    def decided(rows: RowsAgainst, shares: Mapping[str, float] | None = None) -> GateReport:
+        return gate(current, before, against, rows=rows.current, baseline_rows=rows.baseline, shares=shares)
+
+    alone = decided(nights.alone)
     looks = nights.looks(record=record)
-    sequence = _against(
-        nights.over_nights,
-        current,
-        before,
-        rules,
-        {figure: share_of_look(look) for figure, look in looks.items()},
-    )
+    sequence = decided(nights.over_nights, {figure: share_of_look(look) for figure, look in looks.items()})
     report = with_nights(alone, sequence, looks).model_copy(update={"limits": limits.limits})
     if record:
         nights.record(report)
     return report
-
-
-def _against(
-    rows: RowsAgainst,
-    current: AuditResult,
-    before: AuditResult,
-    rules: GateRules,
-    shares: Mapping[str, float] | None = None,
-) -> GateReport:
-    return gate(
-        current,
-        before,
-        rows=rows.current,
-        baseline_rows=rows.baseline,
-        margins=rules.margins,
-        largest_change=rules.largest_change,
-        open_fails=rules.open_fails,
-        shares=shares,
-    )
 
 
 def under_todays_names(rules: Mapping[str, T], result: AuditResult) -> dict[str, T]:

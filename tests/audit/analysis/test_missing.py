@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.gate.against_baseline import gate
 from audit.analysis.gate.over_nights import share_of_look, with_nights
 from audit.analysis.gate.results import GateReport
+from audit.analysis.gate.rules import GateRules
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.report.phrases.comparisons import describe
@@ -57,13 +58,20 @@ def measure(rows: list[Row], spec: MeasureSpec = GAP) -> Measure:
     return found
 
 
-def gated(now: list[Row], before: list[Row], spec: MeasureSpec = GAP, **options: object) -> GateReport:
+def gated(
+    now: list[Row],
+    before: list[Row],
+    spec: MeasureSpec = GAP,
+    shares: Mapping[str, float] | None = None,
+    **rules: object,
+) -> GateReport:
     return gate(
         result_of(now, spec),
         result_of(before, spec),
+        GateRules(**rules),  # type: ignore[arg-type]
         rows=lambda model, suite: now,
         baseline_rows=lambda model, suite: before,
-        **options,  # type: ignore[arg-type]
+        shares=shares,
     )
 
 
@@ -218,8 +226,8 @@ def test_item_that_one_model_left_out_twice_is_no_change(spec: MeasureSpec) -> N
     rows = with_shares(BASE, 10)
 
     def verdicts(now: list[Row], fingerprint: str) -> set[str]:
-        report = gate(of_models(result_of(now, spec), fingerprint), of_models(result_of(rows, spec), "same"),
-                      rows=lambda m, s: now, baseline_rows=lambda m, s: rows)  # fmt: skip
+        current, baseline = of_models(result_of(now, spec), fingerprint), of_models(result_of(rows, spec), "same")
+        report = gate(current, baseline, GateRules(), rows=lambda m, s: now, baseline_rows=lambda m, s: rows)
         return {figure.verdict for figure in report.figures}
 
     assert verdicts(list(rows), "same") == {"unchanged"}
@@ -236,8 +244,8 @@ def test_limit_is_not_kept_by_refusing_the_worst(rest: float) -> None:
     assert values.mean() == pytest.approx(0.1 + 0.9 * rest, abs=0.002)
 
     def checked(rows: list[Row], **options: object) -> GateReport:
-        return gate(result_of(rows), None, rows=lambda m, s: rows, baseline_rows=lambda m, s: [],
-                    limits={"stereotype_gap": (None, 0.3)}, **options)  # type: ignore[arg-type]  # fmt: skip
+        rules = GateRules(limits={"stereotype_gap": (None, 0.3)}, **options)  # type: ignore[arg-type]
+        return gate(result_of(rows), None, rules, rows=lambda m, s: rows, baseline_rows=lambda m, s: [])
 
     assert checked(rows_of(values)).limits[0].verdict == "broken"
     refused = rows_of(values, lambda o, t: bool(worst[o, t]))
@@ -287,7 +295,7 @@ def test_interval_holds_though_a_fifth_is_missing(worst: float) -> None:
 
 def limited(rows: list[Row]) -> GateReport:
     limits = {"stereotype_gap": (None, 0.3)}
-    return gate(result_of(rows), None, rows=lambda m, s: rows, baseline_rows=lambda m, s: (), limits=limits)
+    return gate(result_of(rows), None, GateRules(limits=limits), rows=lambda m, s: rows, baseline_rows=lambda m, s: ())
 
 
 @pytest.mark.parametrize("share", [0.026, 0.06, 0.19, 0.39])

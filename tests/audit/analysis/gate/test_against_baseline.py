@@ -16,6 +16,7 @@ from audit.analysis.comparing.differences import End, PairedDifference
 from audit.analysis.gate.against_baseline import gate
 from audit.analysis.gate.changes import Change
 from audit.analysis.gate.results import GateReport
+from audit.analysis.gate.rules import GateRules
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.report.exports import gate_json, gate_markdown, junit_xml
@@ -51,8 +52,9 @@ class Run:
 
 
 def gate_of(current: Run, baseline: Run, **options: object) -> GateReport:
-    options = {"rows": current.of, "baseline_rows": baseline.of, **options}
-    return gate(current.result, baseline.result, **options)  # type: ignore[arg-type]
+    given = {"rows": current.of, "baseline_rows": baseline.of}
+    given |= {name: options.pop(name) for name in ("rows", "baseline_rows", "shares") if name in options}
+    return gate(current.result, baseline.result, GateRules(**options), **given)  # type: ignore[arg-type]
 
 
 def noise(seed: int, scale: float = 0.01, shape: tuple[int, int] = (20, 7)) -> np.ndarray:
@@ -130,7 +132,8 @@ def test_refusals_are_judged_for_every_kind_of_item() -> None:
     ]
     specs = [MeasureSpec(name, name, {"k": level}) for name in ("p", "q") for level in (None, "None")]
     run = Run(BASE, *specs, rows=rows)
-    checked = gate(run.result, None, rows=run.of, baseline_rows=run.of, limits={"refusals": (None, 0.2)}).limits
+    rules = GateRules(limits={"refusals": (None, 0.2)})
+    checked = gate(run.result, None, rules, rows=run.of, baseline_rows=run.of).limits
     assert {(c.measure, c.where["k"], c.verdict) for c in checked} >= {
         ("p", None, "met"),
         ("p", "None", "broken"),
