@@ -40,7 +40,7 @@ ALLOWED = {
     ("tests/suites/mgbr", "judged"): "the same level",
     ("backends/errors.py", "untruthful"): "a kind of error in stores that are written already",
     ("audit/cli", "explain"): "a verb of the command line",
-    ("audit/store/schema.py", "detail"): "a column of the store",
+    ("audit/store/sqlite/schema.py", "detail"): "a column of the store",
     ("audit/collect/jobs.py", "note"): "a key of the progress lines that --json prints",
     ("audit/collect/job_run.py", "note"): "a key of the progress lines that --json prints",
     ("suites/presentation.py", "note"): "a key of report.json",

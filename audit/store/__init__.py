@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from audit.store.answers import Entry, StoredAnswer
 from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request, split_response
-from audit.store.database import StoreError
 from audit.store.keys import KeyedRequest, answer_keys, canonical_json, fingerprint_id, keyed_request, to_bytes
 from audit.store.nights import Night
 from audit.store.second_answers import AnswerPair
+from audit.store.sqlite.database import StoreError
 from audit.store.store import Store
 
 __all__ = [

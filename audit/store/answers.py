@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from audit.store.codecs import ANSWER_COLUMNS, AnswerRow, DamagedError, answer_from_json, answer_to_json, split_response
-from audit.store.database import Database, placeholders, portions
 from audit.store.keys import (
     KeyedRequest,
     answer_keys,
@@ -23,6 +22,7 @@ from audit.store.keys import (
     to_bytes,
     to_json_bytes,
 )
+from audit.store.sqlite.database import Database, placeholders, portions
 from backends.base import Answer, Request
 from backends.errors import BackendError
 

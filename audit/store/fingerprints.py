@@ -16,8 +16,8 @@ from typing import Any
 
 from audit.store.answers import insert_answers, is_sound_prompt
 from audit.store.codecs import ANSWER_COLUMNS, AnswerRow
-from audit.store.database import Database, placeholders
 from audit.store.keys import answer_keys, fingerprint_id, from_json_bytes, join_request, to_json_bytes
+from audit.store.sqlite.database import Database, placeholders
 
 _COPIED_TOGETHER = 1000  # answers of one transaction: others may write in between
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import psutil
 
-from audit.store.database import Database, placeholders, portions
+from audit.store.sqlite.database import Database, placeholders, portions
 
 LEASE_SECONDS = 30.0
 _START_TOLERANCE = 2.0  # seconds by which two readings of one process's start may differ

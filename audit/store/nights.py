@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from audit.store.database import Database, placeholders, portions
 from audit.store.keys import from_bytes, to_bytes
+from audit.store.sqlite.database import Database, placeholders, portions
 
 #: Figures of a look, each (figure, data): the figure's id, and a hash of the answers behind it.
 FigureData = Mapping[str, str]

@@ -6,8 +6,8 @@ import json
 import zlib
 from collections.abc import Sequence
 
-from audit.store.database import Database
 from audit.store.keys import from_bytes, to_bytes
+from audit.store.sqlite.database import Database
 
 
 class Orders:

@@ -12,8 +12,8 @@ from typing import Any
 
 from audit.results import AuditResult
 from audit.store.codecs import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
-from audit.store.database import Database, StoreError, portions
 from audit.store.keys import from_bytes, to_bytes
+from audit.store.sqlite.database import Database, StoreError, portions
 from backends.errors import ConfigError
 from suites.base import Row
 

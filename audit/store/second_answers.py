@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from audit.store.codecs import answer_from_json, answer_to_json
-from audit.store.database import Database
 from audit.store.keys import from_json_bytes, to_bytes, to_json_bytes
+from audit.store.sqlite.database import Database
 from backends.base import Answer
 
 _COLUMNS = "key, fingerprint, keys, first, second, checksum, at"

@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import Any
 
 from audit.store.answers import Answers
-from audit.store.database import Database, StoreError, connect, store_error
 from audit.store.fingerprints import Fingerprints
 from audit.store.keys import from_json_bytes
 from audit.store.leases import Leases
 from audit.store.nights import Nights
 from audit.store.orders import Orders
 from audit.store.runs import Runs
-from audit.store.schema import check_version, prepare, refuse_foreign_file
 from audit.store.second_answers import SecondAnswers
+from audit.store.sqlite.database import Database, StoreError, connect, store_error
+from audit.store.sqlite.schema import check_version, prepare, refuse_foreign_file
 from backends.errors import ConfigError
 
 

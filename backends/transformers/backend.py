@@ -157,7 +157,7 @@ class HFBackend(CausalBackend):
     def _load_model(self) -> LoadedModel:
         from backends.transformers.generation import HFGeneration
         from backends.transformers.memory import within_memory
-        from backends.transformers.scoring import SequenceScorer
+        from backends.transformers.scoring.scorer import SequenceScorer
 
         encoder = self._load_tokenizer()
         try:

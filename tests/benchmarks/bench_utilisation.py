@@ -26,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from backends.local.trie import Path, Trie
 from backends.transformers.backend import PACK_TOKENS
-from backends.transformers.scoring import SequenceScorer
+from backends.transformers.scoring.scorer import SequenceScorer
 
 SDPA = functional.scaled_dot_product_attention
 SIZES: dict[str, dict[str, int]] = {

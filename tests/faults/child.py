@@ -20,9 +20,10 @@ from audit.collect.jobs import Job, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
 from audit.schedule import Journal, RunOutcome, Slots
-from audit.store import Entry, Store, StoreError, database, migrations
+from audit.store import Entry, Store, StoreError
 from audit.store.answers import Answers
 from audit.store.leases import Leases
+from audit.store.sqlite import database, migrations
 from backends import OpenAIBackend
 from backends.base import GenerateRequest, Request, ScoreRequest
 from backends.errors import ConfigError

@@ -7,7 +7,7 @@ is not used; what cannot be tested is reported as not tried.
 from __future__ import annotations
 
 from backends.openai.api import ServerApi
-from backends.openai.probe import chats, copying, draws, features, lists, sequences, twins
+from backends.openai.probe.experiments import chats, copying, draws, features, lists, sequences, twins
 from backends.openai.probe.session import ProbeSession
 
 _OF_LISTS = (

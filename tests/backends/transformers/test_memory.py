@@ -14,9 +14,9 @@ from torch.profiler import ProfilerActivity, profile
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.local.trie import Path as TokenPath
-from backends.transformers import scoring as hf_scoring
-from backends.transformers import tree_attention
 from backends.transformers.memory import is_out_of_memory
+from backends.transformers.scoring import scorer as hf_scoring
+from backends.transformers.scoring import tree_attention
 from tests.backends.transformers.reference import REQUESTS, scores
 
 

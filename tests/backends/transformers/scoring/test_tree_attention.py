@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from backends import HFBackend
 from backends.base import ScoreRequest, ScoreResponse
-from backends.transformers import tree_attention
+from backends.transformers.scoring import tree_attention
 from tests.backends.local.tiny_models import (
     log_probabilities,
     save_tiny_model,

@@ -11,7 +11,7 @@ import torch
 from backends.local.generation import NoRoomError
 from backends.local.trie import Trie
 from backends.transformers.memory import PassSize
-from backends.transformers.reader import LogitReader
+from backends.transformers.scoring.reader import LogitReader
 
 
 class BatchRoute:

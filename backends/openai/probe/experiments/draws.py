@@ -25,7 +25,7 @@ from backends.openai.probe.calibration import (
     p_value,
     unseen,
 )
-from backends.openai.probe.long_draws import long_draws
+from backends.openai.probe.experiments.long_draws import long_draws
 from backends.openai.probe.rounding import rounding
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.scoring.top_logprobs import TopLogprobs

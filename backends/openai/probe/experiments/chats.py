@@ -12,7 +12,7 @@ from backends.openai.api import single_choice
 from backends.openai.capabilities import Prefill
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.probe.canary import DIGIT_CHAT
-from backends.openai.probe.lists import longest
+from backends.openai.probe.experiments.lists import longest
 from backends.openai.probe.session import MAX_NOISE, NotTestedError, Outcome, ProbeSession, experiment, max_abs_diff
 from backends.openai.scoring.top_logprobs import TopLogprobs
 

@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from audit.store.database import BUSY_SECONDS, connect
+from audit.store.sqlite.database import BUSY_SECONDS, connect
 from backends.errors import ConfigError
 
-SCHEMA = 7  # steps of `audit.store.migrations`; kept in the file's header too, so that counting them imports nothing
+SCHEMA = (
+    7  # steps of `audit.store.sqlite.migrations`; kept in the file's header too, so that counting them imports nothing
+)
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header: this database is one of ours
 _NOT_NEEDED_FOR_READING = {"m005_fingerprint_aliases", "m006_second_answers", "m007_gate_nights"}
 
@@ -91,7 +93,7 @@ def _migration_tools() -> tuple[Any, Any]:
     """sqlite-utils and the steps: half a second to import where pandas is installed, so only where a step is due."""
     import sqlite_utils
 
-    from audit.store.migrations import migrations
+    from audit.store.sqlite.migrations import migrations
 
     return sqlite_utils, migrations
 

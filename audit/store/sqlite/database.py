@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from audit.store.writer import Writer
+from audit.store.sqlite.writer import Writer
 from backends.errors import AuditError
 
 BUSY_SECONDS = 60.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from backends.errors import BackendError
 from backends.openai.capabilities import TextRoute
-from backends.openai.probe.draws import DECIDED, settle
+from backends.openai.probe.experiments.draws import DECIDED, settle
 from backends.openai.probe.session import (
     MAX_NOISE,
     NEGLIGIBLE,

@@ -16,13 +16,13 @@ import torch
 from backends.errors import BackendError
 from backends.local.generation import NoRoomError
 from backends.local.trie import Path, Trie
-from backends.transformers.batch import BatchRoute
 from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
-from backends.transformers.reader import LogitReader
-from backends.transformers.tree import TreeRoute
-from backends.transformers.tree_attention import TreeRefusedError
+from backends.transformers.scoring.batch import BatchRoute
+from backends.transformers.scoring.reader import LogitReader
+from backends.transformers.scoring.tree import TreeRoute
+from backends.transformers.scoring.tree_attention import TreeRefusedError
 
 Floats = npt.NDArray[np.float64]
 

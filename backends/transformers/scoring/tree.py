@@ -11,8 +11,8 @@ import torch
 from backends.local.generation import NoRoomError
 from backends.local.trie import Pack, Trie
 from backends.transformers.memory import PassSize
-from backends.transformers.reader import LogitReader
-from backends.transformers.tree_attention import ATTENTION, State, TreeRefusedError, make_tree_pass
+from backends.transformers.scoring.reader import LogitReader
+from backends.transformers.scoring.tree_attention import ATTENTION, State, TreeRefusedError, make_tree_pass
 
 
 class TreeRoute:

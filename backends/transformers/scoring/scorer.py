@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from backends.errors import BackendError
 from backends.local.trie import Path, Trie
-from backends.transformers.batch import BatchRoute
 from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize
-from backends.transformers.reader import LogitReader
-from backends.transformers.tree import TreeRoute
-from backends.transformers.trials import try_batch, why_not_tree
+from backends.transformers.scoring.batch import BatchRoute
+from backends.transformers.scoring.reader import LogitReader
+from backends.transformers.scoring.tree import TreeRoute
+from backends.transformers.scoring.trials import try_batch, why_not_tree
 
 LOGIT_BYTES = 256 << 20  # most memory of one pack's logits, at 4 bytes each
 

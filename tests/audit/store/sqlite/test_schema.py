@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 import sqlite_utils
 
-from audit.store import Store, StoredRow, join_answers, schema
-from audit.store.migrations import migrations
+from audit.store import Store, StoredRow, join_answers
+from audit.store.sqlite import schema
+from audit.store.sqlite.migrations import migrations
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, Row
 from tests.audit.store.entries import entry, put, sql
