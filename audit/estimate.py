@@ -8,7 +8,7 @@ import itertools
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from audit.collect import CHUNK, PackedItems
 from audit.collect.items import CHARACTERS_PER_TOKEN, shared_length
-from audit.collect.second_asking import is_asked_again, second_share
+from audit.collect.second_asking import EvenSample, number_asked_again
 from audit.config import AuditConfig
 from audit.paces import measure_paces, seconds_of, tokens_of
 from audit.resolve import DescribedBackend, resolve_audit
@@ -141,14 +141,11 @@ def _store(db: Path) -> Iterator[Store]:
 def _estimate(
     model: DescribedBackend, suites: Sequence[tuple[Suite, PackedItems, Mapping[str, str]]], store: Store, seed: int
 ) -> ModelEstimate:
-    counted, share = RequestCounts(), second_share(sum(len(items) for _, items, _ in suites))
-
-    def is_chosen(key: str) -> bool:
-        return is_asked_again(key, seed, share)
-
+    counted, scored = RequestCounts(), sum(sum(items.scored) for _, items, _ in suites)
+    again = EvenSample(number_asked_again(scored), scored, seed)
     for suite, items, scorers in suites:
         count_requests(
-            items, model.fingerprint_id, model.backend, store, is_chosen, suite=suite, scorers=scorers, counts=counted
+            items, model.fingerprint_id, model.backend, store, again, suite=suite, scorers=scorers, counts=counted
         )
     prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
     paces = measure_paces(store, model.fingerprint_id)
@@ -230,16 +227,12 @@ class RequestCounts:
         return tokens, f"estimated from {len(self.sample)} of {asked} prompts"
 
 
-def _none(_: str) -> bool:
-    return False
-
-
 def count_requests(
     items: Iterable[Item],
     fingerprint: str,
     backend: Backend,
     store: Store,
-    is_chosen: Callable[[str], bool] = _none,
+    again: EvenSample | None = None,
     *,
     suite: Suite | None = None,
     scorers: Mapping[str, str] = MappingProxyType({}),
@@ -247,7 +240,7 @@ def count_requests(
 ) -> RequestCounts:
     """Count what is not answered under a fingerprint, and with ``suite`` what may follow. Asks nothing.
 
-    ``is_chosen`` says of a question's first key whether it is asked a second time, where its backend wants that.
+    ``again`` chooses those that are asked a second time, where their backend wants that.
     ``scorers`` are the fingerprints of the suite's scorers; ``counts`` is added to.
     """
     counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
@@ -262,7 +255,8 @@ def count_requests(
                 counts.requests += 1
                 part = keyed.without(answered)
                 is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)
-                _count_request(counts, part.request, backend, draw, times=1 + (is_checked and is_chosen(part.keys[0])))
+                is_twice = again is not None and is_checked and again.takes_next()
+                _count_request(counts, part.request, backend, draw, times=1 + is_twice)
                 following += suite.most_follow_ups(item) if suite is not None else ()
             elif suite is not None:
                 answer = join_answers(keyed.request, keyed.keys, stored)

@@ -17,7 +17,7 @@ from audit.collect.items import estimate_work
 from audit.collect.second_asking import SecondAsking
 from audit.resolve import DescribedBackend, ResolvedAudit
 from audit.store import Store, keyed_request
-from backends.base import Answer, SupportsSecondAnswers
+from backends.base import Answer, ScoreRequest, SupportsSecondAnswers
 from suites.base import Item
 
 
@@ -154,15 +154,21 @@ class Rounds:
         def questions() -> Iterator[Question]:
             return itertools.chain.from_iterable(suite.questions(looks) for suite in own)
 
-        total = sum(len(self._resolved.places(suite, looks)) for suite in self._resolved.items)
-        plan = Plan(described.fingerprint_id, questions, total, work)
-        return Job(described.name, described.backend, plan, self.retract, self._second_asking(described, total))
+        scored = [
+            items.scored[place]
+            for suite, items in self._resolved.items.items()
+            for place in self._resolved.places(suite, looks)
+        ]
+        plan = Plan(described.fingerprint_id, questions, len(scored), work)
+        return Job(described.name, described.backend, plan, self.retract, self._second_asking(described, scored))
 
-    def _second_asking(self, described: DescribedBackend, total: int) -> SecondAsking | None:
+    def _second_asking(self, described: DescribedBackend, scored: Sequence[int]) -> SecondAsking | None:
+        """``scored``: of each question of the job whether its continuations are scored."""
         backend = described.backend
         if not isinstance(backend, SupportsSecondAnswers):
             return None
-        return SecondAsking(backend, self._store.second_answers.read(described.fingerprint_id), self._seed, total)
+        pairs = self._store.second_answers.read(described.fingerprint_id)
+        return SecondAsking(backend, pairs, self._seed, len(scored), sum(scored))
 
     def _look_up_unasked(self, jobs: Sequence[Job]) -> None:
         """Find stored answers to what a stopped job did not reach, and to the questions of the next round."""
@@ -190,6 +196,6 @@ class Rounds:
                 asked = [dataclasses.replace(question, work=w) for question, w in zip(asked, works, strict=True)]
                 work = sum(works)
             plan = Plan(described.fingerprint_id, asked.__iter__, len(asked), work)
-            second = self._second_asking(described, len(asked))
+            second = self._second_asking(described, [isinstance(q.item.request, ScoreRequest) for q in asked])
             jobs.append(Job(name, described.backend, plan, self.retract, second))
         return jobs

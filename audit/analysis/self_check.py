@@ -3,8 +3,10 @@
 Two answers of one model to one question agree within its noise. Where they do not, another model answered one of
 them. Where each answer is foreign with chance f, by itself, a pair disagrees with chance 2 f (1 - f). Where the
 answers of one block of time are, those pairs agree that fall into it whole: the rate is least for a block at the
-start of the run, see `foreign_share`, and that bounds f either way. It bounds nothing where a question gets the
-other model each time that it is asked, nor where a cache repeats answers: then no pair disagrees.
+start of the run, see `foreign_share`, and that bounds f either way. Where the other model answers a busy server's
+questions, those pairs disagree whose second question waited until nothing else was under way. The rate bounds nothing
+where a question gets the other model each time that it is asked, nor where a cache repeats answers: then no pair
+disagrees.
 """
 
 from __future__ import annotations
@@ -82,12 +84,14 @@ def foreign_share(rate: float) -> float:
     Where the first f of a run is foreign, and a second question is asked at a random moment of the rest of the run, or
     with chance a = `ASKED_AT_THE_END` when all others are answered, both answers are foreign with chance
     (1 - a) (f + (1 - f) ln(1 - f)), and a pair disagrees with chance a f - (1 - a) (1 - f) ln(1 - f). Mixed answers
-    disagree more often: 2 f (1 - f).
+    disagree more often: 2 f (1 - f), and so do those of a server that is foreign while it is busy:
+    2 (1 - a) f (1 - f) + a f.
 
-    1 where f may be a half: then no answer is known to be the model's. A share above a half is the model's own below
-    a half, with the names exchanged.
+    1 from a rate of a on: where all first answers are foreign, since the server was busy or until the end, only the
+    second questions that wait show it. A share above a half that is mixed at random is the model's own below a half,
+    with the names exchanged: the canary would have named the other model.
     """
-    if rate >= _least_rate(0.5):
+    if rate >= ASKED_AT_THE_END:
         return 1.0
     from scipy.optimize import brentq
 

@@ -33,16 +33,19 @@ class PackedItems(Sequence[Item]):
     ----------
     work : array of int
         What `estimate_work` says of each item.
+    scored : bytearray
+        1 for each item whose continuations are scored, else 0.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._packs: list[bytes] = []
         self._last: tuple[int, list[Item]] = -1, []  # the pack that was asked of last: mostly the next one is, too
-        self.work = array("L")
+        self.work, self.scored = array("L"), bytearray()
         source = iter(items)
         previous = ""
         while pack := list(itertools.islice(source, _PACK)):
             self.work.extend(estimate_work((item.request for item in pack), previous))
+            self.scored.extend(isinstance(item.request, ScoreRequest) for item in pack)
             previous = _text(pack[-1].request)
             self._packs.append(zlib.compress(pickle.dumps(pack, pickle.HIGHEST_PROTOCOL), 1))
 

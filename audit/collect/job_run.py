@@ -155,7 +155,7 @@ class JobRun:
                 granted, deferred = await self._lease(chunk.missing)
                 self._report()
                 for planned in granted:
-                    for request in (planned, *(self.job.second.sent() if self.job.second else ())):
+                    for request in (planned, *(self.job.second.sent(planned) if self.job.second else ())):
                         batch.append(request)
                         if len(batch) == size:
                             with self._interruptible():

@@ -2,15 +2,16 @@
 
 A server may answer some requests by another model: for a while, now and then, or only under load. So a random part of
 a run's own questions is asked again later, at a random moment among the others, in the same words. Some wait until
-nothing else is under way: a server that answers differently when it is busy shows it then.
+nothing else is under way: a server that answers differently when it is busy shows it then. How many are asked again
+is fixed by how many there are, see `number_asked_again`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import heapq
 import itertools
+import math
 import random
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +19,7 @@ from audit.collect.plan import PlannedRequest, Question
 from audit.store import AnswerPair
 from backends.base import Answer, SupportsSecondAnswers
 
-#: Of a model's questions this share is asked again, or so many that `ENOUGH` are, but at most `LARGEST_SHARE`.
+#: Of a model's scored questions this share is asked again, or `ENOUGH` if that is more, but at most `LARGEST_SHARE`.
 SHARE, LARGEST_SHARE = 0.02, 0.25
 #: Questions asked again: without a disagreement they leave at most 6.1 % of all answers to another model.
 ENOUGH = 60
@@ -26,19 +27,31 @@ ENOUGH = 60
 ALONE = 0.25
 
 
-def second_share(questions: int | None) -> float:
-    """The share of a model's questions that is asked again."""
-    return SHARE if not questions else min(max(SHARE, ENOUGH / questions), LARGEST_SHARE)
+def number_asked_again(scored: int) -> int:
+    """How many of so many scored questions are asked again."""
+    return min(max(math.ceil(SHARE * scored), ENOUGH), math.ceil(LARGEST_SHARE * scored))
 
 
-def is_asked_again(key: str, seed: int, share: float) -> bool:
-    """Whether the question whose first key this is belongs to the part that is asked again."""
-    return _uniform(key, seed) < share
+class EvenSample:
+    """A random ``n`` of ``total`` that come one by one: one of each of n segments of the same length.
 
+    Where fewer come, as when the others are answered already, the same share of them is taken.
+    """
 
-def _uniform(key: str, seed: int) -> float:
-    digest = hashlib.sha256(f"asked again\n{seed}\n{key}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+    def __init__(self, n: int, total: int, seed: int) -> None:
+        self._n, self._total, self._draw = n, total, random.Random(seed)
+        self._came = self._segments = self._end = self._taken = 0
+
+    def takes_next(self) -> bool:
+        """Whether the one that comes next is taken."""
+        if self._n == 0:
+            return False
+        if self._came == self._end:
+            start, self._segments = self._end, self._segments + 1
+            self._end = -(-self._segments * self._total // self._n)
+            self._taken = self._draw.randrange(start, self._end)
+        self._came += 1
+        return self._came - 1 == self._taken
 
 
 class SecondAsking:
@@ -51,16 +64,17 @@ class SecondAsking:
     pairs : sequence of AnswerPair
         What the store has of this model. Complete pairs are not asked for again.
     seed : int
-        The run's: the same questions are chosen by each run of a config.
-    total : int or None
-        How many questions the job has.
+        The run's: the same questions are chosen by each run of a config from its beginning.
+    total, scored : int
+        How many questions the job has, and how many of them are scored.
     """
 
     def __init__(
-        self, backend: SupportsSecondAnswers, pairs: Sequence[AnswerPair], seed: int, total: int | None
+        self, backend: SupportsSecondAnswers, pairs: Sequence[AnswerPair], seed: int, total: int, scored: int
     ) -> None:
-        self._backend, self._seed, self._total = backend, seed, total or 0
-        self._share = second_share(total)
+        self._backend, self._total = backend, total
+        self._sample = EvenSample(number_asked_again(scored), scored, seed)
+        self._chosen: set[str] = set()
         self._complete = {pair.keys[0] for pair in pairs if pair.second is not None}
         self._awaited = {pair.keys[0]: pair for pair in pairs if pair.second is None}
         self._draw = random.Random(seed)
@@ -72,9 +86,7 @@ class SecondAsking:
     def chooses(self, planned: PlannedRequest) -> bool:
         """Whether the question of this request, now answered, is to be asked again."""
         key = planned.part.keys[0]
-        if key in self._complete or not self._backend.repeats_itself(planned.part.request):
-            return False
-        return key in self._awaited or is_asked_again(key, self._seed, self._share)
+        return key not in self._complete and (key in self._awaited or key in self._chosen)
 
     def add(self, planned: PlannedRequest, first: Answer) -> AnswerPair:
         """Ask it again at a random moment of the rest of the job. Returns the pair that awaits its second answer."""
@@ -98,9 +110,11 @@ class SecondAsking:
                 if part.keys == pair.keys:
                     self.add(PlannedRequest(question, part, {}), pair.first)
 
-    def sent(self) -> list[PlannedRequest]:
-        """Count one first question that was sent. Returns the second ones whose moment has come."""
+    def sent(self, planned: PlannedRequest) -> list[PlannedRequest]:
+        """Count a first question that is sent, and choose it or not. Returns the second ones whose moment has come."""
         self._sent += 1
+        if self._backend.repeats_itself(planned.part.request) and self._sample.takes_next():
+            self._chosen.add(planned.part.keys[0])
         due = []
         while self._later and self._later[0][0] <= self._sent:
             due.append(heapq.heappop(self._later)[2])

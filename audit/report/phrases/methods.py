@@ -79,15 +79,15 @@ def _server_terms() -> Terms:
     return [
         (
             "Questions asked a second time",
-            "A server may let another model answer some requests. So a random part of the questions that it "
-            "scores (2 %, on average 60, up to ¼) is asked again, at random moments and in the same words, some "
+            "A server may let another model answer some requests. So a random part of the questions that it scores (2 "
+            "%, or 60 if that is more, at most ¼) is asked again, at random moments and in the same words, ¼ of them "
             "when nothing else is under way. If a share f of the answers is another model's, at random, two answers "
-            "disagree with chance 2f(1 − f); if it is the first part of a run, with chance "
-            "f/4 − ¾(1 − f)ln(1 − f), which is less. The upper end of the interval of that rate (Clopper and "
-            "Pearson) bounds f by the latter. This takes that which model answers does not depend on the question, "
-            "and that no answer comes from a cache. Once two answers disagree, each figure is bounded "
-            "by what a share f of foreign answers could hide. Scores that move by more than 0.01 nats when "
-            "repeated are read as intervals of that "
+            "disagree with chance 2f(1 − f); if it is the first part of a run, with chance f/4 − ¾(1 − f)ln(1 − f), "
+            "which is less. The upper end of the interval of that rate (Clopper and Pearson) bounds f by the latter, "
+            "from ¼ on by nothing: if all that a busy server answers is another model's, only the questions asked "
+            "alone show it. This takes that which model answers does not depend on the question, and that no answer "
+            "comes from a cache. Once two answers disagree, each figure is bounded by what a share f of foreign "
+            "answers could hide. Scores that move by more than 0.01 nats when repeated are read as intervals of that "
             "width. Local models and written texts are not asked again.",
         ),
         (

@@ -1,8 +1,8 @@
 """Mixed servers by simulation: ``python -m tests.audit.analysis.self_check_trials [--questions 1440] [--trials 100]``.
 
-Each trial walks through a run as `SecondAsking` plans it. Each answer, first or second, is foreign with one chance,
-or all those of one block of the first questions are, at the start of the run or anywhere, and the second ones that
-fall among them. Two answers disagree where one of them is foreign.
+Each trial walks through a run as `SecondAsking` plans it. Each answer, first or second, is foreign with one chance
+(mixed); or only where other questions are under way (busy); or all those of one block of the first questions are, at
+the start of the run or anywhere, and the second ones that fall among them. Two answers disagree where one is foreign.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from backends.base import ContinuationScore, Request, ScoreRequest, ScoreRespons
 from suites.base import Item
 
 SHARES = (0.02, 0.05, 0.1, 0.5)
+World = Literal["mixed", "busy", "block"]
+WORLDS: tuple[World, ...] = get_args(World)
 _OWN, _FOREIGN = (ScoreResponse((ContinuationScore.exact([TokenLogprob("a", 0, 1, value)]),)) for value in (-1.0, -2.0))
 
 
@@ -42,7 +44,7 @@ class _Repeating:
         return 0.0, 0.02
 
 
-def foreign_trials(share: float, *, n_questions: int, trials: int, seed: int, in_block: bool = False) -> Trials:
+def foreign_trials(share: float, world: World, *, n_questions: int, trials: int, seed: int) -> Trials:
     """Runs of ``n_questions`` at a server of which ``share`` of the answers are another model's."""
     items = [Item(f"q{at}", ScoreRequest(f"question {at}", ("a",)), {}) for at in range(n_questions)]
     questions = [Question(item, keyed_request(item.request, "fp")) for item in items]
@@ -50,23 +52,27 @@ def foreign_trials(share: float, *, n_questions: int, trials: int, seed: int, in
     random = np.random.default_rng(seed)
     found = []
     for trial in range(trials):
-        second = SecondAsking(_Repeating(), (), seed + trial, n_questions)
+        second = SecondAsking(_Repeating(), (), seed + trial, n_questions, n_questions)
         pairs: list[AnswerPair] = []
         start = random.choice([0, random.integers(0, n_questions - round(share * n_questions) + 1)])
 
-        def answer(at: int, start: int = start) -> ScoreResponse:
+        def answer(at: int, start: int = start, alone: bool = False) -> ScoreResponse:
             is_in_block = 0 <= at - start < round(share * n_questions)
-            return _FOREIGN if (is_in_block if in_block else random.random() < share) else _OWN
+            chance = share * (not (alone and world == "busy"))
+            return _FOREIGN if (is_in_block if world == "block" else random.random() < chance) else _OWN
 
-        def ask_again(requests: list[PlannedRequest], at: int, pairs: list[AnswerPair] = pairs) -> None:
-            pairs += [AnswerPair("fp", r.part.keys, r.first, answer(at)) for r in requests if r.first is not None]
+        def ask_again(
+            requests: list[PlannedRequest], at: int, pairs: list[AnswerPair] = pairs, alone: bool = False
+        ) -> None:
+            answers = [(r, answer(at, alone=alone)) for r in requests]
+            pairs += [AnswerPair("fp", r.part.keys, r.first, again) for r, again in answers if r.first is not None]
 
         for at, request in enumerate(planned):
-            ask_again(second.sent(), at)
+            ask_again(second.sent(request), at)
             if second.chooses(request):
                 second.add(request, answer(at))
         ask_again(second.rest(), n_questions)
-        ask_again(second.alone(), n_questions)
+        ask_again(second.alone(), n_questions, alone=True)
         found.append(self_check("m", pairs, (0.0, 0.02), unanswered=0, confidence=0.95))
     return Trials(
         np.array([check.disagreed > 0 for check in found]),
@@ -81,14 +87,14 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100)
     options = parser.parse_args()
     print("               foreign share   asked again   seen in   chance of it   bound holds in   median bound")
-    for share, in_block in itertools.product(SHARES, (False, True)):
-        trials = foreign_trials(share, n_questions=options.questions, trials=options.trials, seed=1, in_block=in_block)
-        n = trials.asked_again.mean()
-        chance = 1 - (1 - 2 * share * (1 - share)) ** n
-        world, chance_told = ("in a block", "") if in_block else ("mixed", f"{chance:.1%}")
+    for share, world in [*itertools.product(SHARES, WORLDS), (0.98, "busy"), (0.98, "block")]:
+        trials = foreign_trials(share, world, n_questions=options.questions, trials=options.trials, seed=1)
+        (n,) = set(trials.asked_again)
+        rates = {"mixed": 2 * share * (1 - share), "busy": 1.5 * share * (1 - share) + share / 4}
+        chance = f"{1 - (1 - rates[world]) ** n:.1%}" if world in rates else ""
         print(
-            f"{world:12s}   {share:13.0%}   {n:11.1f}   {trials.seen.sum():4d}/{options.trials}   "
-            f"{chance_told:>12}   {(trials.bounds >= share).sum():10d}/{options.trials}   "
+            f"{world:12s}   {share:13.0%}   {n:11d}   {trials.seen.sum():4d}/{options.trials}   "
+            f"{chance:>12}   {(trials.bounds >= share).sum():10d}/{options.trials}   "
             f"{np.median(trials.bounds):12.1%}"
         )
 

@@ -51,7 +51,7 @@ def test_nothing_asked_again_leaves_everything_open():
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.3, 0.5])
 def test_the_rate_bounds_the_share_mixed_or_in_a_block(share):
     block = 0.25 * share - 0.75 * (1 - share) * math.log(1 - share)  # the first part of a run
-    assert foreign_share(block) == pytest.approx(share if share < 0.5 else 1.0)
+    assert foreign_share(block) == pytest.approx(share if block < ALONE else 1.0)
     assert min(foreign_share(share), foreign_share(2 * share * (1 - share))) >= share
     assert ASKED_AT_THE_END == ALONE
 
@@ -106,19 +106,26 @@ def test_a_foreign_share_opens_each_number_towards_its_range():
     assert with_foreign_share(rows, [], 0.1)[0].values["p"] == number  # a range of one value
 
 
-@pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.2, 0.5])
-def test_a_server_foreign_for_a_while_is_bounded(share):
-    trials = foreign_trials(share, n_questions=1440, trials=100, seed=5, in_block=True)
+@pytest.mark.parametrize("world", ["busy", "block"])
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 1.0])
+def test_a_server_foreign_for_a_while_is_bounded(share, world):
+    trials = foreign_trials(share, world, n_questions=1440, trials=100, seed=5)
     assert np.mean(trials.bounds >= share) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 100)
+
+
+def test_a_model_of_all_busy_answers_is_not_bounded_below_them():
+    # 400 pairs: a quarter waits until nothing is under way, and disagrees.
+    trials = foreign_trials(0.98, "busy", n_questions=20_000, trials=3, seed=5)
+    assert (trials.bounds == 1.0).all()
 
 
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.5])
 def test_a_mixed_server_is_bounded_and_seen(share):
-    trials = foreign_trials(share, n_questions=1440, trials=100, seed=5)
+    trials = foreign_trials(share, "mixed", n_questions=1440, trials=100, seed=5)
     assert np.mean(trials.bounds >= share) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 100)
     expected = 1 - (1 - 2 * share * (1 - share)) ** 60
     assert np.mean(trials.seen) == pytest.approx(expected, abs=0.1)
 
 
 def test_one_model_is_never_called_mixed():
-    assert not foreign_trials(0.0, n_questions=1440, trials=50, seed=5).seen.any()
+    assert not foreign_trials(0.0, "mixed", n_questions=1440, trials=50, seed=5).seen.any()
