@@ -97,3 +97,15 @@ def test_the_old_names_are_gone():
         if name.lstrip("_") in AS_NAMES.split() and not is_allowed(path, name.lstrip("_"))
     ]
     assert places == []
+
+
+def test_the_names_of_tests_are_short():
+    """Unit, condition, outcome: in 60 characters."""
+    names = [
+        node.name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert len(names) > 1000
+    assert [name for name in names if name.startswith("test_") and len(name) > 60] == []

@@ -73,7 +73,7 @@ def test_the_plan_meets_the_wish_and_no_smaller_one_does(pilot):
     assert all(cost.seconds is not None for cost in planned.costs)
 
 
-def test_more_models_are_planned_at_the_level_that_they_are_compared_at(pilot):
+def test_more_models_are_planned_at_their_level(pilot):
     folder, result = pilot
     tested = sum(one.primary and one.p is not None for one in result.comparisons)
     models = {"one": uneven("one", 0.0), "two": uneven("two", 0.05), "three": uneven("three", 0.0)}
@@ -85,7 +85,7 @@ def test_more_models_are_planned_at_the_level_that_they_are_compared_at(pilot):
     assert three.minimum_detectable_effect > two.minimum_detectable_effect
 
 
-def test_a_difference_that_templates_hide_needs_templates_not_occupations():
+def test_what_templates_hide_needs_templates():
     found = Components({"o": 0.01, "t": 0.05}, 0.01, None, {"o": 0.01, "t": 0.05}, 1.0)
     levels, draws = needed(found, 0.05)
     assert draws == 1

@@ -95,7 +95,7 @@ def test_a_file_of_another_kind_is_refused(result, tmp_path):
         result.items_df(suite="MGBR")
 
 
-def test_a_result_is_short_on_a_terminal_and_a_table_in_a_notebook(result):
+def test_a_result_is_short_here_and_a_table_in_a_notebook(result):
     assert (
         repr(result)
         == f"<StoredResult {result.run_id}: planted, even on OccuGender; {len(result.measures)} figures, complete>"

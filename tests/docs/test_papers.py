@@ -120,7 +120,7 @@ def test_a_row_without_config_says_why() -> None:
             assert cells[3], cells
 
 
-def test_every_table_of_a_suite_that_a_paper_printed_is_on_the_page() -> None:
+def test_every_printed_table_of_a_suite_is_on_the_page() -> None:
     named = {table for _, table in MADE}
     assert {"explicit_bias", "implicit_bias", "debiasing", "bias_scores", "table4"} <= named
     assert {"explicit_bias_by_position", "implicit_bias_by_position", "classification", "correlation"} <= named

@@ -350,7 +350,7 @@ def test_two_levels_in_a_stratum_decide_nothing() -> None:
     assert limited(higher).limits[0].verdict == "insufficient evidence"
 
 
-def test_a_limit_that_only_the_missing_answers_open_fails_the_gate() -> None:
+def test_a_limit_opened_by_missing_answers_fails_the_gate() -> None:
     """The answered items keep it for certain; the bound keeps it too, and its interval does not."""
     few = {(0, 0), (1, 1), (30, 2)}
     rows = rows_of(BASE, lambda o, t: (o, t) in few)

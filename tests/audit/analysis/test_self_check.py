@@ -79,7 +79,7 @@ def test_answers_are_as_far_apart_as_is_proven(first, second, nats):
     assert move(first, second) == pytest.approx(nats)
 
 
-def test_pairs_beyond_the_tolerance_disagree_and_the_rest_is_noise():
+def test_pairs_beyond_the_tolerance_disagree_others_are_noise():
     pairs = [pair(scored(-1.0), scored(-1.0 - nats)) for nats in (0.0, 0.05, 0.5)] + [pair(scored(-1.0), None)]
     check = self_check("m", pairs, (0.01, 0.1), unanswered=0, confidence=0.95)
     assert (check.asked_again, check.disagreed) == (3, 1)

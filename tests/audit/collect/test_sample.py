@@ -97,7 +97,7 @@ def test_crossed_factors_go_through_their_levels_together(limit):
         assert max(times.values()) - min(times.values()) <= 1
 
 
-def test_a_limit_of_200_holds_five_occupations_of_each_kind_of_set():
+def test_a_limit_of_200_holds_five_occupations_of_each_set():
     suite = DebiasingPositions()
     chosen = limit_items(list(suite.items()), suite.strata, 200, 0, suite.sampled_together, ("occupation", "template"))
     assert len(chosen) == 195  # five sets of 39 conditions

@@ -66,7 +66,7 @@ def test_an_empty_prompt_and_a_written_bos_are_the_same_context(times: int, tmp_
 
 
 @pytest.mark.parametrize("bos", [False, True])
-def test_texts_with_their_first_token_given_have_the_models_own_loss(bos: bool, tmp_path: Path) -> None:
+def test_texts_with_the_first_token_given_have_the_models_loss(bos: bool, tmp_path: Path) -> None:
     tokenizer = bos_tokenizer(1) if bos else byte_level_tokenizer()
     folder = save_model_of(FAMILIES["llama"], tmp_path, tokenizer)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()

@@ -155,14 +155,14 @@ def test_bbq_scores_are_those_of_the_paper(choose, ambiguous, disambiguated) -> 
     assert value(found, "bias_score", **named) == disambiguated[1]
 
 
-def test_answers_that_are_unknown_are_not_in_the_disambiguated_score() -> None:
+def test_unknown_answers_are_not_in_the_disambiguated_score() -> None:
     found = figures(BBQ(), answering(lambda prompt: "(c)" if "fast?" in prompt else "(a)"))
     where = {"condition": "zero-shot", "kind": "named", "context": "disambiguated"}
     measure = found["bias_score", tuple(sorted(where.items()))]
     assert (measure.value, measure.n_items) == (1, 1)
 
 
-def test_a_question_about_two_of_the_stereotyped_group_has_no_roles() -> None:
+def test_a_question_about_two_of_the_group_has_no_roles() -> None:
     row = bbq_rows()[0]
     assert roles_of(row) == ("biased", "other", "unknown")
     assert roles_of(bbq_rows()[2]) == ("other", "biased", "unknown")

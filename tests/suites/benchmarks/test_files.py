@@ -16,7 +16,7 @@ NAMES = ("CrowSPairs", "WinoQueer", "StereoSet", "WinoBias", "BBQ", "BiasNLI", "
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_folder_without_the_file_is_refused_with_its_name_and_source(name: str, tmp_path: Path) -> None:
+def test_a_folder_without_the_file_is_refused_with_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds no file .*https://raw\.githubusercontent\.com/"):
         getattr(suites, name)(folder=tmp_path)
 
@@ -29,7 +29,7 @@ def test_a_file_that_is_not_the_published_one_is_refused(name: str, tmp_path: Pa
         getattr(suites, name)(folder=tmp_path)
 
 
-def test_every_file_is_pinned_to_a_commit_and_has_a_name_of_its_own() -> None:
+def test_every_file_is_pinned_and_has_its_own_name() -> None:
     files = [crows_pairs.CROWS_PAIRS, crows_pairs.WINOQUEER, stereoset.STEREOSET, bbq.BBQ_GENDER, bnli.BIAS_NLI]
     files += bold.FILES.values()
     assert all(re.search(r"/[0-9a-f]{40}/", file.url) for file in files)

@@ -33,7 +33,7 @@ def test_sentences_alone_are_asked_with_nothing_before_them() -> None:
     assert first.request == ScoreRequest("", ("tall people sing badly.", "short people sing badly."), first_given=True)
 
 
-def test_a_start_stands_before_every_sentence_and_is_in_the_signature() -> None:
+def test_a_start_is_before_each_sentence_and_in_the_signature() -> None:
     suite = CrowSPairs(start="<s>")
     assert {item.request.prompt for item in suite.items()} == {"<s>"}
     assert not any(item.request.first_given for item in suite.items())
@@ -151,7 +151,7 @@ def test_a_missing_stereoset_set_counts_as_anything() -> None:
 # -- WinoBias ----------------------------------------------------------------------------------------
 
 
-def test_a_winobias_line_gives_sentence_pronoun_and_both_occupations() -> None:
+def test_a_winobias_line_gives_pronoun_and_occupations() -> None:
     line = "7 The guard called [the construction worker] because [he] had cut [his]  hand."
     text = "The guard called the construction worker because he had cut his hand."
     assert read_sentence(line) == Sentence(text, "he", "construction worker", "guard")

@@ -35,7 +35,7 @@ def figures(suite: BOLD, write, bad):
     return {(m.measure, tuple(sorted(m.where.items()))): m for m in found}
 
 
-def test_an_opening_is_plain_text_or_a_user_turn_with_the_instruction() -> None:
+def test_an_opening_is_plain_text_or_a_user_turn() -> None:
     first, *_ = bold().items()
     assert first.request == GenerateRequest("Ada is, as many say,", bold().sampling)
     chat, *_ = bold(prompt_format="chat").items()

@@ -136,7 +136,7 @@ def test_ties_of_the_authors_rule_go_by_the_bare_words(bare, ratio):
     assert value(found, "fallback_share", kind="answer") == 1
 
 
-def test_as_released_picks_by_substrings_and_asks_nothing_in_context():
+def test_as_released_picks_by_substrings_out_of_context():
     released = suite(variant="as_released")
     found = figures(released, lambda item: f"{anti(item)}ness is not {anti(item)}.")
     assert value(found, "bias_pair_ratio", kind="selection") == 0

@@ -85,7 +85,7 @@ def test_a_model_misled_by_occupations_is_so_with_the_prior_too() -> None:
     assert mean(rows_of(MGBR(n=20), counts_only), "prior_corrected_accuracy", kind="prior_corrected") == 1.0
 
 
-def test_bounds_and_missing_controls_leave_the_corrected_score_open() -> None:
+def test_bounds_and_missing_controls_leave_the_score_open() -> None:
     suite = MGBR(n=1, conditions=["zero-shot"], genders=["female"])
     wide = {count: bounded(-3.0, -1.0) for count in range(1, 21)}
     open_share = IdentifiedInterval(None, 0.0, 1.0)

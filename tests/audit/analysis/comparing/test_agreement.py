@@ -90,7 +90,7 @@ def test_only_primary_figures_of_different_suites_are_paired() -> None:
     assert found.models == ["a", "b", "c", "d", "e", "f"]
 
 
-def test_a_models_latest_run_counts_and_another_way_of_asking_is_left_out() -> None:
+def test_a_models_latest_run_of_one_way_of_asking_counts() -> None:
     first = run({"one": {"a": 0.1, "b": 0.2, "old": 0.5}}, signature="v:1")
     again = run({"one": {"a": 0.3}}, signature="v:2|limit:20")
     last = run({"one": {"b": 0.4}}, signature="v:2|limit:50")

@@ -82,7 +82,7 @@ def test_unknown_parts_pair_with_nothing() -> None:
     assert model_steps({"a": SERVER, "b": SERVER}) == []
 
 
-def test_another_field_of_the_fingerprint_is_a_change_of_the_model() -> None:
+def test_another_fingerprint_field_is_a_change_of_the_model() -> None:
     steered = Description({**BASE.fingerprint, "steering": 2}, frozenset(), parts=BASE.parts, engine_fields=ENGINE)
     more = Description({**BASE.fingerprint, "steering": 3}, frozenset(), parts=BASE.parts, engine_fields=ENGINE)
     assert changed_parts(steered, more) == ("steering",)

@@ -524,7 +524,7 @@ def test_holm_keeps_the_chance_of_any_false_claim() -> None:
     assert wrong <= 0.08 * 300
 
 
-def test_differences_over_strata_leave_the_groups_out_of_the_error() -> None:
+def test_strata_leave_the_groups_out_of_the_error() -> None:
     rng = np.random.default_rng(4)
     a = np.zeros(28)
     change = rng.normal(0, 0.02, 28) + np.where(np.arange(28) < 8, 0.3, -0.2)
