@@ -33,7 +33,7 @@ def test_a_line_says_how_far_it_is_and_how_long_it_will_take(clock, capsys):
     ]
 
 
-def test_the_time_left_follows_the_work_where_items_are_not_alike(clock, capsys):
+def test_the_time_left_follows_the_work_of_unlike_items(clock, capsys):
     display = progress.Display()
     display(Progress("m", 10, 100, 10, 0, 0, "", 0, 1000))
     clock[0] += 20

@@ -52,7 +52,7 @@ def test_every_condition_asks_every_question(suite, prompt_format: str) -> None:
         assert isinstance(item.request.prompt, str) == (prompt_format == "raw")
 
 
-def test_a_debiasing_sentence_stands_before_examples_and_question() -> None:
+def test_a_debiasing_sentence_is_before_examples_and_question() -> None:
     (item, *_) = BBQ(conditions=["few-shot+dp"]).items()
     blocks = item.request.prompt.split("\n\n")
     assert len(blocks) == 4
