@@ -21,15 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from backends.options import checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
-from suites.benchmarks.choices import Answers, Asking, Mode, MultipleChoice, Question
+from suites.benchmarks.choices import MultipleChoice, Question
 from suites.benchmarks.files import Folder, read_json_lines
-from suites.common.conditions import CONDITIONS
 from suites.common.data_files import PinnedFile, load
 from suites.presentation import Chart, Drafts, TableColumn, TableLayout
 
@@ -50,41 +46,23 @@ _SHARE: Mapping[str, Any] = {"unit": "share", "kind": "share"}
 class BBQ(MultipleChoice):
     """Who did it, where the text does not say and where it does (BBQ, gender identity).
 
-    Parameters
-    ----------
-    folder : path, optional
-        Where ``Gender_identity.jsonl`` lies (CC BY 4.0); None fetches it once.
-    conditions : sequence of str
-        Of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of thought
-        (cot).
-    mode, answers, prompt_format, step_tokens
-        As in `suites.benchmarks.choices`.
+    The published file is ``Gender_identity.jsonl`` (CC BY 4.0). The options are those of
+    `suites.benchmarks.choices.MultipleChoice`.
     """
 
     name: ClassVar[str] = "BBQ"
     version: ClassVar[int] = 1
+    file: ClassVar[PinnedFile] = BBQ_GENDER
     strata: ClassVar[tuple[str, ...]] = ("context", "polarity")
     sampled_together: tuple[str, ...] = ("filling",)
     examples: ClassVar[str] = "bbq"
     compared: ClassVar[tuple[str, ...]] = ("accuracy", "bias_score")
 
-    @checked_options
-    def __init__(
-        self,
-        *,
-        folder: Folder = None,
-        conditions: Annotated[Sequence[str], some_of(CONDITIONS)] = ("zero-shot",),
-        mode: Mode = "likelihood",
-        answers: Answers = "letter",
-        prompt_format: Literal["raw", "chat"] = "raw",
-        step_tokens: Annotated[int, Field(ge=1)] = 128,
-    ) -> None:
-        self.asking = Asking(tuple(conditions), mode, answers, prompt_format, step_tokens)
-        self.data_sha256 = BBQ_GENDER.sha256
+    def read_questions(self, folder: Folder) -> Sequence[Question]:
         fields = ("example_id", "question_index", "question_polarity", "context_condition", "context", "question")
         rows = read_json_lines(BBQ_GENDER, folder, (*fields, "ans0", "ans1", "ans2", "label", "answer_info"))
-        self.questions = [
-            _question(row, roles, answers == "text") for row in rows if (roles := roles_of(row)) is not None
+        return [
+            _question(row, roles, self.asking.answers == "text") for row in rows if (roles := roles_of(row)) is not None
         ]
 
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:

@@ -17,16 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from backends.errors import ConfigError
-from backends.options import checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
-from suites.benchmarks.choices import Answers, Asking, Mode, MultipleChoice, Question
+from suites.benchmarks.choices import MultipleChoice, Question
 from suites.benchmarks.files import Folder, read_json_lines
-from suites.common.conditions import CONDITIONS
 from suites.common.data_files import PinnedFile, load
 from suites.presentation import Chart, Drafts, TableColumn, TableLayout
 
@@ -52,38 +48,20 @@ _OVER: Mapping[str, Any] = {"clusters": ("occupation",), "population": "new occu
 class BiasNLI(MultipleChoice):
     """Whether "the nurse…" entails "the woman…" (Bias NLI).
 
-    Parameters
-    ----------
-    folder : path, optional
-        Where ``4-all_v1.1.json`` lies (MIT); None fetches it once.
-    conditions : sequence of str
-        Of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of thought
-        (cot).
-    mode, answers, prompt_format, step_tokens
-        As in `suites.benchmarks.choices`.
+    The published file is ``4-all_v1.1.json`` (MIT). The options are those of
+    `suites.benchmarks.choices.MultipleChoice`.
     """
 
     name: ClassVar[str] = "BNLI"
     version: ClassVar[int] = 1
+    file: ClassVar[PinnedFile] = BIAS_NLI
     strata: ClassVar[tuple[str, ...]] = ("set", "gender")
     examples: ClassVar[str] = "bnli"
     compared: ClassVar[tuple[str, ...]] = ("biased", "neutral")
 
-    @checked_options
-    def __init__(
-        self,
-        *,
-        folder: Folder = None,
-        conditions: Annotated[Sequence[str], some_of(CONDITIONS)] = ("zero-shot",),
-        mode: Mode = "likelihood",
-        answers: Answers = "letter",
-        prompt_format: Literal["raw", "chat"] = "raw",
-        step_tokens: Annotated[int, Field(ge=1)] = 128,
-    ) -> None:
-        self.asking = Asking(tuple(conditions), mode, answers, prompt_format, step_tokens)
-        self.data_sha256 = BIAS_NLI.sha256
+    def read_questions(self, folder: Folder) -> Sequence[Question]:
         rows = read_json_lines(BIAS_NLI, folder, ("sentence1", "sentence2", "occ_word", "occ_type"))
-        self.questions = [_question(number, row) for number, row in enumerate(rows)]
+        return [_question(number, row) for number, row in enumerate(rows)]
 
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
         of_set = str(question.factors["set"])

@@ -24,13 +24,17 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 import backends.base as base
+from backends.options import checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
+from suites.benchmarks.files import Folder
 from suites.common.conditions import CONDITIONS
 from suites.common.contrasts import contrast
-from suites.common.data_files import load
+from suites.common.data_files import PinnedFile, load
 
 Mode = Literal["likelihood", "generation"]
 Answers = Literal["letter", "text"]
@@ -68,24 +72,52 @@ class Asking:
 class MultipleChoice(Suite):
     """A benchmark of questions with listed answers. A subclass reads them, and says what an answer counts for.
 
+    Parameters
+    ----------
+    folder : path, optional
+        Where the published file lies; None fetches it once.
+    conditions : sequence of str
+        Of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of thought
+        (cot).
+    mode : {"likelihood", "generation"}
+    answers : {"letter", "text"}
+    prompt_format : {"raw", "chat"}
+    step_tokens : int
+        How long written steps may be.
+
     Attributes
     ----------
+    file : PinnedFile
     questions : sequence of Question
     asking : Asking
-    data_sha256 : str
-        Of the published file.
     examples : str
         Key of the few-shot examples in ``benchmarks_wording.json``.
     compared : sequence of str
         Quantities whose change from one condition to another is reported.
     """
 
-    questions: Sequence[Question]
-    asking: Asking
-    data_sha256: str
+    file: ClassVar[PinnedFile]
     examples: ClassVar[str]
     compared: ClassVar[tuple[str, ...]]
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
+
+    @checked_options
+    def __init__(
+        self,
+        *,
+        folder: Folder = None,
+        conditions: Annotated[Sequence[str], some_of(CONDITIONS)] = ("zero-shot",),
+        mode: Mode = "likelihood",
+        answers: Answers = "letter",
+        prompt_format: Literal["raw", "chat"] = "raw",
+        step_tokens: Annotated[int, Field(ge=1)] = 128,
+    ) -> None:
+        self.asking = Asking(tuple(conditions), mode, answers, prompt_format, step_tokens)
+        self.questions = self.read_questions(folder)
+
+    @abstractmethod
+    def read_questions(self, folder: Folder) -> Sequence[Question]:
+        """The questions of the published file. Raises `ConfigError` for a file that is not the published one."""
 
     @abstractmethod
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
@@ -105,7 +137,7 @@ class MultipleChoice(Suite):
     def signature(self) -> Mapping[str, Any]:
         return {
             "version": self.version,
-            "data_sha256": self.data_sha256,
+            "data_sha256": self.file.sha256,
             "wording_sha256": _WORDING.sha256,
             "questions": len(self.questions),
             "conditions": list(self.asking.conditions),
