@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from backends.errors import AuditError, BackendError, ConfigError, MissingExtra
 
 if TYPE_CHECKING:
-    from backends.classifiers import text_classifier
+    from backends.classifiers import LLMRater, Rubric, text_classifier
     from backends.fake import FakeBackend, PlantedBias
     from backends.llamacpp import LlamaCppBackend
     from backends.openai import OpenAIBackend, PriceTable
@@ -23,21 +23,25 @@ __all__ = [
     "ConfigError",
     "FakeBackend",
     "HFBackend",
+    "LLMRater",
     "LlamaCppBackend",
     "MissingExtra",
     "OpenAIBackend",
     "PlantedBias",
     "PriceTable",
+    "Rubric",
     "text_classifier",
 ]
 
 _MODULES = {
     "FakeBackend": "backends.fake",
     "HFBackend": "backends.transformers",
+    "LLMRater": "backends.classifiers",
     "LlamaCppBackend": "backends.llamacpp",
     "OpenAIBackend": "backends.openai",
     "PlantedBias": "backends.fake",
     "PriceTable": "backends.openai",
+    "Rubric": "backends.classifiers",
     "text_classifier": "backends.classifiers",
 }
 

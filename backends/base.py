@@ -207,6 +207,10 @@ class GenerateResponse:
     completion_tokens: int = 0
 
 
+#: Beside a language model's labels: the probability of all answers that count, of which each label's is a share.
+ANSWER_MASS = "answer mass"
+
+
 @dataclass(frozen=True, slots=True)
 class ClassifyResponse:
     """Probability of each label, each in [0, 1]."""

@@ -3,18 +3,20 @@
     SequenceClassifier   any sequence classifier of transformers, by hub id or folder
     ProfanityClassifier  a linear model of offensive words (package alt-profanity-check)
     VaderClassifier      a sentiment lexicon (package vaderSentiment)
+    LLMRater             any model that can be asked, with a rubric
 
-The last two carry what they need inside their package, for machines that reach no hub. They measure what
+Profanity and Vader carry what they need inside their package, for machines that reach no hub. They measure what
 their names say, and nothing else: sentiment is not regard, and an offensive word is not toxicity against a person.
 """
 
 from pathlib import Path
 
 from backends.classifiers.packaged import ProfanityClassifier, VaderClassifier
+from backends.classifiers.rater import LLMRater, Rubric
 from backends.classifiers.sequence import SequenceClassifier
 from backends.local.backend import LocalBackend
 
-__all__ = ["ProfanityClassifier", "SequenceClassifier", "VaderClassifier", "text_classifier"]
+__all__ = ["LLMRater", "ProfanityClassifier", "Rubric", "SequenceClassifier", "VaderClassifier", "text_classifier"]
 
 
 def text_classifier(model: str | Path) -> LocalBackend:

@@ -16,6 +16,7 @@ from backends.options import checked_options
 from suites.benchmarks.files import Folder, read_csv
 from suites.benchmarks.texts import ContinuedTexts, Opening, ScorerOption
 from suites.common.data_files import PinnedFile, content_sha256, load
+from suites.common.raters import rater_table
 from suites.common.text_scorer import text_scorer
 from suites.options import sampling_option
 from suites.presentation import Chart, Drafts, TableColumn, TableLayout
@@ -52,7 +53,7 @@ class BOLD(ContinuedTexts):
     sampling : Sampling or mapping
         The same for all models; a mapping replaces some fields of `DEFAULT_SAMPLING`.
     seed : int
-    toxicity, regard : str, path, TextScorer or None
+    toxicity, regard : str, path, Backend, TextScorer or None
         As in GenderPair; None leaves the figure out.
     """
 
@@ -92,7 +93,8 @@ class BOLD(ContinuedTexts):
                 ]
                 columns.append(TableColumn("difference", f"{quantity}_gap", {"kind": "gap", "scorer": name}, label))
         what = "; ".join(f"{name}: {scorer.what}" for name, scorer in self.text_scorers.items())
-        return [_DRAFTS.table("bold", columns, what=what)]
+        layouts = [_DRAFTS.table("bold", columns, what=what)]
+        return [*layouts, rater_table({name: s.labels for name, s in self.raters.items()})] if self.raters else layouts
 
     def charts(self) -> Sequence[Chart]:
         return [

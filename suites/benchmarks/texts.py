@@ -6,8 +6,11 @@ Each opening is continued once, and each text is read by each scorer. The factor
 text                one text: ``empty``
 toxicity, regard    one text: the scorer's quantities
 gap                 one text: the scorer's quantities, twice and with the sign of its group, so that the mean over the
-                    two groups, each with a weight of one half, is the first group's minus the second's
+                    two groups, each with a weight of one half, is the first group's minus the second's; by a language
+                    model, known only within what that adds for an identity
 ==================  ==============================================================================================
+
+Rows of language models as scorers: see `suites.common.raters`.
 """
 
 from __future__ import annotations
@@ -22,10 +25,19 @@ from pydantic import SkipValidation
 
 import backends.base as base
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
+from suites.common.raters import (
+    Trust,
+    labelled_items,
+    rater_measures,
+    rater_rows,
+    read_labelled,
+    refuse_unbelieved,
+    trust,
+)
 from suites.common.text_scorer import TextScorer
 
-#: A scorer by name, id, folder, or as it is; checked by `suites.common.text_scorer.text_scorer`.
-ScorerOption = Annotated[str | Path | TextScorer | None, SkipValidation]
+#: A scorer by name, id, folder, language model, or as it is; checked by `suites.common.text_scorer.text_scorer`.
+ScorerOption = Annotated[str | Path | TextScorer | base.Backend | None, SkipValidation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +93,17 @@ class ContinuedTexts(Suite):
             "prompt_format": self.prompt_format,
             "sampling": {**asdict(self.sampling), "stop": list(self.sampling.stop)},
             "seed": self.seed,
-            "scorers": {name: {"what": s.what, "labels": dict(s.labels)} for name, s in self.text_scorers.items()},
+            "scorers": {name: scorer.signature() for name, scorer in self.text_scorers.items()},
         }
 
+    @property
+    def raters(self) -> Mapping[str, TextScorer]:
+        """The scorers that are language models."""
+        return {name: scorer for name, scorer in self.text_scorers.items() if scorer.is_rater}
+
     def items(self) -> Iterator[Item]:
+        for name in self.raters:
+            yield from labelled_items(name)
         for opening in self.openings:
             prompt: base.Prompt = opening.text if self.prompt_format == "raw" else (base.Message("user", opening.text),)
             factors = {**opening.factors, "kind": "text", "group": opening.group}
@@ -112,12 +131,20 @@ class ContinuedTexts(Suite):
             return Row(item.id, item.factors, {"empty": flag(not response.text.strip())})
         assert isinstance(response, base.ClassifyResponse)
         assert item.scorer is not None
+        if item.is_control:
+            return read_labelled(item, self.text_scorers[item.scorer].labels, response)
         scores = self.text_scorers[item.scorer].read(response)
         if scores is None:
             return Row(item.id, item.factors, {}, missing="unparsable")
         return Row(item.id, item.factors, {name: IdentifiedInterval.exact(v) for name, v in scores.items()})
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        found: dict[str, Mapping[str, Trust]] = {}
+        of_raters: list[Row] = []
+        for name, scorer in self.raters.items():
+            found[name] = trust(rows, name, scorer.labels)
+            of_raters += rater_rows(rows, name, scorer.labels)
+            rows = refuse_unbelieved(rows, name, found[name])
         read = {row.item_id for row in rows if row.factors["kind"] != "text"}
         unread = [
             Row(f"{row.item_id}#{name}", {**row.factors, "kind": name}, {}, row.missing or "empty", row.items)
@@ -126,16 +153,18 @@ class ContinuedTexts(Suite):
             for name in self.text_scorers
             if f"{row.item_id}#{name}" not in read
         ]
-        scored = [row for row in (*rows, *unread) if row.factors["kind"] != "text"]
-        return [*rows, *unread, *map(self._gap, scored)]
+        scored = [row for row in (*rows, *unread) if row.factors["kind"] in self.text_scorers]
+        gaps = [self._gap(row, found.get(str(row.factors["kind"]), {})) for row in scored]
+        return [*rows, *unread, *gaps, *of_raters]
 
-    def _gap(self, row: Row) -> Row:
+    def _gap(self, row: Row, of_rater: Mapping[str, Trust]) -> Row:
         sign = 1.0 if row.factors["group"] == self.groups[0] else -1.0
-        values = {
-            quantity: IdentifiedInterval.exact(2 * sign * value.value)
-            for quantity, value in row.values.items()
-            if value.value is not None
-        }
+        values = {}
+        for quantity, value in row.values.items():
+            if value.value is not None:
+                signed = 2 * sign * value.value
+                within = of_rater[quantity].swap_gap if quantity in of_rater else 0.0
+                values[quantity] = IdentifiedInterval(signed, signed - within, signed + within)
         factors = {**row.factors, "kind": "gap", "scorer": row.factors["kind"]}
         return Row(f"{row.item_id}#gap", factors, values, row.missing, row.items)
 
@@ -161,6 +190,8 @@ class ContinuedTexts(Suite):
                 for group in self.groups:
                     of_group = {"kind": name, "group": group}
                     yield MeasureSpec(quantity, quantity, of_group, kind="probability", family=name, **over)
+            if scorer.is_rater:
+                yield from rater_measures(name, scorer.labels)
         for group in self.groups:
             empty = {"kind": "text", "group": group}
             yield MeasureSpec("empty_share", "empty", empty, unit="share", kind="share", family="texts", **over)

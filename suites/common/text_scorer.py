@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from backends import text_classifier
+from backends import LLMRater, Rubric, text_classifier
 from backends.base import Backend, ClassifyResponse, SupportsLabelNames
 from backends.errors import ConfigError
+from suites.common.data_files import load
+from suites.common.raters import labelled_sha256
 
 #: The classifiers of the paper, by their hub ids.
 TOXICITY_OF_THE_PAPER = "facebook/roberta-hate-speech-dynabench-r4-target"
@@ -27,11 +30,25 @@ class TextScorer:
         Quantity → label, e.g. ``{"toxicity": "hate"}``.
     what : str
         What it truly measures, shown wherever its figures are.
+
+    A language model (`LLMRater`) reads labelled texts first, see `suites.common.raters`.
     """
 
     backend: Backend
     labels: Mapping[str, str]
     what: str
+
+    @property
+    def is_rater(self) -> bool:
+        """Whether a language model gives the labels."""
+        return isinstance(self.backend, LLMRater)
+
+    def signature(self) -> Mapping[str, Any]:
+        """All of it that may change a figure, the weights apart."""
+        parts: dict[str, Any] = {"what": self.what, "labels": dict(self.labels)}
+        if isinstance(self.backend, LLMRater):
+            parts |= {**self.backend.asking, "labelled_sha256": labelled_sha256()}
+        return parts
 
     def read(self, response: ClassifyResponse) -> dict[str, float] | None:
         """The quantities of one answer; None where the classifier lacks one of the labels."""
@@ -82,7 +99,8 @@ def text_scorer(field: str, choice: object) -> TextScorer:
     """The scorer of one figure, ``toxicity`` or ``regard``, by name.
 
     The embedded one by its own name (``profanity``, ``vader``), the paper's by ``paper`` or its id. A folder or an
-    id with "/" is any sequence classifier whose labels are recognised by their names.
+    id with "/" is any sequence classifier whose labels are recognised by their names. A backend is a language model
+    that is asked by this project's rubric; an `LLMRater` is one with a rubric of its own.
 
     Raises
     ------
@@ -102,8 +120,11 @@ def text_scorer(field: str, choice: object) -> TextScorer:
         return TextScorer(text_classifier(kind.paper), kind.paper_labels, kind.paper)
     if _is_classifier(choice):
         return _recognised(field, choice, kind)
+    if isinstance(choice, Backend):
+        return _rater(field, choice, kind)
     hint = (
-        f'Use "{kind.embedded}", "paper", a classifier\'s id (owner/name) or folder, or a TextScorer with your labels'
+        f'Use "{kind.embedded}", "paper", a classifier\'s id (owner/name) or folder, a backend that is a language '
+        "model, or a TextScorer with your labels"
     )
     raise ConfigError(field, choice, "no scorer of that name", hint)
 
@@ -123,10 +144,24 @@ def _recognised(field: str, choice: object, kind: _Kind) -> TextScorer:
         labels = backend.label_names()
     except ConfigError as error:
         raise error.within(field) from error
-    by_quantity = {q: [label for label in labels if label.casefold() in names] for q, names in kind.label_names.items()}
-    if any(len(candidates) != 1 for candidates in by_quantity.values()):
-        problem = f"its labels {labels} do not show which one is {' or '.join(kind.label_names)}"
-        raise ConfigError(field, model, problem, "Pass a TextScorer that maps each quantity to a label")
     # A folder by its name alone: its weights are in the fingerprint, and where it lies changes no answer.
     what = Path(model).name if Path(model).expanduser().is_dir() else model
-    return TextScorer(backend, {quantity: label for quantity, (label,) in by_quantity.items()}, what)
+    return TextScorer(backend, _by_quantity(field, model, labels, kind), what)
+
+
+def _rater(field: str, model: Backend, kind: _Kind) -> TextScorer:
+    """A language model with its rubric."""
+    rater = (
+        model if isinstance(model, LLMRater) else LLMRater(model, Rubric.of(load("rubrics").content["rubrics"][field]))
+    )
+    labels = _by_quantity(field, rater.name, rater.label_names(), kind)
+    return TextScorer(rater, labels, f"{rater.name}, a language model asked by a rubric")
+
+
+def _by_quantity(field: str, model: str, labels: list[str], kind: _Kind) -> Mapping[str, str]:
+    """Quantity → the one label of that name. Raises `ConfigError` where that is not plain."""
+    found = {q: [label for label in labels if label.casefold() in names] for q, names in kind.label_names.items()}
+    if any(len(candidates) != 1 for candidates in found.values()):
+        problem = f"its labels {labels} do not show which one is {' or '.join(kind.label_names)}"
+        raise ConfigError(field, model, problem, "Pass a TextScorer that maps each quantity to a label")
+    return {quantity: label for quantity, (label,) in found.items()}

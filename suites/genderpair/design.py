@@ -40,6 +40,11 @@ class Design:
         return self.variant == "as_released" or self.fallback != "none"
 
     @property
+    def raters(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of the scorers that are language models."""
+        return {name: scorer.labels for name, scorer in self.text_scorers.items() if scorer.is_rater}
+
+    @property
     def scored(self) -> list[tuple[str, str]]:
         """Each quantity of a scorer, after the scorer's name."""
         return [(name, quantity) for name, scorer in self.text_scorers.items() for quantity in sorted(scorer.labels)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suites.base import Factor, MeasureSpec, QuantityKind, Row
+from suites.common.raters import rater_measures
 from suites.genderpair.design import Design, deviation_kind, figure_of
 
 _CLUSTERS = ("target", "pair")
@@ -83,6 +84,8 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     picks = [figure for figure in _PICKS if design.variant == "paper" or figure.quantity not in _OF_OUR_RULE]
     for figure in (*picks, *_of_scorers(design)):
         yield from figure.specs(design.groups)
+    for name, labels in design.raters.items():
+        yield from rater_measures(name, labels)
     yield from _deviations(design)
     yield from _by_structure(design)
     yield from _by_level(design, rows)

@@ -7,6 +7,7 @@ from typing import Any
 
 from suites.common.data_files import load
 from suites.common.published import published_source
+from suites.common.raters import rater_table
 from suites.common.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
 from suites.genderpair.design import Design, deviation_kind
 from suites.genderpair.pairs import GROUPS
@@ -81,6 +82,8 @@ def tables(design: Design) -> Iterator[TableLayout]:
     yield _DRAFTS.table("picks", picks)
     if gaps and design.audit_scorers:
         yield _DRAFTS.table("scorer_gap", gaps)
+    if design.raters:
+        yield rater_table(design.raters)
 
 
 def _columns(design: Design, measure: str, kind: str, title: str) -> list[TableColumn]:

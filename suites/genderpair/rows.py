@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from suites.base import Factor, IdentifiedInterval, Row, flag
 from suites.common.contrasts import contrast
+from suites.common.raters import rater_rows, refuse_unbelieved, trust
 from suites.genderpair.design import Design, deviation_kind, figure_of
 from suites.genderpair.pairs import GROUPS
 
@@ -18,8 +19,11 @@ _RowsByKind = Mapping[str, Sequence[Row]]
 
 def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     """The rows that are reported: a preference or a swapped text is only in the rows that name it as a source."""
-    by_id = {row.item_id: row for row in rows}
     derived: list[Row] = []
+    for name, labels in design.raters.items():
+        derived += rater_rows(rows, name, labels)
+        rows = refuse_unbelieved(rows, name, trust(rows, name, labels))
+    by_id = {row.item_id: row for row in rows}
     for row in rows:
         match str(row.factors["kind"]):
             case "selection":
@@ -30,7 +34,7 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
                 derived.append(row)
                 if design.audit_scorers:
                     derived.append(_audited(row, name, by_id))
-            case _ if row.missing is not None:
+            case kind if row.missing is not None or kind.startswith("labelled "):
                 derived.append(row)
             case _:
                 pass

@@ -61,6 +61,7 @@ from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
+from suites.common.raters import labelled_items, read_labelled
 from suites.common.text_scorer import TextScorer, text_scorer
 from suites.genderpair import presentation
 from suites.genderpair.design import Design, Fallback, Variant
@@ -86,7 +87,7 @@ DEFAULT_SAMPLING = base.Sampling(max_tokens=128)
 _PairsOption = Annotated[
     str | Path | PairSet, OnError("not a set of pairs", 'Give "built-in", "published" or a folder')
 ]
-_ScorerOption = Annotated[str | Path | TextScorer | None, SkipValidation]  # `text_scorer` checks it
+_ScorerOption = Annotated[str | Path | TextScorer | base.Backend | None, SkipValidation]  # `text_scorer` checks it
 
 
 class GenderPair(Suite):
@@ -114,10 +115,11 @@ class GenderPair(Suite):
         With ``variant="paper"``: what decides where a text does not, the higher log-probability of the whole
         descriptor (unless given), the higher one per token, or nothing (then such a text is missing, and no model
         need be able to score).
-    toxicity, regard : str, path, TextScorer or None
+    toxicity, regard : str, path, Backend, TextScorer or None
         ``profanity`` and ``vader`` are embedded and measure what `TextScorer.what` says; ``paper`` names
         the paper's classifiers; a folder or hub id is any sequence classifier whose labels are recognised by
-        their names, a `TextScorer` any other; None leaves the figure out.
+        their names, a `TextScorer` any other; a backend is a language model that is asked, and believed only if
+        labelled texts allow it (`suites.common.raters`); None leaves the figure out.
     audit_scorers : bool
         Score every text again with its identity swapped.
     """
@@ -204,10 +206,12 @@ class GenderPair(Suite):
             "variant": design.variant,
             "fallback": design.fallback if design.variant == "paper" else "bare words",
             "audit_scorers": design.audit_scorers,
-            "scorers": {name: {"what": s.what, "labels": dict(s.labels)} for name, s in design.text_scorers.items()},
+            "scorers": {name: scorer.signature() for name, scorer in design.text_scorers.items()},
         }
 
     def items(self) -> Iterator[Item]:
+        for name in self.design.raters:
+            yield from labelled_items(name)
         for structure in self.design.structures:
             for group in self.design.groups:
                 pairs = self.design.pairs.groups[group].pairs
@@ -280,6 +284,8 @@ class GenderPair(Suite):
                 return Row(item.id, item.factors, {"prefers_biased": preferred})
             case base.ClassifyResponse():
                 assert item.scorer is not None
+                if item.is_control:
+                    return read_labelled(item, self.design.text_scorers[item.scorer].labels, response)
                 scores = self.design.text_scorers[item.scorer].read(response)
                 if scores is None:
                     return Row(item.id, item.factors, {}, missing="unparsable")

@@ -1,0 +1,227 @@
+"""A language model as a scorer of texts: what it is asked, and whether it can be believed.
+
+Before its labels count, a rater reads texts that people have labelled, each about a woman, a man and a nonbinary
+person, so that nothing else differs between the three. Two things follow, for each of its quantities:
+
+    separation   mean on the texts with the label minus mean on the others: how far it measures what it says
+    swap gap     mean difference on one text between two identities: what it adds for the identity alone, 0 if fair
+
+with 95 % limits over the texts (Student's t). A rater is refused, so that all it says is missing, unless the lower
+limit of every separation lies above the largest swap gap, limits included: else what it adds for an identity may be
+as large as what it measures. One that is believed still has a swap gap, and a difference between groups is known only
+within it (`Trust.swap_gap`): the difference's bounds are that much wider.
+
+The factor ``kind`` says what a row is, for a scorer called NAME:
+
+======================  ======================================================================================
+labelled NAME           one text about one identity: the quantities, ``agrees``, ``answer_mass``
+separation of NAME      one text and quantity: its mean over the identities, twice, with the sign of its label
+swap gap of NAME        one text, quantity and pair of identities: the difference
+======================  ======================================================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backends.base import ANSWER_MASS, ClassifyRequest, ClassifyResponse
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
+from suites.common.data_files import load
+from suites.presentation import Drafts, TableColumn, TableLayout
+
+#: What a refused rater's rows are missing for.
+NOT_BELIEVED = "rater not believed"
+_LABELLED = load("labelled_texts")
+_CONFIDENCE = 0.95
+_DRAFTS = Drafts(load("raters_report").content)
+#: Quantity that is what the others leave, and is not asked for a separation.
+_REST = ("regard_neutral",)
+
+
+def labelled_sha256() -> str:
+    """Of the labelled texts, for signatures."""
+    return _LABELLED.sha256
+
+
+def labelled_items(name: str) -> Iterator[Item]:
+    """The labelled texts as questions to a scorer, of every sample."""
+    for number, entry in enumerate(_LABELLED.content["texts"]):
+        for identity, words in _LABELLED.content["identities"].items():
+            capitals = {word.capitalize(): said[0].upper() + said[1:] for word, said in words.items()}
+            text = entry["text"].format(**words, **capitals)
+            factors: dict[str, Factor] = {
+                "kind": f"labelled {name}",
+                "text": str(number),
+                "identity": identity,
+                "label": entry[name],
+            }
+            yield Item(f"labelled/{name}/{number}/{identity}", ClassifyRequest(text), factors, name, is_control=True)
+
+
+def read_labelled(item: Item, labels: Mapping[str, str], response: ClassifyResponse) -> Row:
+    """The row of one labelled text. ``labels`` maps quantities to the rater's labels."""
+    scores = {quantity: response.labels[label] for quantity, label in labels.items()}
+    values = {quantity: IdentifiedInterval.exact(score) for quantity, score in scores.items()}
+    of_labels = {label: score for label, score in response.labels.items() if label != ANSWER_MASS}
+    wanted = [labels[quantity] for quantity in labels if _says(quantity, str(item.factors["label"]))]
+    highest = max(of_labels.values())
+    agrees = of_labels[wanted[0]] == highest if wanted else all(of_labels[labels[q]] < highest for q in labels)
+    values["agrees"] = flag(agrees)
+    if ANSWER_MASS in response.labels:
+        values["answer_mass"] = IdentifiedInterval.exact(response.labels[ANSWER_MASS])
+    return Row(item.id, item.factors, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a rater's labelled texts say of one quantity.
+
+    Attributes
+    ----------
+    separation : float
+        Lower limit; -inf where it cannot be computed.
+    swap_gap : float
+        The largest absolute swap gap of two identities, upper limit; inf where it cannot be computed.
+    """
+
+    separation: float
+    swap_gap: float
+
+    @property
+    def is_believed(self) -> bool:
+        return self.separation > self.swap_gap
+
+
+def trust(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Mapping[str, Trust]:
+    """Quantity → what its labelled texts say; a text that was not read about every identity is left out."""
+    return {quantity: _trust(_texts(rows, name, quantity), quantity) for quantity in labels}
+
+
+def refuse_unbelieved(rows: Sequence[Row], name: str, found: Mapping[str, Trust]) -> list[Row]:
+    """The rows, those of the scorer's own kinds missing where the rater is not believed. Labelled texts stay."""
+    if all(one.is_believed for quantity, one in found.items() if quantity not in _REST):
+        return list(rows)
+    own = (name, f"swapped {name}")
+    return [
+        replace(row, values={}, missing=row.missing or NOT_BELIEVED) if row.factors["kind"] in own else row
+        for row in rows
+    ]
+
+
+def rater_rows(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Iterator[Row]:
+    """Separations and swap gaps, text by text."""
+    for quantity in labels:
+        for text, read in _texts(rows, name, quantity).items():
+            sources = tuple(row.item_id for row in read.rows)
+            factors: dict[str, Factor] = {"text": text, "of": quantity}
+            signed = IdentifiedInterval.exact((2 if read.says else -2) * statistics.fmean(read.scores.values()))
+            says = {**factors, "kind": f"separation of {name}", "says": read.says}
+            yield Row(f"separation/{quantity}/{text}", says, {"separation": signed}, sources=sources)
+            for pair, (one, other) in _pairs().items():
+                gap = IdentifiedInterval.exact(read.scores[one] - read.scores[other])
+                of_pair = {**factors, "kind": f"swap gap of {name}", "pair": pair}
+                yield Row(f"swap/{quantity}/{text}/{pair}", of_pair, {"swap_gap": gap}, sources=sources)
+
+
+def rater_measures(name: str, labels: Mapping[str, str]) -> Iterator[MeasureSpec]:
+    """How far a rater agrees with people, separates what they do, and moves with the identity alone."""
+    over: dict[str, Any] = {
+        "clusters": ("text",),
+        "population": "new texts of these kinds",
+        "family": f"rater of {name}",
+    }
+    difference: dict[str, Any] = {"kind": "difference", "unit": "difference", **over}
+    labelled = {"kind": f"labelled {name}"}
+    yield MeasureSpec("rater_agreement", "agrees", labelled, unit="share", kind="share", **over)
+    yield MeasureSpec("rater_answer_mass", "answer_mass", labelled, kind="probability", **over)
+    for quantity in labels:
+        separated = {"kind": f"separation of {name}", "of": quantity}
+        halves: dict[Factor, float] = {True: 0.5, False: 0.5}
+        yield MeasureSpec(
+            "rater_separation", "separation", separated, range=(-2.0, 2.0), stratum="says", weights=halves, **difference
+        )
+        for pair in _pairs():
+            where = {"kind": f"swap gap of {name}", "of": quantity, "pair": pair}
+            yield MeasureSpec("rater_swap_gap", "swap_gap", where, neutral=0.0, **difference)
+
+
+def rater_table(raters: Mapping[str, Mapping[str, str]]) -> TableLayout:
+    """Whether the raters can be believed; ``raters`` maps a scorer's name to its quantities' labels."""
+    columns = []
+    for name, labels in raters.items():
+        labelled = {"kind": f"labelled {name}"}
+        columns.append(TableColumn("agreement", "rater_agreement", labelled, name))
+        columns.append(TableColumn("answer mass", "rater_answer_mass", labelled, name))
+        for quantity in labels:
+            title, of = quantity.replace("_", " "), {"of": quantity}
+            columns.append(
+                TableColumn("separation", "rater_separation", {"kind": f"separation of {name}", **of}, title)
+            )
+            columns += [
+                TableColumn(pair, "rater_swap_gap", {"kind": f"swap gap of {name}", **of, "pair": pair}, title)
+                for pair in _pairs()
+            ]
+    return _DRAFTS.table("raters", columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One labelled text: whether it has the label, and its score about each identity."""
+
+    says: bool
+    scores: Mapping[str, float]
+    rows: Sequence[Row]
+
+
+def _texts(rows: Sequence[Row], name: str, quantity: str) -> dict[str, _Text]:
+    by_text: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        if row.factors["kind"] == f"labelled {name}" and quantity in row.values:
+            by_text[str(row.factors["text"])][str(row.factors["identity"])] = row
+    identities = set(_LABELLED.content["identities"])
+    return {
+        text: _Text(
+            _says(quantity, str(next(iter(read.values())).factors["label"])),
+            {identity: row.values[quantity].low for identity, row in read.items()},
+            list(read.values()),
+        )
+        for text, read in by_text.items()
+        if set(read) == identities
+    }
+
+
+def _says(quantity: str, label: str) -> bool:
+    """Whether a text with this label has the quantity: ``toxic`` has ``toxicity``, ``negative`` ``regard_negative``."""
+    return label == {"toxicity": "toxic"}.get(quantity, quantity.removeprefix("regard_"))
+
+
+def _pairs() -> dict[str, tuple[str, str]]:
+    identities = list(_LABELLED.content["identities"])
+    return {f"{one} minus {other}": (one, other) for one, other in itertools.combinations(identities, 2)}
+
+
+def _trust(texts: Mapping[str, _Text], quantity: str) -> Trust:
+    means = {says: [statistics.fmean(t.scores.values()) for t in texts.values() if t.says == says] for says in (1, 0)}
+    if min(map(len, means.values())) < 2:
+        return Trust(-math.inf, math.inf)
+    variances = [statistics.variance(values) / len(values) for values in means.values()]
+    df = min(map(len, means.values())) - 1
+    separation = statistics.fmean(means[1]) - statistics.fmean(means[0]) - _t(df) * math.sqrt(math.fsum(variances))
+    gaps = []
+    for one, other in _pairs().values():
+        moved = [t.scores[one] - t.scores[other] for t in texts.values()]
+        error = _t(len(moved) - 1) * statistics.stdev(moved) / math.sqrt(len(moved))
+        gaps.append(abs(statistics.fmean(moved)) + error)
+    return Trust(separation, max(gaps))
+
+
+def _t(df: int) -> float:
+    from scipy.stats import t  # takes a second to import
+
+    return float(t.ppf((1 + _CONFIDENCE) / 2, df))

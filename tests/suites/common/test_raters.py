@@ -1,0 +1,161 @@
+"""A language model as a scorer: the labelled texts that it reads first, and when it is not believed."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from audit import Audit
+from audit.report.page import report_page
+from backends import FakeBackend, LLMRater, Rubric
+from backends.base import ClassifyResponse
+from suites import BOLD, GenderPair
+from suites.common import raters
+from suites.common.data_files import load
+from suites.common.text_scorer import text_scorer
+from tests.suites.benchmarks.invented import use
+from tests.suites.genderpair.planted import SMALL
+
+TEXTS = load("labelled_texts").content["texts"]
+
+
+def model(name: str, *, sharp: float = 0.4, against_women: float = 0.0, harsh: float = 0.0) -> FakeBackend:
+    """One that says yes with 0.5 ± ``sharp``, right on the labelled texts, and more where a woman or Ada is named."""
+    right = {}
+    identities = load("labelled_texts").content["identities"]
+    for text in TEXTS:
+        for words in identities.values():
+            capitals = {word.capitalize(): said[0].upper() + said[1:] for word, said in words.items()}
+            right[text["text"].format(**words, **capitals)] = text["toxicity"] == "toxic"
+
+    def score(prompt: str, said: str) -> float:
+        text = re.findall(r"Text: (.*)\n", prompt)[-1]
+        yes = 0.5 + (sharp if right.get(text, False) else -sharp) + (harsh if text not in right else 0.0)
+        if re.search(r"\b(woman|her|she|Ada)\b", text, re.IGNORECASE):
+            yes += against_women
+        yes = min(max(yes, 0.01), 0.99)
+        return 0.9 * (yes if said == " yes" else 1 - yes)
+
+    return FakeBackend(name, score=score)
+
+
+@pytest.fixture
+def bold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    use(monkeypatch, tmp_path)
+
+    def result(rater: FakeBackend | LLMRater):
+        writer = FakeBackend(
+            "writer", generate=lambda prompt, seed: " Ada knows." if "Ada" in prompt else " Bob knows."
+        )
+        suite = BOLD(toxicity=rater, regard=None)
+        return Audit(models={"writer": writer}, suites=[suite], db=tmp_path / f"{rater.name}.db").run_sync()
+
+    return result
+
+
+def figure(result, measure, **where):
+    (found,) = [m for m in result.measures if m.measure == measure and dict(m.where) == where]
+    return found
+
+
+def test_labelled_texts_have_both_labels_and_no_identity():
+    assert len(TEXTS) == 40
+    assert {text["toxicity"] for text in TEXTS} == {"toxic", "not toxic"}
+    assert {text["regard"] for text in TEXTS} == {"negative", "neutral", "positive"}
+    assert all(text["regard"] == "negative" for text in TEXTS if text["toxicity"] == "toxic")
+    for text in TEXTS:
+        assert re.search(r"\{[Pp]erson\}", text["text"])
+        assert not re.search(r"\b(she|he|her|his|him|woman|man)\b", text["text"], re.IGNORECASE)
+    shown = [
+        example["text"] for rubric in load("rubrics").content["rubrics"].values() for example in rubric["examples"]
+    ]
+    assert not set(shown) & {text["text"] for text in TEXTS}
+
+
+def test_a_fair_rater_is_believed_with_its_separation(bold):
+    found = bold(model("fair"))
+    assert figure(found, "rater_agreement", kind="labelled toxicity").value == 1
+    assert figure(found, "rater_answer_mass", kind="labelled toxicity").value == pytest.approx(0.9)
+    separated = figure(found, "rater_separation", kind="separation of toxicity", of="toxicity")
+    assert separated.value == pytest.approx(0.8)
+    gap = figure(found, "toxicity_gap", kind="gap", scorer="toxicity")
+    assert (gap.value, gap.bound_low, gap.bound_high) == pytest.approx((0.0, 0.0, 0.0))
+
+
+def test_a_raters_own_gap_widens_the_groups_difference(bold):
+    found = bold(model("slanted", against_women=0.05))
+    swapped = figure(found, "rater_swap_gap", kind="swap gap of toxicity", of="toxicity", pair="female minus male")
+    assert swapped.value == pytest.approx(0.05)
+    gap = figure(found, "toxicity_gap", kind="gap", scorer="toxicity")
+    # All that is seen is the rater's own gap, and the bounds say so.
+    assert gap.value == pytest.approx(0.05)
+    assert gap.bound_low == pytest.approx(0.0, abs=1e-9)
+    assert gap.bound_high == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("blind", {"sharp": 0.0}), ("turned", {"sharp": -0.3}), ("biased", {"sharp": 0.1, "against_women": 0.3})],
+)
+def test_a_rater_with_a_gap_beyond_its_separation_is_refused(bold, name, options):
+    found = bold(model(name, **options))
+    toxicity = figure(found, "toxicity", kind="toxicity", group="actresses")
+    assert (toxicity.value, toxicity.missing) == (None, 2)
+    (quality,) = found.data_quality
+    assert quality.failures[raters.NOT_BELIEVED] > 0
+    # What it was refused for is still shown.
+    assert figure(found, "rater_separation", kind="separation of toxicity", of="toxicity").value is not None
+    assert "can be believed" in report_page(found)
+
+
+def test_the_limits_are_students():
+    scorer = text_scorer("toxicity", model("noisy"))
+    read = []
+    for i, item in enumerate(raters.labelled_items("toxicity")):
+        score = 0.7 if item.factors["label"] == "toxic" else 0.2
+        score += 0.02 * math.sin(i) + (0.01 * math.cos(7 * i) if item.factors["identity"] == "male" else 0)
+        read.append((item, score))
+    rows = []
+    for item, score in read:
+        answer = ClassifyResponse({"toxic": score, "not toxic": 1 - score})
+        rows.append(raters.read_labelled(item, scorer.labels, answer))
+    found = raters.trust(rows, "toxicity", scorer.labels)["toxicity"]
+    by_text = {}
+    for item, score in read:
+        by_text.setdefault((item.factors["text"], item.factors["label"]), {})[item.factors["identity"]] = score
+    means = {
+        label: [statistics.fmean(s.values()) for (_, of), s in by_text.items() if of == label]
+        for label in ("toxic", "not toxic")
+    }
+    error = math.sqrt(sum(stats.sem(values) ** 2 for values in means.values()))
+    expected = statistics.fmean(means["toxic"]) - statistics.fmean(means["not toxic"]) - stats.t.ppf(0.975, 13) * error
+    assert found.separation == pytest.approx(expected)
+    widest = 0.0
+    for one, other in (("female", "male"), ("female", "neither"), ("male", "neither")):
+        moved = [s[one] - s[other] for s in by_text.values()]
+        low, high = stats.ttest_1samp(moved, 0).confidence_interval(0.95)
+        widest = max(widest, abs(low), abs(high))
+    assert found.swap_gap == pytest.approx(widest)
+    assert raters.trust(rows[:3], "toxicity", scorer.labels)["toxicity"].is_believed is False
+
+
+def test_genderpair_refuses_a_biased_rater_and_keeps_a_fair_one(tmp_path):
+    for rater, believed in ((model("fair", harsh=0.1), True), (model("biased", sharp=0.05, against_women=0.4), False)):
+        suite = GenderPair(pairs=SMALL, toxicity=rater, regard=None)
+        result = Audit(models={"writer": FakeBackend("w")}, suites=[suite], db=tmp_path / f"{rater.name}.db").run_sync()
+        toxicity = figure(result, "toxicity", kind="toxicity", group="female")
+        assert (toxicity.value is not None) == believed
+        assert (toxicity.missing == 0) == believed
+        assert "raters" in [table["name"] for info in result.suites for table in info.tables]
+
+
+def test_raters_are_told_apart_in_the_signature():
+    rubric = Rubric.of({**load("rubrics").content["rubrics"]["toxicity"], "start": "It is:"})
+    choices = [model("a"), model("b"), LLMRater(model("a"), rubric), LLMRater(model("a"), rubric, answer="text")]
+    signatures = [str(text_scorer("toxicity", choice).signature()) for choice in choices]
+    assert len(set(signatures)) == 4
