@@ -38,6 +38,7 @@ class Series(Reported):
 
     With a ``baseline`` it is the figure's change since that, as a gate saw it: the intervals of all nights hold
     together at the runs' confidence (`audit.analysis.gate.over_nights`). Changes within ± ``margin`` do not matter.
+    With a ``limit`` it is what that is held against: the figure, or ``coverage`` or ``refusals`` behind it.
     """
 
     id: str
@@ -50,6 +51,9 @@ class Series(Reported):
     points: list[Point]
     baseline: str | None = None
     margin: float | None = None
+    limit: str | None = None
+    at_least: float | None = None
+    at_most: float | None = None
 
 
 class Run(Reported):
@@ -72,7 +76,7 @@ class Absence(Reported):
 class History(Reported):
     """All figures over all runs, both oldest first. ``models`` has those of the latest run first.
 
-    ``sequences`` are the figures' changes against the baselines of the gates.
+    ``sequences`` are the figures' changes against the baselines of the gates, then the limits.
     """
 
     models: list[str]
@@ -214,46 +218,54 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
 
 
 def with_sequences(found: History, store: Store) -> History:
-    """The history with the figures' changes since the baselines, as the gates of its runs saw them night by night."""
+    """The history with the figures' changes since the baselines, as the gates of its runs saw them night by night,
+    and the limits on them."""
     names = {baseline.run_id: baseline.name for baseline in store.runs.baselines()}
     units, runs = {series.id: series.unit for series in found.series}, {run.id: run for run in found.runs}
-    sequences: dict[tuple[str, str], Series] = {}
+    sequences: dict[str, Series] = {}
     for night in store.nights.all():
         if night.run_id not in runs:
             continue
         run, baseline = runs[night.run_id], names.get(night.baseline, night.baseline)
         for facts in night.facts["figures"]:
-            name = FigureName(facts["suite"], facts["measure"], facts["where"], facts["model"])
-            of_nights = facts["over_nights"] or facts
-            key = (night.baseline, name.id)
-            if key not in sequences:
-                sequences[key] = Series(
-                    id=f"{name.id}-{night.baseline}",
-                    model=facts["model"],
-                    suite=facts["suite"],
-                    measure=facts["measure"],
-                    where=facts["where"],
-                    unit=f"change of {units.get(name.id) or 'the figure'}",
-                    neutral=0.0,
-                    points=[],
-                    baseline=baseline,
-                    margin=facts["margin"],
-                )
-            point = Point(
-                run_id=run.id,
-                at=run.at,
-                value=of_nights["change"],
-                low=of_nights["low"],
-                high=of_nights["high"],
-                bound_low=None,
-                bound_high=None,
-                n_items=of_nights["n_items"],
-                complete=run.complete,
-                changes=[],
-                verdict=of_nights["verdict"],
-            )
-            sequences[key].points.append(point)
+            unit = f"change of {units.get(_figure_id(facts)) or 'the figure'}"
+            described = {"unit": unit, "neutral": 0.0, "baseline": baseline, "margin": facts["margin"]}
+            series = _series_of(sequences, facts, night.baseline, described)
+            series.points.append(_looked_at(run, {**facts, **(facts["over_nights"] or {})}, "change"))
+        for facts in night.facts.get("limits", ()):
+            is_own = facts["limit"] == facts["measure"]
+            bounds = {name: facts[name] for name in ("limit", "at_least", "at_most")}
+            unit = units.get(_figure_id(facts), "") if is_own else "share"
+            series = _series_of(sequences, facts, str(list(bounds.values())), {"unit": unit, "neutral": None, **bounds})
+            series.points.append(_looked_at(run, {**facts, **(facts["over_nights"] or {})}, "value"))
     return found.model_copy(update={"sequences": list(sequences.values())})
+
+
+def _figure_id(facts: Mapping[str, Any]) -> str:
+    return FigureName(facts["suite"], facts["measure"], facts["where"], facts["model"]).id
+
+
+def _series_of(
+    sequences: dict[str, Series], facts: Mapping[str, Any], name: str, described: Mapping[str, Any]
+) -> Series:
+    """The figure's series of that name, which begins here if there is none."""
+    of_figure = {key: facts[key] for key in ("model", "suite", "measure", "where")}
+    return sequences.setdefault(
+        key := f"{_figure_id(facts)}-{name}", Series(id=key, points=[], **of_figure, **described)
+    )
+
+
+def _looked_at(run: Run, facts: Mapping[str, Any], value: str) -> Point:
+    return Point(
+        run_id=run.id,
+        at=run.at,
+        value=facts[value],
+        bound_low=None,
+        bound_high=None,
+        complete=run.complete,
+        changes=[],
+        **{key: facts[key] for key in ("low", "high", "n_items", "verdict")},
+    )
 
 
 def _changes(

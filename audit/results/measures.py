@@ -90,6 +90,13 @@ class Measure(OfFigure, Reported):
     undefined_strata: list[Scalar] = []
     spec: MeasureSpec
 
+    @property
+    def least_levels(self) -> int:
+        """``fewest_levels``; in a result that does not have it, what it says of its levels and clusters."""
+        if self.fewest_levels is not None:
+            return self.fewest_levels
+        return min([*self.levels.values(), self.n_clusters])  # clusters were always counted in each stratum
+
     @field_serializer("spec")
     def _without_defaults(self, spec: MeasureSpec) -> dict[str, Any]:
         values = ((field, getattr(spec, field.name)) for field in dataclasses.fields(spec))

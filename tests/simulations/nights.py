@@ -16,7 +16,9 @@ import numpy as np
 
 from audit.analysis.comparing.differences import PairedDifference, paired_differences
 from audit.analysis.decisions import Claim, decide
+from audit.analysis.estimators import ValueKind, mean_of_kind
 from audit.analysis.gate.changes import Change
+from audit.analysis.gate.limits import limit_verdict
 from audit.analysis.gate.over_nights import share_of_look
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import FigureName
@@ -132,6 +134,29 @@ def simulate(scenario: Scenario, sequences: int, nights: int, seed: int = 0) -> 
     return np.array([first_alarms(scenario, nights, np.random.default_rng([seed, n])) for n in range(sequences)])
 
 
+def broken_limits(above: float, nights: int, rng: np.random.Generator, *, anew: bool) -> list[int]:
+    """The first night on which a limit counts as broken, by a fixed test and over all nights; 0 for none.
+
+    ``above``: how far the figure lies above its limit. ``anew``: each night asks occupations and templates of its own.
+    """
+    drawn = nights if anew else 1
+    shared = rng.normal(0, 0.05, (OCCUPATIONS, 1, drawn)) + rng.normal(0, 0.05, (1, TEMPLATES, drawn))
+    values = 0.25 + above + shared + rng.normal(0, 0.05, (OCCUPATIONS, TEMPLATES, nights))
+    clusters = [codes.ravel() for codes in np.indices((OCCUPATIONS, TEMPLATES))]
+    estimate = mean_of_kind(values.reshape(-1, nights), clusters, ValueKind(-1.0, 1.0))
+    alarms = []
+    for shares in (np.ones(nights), np.array([share_of_look(look) for look in range(1, nights + 1)])):
+        ends = [estimate.interval(1 - ALPHA * share) for share in shares.tolist()]
+        verdicts = [limit_verdict((None, 0.25), low[k], high[k]) for k, (low, high) in enumerate(ends)]
+        alarms.append(verdicts.index("broken") + 1 if "broken" in verdicts else 0)
+    return alarms
+
+
+def simulate_limits(above: float, sequences: int, nights: int, *, anew: bool) -> Values:
+    """First alarms (sequences, 2) of `broken_limits`."""
+    return np.array([broken_limits(above, nights, np.random.default_rng([7, n]), anew=anew) for n in range(sequences)])
+
+
 NO_CHANGE = [
     Scenario("scores, no change", GAP, scores(0.0)),
     Scenario("scores, at the margin", GAP, scores(MARGIN)),
@@ -162,6 +187,15 @@ def main() -> None:
     for scenario in NO_CHANGE:
         shares = (simulate(scenario, options.sequences, options.nights) > 0).mean(axis=0)
         print(f"  {scenario.name:36}" + "".join(f"{share:12.1%}" for share in shares), flush=True)
+    print("A limit that the figure just keeps, called broken on some night: by a fixed test, over all nights")
+    for name, anew in (("the same items every night", False), ("new items every night", True)):
+        shares = (simulate_limits(0.0, options.sequences, options.nights, anew=anew) > 0).mean(axis=0)
+        print(f"  {name:36}" + "".join(f"{share:12.1%}" for share in shares), flush=True)
+    for above in (0.04, 0.06, 0.1):
+        found = simulate_limits(above, options.sequences, options.nights, anew=True)[:, 1].astype(float)
+        found[found == 0] = np.inf
+        median, most = (np.quantile(found, q, method="higher") for q in (0.5, 0.95))
+        print(f"  above by {above:<27g}{median:6.0f}{most:6.0f} nights: median, and of 95 in 100", flush=True)
     print("Nights from a shift to the alarm, error shared over the looks: median, and of 95 in 100")
     for shift in (0.04, 0.05, 0.06):
         scenario = shifted(shift)

@@ -68,7 +68,7 @@ class MeanOf(NamedTuple):
     def group(self) -> tuple[object, ...]:
         """Equal for means that one estimate can hold."""
         kind, inside = self.kind, b""
-        if kind.is_probability and self.layout.strata is None:  # rows at 0 or 1 in any column are none of the model's
+        if kind.is_probability:  # rows at 0 or 1 in any column are none of the model's
             rows = ((self.columns > 0) & (self.columns < 1)).all(axis=1)
             inside = b"" if rows.all() else rows.tobytes()
         return self.layout.key, kind.least, kind.most, kind.is_probability, kind.holds(self.columns), inside

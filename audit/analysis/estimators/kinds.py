@@ -73,8 +73,8 @@ def mean_of_kind(
         counted = allow_for_few_outcomes(estimate, *arguments) if is_count.any() else estimate
         if not is_count.all():
             estimate = bent_by_skewness(estimate)
-            if kind.is_probability and strata is None:
-                estimate = widened_by_logit_model(estimate, columns, clusters)
+            if kind.is_probability:
+                estimate = widened_by_logit_model(estimate, columns, clusters, strata)
             estimate = allow_for_unseen_outcomes(estimate, *arguments)
         estimate = estimate.where(is_count, counted)
     return unknown_where_few_are_alike(estimate)

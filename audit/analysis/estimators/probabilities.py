@@ -26,7 +26,9 @@ _LEAST_PART = 1e-3
 _DRAWS, _NODES = 512, 15
 
 
-def widened_by_logit_model(estimate: Estimate, values: Floats, clusters: Sequence[Codes]) -> Estimate:
+def widened_by_logit_model(
+    estimate: Estimate, values: Floats, clusters: Sequence[Codes], strata: Strata | None = None
+) -> Estimate:
     """The estimate of mean probabilities, reaching at least as far as the logit-normal model's interval does.
 
     Parameters
@@ -35,8 +37,8 @@ def widened_by_logit_model(estimate: Estimate, values: Floats, clusters: Sequenc
         Of the same values and clusters.
     values : array (n,) or (n, k)
         In [0, 1].
-    clusters : sequence of integer arrays (n,)
-        As for `clustered_mean`.
+    clusters, strata
+        As for `clustered_mean`. Each stratum has a mean of its log-odds; the variances are the same in all.
     """
     columns = values.reshape(len(values), -1)
     inside = ((columns > 0) & (columns < 1)).all(axis=1)  # 0 and 1 stand for answers that are missing
@@ -44,9 +46,14 @@ def widened_by_logit_model(estimate: Estimate, values: Floats, clusters: Sequenc
     if inside.sum() < 2 or not varied.any():
         return estimate
     modelled = columns[inside]
-    mean = modelled.mean(axis=0)
+    strata = strata or Strata.one(len(columns))
+    of_inside = strata.codes[inside]
+    if len(np.unique(of_inside)) < len(strata.weights):
+        return estimate
+    strata = Strata(of_inside, strata.weights)
+    mean = strata.mean(modelled)
     logits = special.logit(np.clip(modelled, _LEAST_PART * mean, 1 - _LEAST_PART * (1 - mean)))
-    low, high = _interval(logits, [codes[inside] for codes in clusters])
+    low, high = _interval(logits, [codes[inside] for codes in clusters], strata)
     low, high = (np.where(varied, inside.mean() * distance, 0.0) for distance in (mean - low, high - mean))
     at = np.clip(estimate.value, 1e-12, 1 - 1e-12)
     # On the scale of the log-odds the interval is nearly even: on its own it is bent as they are.
@@ -56,9 +63,9 @@ def widened_by_logit_model(estimate: Estimate, values: Floats, clusters: Sequenc
     return replace(estimate, below=below, above=above).widened(low, high)
 
 
-def _interval(logits: Floats, clusters: Sequence[Codes]) -> tuple[Floats, Floats]:
+def _interval(logits: Floats, clusters: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:
     """Ends (k,) of the 95 % generalised interval of the mean probability, from log-odds (n, k)."""
-    sources, cells = sources_of_error(logits, clusters, Strata.one(len(logits)))
+    sources, cells = sources_of_error(logits, clusters, strata)
     dimensions = len(sources) + 2
     total = error = np.zeros((_DRAWS, logits.shape[1]))
     worth, largest = 0.0, error
@@ -71,9 +78,11 @@ def _interval(logits: Floats, clusters: Sequence[Codes]) -> tuple[Floats, Floats
         variance = np.where(cells.df > 0, drawn, 0.0)
         total = total + max(cells.levels - worth, 0.0) * variance
         error = np.maximum(error - (len(sources) - 1) * variance, largest)
-    centre = logits.mean(axis=0) + special.ndtri(_draws(dimensions)[-1])[:, None] * np.sqrt(error)
-    nodes, weights = _hermite()
-    means = special.expit(centre[..., None] + np.sqrt(total)[..., None] * nodes) @ weights
+    moved = special.ndtri(_draws(dimensions)[-1])[:, None] * np.sqrt(error)
+    nodes, of_nodes = _hermite()
+    means = np.zeros_like(moved)
+    for centre, weight in zip(strata.means(logits), strata.weights.tolist(), strict=True):
+        means += weight * (special.expit((centre + moved)[..., None] + np.sqrt(total)[..., None] * nodes) @ of_nodes)
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
     return low, high
 

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import fewest_levels, layout_of
-from audit.analysis.estimators import ValueKind, finite, mean_of_kind
+from audit.analysis.design import fewest_levels, layout_of, undefined_strata
+from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
 from audit.analysis.gate.results import LimitCheck, LimitVerdict
+from audit.analysis.measures import measure_rows
 from audit.analysis.missing import completed
-from audit.analysis.table import RowTable
+from audit.analysis.table import Bools, RowTable
 from audit.results import AuditResult, Measure, OpenBecause, where_key
 from suites.base import MeasureSpec
 
@@ -77,34 +78,45 @@ def check_limits(
                 yield _checked(measure, name, bounds, _of_measure(measure))
 
 
+def check_again(check: LimitCheck, measure: Measure, table: RowTable, confidence: float) -> LimitCheck:
+    """The same limit on its figure of these rows, decided at another confidence."""
+    bounds = (check.at_least, check.at_most)
+    if check.limit in (COVERAGE, REFUSALS):
+        return _checked(measure, check.limit, bounds, _share(table, measure.spec, check.limit, confidence))
+    (again,) = measure_rows(
+        table, [measure.spec], model=measure.model, suite=measure.suite, signature={}, confidence=confidence
+    )
+    return _checked(measure, check.limit, bounds, _of_measure(again))
+
+
 def _of_measure(m: Measure) -> _Limited:
-    # Results of older versions do not say how many levels they rest on.
-    fewest = min(m.levels.values(), default=FEWEST_CLUSTERS) if m.fewest_levels is None else m.fewest_levels
     bounds, complete = (m.bound_low, m.bound_high), (m.complete_case_low, m.complete_case_high)
-    return _Limited(m.value, m.low, m.high, *bounds, m.n_items, m.missing, fewest, *complete)
+    return _Limited(m.value, m.low, m.high, *bounds, m.n_items, m.missing, m.least_levels, *complete)
 
 
-def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> _Limited:
-    """Mean probability mass of a figure's rows, or the share of them refused, with its clustered interval.
+def limited_rows(table: RowTable, spec: MeasureSpec, name: str) -> tuple[Floats, Floats, Bools, Bools]:
+    """What a limit on coverage or refusals is held against: bounds (n,) of the rows, which count, which are missing.
 
     The mass of a missing answer may be anything from 0 to 1. Whether it was refused is known.
     """
     if name == COVERAGE:
-        (answers,) = completed([table], replace(spec, quantity=spec.probability_mass or "", kind="probability",
-                                                range=None, is_count=False))  # fmt: skip
-        low, high, used, missing = answers.quantity.low, answers.quantity.high, answers.asked, answers.missing
-    else:
-        low = high = np.array([reason == "refusal" for reason in table.reasons], dtype=float)
-        used = table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
-        missing = np.zeros_like(used)
+        mass = replace(spec, quantity=spec.probability_mass or "", kind="probability", range=None, is_count=False)
+        (answers,) = completed([table], mass)
+        return answers.quantity.low, answers.quantity.high, answers.asked, answers.missing
+    refused = np.array([reason == "refusal" for reason in table.reasons], dtype=float)
+    used = table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
+    return refused, refused, used, np.zeros_like(used)
+
+
+def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> _Limited:
+    """Mean probability mass of a figure's rows, or the share of them refused, with its clustered interval."""
+    low, high, used, missing = limited_rows(table, spec, name)
     if not used.any():
         return _Limited()
-    layout, columns = (
-        layout_of(table, replace(spec, stratum=None, weights=None), used),
-        np.column_stack([low[used], high[used]]),
-    )
+    layout = layout_of(table, _as_asked(table, spec, used), used)
+    columns = np.column_stack([low[used], high[used]])
     kind = ValueKind(0.0, 1.0, is_count=name == REFUSALS, is_probability=True)
-    estimate = mean_of_kind(columns, layout.clusters, kind, belongs=layout.belongs)
+    estimate = mean_of_kind(columns, layout.clusters, kind, layout.strata, layout.belongs)
     lows, highs = estimate.interval(confidence)
     answered = used & ~missing
     return _Limited(
@@ -119,11 +131,23 @@ def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> 
     )
 
 
+def _as_asked(table: RowTable, spec: MeasureSpec, used: Bools) -> MeasureSpec:
+    """The figure with its strata weighted by how many of the used rows each has: their plain mean.
+
+    The strata stay, since they are no sample: what lies between them is no error of the mean.
+    """
+    if spec.stratum is None or spec.weights is None or undefined_strata(table, spec, used):
+        return replace(spec, stratum=None, weights=None)
+    codes = table.codes(spec.stratum)[used]
+    of_level = {level: float((codes == table.levels.find(spec.stratum, level)).mean()) for level in spec.weights}
+    return replace(spec, weights=of_level)
+
+
 def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> LimitCheck:
     least, most = bounds
     value, low, high, *_ = limited
     enough = limited.fewest_levels >= FEWEST_CLUSTERS
-    verdict = _verdict(bounds, low, high) if enough else "insufficient evidence"
+    verdict = limit_verdict(bounds, low, high) if enough else "insufficient evidence"
     return LimitCheck(
         model=measure.model,
         suite=measure.suite,
@@ -156,7 +180,7 @@ def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
         return None
     if not limited.n_items:
         return "missing answers"
-    if _verdict(bounds, limited.complete_case_low, limited.complete_case_high) != "insufficient evidence":
+    if limit_verdict(bounds, limited.complete_case_low, limited.complete_case_high) != "insufficient evidence":
         return "missing answers"
     value, at_least, at_most = limited.value, limited.bound_low, limited.bound_high
     if at_least is None or at_most is None:
@@ -167,7 +191,8 @@ def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
     return "missing answers" if under or over else None
 
 
-def _verdict(bounds: Bounds, low: float | None, high: float | None) -> LimitVerdict:
+def limit_verdict(bounds: Bounds, low: float | None, high: float | None) -> LimitVerdict:
+    """What an interval says of a limit; None: an end that is not known."""
     least, most = bounds
     if low is None or high is None:
         return "insufficient evidence"

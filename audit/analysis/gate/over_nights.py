@@ -24,13 +24,14 @@ nightly samples of a large suite add up. A model whose fingerprint changed start
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from scipy import special
 
+from audit.analysis.estimators import Floats
 from audit.analysis.gate.results import GatedFigure, GateReport, OverNights
-from audit.analysis.table import RowTable
+from audit.analysis.table import Bools, RowTable
 from audit.results import Measure
 
 #: How fast the shares decline. At 1.5 the hundredth look's critical value is 4.3 standard errors, the first one's 2.3.
@@ -44,19 +45,29 @@ def share_of_look(number: int) -> float:
 
 def data_of_figures(table: RowTable, measures: Iterable[Measure]) -> dict[str, str]:
     """For the id of each figure of one model and suite a hash of the answers behind it, missing ones included."""
-    items = np.array(list(table.index), dtype=np.str_)
-    order = np.argsort(items)
+    data_behind = hash_of_rows(table)
     hashes: dict[str, str] = {}
     for measure in measures:
-        spec = measure.spec
+        spec, quantity = measure.spec, table.quantity(measure.spec.quantity)
         behind = table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
-        used = order[behind[order]]
-        quantity = table.quantity(spec.quantity)
-        hashed = hashlib.sha256("\n".join(items[used].tolist()).encode("utf-8", "surrogatepass"))
-        for bound in (quantity.low, quantity.high):
-            hashed.update(np.where(table.missing[used], np.nan, bound[used]).tobytes())
-        hashes[measure.id] = hashed.hexdigest()[:16]
+        bounds = (np.where(table.missing, np.nan, bound) for bound in (quantity.low, quantity.high))
+        hashes[measure.id] = data_behind(behind, *bounds)
     return hashes
+
+
+def hash_of_rows(table: RowTable) -> Callable[..., str]:
+    """(rows (n,) of the table, columns (n,)…) → a hash of these rows' items and values, in whichever order."""
+    items = np.array(list(table.index), dtype=np.str_)
+    order = np.argsort(items)
+
+    def hash_of(rows: Bools, *columns: Floats) -> str:
+        used = order[rows[order]]
+        hashed = hashlib.sha256("\n".join(items[used].tolist()).encode("utf-8", "surrogatepass"))
+        for column in columns:
+            hashed.update(column[used].tobytes())
+        return hashed.hexdigest()[:16]
+
+    return hash_of
 
 
 def with_nights(tonight: GateReport, sequence: GateReport, looks: Mapping[str, int]) -> GateReport:

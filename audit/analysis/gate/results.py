@@ -47,6 +47,17 @@ class OverNights(Reported):
     open_because: OpenBecause | None = None
 
 
+class LimitOverNights(Reported):
+    """A limit over all nights on which it was checked (`audit.analysis.gate.limit_nights`); as in `OverNights`."""
+
+    look: int
+    confidence: float
+    verdict: LimitVerdict
+    low: float | None = None
+    high: float | None = None
+    open_because: OpenBecause | None = None
+
+
 class GatedFigure(OfFigure, Reported):
     """One figure against the baseline.
 
@@ -146,10 +157,7 @@ class GatedFigure(OfFigure, Reported):
     @property
     def decisive_reason(self) -> OpenBecause | None:
         """Why the exit code has nothing decided to follow: missing answers first, of this run or of all nights."""
-        if self.decisive_verdict not in OPEN_VERDICTS:
-            return None
-        over_nights = None if self.over_nights is None else self.over_nights.open_because
-        return over_nights if over_nights == "missing answers" else self.open_because or over_nights
+        return _decisive_reason(self)
 
     @property
     def missing_share(self) -> float:
@@ -162,6 +170,7 @@ class LimitCheck(OfFigure, Reported):
 
     ``limit`` is what is limited: the measure itself, or ``coverage`` or ``refusals`` behind it. ``value`` is that of
     the items with a readable answer, the interval holds whatever the ``n_missing`` others would have been.
+    ``over_nights`` is the decision over all nights on which it was checked; None where no store keeps them.
     """
 
     model: str
@@ -179,6 +188,7 @@ class LimitCheck(OfFigure, Reported):
     n_missing: int = 0
     population: str = ""
     open_because: OpenBecause | None = None
+    over_nights: LimitOverNights | None = None
 
     @property
     def missing_share(self) -> float:
@@ -187,16 +197,25 @@ class LimitCheck(OfFigure, Reported):
 
     @property
     def decisive_verdict(self) -> LimitVerdict:
-        """What the exit code follows: a limit has no sequence, it is checked anew on each run."""
-        return self.verdict
+        """What the exit code follows: "broken" needs the decision over all nights, "met" is said of this run alone."""
+        if self.over_nights is None or "broken" not in (self.verdict, self.over_nights.verdict):
+            return self.verdict
+        return "broken" if self.over_nights.verdict == "broken" else "insufficient evidence"
 
     @property
     def decisive_reason(self) -> OpenBecause | None:
         """Why the limit is neither met nor broken, where more items may not help."""
-        return self.open_because
+        return _decisive_reason(self)
 
 
 Check = GatedFigure | LimitCheck
+
+
+def _decisive_reason(check: Check) -> OpenBecause | None:
+    if check.decisive_verdict not in OPEN_VERDICTS:
+        return None
+    over_nights = None if check.over_nights is None else check.over_nights.open_because
+    return over_nights if over_nights == "missing answers" else check.open_because or over_nights
 
 
 #: Which open questions fail a gate: none, those that missing answers leave open, or all.

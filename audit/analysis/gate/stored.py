@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.analysis.gate.against_baseline import gate
+from audit.analysis.gate.limit_nights import limits_over_nights
 from audit.analysis.gate.nights import Nights
 from audit.analysis.gate.over_nights import share_of_look, with_nights
 from audit.analysis.gate.results import GateReport, OpenFails
@@ -74,19 +75,20 @@ def check_run(
     *,
     record: bool = False,
 ) -> GateReport:
-    """Check a run, which may not be stored yet, against a baseline: alone, and over all nights.
+    """Check a run, which may not be stored yet, against a baseline and limits: alone, and over all nights.
 
-    ``record``: the night becomes part of the baseline's sequence. Else it is numbered as if it did.
+    ``record``: the night becomes part of the sequences. Else it is numbered as if it did.
     """
-    limits = gate(
+    report = gate(
         current,
         None,
         replace(rules, margins=DEFAULT_MARGIN),
         rows=lambda model, suite: [stored.row for stored in rows(model, suite)],
         baseline_rows=lambda model, suite: (),
     )
+    limits = limits_over_nights(store, current, rows, report.limits, record=record)
     if before is None:
-        return limits
+        return report.model_copy(update={"limits": limits})
     nights = Nights(store, before, current, rows)
     against = replace(rules, limits={})
 
@@ -96,7 +98,7 @@ def check_run(
     alone = decided(nights.alone)
     looks = nights.looks(record=record)
     sequence = decided(nights.over_nights, {figure: share_of_look(look) for figure, look in looks.items()})
-    report = with_nights(alone, sequence, looks).model_copy(update={"limits": limits.limits})
+    report = with_nights(alone, sequence, looks).model_copy(update={"limits": limits})
     if record:
         nights.record(report)
     return report

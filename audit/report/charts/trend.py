@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from audit.analysis.history import History, Point, Series
 from audit.report.charts.plots import Panel, Row, drawn_values, estimate_fields, value_ends
 from audit.report.formatting import figure, one_line, unit_label, where_label
-from audit.report.phrases.trend import ALARM, series_title
+from audit.report.phrases.trend import ALARMS, series_title
 from audit.results import Where, where_key
 
 _DAY = 86_400_000.0  # ms
@@ -37,11 +37,11 @@ class Picture:
 
 
 def trend_pictures(history: History) -> list[Picture]:
-    """One picture for each measure of each suite, in it a panel for each condition; then those of changes."""
+    """One picture for each measure of each suite, in it a panel for each condition; then changes and limits."""
     number = {name: i for i, name in enumerate(history.models)}
-    grouped: dict[tuple[str, str, str | None], dict[Where, list[Series]]] = {}
+    grouped: dict[tuple[str, ...], dict[Where, list[Series]]] = {}
     for series in (*history.series, *history.sequences):
-        conditions = grouped.setdefault((series.suite, series.measure, series.baseline), {})
+        conditions = grouped.setdefault((series_title(series), series.suite, series.measure), {})
         conditions.setdefault(where_key(series.where), []).append(series)
     pictures = []
     for conditions in grouped.values():
@@ -91,7 +91,7 @@ def _rows(history: History, of_condition: Sequence[Series], number: dict[str, in
                         **({} if point.complete else {"p": True}),
                     }
                 )
-                marked = [*point.changes, *([ALARM] if point.verdict == "regressed" else [])]
+                marked = [*point.changes, *([ALARMS[point.verdict]] if point.verdict in ALARMS else [])]
                 if marked:
                     changes.setdefault(point.at, []).extend(
                         f"{one_line(series.model)}: {one_line(what)}" for what in marked
@@ -104,6 +104,7 @@ def _value_axis(everything: Sequence[Series]) -> list[float]:
     """Ends that hold every interval and bound, and the neutral value; no probability outside 0 and 1."""
     neutral = [series.neutral for series in everything if series.neutral is not None]
     neutral += [sign * series.margin for series in everything if series.margin is not None for sign in (-1, 1)]
+    neutral += [end for series in everything for end in (series.at_least, series.at_most) if end is not None]
     low, high = value_ends([*drawn_values(*(point for series in everything for point in series.points)), *neutral])
     if all(series.unit in ("probability", "share") for series in everything):
         return [max(0.0, low), min(1.0, high)]

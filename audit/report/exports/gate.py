@@ -83,8 +83,11 @@ def gate_markdown(report: GateReport) -> str:
         ]
         lines += _table(("baseline", "current", "change", "over all nights"), rows)
     if report.limits:
-        limits = [(c, limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)) for c in report.limits]
-        lines += _table(("limit", "interval"), limits)
+        limits = [
+            (c, limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high), over_nights_phrase(c))
+            for c in report.limits
+        ]
+        lines += _table(("limit", "interval", "over all nights"), limits)
     if still_open := [c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and id(c) not in failed]:
         lines += ["", "## Open, and why", ""]
         lines += [f"- {check.decisive_verdict}: {markdown_text(check_words(check))}" for check in still_open]

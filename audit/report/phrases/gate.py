@@ -17,6 +17,8 @@ from audit.report.phrases.comparisons import (
     room_for_unseen,
 )
 
+_BY_CHANCE = ": among so many looks, one as far off may be chance"
+
 
 def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
     """The outcome of a gate. One without a conclusive check has not passed."""
@@ -40,9 +42,9 @@ def check_words(check: Check) -> str:
     return f"{_figure_words(check)}{_over_nights_words(check)}"
 
 
-def over_nights_phrase(f: GatedFigure) -> str:
+def over_nights_phrase(check: Check) -> str:
     """The decision over all nights as a phrase, with the number of the look; empty where there is none."""
-    return "" if f.over_nights is None else f"{f.over_nights.verdict} (look {f.over_nights.look})"
+    return "" if check.over_nights is None else f"{check.over_nights.verdict} (look {check.over_nights.look})"
 
 
 def limit_phrase(least: float | None, most: float | None) -> str:
@@ -112,14 +114,17 @@ def _over_nights_words(f: GatedFigure) -> str:
     nights = f.over_nights
     if nights is None or nights.low is None or nights.high is None:
         return ""
-    looks = "the first look" if nights.look == 1 else f"look {nights.look}"
     interval = f"change {interval_phrase(nights.low, nights.high)} at {100 * nights.confidence:.6g} %"
-    sentence = f" Over all nights since the baseline, at {looks}, it is {nights.verdict} ({interval})"
+    sentence = f" Over all nights since the baseline, at {_look(nights.look)}, it is {nights.verdict} ({interval})"
     if f.verdict == "regressed" != nights.verdict and nights.open_because == "missing answers":
         sentence += ": missing answers leave it open and may hide the harm"
     elif f.verdict == "regressed" != nights.verdict:
-        sentence += ": among so many looks, one as far off may be chance"
+        sentence += _BY_CHANCE
     return f"{sentence}."
+
+
+def _look(number: int) -> str:
+    return "the first look" if number == 1 else f"look {number}"
 
 
 def _obstacle(f: GatedFigure) -> str:
@@ -158,8 +163,20 @@ def _left_out(f: GatedFigure) -> str:
 
 def _limit_words(c: LimitCheck) -> str:
     limited = str(c.figure) if c.limit == c.measure else f"{c.limit} of {c.figure}"
-    statement = {"met": "meets", "broken": "breaks"}.get(c.verdict, "neither clearly meets nor breaks")
     limit, interval = limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)
     missing = missing_answers(c, c.verdict in OPEN_VERDICTS) if c.n_missing else ""
     few = f" Too few clusters: at least {FEWEST_CLUSTERS} are needed." if c.open_because == "too few clusters" else ""
-    return f"{limited} {statement} the limit {limit}{over(c.population)} (interval {interval}).{few}{missing}"
+    statement = f"{limited} {_OF_LIMIT[c.verdict]} the limit {limit}{over(c.population)} (interval {interval})."
+    return f"{statement}{few}{missing}{_limit_over_nights(c)}"
+
+
+_OF_LIMIT = {"met": "meets", "broken": "breaks", "insufficient evidence": "neither clearly meets nor breaks"}
+
+
+def _limit_over_nights(c: LimitCheck) -> str:
+    nights = c.over_nights
+    if nights is None or nights.low is None or nights.high is None:
+        return ""
+    interval = f"interval {interval_phrase(nights.low, nights.high)} at {100 * nights.confidence:.6g} %"
+    alarm = _BY_CHANCE if c.verdict == "broken" != nights.verdict else ""
+    return f" Over all nights, at {_look(nights.look)}, it {_OF_LIMIT[nights.verdict]} it ({interval}){alarm}."

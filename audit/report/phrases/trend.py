@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from audit.report.formatting import measure_label, one_line
+from audit.report.phrases.gate import limit_phrase
 
 if TYPE_CHECKING:
     from audit.analysis.history import Absence, History, Point, Series
 
 NO_FIGURE = "No figure in this store matches."
-#: Marks a night on which a gate found a regression.
-ALARM = "regressed, over all nights since the baseline"
+#: Marks of a night on which a gate found a regression or a broken limit, by the verdict.
+ALARMS = {"regressed": "regressed, over all nights since the baseline", "broken": "limit broken, over all nights"}
 
 
 def series_title(series: Series) -> str:
-    """The suite and the measure; of a series of changes also since when, and what the intervals mean."""
+    """The suite and the measure; of a gate's series also since when or to what limit, and what the intervals mean."""
     title = f"{one_line(series.suite)}: {measure_label(series.measure)}"
+    if series.limit is not None:
+        share = "" if series.limit == series.measure else f", {series.limit}"
+        limit = limit_phrase(series.at_least, series.at_most)
+        return f"{title}{share}, limit {limit} (intervals that hold over all nights)"
     if series.baseline is None:
         return title
     margin = "" if series.margin is None else f", margin ±{series.margin:g}"
@@ -41,7 +46,7 @@ def trend_scope(history: History, changes: int) -> str:
 
 def changed_notes(point: Point) -> str:
     """What is special about a run's figure."""
-    alarm = [ALARM] if point.verdict == "regressed" else []
+    alarm = [ALARMS[point.verdict]] if point.verdict in ALARMS else []
     return "; ".join([*map(one_line, point.changes), *alarm, *([] if point.complete else ["incomplete run"])])
 
 

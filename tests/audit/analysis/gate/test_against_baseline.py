@@ -337,6 +337,30 @@ def test_share_of_refusals_and_coverage_have_limits_too() -> None:
     assert (check.verdict, check.open_because) == ("insufficient evidence", "missing answers"), "of a quarter, none"
 
 
+@pytest.mark.parametrize("level", [0.3, 0.01])
+def test_groups_apart_make_no_coverage_limit_wider(level: float) -> None:
+    spec = MeasureSpec("stereotype_gap", "p", clusters=("occupation", "template"), kind="difference", neutral=0.0,
+                       stratum="group", weights={"f": 0.5, "m": 0.5}, probability_mass="mass")  # fmt: skip
+    rng = np.random.default_rng(1)
+    parts = rng.normal(0, 0.3, (16, 1)) + rng.normal(0, 0.3, (1, 5)) + rng.normal(0, 0.3, (16, 5))
+    widths = {}
+    for lean in (0.0, 0.9):
+        group = np.where(np.arange(16) < 8, 1.0, -1.0)[:, None]
+        mass = level * np.exp(parts) * (1 + lean * group)
+        rows = [
+            Row(f"{o}/{t}", {"occupation": o, "template": t, "group": "fm"[o // 8]},
+                {"p": IdentifiedInterval.exact(0.1), "mass": IdentifiedInterval.exact(min(m, 1.0))})
+            for (o, t), m in np.ndenumerate(mass.tolist())
+        ]  # fmt: skip
+        run = Run(BASE, spec, rows=rows)
+        (check,) = gate_of(run, run, limits={"coverage": (1e-4, None)}).limits
+        assert check.low is not None
+        assert check.high is not None
+        assert check.verdict == "met"
+        widths[lean] = (check.high - check.low) / (check.value or 0)
+    assert widths[0.9] < 1.5 * widths[0.0], "what lies between fixed groups is no sampling error"
+
+
 def test_no_refusal_among_few_items_proves_nothing() -> None:
     assert limit(refusing(0, 10), refusals=(None, 0.05)) == ["insufficient evidence"]
     assert limit(refusing(0, 200), refusals=(None, 0.05)) == ["met"]

@@ -14,9 +14,10 @@ from scipy import special
 from audit import Audit
 from audit.analysis.decisions import Claim
 from audit.analysis.gate.over_nights import share_of_look
-from audit.analysis.gate.results import GatedFigure, OverNights
+from audit.analysis.gate.results import GatedFigure, GateReport, LimitCheck, LimitOverNights, OverNights
 from audit.analysis.gate.rows import content, of_asked, pooled
 from audit.analysis.gate.stored import gate_run
+from audit.report.charts.trend import trend_pictures
 from audit.report.phrases.gate import check_words
 from audit.schedule.scheduled_audit import read_history
 from audit.store import Night, Store, StoredRow
@@ -63,6 +64,30 @@ def figure(alone: str, over_nights: str | None) -> GatedFigure:
 )
 def test_exit_code_follows_all_nights_for_alarms(alone: str, over_nights: str | None, decisive: str) -> None:
     assert figure(alone, over_nights).decisive_verdict == decisive
+
+
+@pytest.mark.parametrize(
+    ("alone", "over_nights", "decisive", "code"),
+    [
+        ("broken", "broken", "broken", 3),
+        ("broken", "insufficient evidence", "insufficient evidence", 0),
+        ("met", "insufficient evidence", "met", 0),
+        ("insufficient evidence", "insufficient evidence", "insufficient evidence", 0),
+        ("broken", None, "broken", 3),
+    ],
+)
+def test_a_broken_limit_needs_all_nights(alone: str, over_nights: str | None, decisive: str, code: int) -> None:
+    nights = over_nights and LimitOverNights(look=9, confidence=0.9993, verdict=over_nights, low=0.2, high=0.5)  # type: ignore[arg-type]
+    check = LimitCheck(
+        model="m", suite="s", measure="gap", where={}, limit="gap", at_least=None, at_most=0.3, value=0.35, low=0.31,
+        high=0.4, verdict=alone, over_nights=nights or None,  # type: ignore[arg-type]
+    )  # fmt: skip
+    report = GateReport(run_id="r", baseline_run_id=None, confidence=0.95, figures=[], limits=[check])
+    assert (check.decisive_verdict, report.exit_code) == (decisive, code)
+    assert ("may be chance" in check_words(check)) == (alone == "broken" != over_nights is not None)
+    if over_nights:
+        hidden = check.model_copy(update={"over_nights": nights.model_copy(update={"open_because": "missing answers"})})  # type: ignore[union-attr]
+        assert report.model_copy(update={"limits": [hidden]}).exit_code == (3 if decisive != "met" else 0)
 
 
 def test_alarm_of_one_night_alone_is_explained() -> None:
@@ -152,7 +177,7 @@ class Nightly:
         self.folder, self.db = folder, folder / "a.db"
         self.baseline = self.run("baseline")
 
-    def run(self, version: str, shift: float = 0.0, **options: int) -> str:
+    def run(self, version: str, shift: float = 0.0, **options: object) -> str:
         audit = Audit({"m": planted(version, shift)}, [SUITE], db=self.db, out=self.folder, **options)  # type: ignore[arg-type]
         return audit.run_sync().run_id
 
@@ -215,6 +240,54 @@ def test_nightly_samples_of_one_model_add_up(nightly: Nightly) -> None:
     assert (other.over_nights.look, other.over_nights.n_items) == (4, 60), "another model starts without these answers"
 
 
+def limit_of(nightly: Nightly, run: str, baseline: str | None = None) -> tuple[LimitCheck, int]:
+    with Store.open(nightly.db) as store:
+        report = gate_run(store, run, baseline, margin=0.5)
+    (check,) = report.limits
+    return check, report.exit_code
+
+
+def test_a_limit_is_decided_over_all_nights(nightly: Nightly) -> None:
+    most: dict[str, object] = {"limits": {"stereotype_gap": (None, 0.28)}}
+    found = [limit_of(nightly, nightly.run(version, shift, **most)) for version, shift in
+             (("v1", 0.0), ("v1", 0.0), ("v2", 0.0), ("v3", 0.1))]  # fmt: skip
+    nights = [check.over_nights for check, _ in found]
+    assert [night and night.look for night in nights] == [1, 1, 2, 3], "the same answers are no new look"
+    assert [code for _, code in found] == [0, 0, 0, 3]
+    for check, night in zip([check for check, _ in found], nights, strict=True):
+        assert night is not None
+        assert night.confidence == 1 - 0.05 * share_of_look(night.look)
+        assert (night.low or 0) < (check.low or 0) < (check.high or 0) < (night.high or 0)
+    other, _ = limit_of(nightly, nightly.run("v3", 0.1, limits={"stereotype_gap": (None, 0.4)}))
+    assert other.over_nights is not None
+    assert other.over_nights.look == 1, "other bounds are another question"
+    beside, code = limit_of(nightly, nightly.run("v4", 0.1, **most), nightly.baseline)
+    assert beside.over_nights is not None
+    assert (beside.over_nights.look, code) == (4, 3), "with a baseline the limit's sequence goes on"
+    with Store.open(nightly.db, read_only=True) as store:
+        history = read_history(store, nightly.db)
+    drawn = [s for s in history.sequences if s.limit is not None]
+    assert [(s.at_most, len(s.points)) for s in drawn] == [(0.28, 5), (0.4, 1)]
+    assert [point.verdict for point in drawn[0].points] == ["met", "met", "met", "broken", "broken"]
+    (picture,) = [p for p in trend_pictures(history) if "limit at most 0.28" in p.title]
+    assert picture.ends[0] <= 0.28 <= picture.ends[1]
+
+
+@pytest.mark.parametrize("limit", ["coverage", "refusals"])
+def test_limits_on_shares_have_a_sequence_too(nightly: Nightly, limit: str) -> None:
+    bounds = (0.5, None) if limit == "coverage" else (None, 0.2)
+    looks = []
+    for version in ("v1", "v1", "v2"):
+        run = nightly.run(version, limits={limit: bounds})
+        with Store.open(nightly.db) as store:
+            checks = gate_run(store, run, None).limits
+        looks.append({check.over_nights.look for check in checks if check.over_nights})
+        assert {check.decisive_verdict for check in checks} == {"met"}
+        assert all(check.over_nights for check in checks)
+    # Nobody refuses: the same answers as far as refusals go. The mass differs from version to version.
+    assert looks == [{1}, {1}, {2} if limit == "coverage" else {1}]
+
+
 def test_a_store_opened_for_reading_numbers_the_night_only(nightly: Nightly) -> None:
     run = nightly.run("v1")
     with Store.open(nightly.db, read_only=True) as store:
@@ -232,6 +305,16 @@ def test_a_store_opened_for_reading_numbers_the_night_only(nightly: Nightly) -> 
 def test_100_nights_alarm_in_at_most_5_of_100_sequences(scenario: simulation.Scenario) -> None:
     alarms = (simulation.simulate(scenario, 40, 100) > 0).mean(axis=0)
     assert alarms[2] <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 40)  # what 40 sequences may be off by
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_limit_just_kept_is_broken_in_at_most_5_of_100(anew: bool) -> None:
+    fixed, over_nights = (simulation.simulate_limits(0.0, 100, 100, anew=anew) > 0).mean(axis=0)
+    assert over_nights <= 0.05
+    assert fixed > over_nights
+    if anew:
+        assert fixed > 0.5, "what a test at 95 % comes to when each night is new"
 
 
 @pytest.mark.simulation
