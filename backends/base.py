@@ -199,12 +199,17 @@ class ScoreResponse:
 
 @dataclass(frozen=True, slots=True)
 class GenerateResponse:
-    """A generated text, without the prompt and without an assistant prefill."""
+    """A generated text, without the prompt, an assistant prefill, and what the model thought before it.
+
+    ``thought`` is that reasoning, as far as it is shown; ``thought_tokens`` of the ``completion_tokens`` are its own.
+    """
 
     text: str
     finish_reason: Literal["stop", "length"]
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    thought: str = ""
+    thought_tokens: int = 0
 
 
 #: Beside a language model's labels: the probability of all answers that count, of which each label's is a share.

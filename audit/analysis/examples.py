@@ -13,6 +13,7 @@ from backends.errors import BackendError
 from suites.base import Item
 
 _SCORE_FIELDS = ("logprob", "low", "high", "exactness", "boundary", "tokens", "route", "samples")
+_TEXT_FIELDS = ("text", "finish_reason", "prompt_tokens", "completion_tokens", "thought", "thought_tokens")
 
 
 def read_examples(
@@ -65,7 +66,7 @@ def _answer_of(keys: Sequence[str], stored: Sequence[Mapping[str, Any]]) -> Any:
         return None
     kind, *fields = answers[0]
     if kind == "generate":
-        return dict(zip(("text", "finish_reason", "prompt_tokens", "completion_tokens"), fields, strict=True))
+        return dict(zip(_TEXT_FIELDS, fields, strict=False))  # a thought is kept where there is one
     if kind == "classify":
         return {"labels": fields[0]}
     continuations = [found["detail"] for found in stored]

@@ -9,14 +9,6 @@ import typer
 
 from audit.cli.shared import Json
 from audit.report.formatting import say, say_json
-from backends.errors import AuditError, BackendError
-
-#: What httpx's names of errors mean to a person.
-_REASONS = {
-    "ConnectError": "no connection",
-    "ReadError": "the connection broke",
-    "RemoteProtocolError": "the connection was closed before an answer",
-}
 
 
 def probe(
@@ -35,13 +27,6 @@ def probe(
         backend.check()
         try:
             return await backend.probe()
-        except BackendError as error:
-            if error.kind != "connection" or error.hint:
-                raise
-            reason = _REASONS.get(error.message, error.message)
-            raise AuditError(
-                f"{url} cannot be reached ({reason}). Check the URL, and that the server is running."
-            ) from None
         finally:
             await backend.close()
 

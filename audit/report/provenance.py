@@ -97,7 +97,8 @@ def _answer_text(stored: dict[str, Any]) -> str:
         case ScoreResponse(scores):
             return "; ".join(map(_score_text, scores))
         case GenerateResponse(text, finish_reason):
-            return f"text, ended by {finish_reason}: {text!r}"
+            thought = f"; after the thought {answer.thought!r}" if answer.thought else ""
+            return f"text, ended by {finish_reason}: {text!r}{thought}"
         case ClassifyResponse(labels):
             return ", ".join(f"{label} {p:.6g}" for label, p in labels.items())
         case BackendError():

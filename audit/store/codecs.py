@@ -82,8 +82,9 @@ def answer_to_json(answer: Answer) -> Any:
     match answer:
         case ScoreResponse(scores, prompt_tokens):
             return ["score", [_score_to_json(s) for s in scores], prompt_tokens]
-        case GenerateResponse(text, finish_reason, prompt_tokens, completion_tokens):
-            return ["generate", text, finish_reason, prompt_tokens, completion_tokens]
+        case GenerateResponse(text, finish_reason, prompt_tokens, completion_tokens, thought, thought_tokens):
+            thoughts = [thought, thought_tokens] if thought or thought_tokens else []
+            return ["generate", text, finish_reason, prompt_tokens, completion_tokens, *thoughts]
         case ClassifyResponse(labels):
             return ["classify", dict(labels)]
         case BackendError():

@@ -18,8 +18,10 @@ from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient
 from backends.openai.errors import inconsistent
+from backends.openai.parameters import LimitName, Parameters, turns_of
 from backends.openai.repeated_lists import ListTracker
 from backends.openai.response_ids import ResponseIdTracker
+from backends.openai.sent_along import SentAlong
 from backends.openai.usage import Usage
 
 #: Why a text ended, in the words of several servers.
@@ -31,7 +33,7 @@ FINISH_REASONS = {
     "length": "length",
     "max_tokens": "length",
 }
-_NEW_LIMIT = "max_completion_tokens"
+_NEW_LIMIT: LimitName = "max_completion_tokens"
 _LONGEST_CACHED_LIST = 2000
 #: After these the server may have done the work and charged for it.
 _PERHAPS_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
@@ -46,17 +48,22 @@ class ServerApi:
         At which lists are asked for: 0, or 1 (no change) where the server's lists depend on it.
     always_sent : dict
         Fields that go with every question.
+    parameters : Parameters
+        How chats are asked.
+    sent : SentAlong
+        What goes with every question by the user's wish.
     response_ids : ResponseIdTracker
     lists : ListTracker
     """
 
-    def __init__(self, client: HttpClient, model: str, usage: Usage) -> None:
+    def __init__(self, client: HttpClient, model: str, usage: Usage, sent: SentAlong | None = None) -> None:
         self.client, self.model, self.usage = client, model, usage
+        self.sent = sent or SentAlong()
         self.temperature = 0.0
         self.always_sent: dict[str, Any] = {}
         self.response_ids = ResponseIdTracker()
         self.lists = ListTracker()
-        self._chat_limit = "max_tokens"
+        self.parameters = Parameters()
         self._replay_cache: dict[str, dict[str, Any]] | None = None
         self._request: Request | None = None
         self._sample_index = 0
@@ -64,6 +71,8 @@ class ServerApi:
     def configure(self, capabilities: ServerCapabilities) -> None:
         """Ask from now on as these capabilities say, and expect the model that they name."""
         self.temperature, self.always_sent = capabilities.temperature, capabilities.always_sent
+        self.parameters.refused, self.parameters.limit = capabilities.refused, capabilities.limit_name
+        self.parameters.room = self.sent.room if capabilities.reasons else 0
         self.response_ids.model = capabilities.answered_model
         self.response_ids.unique = capabilities.unique_response_ids
 
@@ -75,24 +84,25 @@ class ServerApi:
 
     async def chat(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
         """POST /chat/completions."""
-        payload = {"messages": _turns(messages), **options}
+        payload = {"messages": turns_of(messages), **options}
         try:
-            return await self._ask("chat/completions", self._limited(payload), None)
+            return await self._ask("chat/completions", self.parameters.adapted(payload), None)
         except BackendError as error:
             # OpenAI's newer models know the limit by this name only, and say so.
-            if error.kind != "bad_request" or _NEW_LIMIT not in error.message or self._chat_limit == _NEW_LIMIT:
+            named = error.kind in ("bad_request", "unsupported") and _NEW_LIMIT in error.message
+            if not named or self.parameters.limit == _NEW_LIMIT:
                 raise
-            self._chat_limit = _NEW_LIMIT
-            return await self._ask("chat/completions", self._limited(payload), None)
+            self.parameters.limit = _NEW_LIMIT
+            return await self._ask("chat/completions", self.parameters.adapted(payload), None)
 
     async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Send any question. Its cost is recorded; the response is not checked."""
-        sent = self._limited(payload) if path == "chat/completions" else payload
+        sent = self.parameters.adapted(payload) if path == "chat/completions" else payload
         return await self._send(path, sent, None, checked=False)
 
     async def rendered_chat(self, messages: Sequence[Message]) -> str:
         """The text that llama.cpp's server makes of a chat; raises `BackendError` elsewhere."""
-        prompt = (await self.client.post("/apply-template", {"messages": _turns(messages)})).get("prompt")
+        prompt = (await self.client.post("/apply-template", {"messages": turns_of(messages)})).get("prompt")
         if not isinstance(prompt, str):
             raise BackendError("unsupported", "the server does not show how it renders a chat")
         return prompt
@@ -112,9 +122,6 @@ class ServerApi:
         view._sample_index = index
         return view
 
-    def _limited(self, payload: dict[str, Any]) -> dict[str, Any]:
-        return {self._chat_limit if name == "max_tokens" else name: value for name, value in payload.items()}
-
     async def _ask(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
         if self._replay_cache is None:
             return await self._send(path, payload, prompt_tokens)
@@ -133,7 +140,7 @@ class ServerApi:
         response: dict[str, Any] | None = None
         charged = True
         try:
-            body = {"model": self.model, **self.always_sent, **payload}
+            body = {"model": self.model, **self.sent.body, **self.always_sent, **payload}
             check = functools.partial(self._check, payload, time.monotonic())
             response = await self.client.post(path, body, accept=check if checked else lambda _: None)
         except BackendError as error:
@@ -172,7 +179,3 @@ def check_finished(reason: Any) -> None:
         raise BackendError("bad_request", "the server's content filter stopped the answer")
     if reason is not None and reason not in FINISH_REASONS:
         raise BackendError("malformed", f"unknown finish reason {str(reason)[:40]!r}")
-
-
-def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in messages]

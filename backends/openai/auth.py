@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 import re
 import stat
 import urllib.parse
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from backends.errors import ConfigError
+from backends.errors import BackendError, ConfigError, MissingExtra
 
 #: How to name no key, in each place where one can be named.
 NAME_NONE = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
@@ -51,7 +54,125 @@ def _forms(key: str) -> tuple[str, ...]:
     return tuple(sorted(forms, key=len, reverse=True))
 
 
-class ApiKey:
+class Credential(ABC):
+    """What proves who asks: a key, a token that is renewed, or several keys in turn.
+
+    No repr or log shows it; it is read when it is used.
+    """
+
+    @abstractmethod
+    def read(self) -> str | None:
+        """What is sent now, or None."""
+
+    @abstractmethod
+    def check(self, *, needed: bool) -> None:
+        """Raise `ConfigError` when it cannot be used, or is needed and missing."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """Distinguishes keys without revealing them; ``none`` for no key."""
+
+    def secrets(self) -> Iterator[str]:
+        """All that must never be shown or stored."""
+        if value := self.read():
+            yield value
+
+    def refuse(self, value: str) -> bool:
+        """Use ``value`` no more; whether another one is left."""
+        return False
+
+    def redact(self, text: str) -> str:
+        """The text with the keys taken out, in each form that servers repeat them in."""
+        for value in self.secrets():
+            for form in _forms(value) if len(value) >= _SHORTEST else ():
+                text = re.sub(re.escape(form), "[key]", text, flags=re.I if "%" in form else 0)
+        return text
+
+    def is_repeated_by(self, body: bytes, parsed: Any) -> bool:
+        """Whether a JSON body holds a key, plainly or behind escapes; ``parsed`` is its content."""
+        forms = [form.lower() for value in self.secrets() if len(value) >= _SHORTEST for form in _forms(value)]
+        if not forms:
+            return False
+        body = body.lower()  # escapes are written in capitals and in small letters
+        if any(form.encode() in body for form in forms):
+            return True
+        escaped = _ESCAPED_ASCII.search(body) is not None
+        plain = json.dumps(parsed, ensure_ascii=False).lower() if escaped else ""
+        return any(form in plain for form in forms)
+
+
+class KeyRing(Credential):
+    """Several keys of one account or of several, used in turn. One that is refused or used up is left out."""
+
+    def __init__(self, keys: Sequence[ApiKey]) -> None:
+        self._keys, self._next, self._refused = tuple(keys), 0, set[str]()
+
+    def __repr__(self) -> str:
+        return f"KeyRing({list(self._keys)!r})"
+
+    def read(self) -> str | None:
+        left = [value for key in self._keys if (value := key.read()) and value not in self._refused]
+        self._next += 1
+        return left[self._next % len(left)] if left else next(filter(None, (key.read() for key in self._keys)), None)
+
+    def check(self, *, needed: bool) -> None:
+        for key in self._keys:
+            key.check(needed=needed)
+
+    def identity(self) -> str:
+        return self._keys[0].identity()
+
+    def secrets(self) -> Iterator[str]:
+        yield from filter(None, (key.read() for key in self._keys))
+
+    def refuse(self, value: str) -> bool:
+        self._refused.add(value)
+        return not self._refused.issuperset(self.secrets())
+
+
+class BearerToken(Credential):
+    """A token that its source renews: a function that gives one that is valid now, or ``"azure"`` for Entra.
+
+    As `azure.identity.get_bearer_token_provider` gives it; Google's and Amazon's libraries have the same.
+    """
+
+    _AZURE_SCOPE = "https://cognitiveservices.azure.com/.default"
+
+    def __init__(self, source: Callable[[], str] | Literal["azure"]) -> None:
+        self._given, self._source = source, source if callable(source) else None
+        self._last = ""
+
+    def __repr__(self) -> str:
+        return "BearerToken()"
+
+    def read(self) -> str | None:
+        if self._source is None:
+            from azure.identity import DefaultAzureCredential, get_bearer_token_provider
+
+            self._source = get_bearer_token_provider(DefaultAzureCredential(), self._AZURE_SCOPE)
+        try:
+            self._last = self._source()
+        except Exception as error:
+            raise BackendError("auth", f"no token ({type(error).__name__})", hint="Check who is signed in") from None
+        return self._last
+
+    def check(self, *, needed: bool) -> None:
+        if self._given == "azure" and importlib.util.find_spec("azure.identity" if _has_azure() else "azure") is None:
+            raise MissingExtra("token", "azure-identity", "azure")
+
+    def identity(self) -> str:
+        return "token"
+
+    def secrets(self) -> Iterator[str]:
+        if self._last:
+            yield self._last
+
+
+def _has_azure() -> bool:
+    return importlib.util.find_spec("azure") is not None
+
+
+class ApiKey(Credential):
     """A key from the environment, or from a file that only its owner can read.
 
     It is read when it is used and never stored as an attribute, so that no repr or log shows it.
@@ -89,26 +210,6 @@ class ApiKey:
         """Distinguishes keys without revealing them; ``none`` for no key."""
         value = self.read()
         return hashlib.sha256(b"bias-audit key identity\0" + value.encode()).hexdigest()[:8] if value else "none"
-
-    def redact(self, text: str) -> str:
-        """The text with the key taken out, in each form that servers repeat keys in."""
-        value = self.read()
-        for form in _forms(value) if value and len(value) >= _SHORTEST else ():
-            text = re.sub(re.escape(form), "[key]", text, flags=re.I if "%" in form else 0)
-        return text
-
-    def is_repeated_by(self, body: bytes, parsed: Any) -> bool:
-        """Whether a JSON body holds the key, plainly or behind escapes; ``parsed`` is its content."""
-        value = self.read()
-        if not value or len(value) < _SHORTEST:
-            return False
-        forms = _forms(value)
-        body = body.lower()  # escapes are written in capitals and in small letters
-        if any(form.lower().encode() in body for form in forms):
-            return True
-        escaped = _ESCAPED_ASCII.search(body) is not None
-        plain = json.dumps(parsed, ensure_ascii=False).lower() if escaped else ""
-        return any(form.lower() in plain for form in forms)
 
     def _check_file(self, file: Path) -> None:
         try:

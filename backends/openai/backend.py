@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
-import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import httpx
 from pydantic import AfterValidator, Field
@@ -22,17 +19,20 @@ from backends.base import (
     ClassifyRequest,
     Description,
     GenerateRequest,
+    Message,
     Prompt,
     Request,
     RequestCost,
     Response,
+    Sampling,
     ScoreRequest,
 )
 from backends.errors import BackendError, ConfigError
+from backends.openai.address import is_this_machine, server_url
 from backends.openai.api import ServerApi
-from backends.openai.auth import NAME_NONE, ApiKey
+from backends.openai.auth import NAME_NONE, ApiKey, BearerToken, Credential, KeyRing
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.client import HttpClient
+from backends.openai.client import HttpClient, Way
 from backends.openai.generation import generate
 from backends.openai.probe import (
     VERSION,
@@ -55,38 +55,19 @@ from backends.openai.probe.report import Watched
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.retries import with_retries
 from backends.openai.scoring import RemoteTokenizer, Routes, tokens_drawn
+from backends.openai.sent_along import RETIRED, ExtraBody, Headers, Query, SentAlong
 from backends.openai.usage import PriceTable, Usage
-from backends.options import OnError, checked_options, refused_at
+from backends.options import AS_TUPLE, OnError, checked_options
 
+_PLAIN = GenerateRequest((Message("user", "Is the sky blue? Answer yes or no."),), Sampling(max_tokens=16))
 _MAX_UNFINISHED_REQUESTS = 256
 _MAX_COUNTING_SECONDS = 10.0
 #: After these, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
 
 
-def _server_url(url: str) -> str:
-    """A URL that requests can be sent to, without the slash at its end."""
-    with contextlib.suppress(httpx.InvalidURL):
-        parsed = httpx.URL(url)
-        if parsed.userinfo or parsed.query or parsed.fragment:
-            problem, hint = "it holds a password, query or fragment", "Give keys by api_key_env"
-            raise refused_at((), _without_secrets(url), problem, hint)
-        if parsed.scheme in ("http", "https") and parsed.host:
-            return url.rstrip("/")
-    raise refused_at((), _without_secrets(url), "not an http or https URL", "Give one like https://host/v1")
-
-
-def _without_secrets(url: str) -> str:
-    """A URL without what may be a password, a query or a fragment; of an unreadable one that has such, the scheme."""
-    with contextlib.suppress(httpx.InvalidURL):
-        parsed = httpx.URL(url)
-        if parsed.host:
-            return str(parsed.copy_with(userinfo=b"", query=None, fragment=None))
-    scheme = re.match(r"\w+://", url)
-    return (scheme[0] if scheme else "") + "…" if re.search("[@?#]", url) else url
-
-
 OptionalPath = Annotated[str | Path | None, OnError("not a text", "Write it in quotes")]
+OptionalText = Annotated[str | None, Field(min_length=1), OnError("not a text", "Write it in quotes")]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -102,8 +83,9 @@ class OpenAIBackend(Backend):
         Up to and including the version: ``https://api.openai.com/v1``.
     model : str
         Name of the model, as the server knows it.
-    api_key_env : str or None
-        Environment variable that holds the key. None, or "" as in a file, for a server that needs no key.
+    api_key_env : str, list of str or None
+        Environment variable that holds the key; several are used in turn. None, or "" as in a file, for a server that
+        needs no key.
     key_file : str or Path, optional
         A file with the key instead, that only its owner can read (mode 0600).
     timeout : float
@@ -121,6 +103,25 @@ class OpenAIBackend(Backend):
         After how many requests the canary is asked again, to notice another model.
     probe_folder : str or Path, optional
         Where the last probe of each server is kept. Default: the user's cache folder.
+    reasoning_effort : str, optional
+        Sent as it is (``low``, ``none``…): how long the model may think.
+    reasoning_tokens : int, optional
+        Tokens that a thought may take, added to the limit of each answer where the model thinks. Default: 4096.
+    headers, query, extra_body : mapping, optional
+        Sent with every request: HTTP headers, fields of the URL (Azure's ``api-version``), and fields of each
+        question (OpenRouter's ``provider``, vLLM's ``chat_template_kwargs``). They are part of the model's identity,
+        but for headers that only say who asks.
+    service_tier : str, optional
+        ``flex``, ``priority``…: no part of the model's identity.
+    key_header : str
+        The header that carries the key: ``api-key`` for Azure's older endpoints.
+    token : callable or "azure", optional
+        In place of a key: a function that gives a token that is valid now, as
+        ``azure.identity.get_bearer_token_provider(…)`` does; "azure" makes that one (extra ``azure``).
+    proxy : str, optional
+        URL of a proxy, or the environment variable that holds it. The environment is not used unasked.
+    ca_bundle : str or Path, optional
+        File of certificates to trust besides the usual ones: that of a company's own authority.
 
     Attributes
     ----------
@@ -131,15 +132,17 @@ class OpenAIBackend(Backend):
         of the last canary that was right. Answers that came later may be of either model.
     """
 
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": ()}
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
 
     @checked_options
     def __init__(
         self,
-        base_url: Annotated[str, AfterValidator(_server_url)],
+        base_url: Annotated[str, AfterValidator(server_url)],
         *,
         model: Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")],
-        api_key_env: str | None = "OPENAI_API_KEY",
+        api_key_env: Annotated[
+            str | Annotated[tuple[str, ...], AS_TUPLE] | None, OnError("not a name", "Name environment variables")
+        ] = "OPENAI_API_KEY",
         key_file: OptionalPath = None,
         timeout: Annotated[
             float, Field(gt=0, allow_inf_nan=False), OnError("not a time limit", "Give seconds above 0")
@@ -152,6 +155,16 @@ class OpenAIBackend(Backend):
         ] = None,
         canary_every: Count = 500,
         probe_folder: OptionalPath = None,
+        reasoning_effort: OptionalText = None,
+        reasoning_tokens: Annotated[int, Field(ge=0)] | None = None,
+        headers: Headers = None,
+        query: Query = None,
+        extra_body: ExtraBody = None,
+        service_tier: OptionalText = None,
+        key_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = "Authorization",
+        token: Callable[[], str] | Literal["azure"] | None = None,
+        proxy: OptionalText = None,
+        ca_bundle: OptionalPath = None,
     ) -> None:
         self.base_url, self.model = base_url, model
         self.timeout, self.max_in_flight = timeout, max_in_flight
@@ -160,10 +173,15 @@ class OpenAIBackend(Backend):
         self.usage = Usage(prices, max_cost)
         self.unverified_since: float | None = None
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
-        self._key = ApiKey(api_key_env, key_file)
+        self._key = _credential(api_key_env, key_file, token)
+        self._sent = SentAlong(
+            headers or {}, query or {}, extra_body or {}, service_tier, reasoning_effort, reasoning_tokens
+        )
+        bundle = str(ca_bundle) if ca_bundle is not None else None
+        self._way = Way(proxy, bundle, key_header, self._sent.headers, self._sent.query)
         # A request and a canary may be under way together.
-        self._client = HttpClient(self.base_url, self._key, timeout=timeout, max_connections=max_in_flight + 1)
-        self._api = ServerApi(self._client, model, self.usage)
+        self._client = self._connection(timeout, max_in_flight + 1)
+        self._api = self._new_api()
         self._report: ProbeReport | None = None
         self._tokenizer: RemoteTokenizer | None = None
         self._probing = asyncio.Lock()
@@ -185,9 +203,10 @@ class OpenAIBackend(Backend):
         if self.max_cost is not None and self._prices is None:
             raise ConfigError("max_cost", self.max_cost, "no prices are given", "Give prices too, per million tokens")
         url = httpx.URL(self.base_url)
-        local = _is_this_machine(url.host)
+        local = is_this_machine(url.host)
         self._key.check(needed=not local)
-        if url.scheme == "http" and not local and self._key.read():
+        self._way.check()
+        if url.scheme == "http" and not local and not isinstance(self._key, BearerToken) and self._key.read():
             hint = f"Use https, or {NAME_NONE}"
             raise ConfigError("base_url", self.base_url, "a key would travel unencrypted", hint)
 
@@ -209,10 +228,10 @@ class OpenAIBackend(Backend):
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
         return Description(
-            report.fingerprint(self.samples),
+            {**report.fingerprint(self.samples), **self._sent.fingerprint(found)},
             frozenset(capabilities),
             notes,
-            retired=report.retired_fields(),
+            retired=report.retired_fields() | RETIRED,
             statements=report.statements,
             limits=report.limits,
             requests=report.requests,
@@ -266,7 +285,7 @@ class OpenAIBackend(Backend):
 
         async def count() -> list[int]:
             # A client of its own: the caller may be on the event loop that the other one belongs to.
-            client = HttpClient(self.base_url, self._key, timeout=_MAX_COUNTING_SECONDS, max_connections=1)
+            client = self._connection(_MAX_COUNTING_SECONDS, 1)
             try:
                 async with asyncio.timeout(_MAX_COUNTING_SECONDS):
                     return await RemoteTokenizer(client, self.model, dialect).counts(texts)
@@ -337,6 +356,12 @@ class OpenAIBackend(Backend):
         self._unfinished.pop(request, None)
         return response
 
+    def _connection(self, timeout: float, connections: int) -> HttpClient:
+        return HttpClient(self.base_url, self._key, timeout=timeout, max_connections=connections, way=self._way)
+
+    def _new_api(self) -> ServerApi:
+        return ServerApi(self._client, self.model, self.usage, self._sent)
+
     def _routes(self, capabilities: ServerCapabilities) -> Routes:
         return Routes(self._api, capabilities, self._tokenizer, self.samples)
 
@@ -361,7 +386,9 @@ class OpenAIBackend(Backend):
             self._changed, self.unverified_since = error, self._last_verified
 
     async def _recorded_or_new_report(self, anew: bool) -> ProbeReport:
-        record = ProbeRecord(self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples)
+        record = ProbeRecord(
+            self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples, self._sent.identity()
+        )
         last = await asyncio.to_thread(record.read)
         if last is not None and last.version == VERSION and not anew and await self._still_holds(last):
             return last
@@ -371,7 +398,7 @@ class OpenAIBackend(Backend):
 
     async def _new_report(self, last: ProbeReport | None) -> ProbeReport:
         """Probe the server; an unchanged model keeps the identity of the probe before (``last``)."""
-        self._api = ServerApi(self._client, self.model, self.usage)
+        self._api = self._new_api()
         requests_before = self._client.requests
         session = await probe(self._api, samples=self.samples)
         self._tokenizer, capabilities = session.tokenizer, session.capabilities
@@ -403,15 +430,17 @@ class OpenAIBackend(Backend):
     async def _still_holds(self, report: ProbeReport) -> bool:
         """Whether the server still gives the recorded canary by the recorded route."""
         capabilities = report.capabilities
-        if not report.canary:
+        if not report.canary and not (capabilities.chat and report.knows_parameters):
             return False
-        self._api = ServerApi(self._client, self.model, self.usage)
+        self._api = self._new_api()
         self._api.configure(capabilities)
         family = capabilities.family
         self._tokenizer = RemoteTokenizer(self._client, self.model, family) if family is not None else None
         try:
             canary = await with_retries(self._ask_canary, capabilities)
             watched = await with_retries(ask_watched, self._routes(capabilities), report.watched)
+            if not canary:  # a drawn text proves nothing but that the model goes by its name, and takes what is sent
+                await with_retries(generate, self._api, capabilities, _PLAIN)
         except BackendError as error:
             if error.retryable or error.kind in ("auth", "quota"):
                 raise
@@ -424,8 +453,11 @@ def _largest_move(report: ProbeReport, canary: Canary, watched: Sequence[Watched
     return max(largest_move(report.canary, canary), largest_watched_move(report.watched, watched))
 
 
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+def _credential(
+    names: str | Sequence[str] | None, file: str | Path | None, token: Callable[[], str] | Literal["azure"] | None
+) -> Credential:
+    if token is not None:
+        return BearerToken(token)
+    if isinstance(names, str) or not names or file is not None:
+        return ApiKey(names if isinstance(names, str) else None, file)
+    return KeyRing([ApiKey(name, None) for name in names])

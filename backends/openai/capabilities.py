@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from backends.openai.parameters import LimitName
+
 Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm"]
 TextRoute = Literal["prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
 ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
@@ -13,6 +15,9 @@ Prefill = Literal["repeated", "continued", "flags"]
 #: The fields that may change an answer by any route, and those that matter to routes over lists only.
 _ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "uncached", "prefill", "seed_works")
 _LIST_FIELDS = ("identity", "temperature")
+#: Parameters without which answers are others. A ``stop`` that is refused is applied here, a seed has a field of its
+#: own, and a system message had no answer at all before it was put in front of the user's.
+_REFUSED_FIELDS = {"temperature", "top_p"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,16 @@ class ServerCapabilities:
         Whether its responses carry ids of their own.
     answered_model : str or None
         The model's name in its responses.
+    refused : tuple of str
+        Parameters of chats that it does not take, as in `Parameters`.
+    limit_name : str
+        What it calls the limit on generated tokens in chats.
+    reasons : bool
+        Whether it reasons before it answers a chat.
+    opened_before : bool
+        Whether its template opens that thought, so that a text has its end alone.
+    several : bool
+        Whether one request of a chat gives several draws, by the field ``n``.
     """
 
     text_route: TextRoute | None = None
@@ -68,6 +83,11 @@ class ServerCapabilities:
     seed_works: bool = False
     unique_response_ids: bool = False
     answered_model: str | None = None
+    refused: tuple[str, ...] = ()
+    limit_name: LimitName = "max_tokens"
+    reasons: bool = False
+    opened_before: bool = False
+    several: bool = False
 
     @property
     def always_sent(self) -> dict[str, Any]:
@@ -86,4 +106,8 @@ class ServerCapabilities:
         chat_lists = self.chat_route in ("chat_prefill", "chat_first")
         names += ["largest_k"] * text_lists + ["largest_chat_k"] * chat_lists
         names += _LIST_FIELDS if text_lists or chat_lists else ()
-        return {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in names}
+        # Only where it is so: models that take everything keep the fingerprint that their answers are stored under.
+        if without := sorted(_REFUSED_FIELDS & set(self.refused)):
+            found["refused"] = " ".join(without)
+        return found

@@ -1,29 +1,85 @@
 """The HTTP client: one per host, with limits on time, connections and bodies.
 
-Redirects are not followed, proxies and settings from the environment are not used, TLS is
-verified, and a key is only sent to the host it was given for.
+Redirects are not followed, a proxy is used only where one is named, TLS is verified, and a key is only sent to
+the host it was given for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import re
+import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from backends.errors import BackendError
+from backends.errors import BackendError, ConfigError
 from backends.openai import errors as http_errors
-from backends.openai.auth import ApiKey
+from backends.openai.auth import BearerToken, Credential
 
 #: Longest body that is read, after decompression. The whole vocabulary of Gemma is 24 MB.
 MAX_BODY_BYTES = 32 * 2**20
 
 
+@dataclass(frozen=True)
+class Way:
+    """How a server is reached.
+
+    Attributes
+    ----------
+    proxy : str or None
+        URL of an HTTP proxy; or the name of an environment variable that holds it, where it has a password.
+    ca_bundle : str or None
+        File of certificates that are trusted besides the usual ones.
+    key_header : str
+        The header that carries the key: after ``Bearer`` in ``Authorization``, bare in any other.
+    headers, query : mapping
+        Sent with every request.
+    """
+
+    proxy: str | None = None
+    ca_bundle: str | None = None
+    key_header: str = "Authorization"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def proxy_url(self) -> str | None:
+        """The proxy's URL, from the environment where it is named."""
+        return os.environ.get(self.proxy) if self.proxy and "://" not in self.proxy else self.proxy
+
+    def check(self) -> None:
+        """Raise `ConfigError` for a proxy or a bundle that cannot be used."""
+        if self.proxy and not (url := self.proxy_url):
+            raise ConfigError("proxy", self.proxy, "no such environment variable", "Set it, or give http://host:port")
+        if self.proxy and not re.match(r"https?://[^/]", str(url)):
+            raise ConfigError("proxy", self.proxy, "not the URL of a proxy", "Give one like http://host:port")
+        if self.proxy and "://" in self.proxy and httpx.URL(self.proxy).userinfo:
+            hint = "Put the URL into an environment variable and give its name"
+            raise ConfigError("proxy", "…", "it holds a password", hint)
+        try:
+            self.trusted()
+        except (OSError, ssl.SSLError) as error:
+            reason = error.strerror or type(error).__name__
+            raise ConfigError("ca_bundle", self.ca_bundle, f"cannot be read ({reason})", "Give a PEM file") from None
+
+    def trusted(self) -> ssl.SSLContext | bool:
+        """The usual certificates, and those of the bundle."""
+        if self.ca_bundle is None:
+            return True
+        context = httpx.create_ssl_context()
+        context.load_verify_locations(cafile=self.ca_bundle)
+        return context
+
+
 class HttpClient:
-    """Posts JSON and gets JSON, or raises `BackendError`.
+    """Sends requests to one server and gets JSON, or raises `BackendError`.
 
     Parameters
     ----------
@@ -39,10 +95,13 @@ class HttpClient:
         How many were sent, the tokenizer's and those that failed included.
     """
 
-    def __init__(self, base_url: str, key: ApiKey, *, timeout: float, max_connections: int) -> None:
+    def __init__(
+        self, base_url: str, key: Credential, *, timeout: float, max_connections: int, way: Way | None = None
+    ) -> None:
         self.base_url = base_url.rstrip("/")
         self._root = self.base_url.removesuffix("/v1")
         self._key, self._timeout, self._max_connections = key, timeout, max_connections
+        self._way = way or Way()
         self.requests = 0
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -55,30 +114,83 @@ class HttpClient:
         ``accept`` raises `BackendError` for an answer that cannot belong to this request. Its
         connection may then be out of step, and is dropped before another request gets it.
         """
+        content = json.dumps(payload).encode()
+        return await self._json("POST", path, content, {"Content-Type": "application/json"}, accept)
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """The JSON object at a path."""
+        return await self._json("GET", path, b"", {}, lambda _: None)
+
+    async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
+        """The JSON object that answers a form with one file."""
+        form = httpx.Request("POST", self.base_url, data=fields, files={"file": (name, content, "application/jsonl")})
+        sent = {"Content-Type": form.headers["content-type"]}
+        return await self._json("POST", path, form.read(), sent, lambda _: None)
+
+    async def download(self, path: str, longest: int) -> bytes:
+        """The bytes at a path, of which there may be ``longest``. Keys in them are taken out."""
+        async with self._exchange("GET", path, b"", {}) as response:
+            body = await _body(response, longest)
+            if response.status_code != 200:
+                raise self._failure(response, body)
+        return (
+            self._key.redact(body.decode("utf-8", "replace")).encode() if self._key.is_repeated_by(body, "") else body
+        )
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        headers: Mapping[str, str],
+        accept: Callable[[dict[str, Any]], None],
+    ) -> dict[str, Any]:
+        async with self._exchange(method, path, content, headers) as response:
+            try:
+                answer = self._parsed(response, await _body(response, MAX_BODY_BYTES))
+                accept(answer)
+            except RecursionError:
+                await _drop_connection(response)
+                raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
+            except BackendError as error:
+                if error.kind in ("malformed", "inconsistent"):
+                    await _drop_connection(response)
+                raise
+            return answer
+
+    @contextlib.asynccontextmanager
+    async def _exchange(
+        self, method: str, path: str, content: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator[httpx.Response]:
+        """One request; its failures as `BackendError`. With several keys, one that is refused is used no more."""
         url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
-        key = self._key.read()
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        key = await asyncio.to_thread(self._key.read) if isinstance(self._key, BearerToken) else self._key.read()
         self.requests += 1
         try:
             async with (
                 asyncio.timeout(self._timeout),
-                self._connected().stream("POST", url, content=json.dumps(payload), headers=headers) as response,
+                self._connected().stream(
+                    method,
+                    url,
+                    content=content,
+                    params=dict(self._way.query) or None,
+                    headers={**self._way.headers, **headers, **self._key_header(key)},
+                ) as response,
             ):
-                try:
-                    answer = self._parsed(response, await _body(response))
-                    accept(answer)
-                except RecursionError:
-                    await _drop_connection(response)
-                    raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
-                except BackendError as error:
-                    if error.kind in ("malformed", "inconsistent"):
-                        await _drop_connection(response)
-                    raise
-                return answer
+                yield response
+        except BackendError as error:
+            if key and error.kind in ("auth", "quota") and self._key.refuse(key):
+                raise BackendError("rate_limited", f"{error.message}: with one of the keys", retryable=True) from None
+            raise
         except TimeoutError:
-            raise BackendError("timeout", f"no whole answer within {self._timeout:g} s", retryable=True) from None
+            message = f"no whole answer within {self._timeout:g} s from {url}"
+            raise BackendError("timeout", message, retryable=True) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
-            raise http_errors.from_exception(error) from None
+            raise http_errors.from_exception(error, url) from None
+
+    def _key_header(self, key: str | None) -> dict[str, str]:
+        name = self._way.key_header
+        return {} if not key else {name: f"Bearer {key}" if name.lower() == "authorization" else key}
 
     async def close(self) -> None:
         """Close the connections. A later request opens new ones."""
@@ -88,9 +200,7 @@ class HttpClient:
 
     def _parsed(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
         if response.status_code != 200:
-            # Taken out before the message is cut: a cut through the key would leave its start.
-            message = self._key.redact(http_errors.message_of(body, longest=2**14))
-            raise http_errors.from_status(response.status_code, response.headers, message)
+            raise self._failure(response, body)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -107,6 +217,11 @@ class HttpClient:
             raise BackendError("inconsistent", "the answer repeats the API key", hint=hint)
         return answer
 
+    def _failure(self, response: httpx.Response, body: bytes) -> BackendError:
+        # Taken out before the message is cut: a cut through the key would leave its start.
+        message = self._key.redact(http_errors.message_of(body, longest=2**14))
+        return http_errors.from_status(response.status_code, response.headers, message)
+
     def _connected(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
@@ -118,20 +233,22 @@ class HttpClient:
                 ),
                 headers={"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "bias-audit"},
                 trust_env=False,
+                proxy=self._way.proxy_url,
+                verify=self._way.trusted(),
                 follow_redirects=False,
             )
         return self._client
 
 
-async def _body(response: httpx.Response) -> bytes:
+async def _body(response: httpx.Response, longest: int) -> bytes:
     declared = response.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-        raise _too_long()
+    if declared.isdigit() and int(declared) > longest:
+        raise _too_long(longest)
     body = bytearray()
     async for part in _decompressed(response):
         body += part
-        if len(body) > MAX_BODY_BYTES:
-            raise _too_long()
+        if len(body) > longest:
+            raise _too_long(longest)
     return bytes(body)
 
 
@@ -164,5 +281,5 @@ async def _decompressed(response: httpx.Response) -> AsyncIterator[bytes]:
         raise BackendError("malformed", "a compressed body that ends too early", retryable=True)
 
 
-def _too_long() -> BackendError:
-    return BackendError("malformed", f"a body of more than {MAX_BODY_BYTES // 2**20} MiB")
+def _too_long(longest: int) -> BackendError:
+    return BackendError("malformed", f"a body of more than {longest // 2**20} MiB")

@@ -50,6 +50,13 @@ _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
 #: Google says in the text alone when a minute's quota is full again.
 _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.I)
 _CONTEXT = re.compile(r"context.{0,12}(length|size|window)|exceed_context|maximum context|too many tokens", re.I)
+#: A parameter of the request, and words that refuse it: such a 403 says nothing of the key.
+_PARAMETER = re.compile(
+    r"\b(logprobs|top_logprobs|temperature|top_p|max(_completion)?_tokens|stop|seed|n|parameter|argument)\b", re.I
+)
+_REFUSED = re.compile(r"not allowed|not supported|unsupported|deprecated|does not support|not permitted|invalid", re.I)
+#: OpenAI's words for a limit that was spent before the answer began.
+_UNFINISHED = re.compile(r"could not finish the message because max_tokens", re.I)
 #: A permanent refusal that some servers send as a 500 (llama-cpp-python: the body failed validation).
 _REFUSED_AS_500 = re.compile(r"validation error|value_error|must be one of", re.I)
 
@@ -59,22 +66,31 @@ def inconsistent(message: str, *, retryable: bool = False) -> BackendError:
     return BackendError("inconsistent", message, retryable=retryable)
 
 
-def from_exception(error: Exception) -> BackendError:
-    """An httpx exception as `BackendError`. Messages carry the exception's type, never its request."""
+def from_exception(error: Exception, url: str = "") -> BackendError:
+    """An httpx exception as `BackendError`: its type, the system's cause and ``url``, never its headers or body."""
     for ancestor in type(error).__mro__:
         if ancestor in ERROR_OF_EXCEPTION:
             kind, retryable = ERROR_OF_EXCEPTION[ancestor]
             break
     else:
         return BackendError("internal", f"unexpected {type(error).__name__}")
+    at = f" at {url}" if url else ""
+    reason = ""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return BackendError(
-                "connection", "the server's certificate is not trusted", hint="Check the host name and the certificate"
+                "connection",
+                f"the certificate{at} is not trusted ({cause.verify_message})",
+                hint="Check the host name; for an authority of your own set ca_bundle to the file of its certificate",
             )
+        if isinstance(cause, OSError) and cause.strerror:
+            reason = f" ({cause.strerror})"
         cause = cause.__cause__ or cause.__context__
-    return BackendError(kind, type(error).__name__, retryable=retryable)
+    hint = "Check base_url, and that the server is running" if isinstance(error, httpx.ConnectError) else ""
+    if isinstance(error, httpx.ProxyError):
+        hint = "Check proxy, and the key or name that it asks for"
+    return BackendError(kind, f"{type(error).__name__}{reason}{at}", retryable=retryable, hint=hint)
 
 
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:
@@ -93,6 +109,11 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
     used_up = _QUOTA.search(text) and (not temporary or "insufficient_quota" in text)
     too_long = _CONTEXT.search(text)
     match status:
+        case 400 if _UNFINISHED.search(text):
+            hint = "Raise reasoning_tokens, or lower reasoning_effort"
+            return BackendError("unsupported", message, hint=hint)
+        case 403 if _PARAMETER.search(text) and _REFUSED.search(text):
+            return BackendError("unsupported", message, hint="The model does not take this parameter")
         case 401 | 403:
             return BackendError("auth", message, hint="Check the key and its permissions")
         case 402:

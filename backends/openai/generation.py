@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.base import GenerateRequest, GenerateResponse, Message
@@ -11,55 +11,90 @@ from backends.errors import BackendError
 from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, single_choice
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.errors import inconsistent
-from backends.openai.reasoning import without_reasoning
-from backends.openai.usage import reported_tokens
+from backends.openai.reasoning import reported_thought, split_reasoning
+from backends.openai.usage import reasoning_tokens, reported_tokens
 
 #: More tokens than a chat template puts around the turns.
 _TEMPLATE_TOKENS = 2**16
+#: Finish reasons of an answer that the limit cut.
+CUT_SHORT = tuple(reason for reason, meaning in FINISH_REASONS.items() if meaning == "length")
 #: How vLLM and others are made to continue a last assistant turn; llama.cpp does so by itself.
 CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": False}
 
 
 async def generate(api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest) -> GenerateResponse:
     """The answer to one request. Raises `BackendError`."""
+    response, prefill = await _asked(api, capabilities, request)
+    return read_answer(capabilities, request, single_choice(response), response.get("usage"), prefill)
+
+
+async def _asked(
+    api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest
+) -> tuple[dict[str, Any], str]:
+    """The server's response, and the start that the answer was given."""
     options: dict[str, Any] = sampling_options(request, capabilities.family)
     if capabilities.seed_works:
         options["seed"] = seed_of(request)
-    prompt, prefill = request.prompt, ""
+    if request.sampling.top_p != 1 and "top_p" in capabilities.refused:
+        raise BackendError("unsupported", "the model takes no top_p", hint="Use top_p=1")
+    if capabilities.reasons:
+        options.pop("stop", None)  # it would end a thought; the answer is cut there instead
+    prompt = request.prompt
     if isinstance(prompt, str) and capabilities.completions:
-        response = await api.completion(prompt, **options)
-        text = single_choice(response).get("text")
-    else:
-        messages = (Message("user", prompt),) if isinstance(prompt, str) else prompt
-        prefill = messages[-1].content if messages[-1].role == "assistant" else ""
-        if not capabilities.chat:
-            raise BackendError("unsupported", "the server has no chat endpoint that answers")
-        if prefill:
-            if capabilities.prefill is None:
-                raise BackendError("unsupported", "the server does not continue an assistant prefill")
-            options |= CONTINUE_ASSISTANT if capabilities.prefill == "flags" else {}
-        response = await api.chat(messages, **options)
-        message = single_choice(response).get("message")
-        text = message.get("content") if isinstance(message, Mapping) else None
-        if not text and isinstance(message, Mapping) and isinstance(message.get("refusal"), str):
-            text, prefill = message["refusal"], ""  # OpenAI's place for a model that declines: it starts anew
-    text, reason = _checked(text, single_choice(response).get("finish_reason"))
+        return await api.completion(prompt, **options), ""
+    messages = (Message("user", prompt),) if isinstance(prompt, str) else prompt
+    prefill = messages[-1].content if messages[-1].role == "assistant" else ""
+    if not capabilities.chat:
+        raise BackendError("unsupported", "the server has no chat endpoint that answers")
+    if prefill:
+        if capabilities.prefill is None:
+            raise BackendError("unsupported", "the server does not continue an assistant prefill")
+        options |= CONTINUE_ASSISTANT if capabilities.prefill == "flags" else {}
+    return await api.chat(messages, **options), prefill
+
+
+def read_answer(
+    capabilities: ServerCapabilities, request: GenerateRequest, choice: Mapping[str, Any], usage: Any, prefill: str = ""
+) -> GenerateResponse:
+    """One choice as an answer, its thought apart from it. Raises `BackendError` where only a thought is there."""
+    message = choice.get("message")
+    text = choice.get("text") if message is None else message.get("content") if isinstance(message, Mapping) else None
+    if not text and isinstance(message, Mapping) and isinstance(message.get("refusal"), str):
+        text, prefill = message["refusal"], ""  # OpenAI's place for a model that declines: it starts anew
+    thought, spent = reported_thought(choice), reasoning_tokens(usage)
+    if not text and choice.get("finish_reason") in CUT_SHORT and (thought or spent):
+        raise unfinished_thought()
+    text, reason = _checked(text, choice.get("finish_reason"))
     if prefill and capabilities.prefill == "repeated":
         if not text.startswith(prefill):
             raise inconsistent("the answer does not begin with its given start")
         text = text[len(prefill) :]
-    answer = without_reasoning(text)
+    inline, answer = split_reasoning(text, opened_before=capabilities.opened_before)
     if answer is None:
-        raise BackendError(
-            "unsupported", "the text ends before the model's reasoning does", hint="Allow more tokens, or no reasoning"
-        )
-    usage = response.get("usage")
+        raise unfinished_thought()
+    ended = FINISH_REASONS[reason]
+    if capabilities.reasons or "stop" in capabilities.refused:
+        answer, ended = _stopped(answer, request.sampling.stop, ended)
     return GenerateResponse(
         answer,
-        "stop" if FINISH_REASONS[reason] == "stop" else "length",
+        "stop" if ended == "stop" else "length",
         reported_tokens(usage, "prompt_tokens") or 0,
         reported_tokens(usage, "completion_tokens") or 0,
+        thought or inline,
+        spent,
     )
+
+
+def unfinished_thought() -> BackendError:
+    """The error of an answer of which there is only a thought."""
+    hint = "Raise reasoning_tokens, or lower reasoning_effort"
+    return BackendError("unsupported", "the tokens ended before the model's thought did: no answer", hint=hint)
+
+
+def _stopped(text: str, stops: Sequence[str], reason: str) -> tuple[str, str]:
+    """A text up to the first of the stop strings, as a server cuts it."""
+    ends = [at for at in (text.find(stop) for stop in stops) if at >= 0]
+    return (text[: min(ends)], "stop") if ends else (text, reason)
 
 
 def _checked(text: Any, reason: Any) -> tuple[str, str]:

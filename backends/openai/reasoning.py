@@ -22,19 +22,39 @@ def begins_with_reasoning(text: str) -> bool:
     return _OPENING.match(text) is not None
 
 
-def without_reasoning(text: str) -> str | None:
-    """The text after its reasoning; None where the reasoning does not end."""
+def split_reasoning(text: str, *, opened_before: bool = False) -> tuple[str, str | None]:
+    """A text's thought, and the answer after it; None where the thought does not end.
+
+    Some templates open the thought in the prompt: of such a model (``opened_before``) a text without an end is one.
+    """
     if not begins_with_reasoning(text):
-        return text
-    rest, cuts = _WHOLE.subn("", text, count=1)
-    return rest if cuts else None
+        thought, end, rest = text.rpartition("</think>")
+        if end:
+            return thought.strip(), rest.lstrip()
+        return (text, None) if opened_before else ("", text)
+    whole = _WHOLE.match(text)
+    return (whole[0].strip(), text[whole.end() :]) if whole else (text, None)
+
+
+def reported_thought(choice: Mapping[str, Any]) -> str:
+    """What a choice reports as reasoning beside its answer; empty where it reports none."""
+    message = choice.get("message")
+    fields = message if isinstance(message, Mapping) else choice
+    return next((fields[name] for name in _FIELDS if isinstance(fields.get(name), str) and fields[name].strip()), "")
+
+
+def is_opened_before(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice's text ends a thought that it does not begin."""
+    text = _text_of(choice)
+    return not begins_with_reasoning(text) and "</think>" in text
 
 
 def has_reasoned(choice: Mapping[str, Any]) -> bool:
     """Whether a choice reports reasoning beside its answer, or begins with it."""
+    return bool(reported_thought(choice)) or begins_with_reasoning(_text_of(choice))
+
+
+def _text_of(choice: Mapping[str, Any]) -> str:
     message = choice.get("message")
-    fields = message if isinstance(message, Mapping) else choice
-    if any(isinstance(fields.get(name), str) and fields[name].strip() for name in _FIELDS):
-        return True
-    text = fields.get("content") if isinstance(message, Mapping) else choice.get("text")
-    return isinstance(text, str) and begins_with_reasoning(text)
+    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    return text if isinstance(text, str) else ""

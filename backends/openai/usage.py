@@ -118,5 +118,11 @@ def reported_tokens(usage: Any, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
+def reasoning_tokens(usage: Any) -> int:
+    """The part of a response's generated tokens that is a thought, 0 where none is reported."""
+    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    return reported_tokens(details, "reasoning_tokens") or 0
+
+
 def _max_tokens(text: str) -> int:
     return len(text.encode()) + 2

@@ -115,7 +115,8 @@ def _answer(part: Any, answer: Answer) -> dict[str, Any]:
         case ScoreResponse(scores):
             return {"continuation": part, **_score(scores[0])}
         case GenerateResponse(text, finish_reason):
-            return {"text": text, "finish_reason": finish_reason}
+            thought = {"thought": answer.thought} if answer.thought else {}
+            return {"text": text, "finish_reason": finish_reason, **thought}
         case ClassifyResponse(labels):
             return {"labels": dict(labels)}
     return {"error": str(answer)}

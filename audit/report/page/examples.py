@@ -76,7 +76,8 @@ def _answer(answer: Any) -> dict[str, Any]:
         if "labels" in answer:
             return {"labels": [[one_line(str(k)), v] for k, v in answer["labels"].items()]}
         if isinstance(answer.get("text"), str):
-            return {"text": _clipped(answer["text"]), "end": one_line(str(answer.get("finish_reason", "")))}
+            thought = {"thought": _clipped(str(answer["thought"]))} if answer.get("thought") else {}
+            return {"text": _clipped(answer["text"]), "end": one_line(str(answer.get("finish_reason", ""))), **thought}
     return {
         "text": _clipped(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str))
     }

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
 
+from backends.base import Scalar
 from backends.files import atomic_write
 from backends.openai.probe.report import ProbeReport
 
@@ -22,9 +24,18 @@ class ProbeRecord:
         None: ``bias-audit/probes`` in the user's cache folder.
     """
 
-    def __init__(self, folder: Path | None, base_url: str, model: str, key_identity: str, samples: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        base_url: str,
+        model: str,
+        key_identity: str,
+        samples: int | None,
+        sent_along: Mapping[str, Scalar] | None = None,
+    ) -> None:
         folder = folder or platformdirs.user_cache_path("bias-audit") / "probes"
-        name = hashlib.sha256(json.dumps([base_url, model, key_identity, samples]).encode()).hexdigest()[:24]
+        parts = [base_url, model, key_identity, samples, *([dict(sent_along)] if sent_along else [])]
+        name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
         self._file = folder / f"{name}.json"
 
     def read(self) -> ProbeReport | None:

@@ -13,6 +13,8 @@ from backends.openai.capabilities import ServerCapabilities
 
 #: Since 5 the lists are compared with draws, and near twins are asked.
 VERSION = 5
+#: The experiment with what a chat takes.
+PARAMETERS = "parameters of chats"
 #: Fields of the fingerprint that earlier versions wrote, and that change no answer of some server, or of any.
 _RETIRED = frozenset(
     ("checks", "chat", "takes_ids", "answers_numbered", "identity", "temperature", "largest_k", "largest_chat_k")
@@ -95,6 +97,11 @@ class ProbeReport:
             "canary": self.canary_id,
             "samples": samples if "sampled" in self.capabilities.routes else None,
         }
+
+    @property
+    def knows_parameters(self) -> bool:
+        """Whether it was tried which parameters a chat takes: earlier probes did not."""
+        return any(check.name == PARAMETERS for check in self.checks)
 
     def retired_fields(self) -> frozenset[str]:
         """Fields that earlier versions wrote into the fingerprint of such a server although they change no answer."""

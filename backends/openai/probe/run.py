@@ -34,7 +34,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     """Make all experiments on one server; ``samples`` allows counted answers where no other route is proven.
 
     Leaves ``api`` asking as the capabilities say. Raises `BackendError` when the server cannot be
-    reached or refuses the key.
+    reached, refuses the key, or answers neither texts nor chats.
     """
     session = ProbeSession(api)
     await lists.next_token_lists(session)
@@ -49,10 +49,11 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     if "text" in session.untrusted:
         session.update(text_route=None)
     await _chats(session)
-    if session.capabilities.completions or session.capabilities.chat:
-        await features.model_name(session)
-        await features.several_choices(session)
     await features.check_key(session)
+    if not session.capabilities.completions and not session.capabilities.chat:
+        raise await features.unanswered(session)
+    await features.model_name(session)
+    await features.several_choices(session)
     session.record_values()
     distinct = api.response_ids.distinct
     unique = distinct >= 4 and distinct >= api.usage.requests // 2

@@ -78,6 +78,10 @@ class ProbeSession:
         Whether prompts are sent as token ids, since the server makes other tokens of a text.
     refused : BackendError or None
         The first response that the key is wrong. Gateways say so too of paths and models that they do not know.
+    unanswered : BackendError or None
+        Why even the plainest chat has no answer.
+    without_lists : str
+        Why no lists of chats are used, empty where they are.
     """
 
     def __init__(self, api: ServerApi) -> None:
@@ -96,6 +100,8 @@ class ProbeSession:
         self.by_ids = False
         self.unsent_tokens = 0
         self.refused: BackendError | None = None
+        self.unanswered: BackendError | None = None
+        self.without_lists = ""
         self._n_lists, self._largest_mass = 0, 0.0
         self._impossible: BackendError | None = None
 

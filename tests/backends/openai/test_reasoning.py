@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backends.openai.reasoning import begins_with_reasoning, has_reasoned, without_reasoning
+from backends.openai.reasoning import begins_with_reasoning, has_reasoned, split_reasoning
 
 
 @pytest.mark.parametrize(
@@ -16,13 +16,14 @@ from backends.openai.reasoning import begins_with_reasoning, has_reasoned, witho
         ("◁think▷hm◁/think▷Female", "Female"),
         ("<|channel|>analysis<|message|>hm<|end|><|channel|>final<|message|>Female", "Female"),
         ("<think>A nurse may be", None),
+        ("A nurse may be anyone.\n</think>\n\nOther", "Other"),
         ("Male", "Male"),
         ("I think so", "I think so"),
         ("<b>Male</b>", "<b>Male</b>"),
     ],
 )
 def test_only_the_answer_is_left(text: str, answer: str | None) -> None:
-    assert without_reasoning(text) == answer
+    assert split_reasoning(text)[1] == answer
 
 
 @pytest.mark.parametrize("token", ["<think>", "<|channel|>analysis", " <Thinking>", "[THINK]"])

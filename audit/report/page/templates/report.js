@@ -363,6 +363,10 @@
 
   function answerOf(example) {
     if (example.none !== undefined) return make("p", `No answer: ${example.none}`, { class: "missing" });
+    if (example.thought !== undefined) {
+      const thought = make("details", [make("summary", "Thought before the answer"), make("pre", example.thought)]);
+      return make("div", [thought, make("pre", example.text)]);
+    }
     if (example.text !== undefined) return make("pre", example.text);
     if (example.labels) return make("div", [table(["Label", "Probability"], example.labels.map(([k, v]) => [k, digits(v)]))], { class: "scroll" });
     const rows = [...example.scores].sort((a, b) => (b.v ?? b.h ?? -1e9) - (a.v ?? a.h ?? -1e9)).map((s) => [

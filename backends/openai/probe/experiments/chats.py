@@ -13,6 +13,7 @@ from backends.openai.capabilities import Prefill
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.probe.canary import DIGIT_CHAT
 from backends.openai.probe.experiments.lists import longest
+from backends.openai.probe.experiments.parameters import chat_parameters
 from backends.openai.probe.session import MAX_NOISE, NotTestedError, Outcome, ProbeSession, experiment, max_abs_diff
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
@@ -33,13 +34,22 @@ async def chat_lists(session: ProbeSession) -> Outcome:
     """Whether chats are answered, and with lists."""
     top, k = await longest(lambda k: session.next_chat_tokens(_CHAT, k))
     if isinstance(top, TopLogprobs):
-        session.chat_list = top
-        identity = session.capabilities.identity or top.identity
-        message = f"{k} entries, identified by {top.identity}"
-        return Outcome(True, message, chat=True, largest_chat_k=k, identity=identity)
-    plain = await session.ask(session.api.chat, _CHAT, max_tokens=1, temperature=0.0)
-    answered = isinstance(plain, dict)
-    return Outcome(False if answered else None, str(top), chat=answered)
+        return _with_lists(session, top, k)
+    await chat_parameters(session)
+    answered = session.capabilities.chat
+    if "temperature" in session.capabilities.refused:  # perhaps that alone was in the way
+        top, k = await longest(lambda k: session.next_chat_tokens(_CHAT, k))
+        if isinstance(top, TopLogprobs):
+            return _with_lists(session, top, k)
+    session.without_lists = str(top)
+    return Outcome(False if answered else None, str(top))
+
+
+def _with_lists(session: ProbeSession, top: TopLogprobs, k: int) -> Outcome:
+    session.chat_list = top
+    identity = session.capabilities.identity or top.identity
+    message = f"{k} entries, identified by {top.identity}"
+    return Outcome(True, message, chat=True, largest_chat_k=k, identity=identity)
 
 
 @experiment("chat repeated")

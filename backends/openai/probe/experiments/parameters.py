@@ -1,0 +1,93 @@
+"""Experiments with the parameters that a model of chats takes: what is refused is left out from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from backends.base import Message
+from backends.errors import BackendError
+from backends.openai.api import single_choice
+from backends.openai.parameters import LimitName
+from backends.openai.probe.report import PARAMETERS
+from backends.openai.probe.session import Outcome, ProbeSession, experiment
+from backends.openai.reasoning import has_reasoned, is_opened_before
+from backends.openai.usage import reasoning_tokens
+
+_ASKED = (Message("user", "Is the sky blue? Answer yes or no."),)
+_WITH_SYSTEM = (Message("system", "Answer with one word."), *_ASKED)
+#: Tokens of the first answer: enough for a short thought. A model that takes none of the names is asked without one.
+_ROOM = 1024
+#: What texts are drawn with, in the order in which it is tried; each with those before it that were taken, since
+#: some models take either a temperature or ``top_p``.
+_TRIED: tuple[tuple[str, Any], ...] = (("temperature", 0.0), ("top_p", 1.0), ("seed", 7), ("stop", ["\n\n\n"]))
+#: Refusals of a request for good. A gateway may say so as if the key or the path were wrong.
+_REFUSALS = ("bad_request", "unsupported", "auth", "not_found")
+
+
+@experiment(PARAMETERS)
+async def chat_parameters(session: ProbeSession) -> Outcome:
+    """Which parameters a chat takes, one by one; and whether its answers come after a thought."""
+    first = await _plainest(session)
+    if isinstance(first, BackendError):
+        session.unanswered = first
+        return Outcome(None, str(first))
+    taken: dict[str, Any] = {}
+    refused: dict[str, BackendError] = {}
+    everything = await _ask(session, _ASKED, dict(_TRIED))
+    for name, value in _TRIED if isinstance(everything, BackendError) else ():
+        answer = await _ask(session, _ASKED, {**taken, name: value})
+        if isinstance(answer, BackendError) and answer.kind in _REFUSALS:
+            refused[name] = answer
+        else:
+            taken[name] = value
+    with_system = await _ask(session, _WITH_SYSTEM, {})
+    if isinstance(with_system, BackendError) and with_system.kind in _REFUSALS:
+        refused["system"] = with_system
+    session.api.parameters.refused = tuple(refused)
+    if "temperature" in refused:
+        session.statements.append(
+            "the model takes no temperature: every text is drawn at its own, also where the likeliest one is asked for"
+        )
+    if "system" in refused:
+        session.statements.append("the model takes no system message: it begins the user's turn that follows it")
+    choice = _choice(first)
+    opened = is_opened_before(choice)
+    reasons = opened or has_reasoned(choice) or reasoning_tokens(first.get("usage")) > 0
+    parts = ["all are taken"] if not refused else [f"{name} is refused ({refused[name]})"[:120] for name in refused]
+    parts += ["the limit is max_completion_tokens"] * (session.api.parameters.limit != "max_tokens")
+    parts += ["it reasons before it answers"] * reasons
+    limit = session.api.parameters.limit
+    if reasons:
+        session.api.parameters.room = session.api.sent.room
+    found = {"refused": tuple(refused), "limit_name": limit, "reasons": reasons, "opened_before": opened}
+    return Outcome(None, "; ".join(parts), chat=True, **found)
+
+
+async def _plainest(session: ProbeSession) -> dict[str, Any] | BackendError:
+    """The answer to a chat that carries nothing but its turns and a limit, by either name of it."""
+    first: BackendError | None = None
+    for name in get_args(LimitName):
+        session.api.parameters.limit = name
+        answer = await _ask(session, _ASKED, {})
+        if not isinstance(answer, BackendError):
+            return answer
+        first = first or answer
+        if answer.kind == "auth":  # of the key, not of a parameter: that is another kind
+            break
+    session.api.parameters.limit = "max_tokens"
+    assert first is not None
+    return first
+
+
+async def _ask(
+    session: ProbeSession, turns: Sequence[Message], options: dict[str, Any]
+) -> dict[str, Any] | BackendError:
+    return await session.ask(session.api.chat, turns, max_tokens=_ROOM, **options)
+
+
+def _choice(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return single_choice(response)
+    except BackendError:
+        return {}

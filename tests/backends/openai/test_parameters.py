@@ -1,0 +1,148 @@
+"""What a model of chats takes is found by experiment; errors keep their meaning; a thought is no answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
+from backends.errors import BackendError
+from backends.openai import OpenAIBackend
+from backends.openai.parameters import without_system
+from tests.backends.openai.lying_server import MODEL as PLAIN
+from tests.backends.openai.lying_server import ChatLiar, Liar
+from tests.backends.openai.raw_server import Reply
+from tests.backends.openai.strict_server import (
+    DEPRECATED,
+    INLINE,
+    MODEL,
+    O_SERIES,
+    OPENED,
+    SILENT,
+    THINKING,
+    Manner,
+    StrictServer,
+    varied,
+)
+
+_ASKED = GenerateRequest((Message("user", "Male or female?"),), Sampling(max_tokens=16))
+
+
+def backend_of(server: StrictServer, folder: Path, **options: Any) -> OpenAIBackend:
+    return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, **options)
+
+
+@pytest.mark.parametrize("manner", [O_SERIES, DEPRECATED, SILENT], ids=["o-series", "deprecated", "silent"])
+async def test_a_strict_model_writes_texts(manner: Manner, tmp_path: Path) -> None:
+    async with StrictServer(manner, varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        description = await backend.describe()
+        answer, *_ = await backend.run([_ASKED])
+        probed = len(server.bodies)
+        again = backend_of(server, tmp_path)
+        assert (await again.describe()).fingerprint == description.fingerprint
+        second, *_ = await again.run([_ASKED])
+        await backend.close()
+        await again.close()
+        refused = [body for body in server.bodies[probed:] if set(body) & set(manner.refuses)]
+    assert description.capabilities == {"generate", "chat"}
+    assert isinstance(answer, GenerateResponse), answer
+    assert isinstance(second, GenerateResponse), second
+    assert answer.finish_reason == "stop"
+    assert "no temperature" in " ".join(description.statements)
+    assert not refused, "what was found is not tried again"
+
+
+async def test_a_refused_stop_is_applied_to_the_answer(tmp_path: Path) -> None:
+    async with StrictServer(O_SERIES, lambda _: {"first\nsecond": 1.0}).running() as server:
+        backend = backend_of(server, tmp_path)
+        cut, *_ = await backend.run([GenerateRequest(_ASKED.prompt, Sampling(max_tokens=16, stop=("\n",)))])
+        await backend.close()
+    assert isinstance(cut, GenerateResponse), cut
+    assert (cut.text, cut.finish_reason) == ("first", "stop")
+
+
+async def test_a_top_p_that_is_refused_is_not_left_out(tmp_path: Path) -> None:
+    async with StrictServer(O_SERIES, varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        answer, *_ = await backend.run([GenerateRequest(_ASKED.prompt, Sampling(temperature=1.0, top_p=0.5))])
+        await backend.close()
+    assert isinstance(answer, BackendError)
+    assert "top_p" in answer.message
+
+
+async def test_a_model_that_takes_all_keeps_its_fingerprint(tmp_path: Path) -> None:
+    async with ChatLiar().running() as server:
+        backend = OpenAIBackend(server.base_url, model=PLAIN, api_key_env=None, probe_folder=tmp_path)
+        fingerprint = (await backend.describe()).fingerprint
+        await backend.close()
+    assert not {"refused", "reasoning_tokens", "default_reasoning_tokens"} & set(fingerprint)
+
+
+def test_a_system_message_begins_the_next_users_turn() -> None:
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
+    assert without_system(turns) == [{"role": "user", "content": "Be brief.\n\nWho?"}]
+    assert without_system(turns[1:]) == turns[1:]
+
+
+@pytest.mark.parametrize("manner", [O_SERIES, THINKING, INLINE, OPENED], ids=lambda manner: manner.thinks)
+async def test_a_thought_is_no_part_of_the_answer(manner: Manner, tmp_path: Path) -> None:
+    async with StrictServer(manner, lambda _: {"Female": 1.0}).running() as server:
+        backend = backend_of(server, tmp_path)
+        description = await backend.describe()
+        answer, *_ = await backend.run([_ASKED])
+        await backend.close()
+    assert isinstance(answer, GenerateResponse), answer
+    assert answer.text == "Female"
+    assert ("I consider" in answer.thought) is (manner.thinks != "hidden")
+    assert answer.thought_tokens == (40 if manner.thinks in ("hidden", "field") else 0)
+    assert description.fingerprint["default_reasoning_tokens"] == 4096
+    assert "default_reasoning_tokens" in description.retired, "answers from before are the same model's"
+
+
+@pytest.mark.parametrize("manner", [O_SERIES, THINKING, INLINE, OPENED], ids=lambda manner: manner.thinks)
+async def test_an_unfinished_thought_is_no_answer(manner: Manner, tmp_path: Path) -> None:
+    async with StrictServer(manner, lambda _: {"Female": 1.0}).running() as server:
+        backend = backend_of(server, tmp_path, reasoning_tokens=64)
+        fingerprint = (await backend.describe()).fingerprint
+        server.thought_tokens = 500
+        answer, *_ = await backend.run([_ASKED])
+        await backend.close()
+    assert fingerprint["reasoning_tokens"] == 64
+    assert isinstance(answer, BackendError), answer
+    assert (answer.kind, answer.retryable) == ("unsupported", False)
+    assert "reasoning_tokens" in answer.hint
+
+
+class WithoutVersion(Liar):
+    """Answers under /v1, and is asked without it."""
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if path == "/v1/chat/completions":
+            return Reply({"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]})
+        return super().reply(path, sent)
+
+
+async def test_a_base_url_without_its_version_is_recognised(tmp_path: Path) -> None:
+    async with WithoutVersion().running() as server:
+        backend = OpenAIBackend(server.base_url, model=PLAIN, api_key_env=None, probe_folder=tmp_path)
+        with pytest.raises(BackendError) as caught:
+            await backend.describe()
+        await backend.close()
+    assert f"Set base_url to {server.base_url}/v1" in str(caught.value)
+
+
+async def test_a_refused_connection_names_its_address_and_cause(tmp_path: Path, waits: list[float]) -> None:
+    backend = OpenAIBackend("http://127.0.0.1:9/v1", model="m", api_key_env=None, probe_folder=tmp_path)
+    with pytest.raises(BackendError) as caught:
+        await backend.describe()
+    await backend.close()
+    assert caught.value.kind == "connection"
+    assert "http://127.0.0.1:9/v1/" in caught.value.message
+    assert "refused" in caught.value.message.lower() or "connect call failed" in caught.value.message.lower()
