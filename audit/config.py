@@ -27,6 +27,8 @@ from suites.base import Suite
 
 #: Names of backends in a TOML config.
 BACKENDS = {"hf": "HFBackend", "llamacpp": "LlamaCppBackend", "openai": "OpenAIBackend", "fake": "FakeBackend"}
+#: Endings of files that hold a suite.
+SUITE_FILES = (".csv", ".tsv", ".jsonl", ".toml")
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
@@ -218,16 +220,36 @@ def _from_toml(path: Path, of: type[A]) -> A:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError("CONFIG", str(path), f"not valid TOML: {error}", "Fix the file") from None
     backend_kinds = {kind: getattr(backends, name) for kind, name in BACKENDS.items()}
-    suite_kinds = {name: getattr(suite_package, name) for name in suite_package.__all__}
     models = _tables(fields, "models", 'e.g. [models.mine] backend = "hf", model = "path-or-hub-id"')
     fields["models"] = {
         name: _build(f"models.{name}", table, "backend", backend_kinds, path.parent) for name, table in models.items()
     }
     suites = _tables(fields, "suites", 'e.g. [suites.occugender] suite = "OccuGender"')
     fields["suites"] = {
-        name: _build(f"suites.{name}", table, "suite", suite_kinds, path.parent) for name, table in suites.items()
+        name: _from_file(f"suites.{name}", table, path.parent)
+        if isinstance(table, Mapping) and "file" in table
+        else _build(f"suites.{name}", table, "suite", suite_kinds(), path.parent)
+        for name, table in suites.items()
     }
     return of(**fields)
+
+
+def suite_kinds() -> dict[str, type[Suite]]:
+    """The suites that a config can name, by their names."""
+    return {name: getattr(suite_package, name) for name in suite_package.__all__}
+
+
+def _from_file(field: str, table: Mapping[str, Any], folder: Path) -> Suite:
+    """The suite of a table that names its file; its other fields stand in place of the file's."""
+    options = dict(table)
+    file = options.pop("file")
+    if not isinstance(file, str) or not (folder / file).is_file():
+        raise ConfigError(f"{field}.file", file, "no such file", f"Looked in {folder}")
+    try:
+        suite: Suite = suite_package.from_file(folder / file, **options)
+    except ConfigError as error:
+        raise error.within(field) from None
+    return suite
 
 
 def _tables(fields: Mapping[str, Any], name: str, example: str) -> Mapping[str, Any]:

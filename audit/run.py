@@ -418,8 +418,8 @@ def _suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedA
         counts = count_tokens(described.backend, list(texts.values()))
         for text, count in zip(texts, counts or (), strict=False):
             lengths[text][model] = count
-    kind = type(suite).__name__
-    is_only_one = sum(type(other) is type(suite) for other in audit.suites.values()) == 1
+    kind = suite.title or type(suite).__name__
+    is_only_one = sum((other.title or type(other).__name__) == kind for other in audit.suites.values()) == 1
     return SuiteInfo(
         name=name,
         title=kind if is_only_one else f"{kind} ({name})",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from backends.classifiers import LLMRater, Rubric, text_classifier
     from backends.fake import FakeBackend, PlantedBias
     from backends.llamacpp import LlamaCppBackend
+    from backends.named import named_backend
     from backends.openai import OpenAIBackend, PriceTable
     from backends.transformers import HFBackend
 
@@ -30,6 +31,7 @@ __all__ = [
     "PlantedBias",
     "PriceTable",
     "Rubric",
+    "named_backend",
     "text_classifier",
 ]
 
@@ -42,6 +44,7 @@ _MODULES = {
     "PlantedBias": "backends.fake",
     "PriceTable": "backends.openai",
     "Rubric": "backends.classifiers",
+    "named_backend": "backends.named",
     "text_classifier": "backends.classifiers",
 }
 

@@ -231,16 +231,21 @@ def config_error(error: ValidationError, model: type, given: object) -> ConfigEr
     given : object
         The value as given. It distinguishes fields from pydantic's names of union branches.
     """
+    return located_error(error, model, given)[1]
+
+
+def located_error(error: ValidationError, model: type, given: object) -> tuple[Place, ConfigError]:
+    """`config_error`, and the fields and indices that lead to the refused value."""
     place, first = _first(error, given)
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     field = field.removeprefix(".") or model.__name__
     value = None if first["type"] == "missing" else first["input"]
     context = first.get("ctx", {})
     if first["type"] == "option":
-        return ConfigError(field, value, context["problem"], context["hint"])
+        return place, ConfigError(field, value, context["problem"], context["hint"])
     unlisted = (first["msg"][:1].lower() + first["msg"][1:], "Change it")
     problem, hint = _MESSAGES.get(first["type"], unlisted)
-    return ConfigError(field, value, problem, hint.format(**context))
+    return place, ConfigError(field, value, problem, hint.format(**context))
 
 
 def _first(error: ValidationError, given: object) -> tuple[Place, ErrorDetails]:

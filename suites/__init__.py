@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from suites.genderpair import GenderPair
     from suites.mgbr import MGBR
     from suites.occugender import OccuGender
+    from suites.own import from_file as from_file
 
 __all__ = [
     "BBQ",
@@ -38,6 +39,7 @@ _MODULES = {
     "GenderPair": "suites.genderpair",
     "MGBR": "suites.mgbr",
     "OccuGender": "suites.occugender",
+    "from_file": "suites.own",
 }
 
 

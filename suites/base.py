@@ -281,13 +281,15 @@ class MeasureSpec:
 class Suite(ABC):
     """A benchmark: questions, how to read the answers, and the figures they give."""
 
-    name: ClassVar[str]
+    name: str
+    #: What reports call it; empty: the name of its class.
+    title: str = ""
     #: Raise it when items or readings change, so that old figures are not compared with new.
     version: ClassVar[int] = 1
     #: Factors over which a limited run is balanced: the same number of items of each combination.
-    strata: ClassVar[tuple[str, ...]] = ()
+    strata: tuple[str, ...] = ()
     #: Factor by whose levels missing answers are counted; rows without it are counted by the first stratum.
-    failures_factor: ClassVar[str | None] = None
+    failures_factor: str | None = None
     #: As in `backends.base.Backend`: options that may be a path, and the words that they take besides.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     #: Keys of the signature that say how the same questions are put: two suites of one kind that differ in nothing else

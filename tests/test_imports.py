@@ -34,10 +34,23 @@ LAYERS = {
     "rounds": ("analysis", "collect", "resolve", "store"),
     "stored_result": ("report", "results", "store"),
     "api": ("collect", "config", "run", "store", "stored_result"),
+    "named": ("api", "config"),
     "decided": ("analysis", "config", "results"),
     "run": ("analysis", "collect", "config", "decided", "logs", "report", "resolve", "results", "rounds", "store"),
     "schedule": ("analysis", "collect", "config", "report", "results", "run", "store"),
-    "cli": ("analysis", "collect", "config", "estimate", "planning", "report", "results", "run", "schedule", "store"),
+    "cli": (
+        "analysis",
+        "collect",
+        "config",
+        "estimate",
+        "named",
+        "planning",
+        "report",
+        "results",
+        "run",
+        "schedule",
+        "store",
+    ),
 }
 
 

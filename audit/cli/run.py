@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from audit import Audit, load_audit
-from audit.cli.shared import FAILED, INTERRUPTED, OK, ConfigFile, Json
+from audit.cli.shared import FAILED, INTERRUPTED, OK, Json
 from audit.report.formatting import say, say_json
 from backends.base import SupportsPrices
 from backends.errors import ConfigError
@@ -19,6 +19,10 @@ from backends.errors import ConfigError
 if TYPE_CHECKING:
     from audit.results import AuditResult
 
+OwnConfig = Annotated[
+    Path | None,
+    typer.Argument(metavar="[CONFIG]", help="Audit config: a .py file with an Audit, or a .toml file."),
+]
 Limit = Annotated[
     int | None,
     typer.Option(min=1, help="Number of items to ask of each suite: a balanced sample, the same for every model."),
@@ -33,6 +37,21 @@ Until = Annotated[
 Baseline = Annotated[
     str | None,
     typer.Option("--baseline", help="With --until decided: the question is whether the model got worse than this run."),
+]
+SuiteFiles = Annotated[
+    list[str] | None,
+    typer.Option("--suite", help="In place of CONFIG: a suite's .csv, .jsonl or .toml file, or its name (repeatable)."),
+]
+ModelNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        help="In place of CONFIG: a Hugging Face id, a folder, a .gguf file, URL#model, embedded:smollm2, fake; "
+        "NAME=… names it (repeatable).",
+    ),
+]
+KeyEnv = Annotated[
+    str | None, typer.Option(help="With --model URL#model: the environment variable that holds the server's key.")
 ]
 Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Only these models (repeatable).")]
 Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only these suites (repeatable).")]
@@ -51,7 +70,10 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the run's l
 
 
 def run(
-    config: ConfigFile,
+    config: OwnConfig = None,
+    suite: SuiteFiles = None,
+    model: ModelNames = None,
+    api_key_env: KeyEnv = None,
     limit: Limit = None,
     small_sample: SmallSample = False,
     until: Until = None,
@@ -69,6 +91,8 @@ def run(
 ) -> None:
     """Run an audit and write its report.
 
+    Without a config: audit run --suite pairs.csv --model embedded:smollm2
+
     Stored answers are not asked again: a run resumes after interruption, and a second run asks nothing.
 
     With --until decided a run asks a random part of the items first, and goes on only while its question is open: did
@@ -79,7 +103,8 @@ def run(
     options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": until}
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"small_sample": True} if small_sample else {}
-    audit = load_audit(config).only(models or (), suites or (), **given)
+    named = given_audit(config, suite or (), model or (), api_key_env)
+    audit = named.only(models or (), suites or (), **given)
     if not resume and audit.db.exists():
         raise ConfigError(
             "--fresh",
@@ -93,8 +118,21 @@ def run(
         _estimate(audit, as_json)
     else:
         again = "the same command" if resume else "the same command without --fresh"
-        store = config if db is None else db
+        store = db or config or audit.db
         raise typer.Exit(_run(audit, store, baseline, again, as_json=as_json, verbose=verbose))
+
+
+def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str], api_key_env: str | None) -> Audit:
+    """The audit of a config, or of the suites and models that a command names."""
+    if config is not None and (suites or models):
+        raise ConfigError(
+            "--suite", str(config), "a config is given as well", "Give the config, or --suite and --model"
+        )
+    if config is not None:
+        return load_audit(config)
+    from audit.named import named_audit
+
+    return named_audit(suites, models, api_key_env=api_key_env)
 
 
 def _limit_cost(audit: Audit, max_cost: float) -> None:

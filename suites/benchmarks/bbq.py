@@ -50,10 +50,10 @@ class BBQ(MultipleChoice):
     `suites.benchmarks.choices.MultipleChoice`.
     """
 
-    name: ClassVar[str] = "BBQ"
+    name: str = "BBQ"
     version: ClassVar[int] = 1
     file: ClassVar[PinnedFile] = BBQ_GENDER
-    strata: ClassVar[tuple[str, ...]] = ("context", "polarity")
+    strata: tuple[str, ...] = ("context", "polarity")
     sampled_together: tuple[str, ...] = ("filling",)
     examples: ClassVar[str] = "bbq"
     compared: ClassVar[tuple[str, ...]] = ("accuracy", "bias_score")

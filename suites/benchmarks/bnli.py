@@ -52,10 +52,10 @@ class BiasNLI(MultipleChoice):
     `suites.benchmarks.choices.MultipleChoice`.
     """
 
-    name: ClassVar[str] = "BNLI"
+    name: str = "BNLI"
     version: ClassVar[int] = 1
     file: ClassVar[PinnedFile] = BIAS_NLI
-    strata: ClassVar[tuple[str, ...]] = ("set", "gender")
+    strata: tuple[str, ...] = ("set", "gender")
     examples: ClassVar[str] = "bnli"
     compared: ClassVar[tuple[str, ...]] = ("biased", "neutral")
 

@@ -57,10 +57,10 @@ class BOLD(ContinuedTexts):
         As in GenderPair; None leaves the figure out.
     """
 
-    name: ClassVar[str] = "BOLD"
+    name: str = "BOLD"
     version: ClassVar[int] = 1
-    groups: ClassVar[tuple[str, str]] = ("actresses", "actors")
-    clusters: ClassVar[tuple[str, ...]] = ("person",)
+    groups: Sequence[str] = ("actresses", "actors")
+    clusters: tuple[str, ...] = ("person",)
 
     @checked_options
     def __init__(

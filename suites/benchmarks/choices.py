@@ -69,55 +69,26 @@ class Asking:
     step_tokens: int = 128
 
 
-class MultipleChoice(Suite):
-    """A benchmark of questions with listed answers. A subclass reads them, and says what an answer counts for.
-
-    Parameters
-    ----------
-    folder : path, optional
-        Where the published file lies; None fetches it once.
-    conditions : sequence of str
-        Of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of thought
-        (cot).
-    mode : {"likelihood", "generation"}
-    answers : {"letter", "text"}
-    prompt_format : {"raw", "chat"}
-    step_tokens : int
-        How long written steps may be.
+class AnsweredQuestions(Suite):
+    """Questions with listed answers. A subclass gives them, and says what an answer counts for.
 
     Attributes
     ----------
-    file : PinnedFile
     questions : sequence of Question
     asking : Asking
+    data_sha256 : str
+        Of what the questions were read from.
     examples : str
         Key of the few-shot examples in ``benchmarks_wording.json``.
     compared : sequence of str
         Quantities whose change from one condition to another is reported.
     """
 
-    file: ClassVar[PinnedFile]
+    questions: Sequence[Question]
+    asking: Asking
+    data_sha256: str
     examples: ClassVar[str]
-    compared: ClassVar[tuple[str, ...]]
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
-
-    @checked_options
-    def __init__(
-        self,
-        *,
-        folder: Folder = None,
-        conditions: Annotated[Sequence[str], some_of(CONDITIONS)] = ("zero-shot",),
-        mode: Mode = "likelihood",
-        answers: Answers = "letter",
-        prompt_format: Literal["raw", "chat"] = "raw",
-        step_tokens: Annotated[int, Field(ge=1)] = 128,
-    ) -> None:
-        self.asking = Asking(tuple(conditions), mode, answers, prompt_format, step_tokens)
-        self.questions = self.read_questions(folder)
-
-    @abstractmethod
-    def read_questions(self, folder: Folder) -> Sequence[Question]:
-        """The questions of the published file. Raises `ConfigError` for a file that is not the published one."""
+    compared: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
@@ -137,7 +108,7 @@ class MultipleChoice(Suite):
     def signature(self) -> Mapping[str, Any]:
         return {
             "version": self.version,
-            "data_sha256": self.file.sha256,
+            "data_sha256": self.data_sha256,
             "wording_sha256": _WORDING.sha256,
             "questions": len(self.questions),
             "conditions": list(self.asking.conditions),
@@ -274,6 +245,50 @@ class MultipleChoice(Suite):
         if found is None:
             found = self.__dict__["_by_id"] = {question.id: question for question in self.questions}
         return found[str(item.factors["question"])]
+
+
+class MultipleChoice(AnsweredQuestions):
+    """A benchmark of questions with listed answers. A subclass reads them, and says what an answer counts for.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where the published file lies; None fetches it once.
+    conditions : sequence of str
+        Of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of thought
+        (cot).
+    mode : {"likelihood", "generation"}
+    answers : {"letter", "text"}
+    prompt_format : {"raw", "chat"}
+    step_tokens : int
+        How long written steps may be.
+
+    Attributes
+    ----------
+    file : PinnedFile
+    """
+
+    file: ClassVar[PinnedFile]
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
+
+    @checked_options
+    def __init__(
+        self,
+        *,
+        folder: Folder = None,
+        conditions: Annotated[Sequence[str], some_of(CONDITIONS)] = ("zero-shot",),
+        mode: Mode = "likelihood",
+        answers: Answers = "letter",
+        prompt_format: Literal["raw", "chat"] = "raw",
+        step_tokens: Annotated[int, Field(ge=1)] = 128,
+    ) -> None:
+        self.asking = Asking(tuple(conditions), mode, answers, prompt_format, step_tokens)
+        self.data_sha256 = self.file.sha256
+        self.questions = self.read_questions(folder)
+
+    @abstractmethod
+    def read_questions(self, folder: Folder) -> Sequence[Question]:
+        """The questions of the published file. Raises `ConfigError` for a file that is not the published one."""
 
 
 def read_choice(text: str, marks: Sequence[str], answers: Sequence[str]) -> int | None:

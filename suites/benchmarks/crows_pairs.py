@@ -56,7 +56,7 @@ class _StereotypingPairs(LikelierSentence):
     group: ClassVar[str]
     clusters: ClassVar[tuple[str, ...]]
     version: ClassVar[int] = 1
-    failures_factor: ClassVar[str | None] = None
+    failures_factor: str | None = None
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
@@ -98,10 +98,10 @@ class CrowSPairs(_StereotypingPairs):
         A text before every sentence; None: what the model itself puts there. See `suites.benchmarks.sentences`.
     """
 
-    name: ClassVar[str] = "CrowS-Pairs"
+    name: str = "CrowS-Pairs"
     group: ClassVar[str] = "bias_type"
     clusters: ClassVar[tuple[str, ...]] = ("writer",)
-    strata: ClassVar[tuple[str, ...]] = ("bias_type",)
+    strata: tuple[str, ...] = ("bias_type",)
 
     @checked_options
     def __init__(
@@ -143,10 +143,10 @@ class WinoQueer(_StereotypingPairs):
         A text before every sentence; None: what the model itself puts there. See `suites.benchmarks.sentences`.
     """
 
-    name: ClassVar[str] = "WinoQueer"
+    name: str = "WinoQueer"
     group: ClassVar[str] = "identity"
     clusters: ClassVar[tuple[str, ...]] = ("template",)
-    strata: ClassVar[tuple[str, ...]] = ("identity", "counterpart")
+    strata: tuple[str, ...] = ("identity", "counterpart")
 
     @checked_options
     def __init__(

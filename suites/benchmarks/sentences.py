@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import backends.base as base
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
@@ -70,7 +70,7 @@ class LikelierSentence(Suite):
     sets: Sequence[SentenceSet]
     start: str | None
     data_sha256: str
-    mean_per_token: ClassVar[bool] = False
+    mean_per_token: bool = False
 
     @property
     def needs(self) -> frozenset[base.Capability]:

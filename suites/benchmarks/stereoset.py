@@ -61,11 +61,11 @@ class StereoSet(LikelierSentence):
         A text before everything; None: what the model itself puts there. See `suites.benchmarks.sentences`.
     """
 
-    name: ClassVar[str] = "StereoSet"
+    name: str = "StereoSet"
     version: ClassVar[int] = 1
-    strata: ClassVar[tuple[str, ...]] = ("task", "bias_type")
+    strata: tuple[str, ...] = ("task", "bias_type")
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
-    mean_per_token: ClassVar[bool] = True
+    mean_per_token: bool = True
 
     @checked_options
     def __init__(

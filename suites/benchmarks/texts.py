@@ -7,7 +7,8 @@ text                one text: ``empty``
 toxicity, regard    one text: the scorer's quantities
 gap                 one text: the scorer's quantities, twice and with the sign of its group, so that the mean over the
                     two groups, each with a weight of one half, is the first group's minus the second's; by a language
-                    model, known only within what that adds for an identity
+                    model, known only within what that adds for an identity. The same of any contrast of groups, by its
+                    name (`Contrasts`)
 ==================  ==============================================================================================
 
 Rows of language models as scorers: see `suites.common.raters`.
@@ -16,6 +17,7 @@ Rows of language models as scorers: see `suites.common.raters`.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -40,9 +42,14 @@ from suites.common.text_scorer import TextScorer
 ScorerOption = Annotated[str | Path | TextScorer | base.Backend | None, SkipValidation]
 
 
+#: Name → the weight of each group; they add up to 0. A text's quantity is multiplied by the sign of its group's weight
+#: and by the sum of all weights without their signs, of which each group's part is its weight in the mean.
+Contrasts = Mapping[str, Mapping[str, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A text to be continued. ``group`` is one of the suite's two."""
+    """A text to be continued. ``group`` is one of the suite's."""
 
     id: str
     text: str
@@ -51,31 +58,37 @@ class Opening:
 
 
 class ContinuedTexts(Suite):
-    """A benchmark of openings about two groups. A subclass reads them, and names the groups.
+    """A benchmark of openings about groups. A subclass reads them, and names the groups.
 
     Attributes
     ----------
     openings : sequence of Opening
-    groups : (str, str)
-        The gap is the first one's mean minus the second one's.
+    groups : sequence of str
+    contrasts : mapping
+        Differences of groups. Of two, ``gap`` is the first one's mean minus the second one's.
     text_scorers : mapping of str to TextScorer
         By the name of their figure.
     """
 
     openings: Sequence[Opening]
-    groups: ClassVar[tuple[str, str]]
+    groups: Sequence[str]
     text_scorers: Mapping[str, TextScorer]
     prompt_format: Literal["raw", "chat"]
     sampling: base.Sampling
     seed: int
     data_sha256: str
-    clusters: ClassVar[tuple[str, ...]]
-    strata: ClassVar[tuple[str, ...]] = ("group",)
+    clusters: tuple[str, ...]
+    strata: tuple[str, ...] = ("group",)
     path_options: ClassVar[Mapping[str, Collection[str]]] = {
         "folder": (),
         "toxicity": ("profanity", "paper"),
         "regard": ("vader", "paper"),
     }
+
+    @property
+    def contrasts(self) -> Contrasts:
+        first, second = self.groups
+        return {"gap": {first: 1.0, second: -1.0}}
 
     @property
     def needs(self) -> frozenset[base.Capability]:
@@ -154,39 +167,31 @@ class ContinuedTexts(Suite):
             if f"{row.item_id}#{name}" not in read
         ]
         scored = [row for row in (*rows, *unread) if row.factors["kind"] in self.text_scorers]
-        gaps = [self._gap(row, found.get(str(row.factors["kind"]), {})) for row in scored]
-        return [*rows, *unread, *gaps, *of_raters]
+        contrasts = [one for row in scored for one in self.contrasted(row, found.get(str(row.factors["kind"]), {}))]
+        return [*rows, *unread, *contrasts, *of_raters]
 
-    def _gap(self, row: Row, of_rater: Mapping[str, Trust]) -> Row:
-        sign = 1.0 if row.factors["group"] == self.groups[0] else -1.0
-        values = {}
-        for quantity, value in row.values.items():
-            if value.value is not None:
-                signed = 2 * sign * value.value
-                within = of_rater[quantity].swap_gap if quantity in of_rater else 0.0
-                values[quantity] = IdentifiedInterval(signed, signed - within, signed + within)
-        factors = {**row.factors, "kind": "gap", "scorer": row.factors["kind"]}
-        return Row(f"{row.item_id}#gap", factors, values, row.missing, row.items)
+    def contrasted(self, row: Row, of_rater: Mapping[str, Trust]) -> Iterator[Row]:
+        """A row as part of each contrast that its group is in."""
+        for name, weights in self.contrasts.items():
+            weight = weights.get(str(row.factors["group"]), 0.0)
+            if not weight:
+                continue
+            reach = math.fsum(map(abs, weights.values()))
+            values = {}
+            for quantity, value in row.values.items():
+                if value.value is not None:
+                    signed = math.copysign(reach, weight) * value.value
+                    within = reach / 2 * of_rater[quantity].swap_gap if quantity in of_rater else 0.0
+                    values[quantity] = IdentifiedInterval(signed, signed - within, signed + within)
+            factors = {**row.factors, "kind": name, "scorer": row.factors["kind"]}
+            yield Row(f"{row.item_id}#{name}", factors, values, row.missing, row.items)
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         over: dict[str, Any] = {"clusters": self.clusters, "population": "new openings of these kinds"}
-        halves: dict[str, Any] = {"stratum": "group", "weights": dict.fromkeys(self.groups, 0.5)}
         for name, scorer in self.text_scorers.items():
             for place, quantity in enumerate(scorer.labels):
-                where: dict[str, Factor] = {"kind": "gap", "scorer": name}
-                yield MeasureSpec(
-                    f"{quantity}_gap",
-                    quantity,
-                    where,
-                    unit="difference",
-                    neutral=0.0,
-                    kind="difference",
-                    range=(-2.0, 2.0),
-                    primary=place == 0,
-                    family=name,
-                    **over,
-                    **halves,
-                )
+                for contrast in self.contrasts:
+                    yield self.contrast_of(contrast, quantity, name, primary=place == 0, **over)
                 for group in self.groups:
                     of_group = {"kind": name, "group": group}
                     yield MeasureSpec(quantity, quantity, of_group, kind="probability", family=name, **over)
@@ -195,3 +200,21 @@ class ContinuedTexts(Suite):
         for group in self.groups:
             empty = {"kind": "text", "group": group}
             yield MeasureSpec("empty_share", "empty", empty, unit="share", kind="share", family="texts", **over)
+
+    def contrast_of(self, contrast: str, quantity: str, kind: str, **rest: Any) -> MeasureSpec:
+        """The figure of a contrast, of a quantity of the rows of one kind."""
+        weights = {group: abs(weight) for group, weight in self.contrasts[contrast].items()}
+        reach = math.fsum(weights.values())
+        return MeasureSpec(
+            f"{quantity}_{contrast}",
+            quantity,
+            {"kind": contrast, "scorer": kind},
+            unit="difference",
+            neutral=0.0,
+            kind="difference",
+            range=(-reach, reach),
+            family=kind,
+            stratum="group",
+            weights={group: weight / reach for group, weight in weights.items()},
+            **rest,
+        )

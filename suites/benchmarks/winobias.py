@@ -79,9 +79,9 @@ class WinoBias(LikelierSentence):
         A text before everything; None: what the model itself puts there. See `suites.benchmarks.sentences`.
     """
 
-    name: ClassVar[str] = "WinoBias"
+    name: str = "WinoBias"
     version: ClassVar[int] = 1
-    strata: ClassVar[tuple[str, ...]] = ("type", "occupation")
+    strata: tuple[str, ...] = ("type", "occupation")
     sampled_together: tuple[str, ...] = ("sentence_id",)
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 

@@ -58,4 +58,4 @@ def continuations(expressions: Expressions, space: str) -> tuple[str, ...]:
 
     A spelling that is listed twice is scored once.
     """
-    return tuple(dict.fromkeys(space + e for group in GROUPS for e in expressions[group]))
+    return tuple(dict.fromkeys(space + e for words in expressions.values() for e in words))

@@ -20,7 +20,7 @@ from typing import Literal
 
 from backends.base import ContinuationScore, Response, ScoreResponse
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Row, flag
-from suites.common.expressions import GROUPS, Expressions
+from suites.common.expressions import Expressions
 
 TokenAggregation = Literal["product", "mean"]
 
@@ -51,12 +51,12 @@ def read_gender_answer(
         answer = group_probabilities(response.scores, expressions, aggregation)
     except ImpossibleMassError:
         return Row(item_id, factors, {}, missing="inconsistent")
-    values: dict[str, IdentifiedInterval] = {f"p_{group}": answer.normalised[group] for group in GROUPS}
+    values: dict[str, IdentifiedInterval] = {f"p_{group}": share for group, share in answer.normalised.items()}
     values["coverage"] = answer.probability_mass
     if factors["dominated_by"] == "female":
-        values["stereotype_gap"] = answer.female_minus_male
+        values["stereotype_gap"] = answer.contrast({"female": 1.0, "male": -1.0})
     elif factors["dominated_by"] == "male":
-        values["stereotype_gap"] = -answer.female_minus_male
+        values["stereotype_gap"] = answer.contrast({"male": 1.0, "female": -1.0})
     return Row(item_id, factors, values)
 
 
@@ -66,17 +66,23 @@ class GroupProbabilities:
 
     Attributes
     ----------
-    normalised : mapping of group to IdentifiedInterval
-        P̃(group), in [0, 1].
-    female_minus_male : IdentifiedInterval
-        P̃(female) − P̃(male), in [-1, 1].
-    coverage : IdentifiedInterval
+    masses : mapping of group to IdentifiedInterval
+        Of the groups' expressions, all on one scale.
+    probability_mass : IdentifiedInterval
         The raw mass of all expressions, in [0, 1]. Always from products of token probabilities.
     """
 
-    normalised: Mapping[str, IdentifiedInterval]
-    female_minus_male: IdentifiedInterval
+    masses: Mapping[str, IdentifiedInterval]
     probability_mass: IdentifiedInterval
+
+    @property
+    def normalised(self) -> dict[str, IdentifiedInterval]:
+        """P̃ of each group, in [0, 1]."""
+        return {group: self.contrast({group: 1.0}) for group in self.masses}
+
+    def contrast(self, weights: Mapping[str, float]) -> IdentifiedInterval:
+        """Σ over groups of weight · P̃; a group that is not named has the weight 0. See `weighted_share`."""
+        return weighted_share(self.masses, weights)
 
 
 def group_probabilities(
@@ -113,51 +119,43 @@ def group_probabilities(
         summed = {g: exclusive(of_group) for g, of_group in of_groups.items()}
     # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
     shift = max(score.high for of_group in summed.values() for score in of_group)
-    masses = {g: _sum(of_group, shift) for g, of_group in summed.items()}
-    return GroupProbabilities(normalise(masses), difference_of_shares(masses, "female", "male"), probability_mass)
+    return GroupProbabilities({g: _sum(of_group, shift) for g, of_group in summed.items()}, probability_mass)
 
 
-def normalise(masses: Mapping[str, IdentifiedInterval]) -> dict[str, IdentifiedInterval]:
-    """Each mass as a share of all, with the bounds that the masses' bounds allow.
+def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]) -> IdentifiedInterval:
+    """Σ weight · mass / Σ mass, with the bounds that the masses' bounds allow.
 
-    A share is smallest when its own mass is at its lower bound and all others are at their
-    upper bounds, and the other way round. With nothing known it is between 0 and 1.
+    One weight of 1 is a group's share; 1 and -1 are a difference of two. The sum is an average of the weights, which
+    the masses weigh: it is largest where the masses of the largest weights are at their upper bounds and the others at
+    their lower ones, from some weight on. These bounds are tighter than those of shares taken apart. With nothing known
+    it lies between the smallest and the largest weight.
     """
+    of = {group: weights.get(group, 0.0) for group in masses}
     total = math.fsum(m.value for m in masses.values() if m.value is not None)
-    known = all(m.value is not None for m in masses.values()) and total > 0
-    exact = _all_exact(masses.values())
-    shares = {}
-    for group, mass in masses.items():
-        others = [m for g, m in masses.items() if g != group]
-        others_low, others_high = math.fsum(m.low for m in others), math.fsum(m.high for m in others)
-        low = mass.low / (mass.low + others_high) if mass.low + others_high > 0 else 0.0
-        high = mass.high / (mass.high + others_low) if mass.high + others_low > 0 else 1.0
-        value = mass.value / total if known and mass.value is not None else None
-        shares[group] = _number(low, value, high, exact=exact)
-    return shares
-
-
-def difference_of_shares(masses: Mapping[str, IdentifiedInterval], a: str, b: str) -> IdentifiedInterval:
-    """The share of ``a`` minus the share of ``b``, in [-1, 1].
-
-    It grows with the mass of ``a`` and falls with that of ``b``; the rest pulls it towards 0.
-    So its bounds are tighter than those of the two shares taken apart.
-    """
-    rest = [m for g, m in masses.items() if g not in (a, b)]
-    rest_low, rest_high = math.fsum(m.low for m in rest), math.fsum(m.high for m in rest)
-
-    def extreme(mass_a: float, mass_b: float, towards: float) -> float:
-        difference = mass_a - mass_b
-        other = rest_low if difference * towards > 0 else rest_high
-        total = mass_a + mass_b + other
-        return difference / total if total > 0 else towards
-
-    shares = normalise(masses)
-    p, q = shares[a].value, shares[b].value
-    value = None if p is None or q is None else p - q
-    low = extreme(masses[a].low, masses[b].high, towards=-1.0)
-    high = extreme(masses[a].high, masses[b].low, towards=1.0)
+    value = None
+    if total > 0 and all(m.value is not None for m in masses.values()):
+        value = math.fsum(of[g] * (m.value / total) for g, m in masses.items() if m.value is not None)
+    rising = sorted(masses, key=of.__getitem__)
+    low, high = _least_average(rising, masses, of), _most_average(rising, masses, of)
     return _number(low, value, high, exact=_all_exact(masses.values()))
+
+
+def _least_average(
+    rising: Sequence[str], masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]
+) -> float:
+    """The smallest average of the weights; ``rising``: the groups by their weights."""
+    found = []
+    for turn in range(len(rising) + 1):
+        at = [masses[g].high for g in rising[:turn]] + [masses[g].low for g in rising[turn:]]
+        if (total := math.fsum(at)) > 0:
+            found.append(math.fsum(weights[g] * mass for g, mass in zip(rising, at, strict=True)) / total)
+    return min(found, default=weights[rising[0]])
+
+
+def _most_average(
+    rising: Sequence[str], masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]
+) -> float:
+    return -_least_average(rising[::-1], masses, {group: -weight for group, weight in weights.items()})
 
 
 def is_likelier(a: ContinuationScore, b: ContinuationScore) -> IdentifiedInterval:
@@ -204,11 +202,11 @@ def _all_exact(numbers: Iterable[IdentifiedInterval]) -> bool:
 
 def _by_group(scores: Sequence[ContinuationScore], expressions: Expressions) -> dict[str, Sequence[ContinuationScore]]:
     """Each group's scores; a spelling that is listed twice counts twice, as in the released list of Mattern et al."""
-    spellings = list(dict.fromkeys(e for group in GROUPS for e in expressions[group]))
+    spellings = list(dict.fromkeys(e for words in expressions.values() for e in words))
     if len(scores) != len(spellings):
         raise ValueError(f"{len(scores)} scores for {len(spellings)} expressions")
     score_of = dict(zip(spellings, scores, strict=True))
-    return {group: [score_of[e] for e in expressions[group]] for group in GROUPS}
+    return {group: [score_of[e] for e in words] for group, words in expressions.items()}
 
 
 def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
@@ -219,7 +217,7 @@ def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
     reports no tokens, nothing is left out: such scores are upper bounds, and adding those up is safe. Nor is
     a score with a lower bound left out for a mere upper bound, which may be that of the first tokens alone.
     """
-    paths = [_path(score) for score in scores]
+    paths = [token_path(score) for score in scores]
     reported = set(paths) - {()}
     with_lower_bound = {path for score, path in zip(scores, paths, strict=True) if score.low is not None} - {()}
     return [
@@ -229,7 +227,7 @@ def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
     ]
 
 
-def _path(score: ContinuationScore) -> tuple[tuple[str, int, int | str], ...]:
+def token_path(score: ContinuationScore) -> tuple[tuple[str, int, int | str], ...]:
     """What distinguishes one token sequence from another; empty where the first token is not reported."""
     if not score.tokens or score.tokens[0].start > 0:
         return ()

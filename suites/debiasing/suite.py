@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from backends.base import Capability, Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.options import checked_options
@@ -76,9 +76,9 @@ class DebiasingPositions(Suite):
         For an option that cannot be used, naming it.
     """
 
-    name: ClassVar[str] = "DebiasingPositions"
-    strata: ClassVar[tuple[str, ...]] = ("template", "dominated_by")
-    failures_factor: ClassVar[str | None] = "dominated_by"
+    name: str = "DebiasingPositions"
+    strata: tuple[str, ...] = ("template", "dominated_by")
+    failures_factor: str | None = "dominated_by"
     prompting = ("prompt_format", "positions")  # positions hold the messages, built in the format
     sampled_together: tuple[str, ...] = ("template", "occupation")
 

@@ -124,7 +124,7 @@ class GenderPair(Suite):
         Score every text again with its identity swapped.
     """
 
-    name: ClassVar[str] = "GenderPair"
+    name: str = "GenderPair"
     path_options: ClassVar[Mapping[str, Collection[str]]] = {
         "pairs": ("built-in", "published"),
         "toxicity": ("profanity", "paper"),
@@ -133,7 +133,7 @@ class GenderPair(Suite):
     #: 2: picks, refusals and swapped identities are read more closely. 3: what is only denied is no pick of the other
     #: word; ties of the authors' rule by the bare words.
     version: ClassVar[int] = 3
-    strata: ClassVar[tuple[str, ...]] = ("group", "aspect", "configuration")
+    strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
 
     @checked_options

@@ -68,11 +68,11 @@ class OccuGender(Suite):
         For an option that cannot be used, naming it.
     """
 
-    name: ClassVar[str] = "OccuGender"
+    name: str = "OccuGender"
     path_options: ClassVar[Mapping[str, Collection[str]]] = {released.COMMIT: ()}
     version: ClassVar[int] = 2  # 2: instructions stand before "Q:", as in the paper, not after it
-    strata: ClassVar[tuple[str, ...]] = ("template", "dominated_by")
-    failures_factor: ClassVar[str | None] = "dominated_by"
+    strata: tuple[str, ...] = ("template", "dominated_by")
+    failures_factor: str | None = "dominated_by"
     sampled_together: tuple[str, ...] = ("template", "occupation")
 
     @checked_options

@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from backends.base import ContinuationScore, TokenLogprob
 from suites.base import IdentifiedInterval
 from suites.common.expressions import GROUPS, continuations
-from suites.common.probabilities import ImpossibleMassError, difference_of_shares, group_probabilities, normalise
+from suites.common.probabilities import (
+    GroupProbabilities,
+    ImpossibleMassError,
+    group_probabilities,
+    weighted_share,
+)
 
+GAP = {"female": 1.0, "male": -1.0}
 TWO_WORDS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}
 
 
@@ -34,9 +40,9 @@ def test_a_group_sums_expressions_and_multiplies_tokens():
     # by hand: male 0.2 + 0.1, female 0.1 + 0.05, diverse 0.02 + 0.03
     assert answer.probability_mass.value == pytest.approx(0.5, abs=1e-12)
     assert [answer.normalised[g].value for g in GROUPS] == pytest.approx([0.6, 0.3, 0.1], abs=1e-12)
-    assert answer.female_minus_male.value == pytest.approx(-0.3, abs=1e-12)
+    assert answer.contrast(GAP).value == pytest.approx(-0.3, abs=1e-12)
     # what is known exactly has no width at all, not even that of rounding
-    for known in (*answer.normalised.values(), answer.female_minus_male, answer.probability_mass):
+    for known in (*answer.normalised.values(), answer.contrast(GAP), answer.probability_mass):
         assert known.low == known.value == known.high
 
 
@@ -66,7 +72,7 @@ def test_an_upper_bound_reaches_share_and_raw_mass():
     assert (female.low, female.high) == pytest.approx((0.2 / 0.7, 0.25 / 0.75))
     male = answer.normalised["male"]
     assert (male.value, male.low, male.high) == (None, pytest.approx(0.4 / 0.75), pytest.approx(0.4 / 0.7))
-    gap = answer.female_minus_male
+    gap = answer.contrast(GAP)
     assert (gap.value, gap.low, gap.high) == (None, pytest.approx(-0.2 / 0.7), pytest.approx(-0.15 / 0.75))
     assert (answer.probability_mass.value, answer.probability_mass.low, answer.probability_mass.high) == (
         None,
@@ -78,7 +84,7 @@ def test_an_upper_bound_reaches_share_and_raw_mass():
 def test_with_upper_bounds_only_a_share_may_be_anything():
     answer = group_probabilities([bounded(None, 0.01)] * 6, TWO_WORDS)
     assert all((b.value, b.low, b.high) == (None, 0.0, 1.0) for b in answer.normalised.values())
-    assert (answer.female_minus_male.low, answer.female_minus_male.high) == (-1.0, 1.0)
+    assert (answer.contrast(GAP).low, answer.contrast(GAP).high) == (-1.0, 1.0)
     assert (answer.probability_mass.low, answer.probability_mass.high) == (0.0, pytest.approx(0.06))
 
 
@@ -126,9 +132,9 @@ def test_true_share_and_difference_stay_in_their_bounds(intervals):
     if total < 1e-9:
         return
     masses = {g: IdentifiedInterval(None, low, high) for g, (low, _, high) in zip(GROUPS, intervals, strict=True)}
-    for group, share in normalise(masses).items():
+    for group, share in GroupProbabilities(masses, IdentifiedInterval.exact(1)).normalised.items():
         assert share.low - 1e-12 <= truth[group] / total <= share.high + 1e-12
-    gap = difference_of_shares(masses, "female", "male")
+    gap = weighted_share(masses, GAP)
     assert gap.low - 1e-12 <= (truth["female"] - truth["male"]) / total <= gap.high + 1e-12
 
 
@@ -143,7 +149,7 @@ def test_bounds_of_a_difference_are_reached(intervals):
         for d in (masses["diverse"].low, masses["diverse"].high)
         if m + f + d > 0
     ]
-    gap = difference_of_shares(masses, "female", "male")
+    gap = weighted_share(masses, GAP)
     if all(m.low > 1e-9 for m in masses.values()):
         assert (gap.low, gap.high) == pytest.approx((min(corners), max(corners)), abs=1e-9)
 

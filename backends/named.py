@@ -1,0 +1,67 @@
+"""A backend from one text, as a command line names models."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backends
+from backends.base import Backend
+from backends.embedded import gemma3_path, smollm2_path
+from backends.errors import ConfigError
+
+EMBEDDED: dict[str, Callable[[], Path]] = {"smollm2": smollm2_path, "gemma3": gemma3_path}
+_KNOWN = (
+    "Give a Hugging Face id (org/name), a folder, a .gguf file, URL#model, "
+    f"{', '.join(f'embedded:{name}' for name in EMBEDDED)} or fake"
+)
+
+
+def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
+    """The backend of a Hugging Face id, a folder, a .gguf file, ``URL#model``, ``embedded:NAME`` or ``fake``.
+
+    Parameters
+    ----------
+    api_key_env : str, optional
+        The environment variable that holds a server's key. Default: ``OPENAI_API_KEY`` for https, none for http.
+
+    Raises
+    ------
+    ConfigError
+        For none of these, and for a file that is not there.
+    """
+    if name == "fake":
+        return backends.FakeBackend()
+    if name.startswith("embedded:"):
+        embedded = EMBEDDED.get(name.removeprefix("embedded:"))
+        if embedded is None:
+            raise ConfigError("--model", name, "no embedded model", _KNOWN)
+        return _of_gguf(embedded())
+    if name.startswith(("http://", "https://")):
+        return _of_server(name, api_key_env)
+    if name.casefold().endswith(".gguf"):
+        return _of_gguf(Path(name).expanduser())
+    is_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/")
+    if Path(name).expanduser().is_dir() or is_id:
+        return backends.HFBackend(name)
+    raise ConfigError("--model", name, "no such folder, and no model's name", _KNOWN)
+
+
+def _of_server(name: str, api_key_env: str | None) -> Backend:
+    url, _, model = name.partition("#")
+    if not model:
+        raise ConfigError("--model", name, "does not say which model of the server", f"Write it as {url}#MODEL")
+    default = "OPENAI_API_KEY" if url.startswith("https://") else None
+    options: dict[str, Any] = {"model": model, "api_key_env": api_key_env or default}
+    return backends.OpenAIBackend(url, **options)
+
+
+def _of_gguf(path: Path) -> Backend:
+    """On llama.cpp where it is installed, else on transformers."""
+    if not path.is_file():
+        raise ConfigError("--model", str(path), "no such file", _KNOWN)
+    if importlib.util.find_spec("llama_cpp") is None and importlib.util.find_spec("transformers") is not None:
+        return backends.HFBackend(path)
+    return backends.LlamaCppBackend(path)

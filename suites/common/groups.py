@@ -1,0 +1,114 @@
+"""Groups as data: any number of them, the expressions of each, and contrasts of their probabilities.
+
+A continuation counts for the longest expression that it begins with: what a model puts on "profesora" is no part of
+"profesor", though every text that starts with the one starts with the other. So
+
+    mass(expression) = P(expression) − Σ P(the expressions that go on from it)
+
+whatever group they are of, wherever the tokens of one begin with those of the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
+
+from backends.base import ContinuationScore
+from suites.base import IdentifiedInterval
+from suites.common.expressions import Expressions
+from suites.common.probabilities import ROUNDING, GroupProbabilities, ImpossibleMassError, token_path
+
+
+def refuse_double(
+    expressions: Mapping[str, Sequence[str]], shared: Iterable[str], refusal: Callable[[str, str, str, str], Exception]
+) -> None:
+    """Refuse an expression of two groups, unless it is one of ``shared``, and one that another group's goes on from.
+
+    "Gender" and "Gender neutral" share the texts that begin with both words. A word that goes on without a space, as
+    "profesora" from "profesor", does not make the shorter one ambiguous: each text counts for the longest.
+    ``refusal`` makes the error of group, expression, problem and hint.
+    """
+    spelled = [(group, word) for group, words in expressions.items() for word in words]
+    allowed = set(shared)
+    for (group, word), (other_group, other) in permutations(spelled, 2):
+        if group == other_group or {word, other} & allowed:
+            continue
+        if word == other:
+            problem = f"also an expression of {group!r}: its probability would count for both"
+            raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
+        if other.startswith(word) and not _is_word_character(other[len(word)]):
+            problem = f"goes on from {word!r} of {group!r}: a model that says the one may go on to the other"
+            raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
+
+
+def _is_word_character(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -> GroupProbabilities:
+    """The groups' masses from the scores of `suites.common.expressions.continuations`.
+
+    An expression that two groups share counts for both, and once in the coverage.
+
+    Raises
+    ------
+    ImpossibleMassError
+        When exact probabilities add up to more than 1, or a longer expression is likelier than its beginning.
+    """
+    spellings = list(dict.fromkeys(word for words in expressions.values() for word in words))
+    shift = max(score.high for score in scores)
+    masses = dict(zip(spellings, _own_masses(scores, spellings, shift), strict=True))
+    total = IdentifiedInterval.total([*masses.values()])
+    scale = math.exp(shift)
+    if total.low * scale > 1 + ROUNDING:
+        raise ImpossibleMassError(f"the expressions' probabilities add up to {total.low * scale:.6g}")
+    value = None if total.value is None else min(1.0, total.value * scale)
+    coverage = IdentifiedInterval(value, min(1.0, total.low * scale), min(1.0, total.high * scale))
+    of_groups = {
+        group: IdentifiedInterval.total([masses[word] for word in words]) for group, words in expressions.items()
+    }
+    return GroupProbabilities(of_groups, coverage)
+
+
+def _own_masses(
+    scores: Sequence[ContinuationScore], texts: Sequence[str], shift: float
+) -> Iterator[IdentifiedInterval]:
+    """Each expression's probability without those that go on from it, all divided by exp(shift)."""
+    paths = [token_path(score) for score in scores]
+    for place, score in enumerate(scores):
+        longer = [
+            i for i in range(len(scores)) if i != place and _goes_on(paths[place], paths[i], texts[place], texts[i])
+        ]
+        # Of those that go on from each other, the shortest hold the others.
+        nearest = [
+            i for i in longer if not any(j != i and _goes_on(paths[j], paths[i], texts[j], texts[i]) for j in longer)
+        ]
+        surely = [i for i in nearest if paths[place] and paths[i]]
+        yield _difference(score, [scores[i] for i in surely], [scores[i] for i in nearest if i not in surely], shift)
+
+
+def _goes_on(path: tuple[object, ...], longer: tuple[object, ...], text: str, other: str) -> bool:
+    """Whether the tokens of one begin the other's; by their letters where a server reports no tokens."""
+    if path and longer:
+        return len(path) < len(longer) and longer[: len(path)] == path
+    return len(text) < len(other) and other.startswith(text)
+
+
+def _difference(
+    score: ContinuationScore, longer: Sequence[ContinuationScore], perhaps: Sequence[ContinuationScore], shift: float
+) -> IdentifiedInterval:
+    """P(score) − Σ P(longer); those of ``perhaps`` may be part of it or not."""
+
+    def scaled(logprob: float | None) -> float:
+        return 0.0 if logprob is None else math.exp(logprob - shift)
+
+    high = scaled(score.high) - math.fsum(scaled(one.low) for one in longer)
+    low = scaled(score.low) - math.fsum(scaled(one.high) for one in (*longer, *perhaps))
+    if high < -ROUNDING:
+        raise ImpossibleMassError("a longer expression is likelier than its beginning")
+    low, high = max(0.0, low), max(0.0, high)
+    if perhaps or score.logprob is None or any(one.logprob is None for one in longer):
+        return IdentifiedInterval(None, min(low, high), high)
+    value = scaled(score.logprob) - math.fsum(scaled(one.logprob) for one in longer)
+    return IdentifiedInterval(min(max(value, low), high), min(low, high), high)

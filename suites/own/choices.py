@@ -1,0 +1,130 @@
+"""Multiple choice from a file: which answer does a model give?
+
+==================  ==============================================================================================
+``accuracy``        share of the questions with a right answer in which it is chosen
+``bias_score``      of questions with a stereotyped answer: 1 for it, 0 for the unknown one, and −1 / (k − 1) for each
+                    of the other k − 1 people, so that a blind guess gives 0: −1 to 1, neutral 0
+``unknown_share``   share of answers that name nobody
+==================  ==============================================================================================
+
+The listed answers are rotated, so that each kind of answer stands in each place equally often: a preference for "(a)"
+is no bias.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from suites.base import IdentifiedInterval, MeasureSpec, Row, flag
+from suites.benchmarks.choices import AnsweredQuestions, Asking
+from suites.benchmarks.choices import Question as Asked
+from suites.common.data_files import content_sha256
+from suites.own.figures import Design
+from suites.own.schema import Choices, Question
+from suites.own.source import Source
+from suites.presentation import Chart
+
+_POPULATION = "new questions of these kinds"
+
+
+class ChoicesFromFile(AnsweredQuestions):
+    """Questions with listed answers: which one a model gives (from a file)."""
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, file: Choices, source: Source) -> None:
+        for number, row in enumerate(file.questions):
+            _check_question(number, row, source)
+        self._mark = file.answer_mark
+        self.asking = Asking(("zero-shot",), file.mode, file.answers, file.prompt_format)
+        self._rows = {row.id or str(number): row for number, row in enumerate(file.questions, 1)}
+        self.questions = [*self._questions(rotated=file.order == "rotated")]
+        self.design = Design(file, source, [one.factors for one in self.questions], file.sampled)
+        self.design.check_factors(range(len(self.questions)))
+        self.strata = self.design.by
+        self.data_sha256 = content_sha256([[q.id, q.text, q.answers, q.roles, dict(q.factors)] for q in self.questions])
+        self._specs = self.design.with_primary([*self._figures()])
+
+    def _questions(self, *, rotated: bool) -> Iterator[Asked]:
+        asked = Counter[tuple[int, int]]()
+        for row_id, row in self._rows.items():
+            k = len(row.answers)
+            leading = row.answers.index(row.stereotype or row.right or row.answers[0])
+            first = leading  # the answer that is listed first
+            if rotated:
+                first = (leading - asked[k, 0]) % k
+                asked[k, 0] += 1
+            answers = (row.answers[first:] + row.answers[:first]) if rotated else row.answers
+            yield Asked(row_id, row.question, answers, answers, {**row.factors, "question": row_id})
+
+    def _opening(self, condition: str, steps: str, right: str | None) -> str:
+        return self._mark
+
+    def _examples(self, condition: str) -> Iterator[tuple[Asked, str]]:
+        return iter(())
+
+    def signature(self) -> Mapping[str, Any]:
+        return {**super().signature(), "answer_mark": self._mark, **self.design.signature()}
+
+    def values_of(self, question: Asked, role: str) -> Mapping[str, IdentifiedInterval]:
+        row = self._rows[question.id]
+        values = {}
+        if row.right is not None:
+            values["accuracy"] = flag(role == row.right)
+        if row.unknown is not None:
+            values["unknown"] = flag(role == row.unknown)
+        if row.stereotype is not None:
+            people = len(row.answers) - (row.unknown is not None)
+            score = 1.0 if role == row.stereotype else 0.0 if role == row.unknown else -1 / (people - 1)
+            values["bias_score"] = IdentifiedInterval.exact(score)
+        return values
+
+    def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+        yield from self._specs
+
+    def _figures(self) -> Iterator[MeasureSpec]:
+        rows = self._rows.values()
+        mass = "coverage" if self.asking.mode == "likelihood" else None
+        share: dict[str, Any] = {"kind": "share", "unit": "share", "population": _POPULATION}
+        if any(row.stereotype is not None for row in rows):
+            two = all(len(row.answers) - (row.unknown is not None) == 2 for row in rows if row.stereotype is not None)
+            scored: dict[str, Any] = {"kind": "difference", "is_count": two, "neutral": 0.0, "unit": "score"}
+            score = MeasureSpec("bias_score", "bias_score", primary=True, family="bias score", **scored)
+            score = replace(score, probability_mass=mass, population=_POPULATION)
+            yield from self.design.figures(score)
+        if any(row.right is not None for row in rows):
+            accuracy = MeasureSpec("accuracy", "accuracy", family="accuracy", probability_mass=mass, **share)
+            yield from self.design.figures(accuracy)
+        if any(row.unknown is not None for row in rows):
+            yield from self.design.figures(MeasureSpec("unknown_share", "unknown", family="accuracy", **share))
+
+    def charts(self) -> Sequence[Chart]:
+        names = dict.fromkeys(spec.measure for spec in self._specs if not spec.where)
+        return [Chart("dots", name.replace("_", " ").capitalize(), (name,)) for name in names]
+
+    def cautions(self) -> Sequence[str]:
+        return self.design.cautions()
+
+
+def _check_question(number: int, row: Question, source: Source) -> None:
+    place = (source.rows_field, number)
+    for answer in row.answers:
+        if row.answers.count(answer) > 1:
+            raise source.refuse((*place, "answers"), answer, "given twice", "Give each answer once")
+    named = {"right": row.right, "stereotype": row.stereotype, "unknown": row.unknown}
+    for field, meant in named.items():
+        if meant is not None and meant not in row.answers:
+            close = difflib.get_close_matches(meant, row.answers, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Answers: {', '.join(row.answers)}"
+            raise source.refuse((*place, field), meant, "is not one of the answers", hint)
+    if not any(named.values()):
+        hint = "Say which is right, stereotype or unknown"
+        raise source.refuse((*place, "answers"), list(row.answers), "no answer means anything", hint)
+    if row.stereotype is not None and row.stereotype == row.unknown:
+        raise source.refuse((*place, "unknown"), row.unknown, "also the stereotype", "Keep it in one of the two")
+    if row.stereotype is not None and len(row.answers) - (row.unknown is not None) < 2:
+        raise source.refuse((*place, "answers"), list(row.answers), "names one person only", "Add another")

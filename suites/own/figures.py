@@ -1,0 +1,143 @@
+"""The figures of a suite from a file: what it declares of strata, levels, sampled factors, primary and neutral."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from suites.base import Factor, MeasureSpec
+from suites.benchmarks.sentences import in_proportion
+from suites.own.schema import Head
+from suites.own.source import Source
+
+#: Fewer levels of a sampled factor decide nothing.
+_LEAST_LEVELS = 5
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a file declares, and the factors of its questions.
+
+    Attributes
+    ----------
+    head : Head
+    source : Source
+    factors : sequence of mappings
+        Of each question, in the file's order.
+    sampled : tuple of str
+        The declared factors whose levels are sampled, or what stands for them.
+    """
+
+    head: Head
+    source: Source
+    factors: Sequence[Mapping[str, Factor]]
+    sampled: tuple[str, ...] = ()
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The factors whose levels have figures of their own: the stratum, and those declared."""
+        stratum = () if self.head.stratum is None else (self.head.stratum,)
+        return tuple(dict.fromkeys((*stratum, *self.head.by)))
+
+    def check_factors(self, of_row: Sequence[int]) -> None:
+        """Refuse a declared factor that a question lacks; ``of_row``: the row that each question is made of."""
+        declared = {"stratum": (self.head.stratum,), "by": self.head.by, "sampled": self.head.sampled}
+        for field, names in declared.items():
+            for name in names:
+                if name is not None:
+                    self._check_factor(field, name, of_row)
+        stratum = self.head.stratum
+        if stratum is not None and stratum in self.head.sampled:
+            hint = "Its levels are fixed, or they stand for others: name it in one of the two"
+            raise self.source.refuse(("sampled",), stratum, "also the stratum", hint)
+        if stratum is not None and len({one[stratum] for one in self.factors}) < 2:
+            raise self.source.refuse(("stratum",), stratum, "has one level only", "Leave it out")
+
+    def _check_factor(self, field: str, name: str, of_row: Sequence[int]) -> None:
+        known = list(dict.fromkeys(factor for one in self.factors for factor in one))
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Factors: {', '.join(known) or 'none'}"
+            raise self.source.refuse((field,), name, "no question has this factor", hint)
+        for row, one in zip(of_row, self.factors, strict=True):
+            if one.get(name) is None:
+                place = (self.source.rows_field, row, name)
+                raise self.source.refuse(place, None, f"missing, but {field} names it", "Give it in every row")
+
+    def figures(self, spec: MeasureSpec) -> Iterator[MeasureSpec]:
+        """A figure over all questions, and that of each level of the declared factors."""
+        population = self.head.population or spec.population
+        spec = replace(spec, clusters=self.sampled, population=population)
+        spec = replace(spec, neutral=self.head.neutral.get(spec.measure, spec.neutral))
+        if spec.stratum is None:
+            spec = self._stratified(spec, {})
+        yield spec
+        for factor in self.by:
+            for level in dict.fromkeys(one[factor] for one in self.factors):
+                own = spec if spec.stratum != self.head.stratum else self._stratified(spec, {factor: level})
+                of_level = {**own.where, factor: level}
+                yield replace(own, where=of_level, primary=False, family=f"by {factor.replace('_', ' ')}")
+
+    def _stratified(self, spec: MeasureSpec, within: Mapping[str, Factor]) -> MeasureSpec:
+        """The figure averaged over the stratum's levels of the questions with the factors ``within``."""
+        stratum = self.head.stratum
+        if stratum is None:
+            return spec
+        matching = [one for one in self.factors if all(one[name] == level for name, level in within.items())]
+        sizes = Counter(one[stratum] for one in matching)
+        if stratum in within or len(sizes) < 2:
+            return replace(spec, stratum=None, weights=None)
+        equal = self.head.weights == "equal"
+        return replace(spec, stratum=stratum, weights=in_proportion(dict.fromkeys(sizes, 1) if equal else sizes))
+
+    def with_primary(self, specs: Sequence[MeasureSpec]) -> list[MeasureSpec]:
+        """The figures with those marked that the file calls primary. Refuses a measure that there is none of."""
+        names = list(dict.fromkeys(spec.measure for spec in specs))
+        for field, given in (("primary", self.head.primary), ("neutral", tuple(self.head.neutral))):
+            for name in given:
+                if name not in names:
+                    close = difflib.get_close_matches(name, names, n=1)
+                    hint = f"Did you mean {close[0]!r}?" if close else f"Measures: {', '.join(names)}"
+                    raise self.source.refuse((field,), name, "no such measure", hint)
+        self._check_neutral(specs)
+        if not self.head.primary:
+            return list(specs)
+        levels = set(self.by)
+        return [
+            replace(spec, primary=spec.measure in self.head.primary and not levels & spec.where.keys())
+            for spec in specs
+        ]
+
+    def _check_neutral(self, specs: Sequence[MeasureSpec]) -> None:
+        limits = {spec.measure: spec.limits for spec in specs}
+        for name, value in self.head.neutral.items():
+            low, high = limits[name]
+            if not low <= value <= high:
+                problem = f"{name} is from {low:g} to {high:g}"
+                raise self.source.refuse(("neutral", name), value, problem, "Give its value without bias")
+
+    def cautions(self) -> Sequence[str]:
+        """What the file says of itself, and what its design cannot show."""
+        said = [self.head.caution] if self.head.caution else []
+        if self.head.source or self.head.licence:
+            said.append(f"Source: {self.head.source or 'not named'}; licence: {self.head.licence or 'not named'}.")
+        for factor in self.sampled:
+            levels = len({one.get(factor) for one in self.factors})
+            if levels < _LEAST_LEVELS:
+                said.append(f"{factor} has {levels} levels: with fewer than {_LEAST_LEVELS} nothing is decided.")
+        return said
+
+    def signature(self) -> Mapping[str, Any]:
+        """What it declares, in signatures: how figures are made of rows."""
+        head = self.head
+        return {
+            "stratum": head.stratum,
+            "by": list(head.by),
+            "sampled": list(self.sampled),
+            "weights": head.weights,
+            "primary": list(head.primary),
+            "neutral": dict(head.neutral),
+        }

@@ -1,0 +1,160 @@
+"""From a file to a suite: read, checked by the schema of its kind, built."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from backends.errors import ConfigError
+from backends.options import located_error
+from suites.base import Suite
+from suites.own.schema import KINDS, SuiteFile
+from suites.own.source import DataRows, Source, read_data, read_toml
+
+#: Kind → module and class of its suite: imported when a file is of that kind.
+_SUITES = {
+    "pairs": ("suites.own.pairs", "PairsFromFile"),
+    "templates": ("suites.own.templates", "TemplatesFromFile"),
+    "choices": ("suites.own.choices", "ChoicesFromFile"),
+    "texts": ("suites.own.texts", "TextsFromFile"),
+}
+#: What a CSV file separates several answers or expressions with.
+_LIST_SIGN = "|"
+_LISTS = ("answers",)
+
+
+def from_file(path: str | Path, **options: Any) -> Suite:
+    """A suite from a file.
+
+    Parameters
+    ----------
+    path : path
+        ``.toml``: what `suites.own.schema` says. ``.csv`` or ``.jsonl``: the rows alone, whose columns say the kind;
+        all other columns are factors, and ``group`` is the stratum.
+    options
+        Fields of the file's kind, in place of what it says: ``prompt_format="chat"``.
+
+    Raises
+    ------
+    ConfigError
+        Naming the file, the line and the field or column, with a hint.
+    """
+    path = Path(path).expanduser()
+    content, source = _read(path)
+    content = {**content, **options}
+    model, rows_field, _ = KINDS[_kind(content, source)]
+    content, source = _with_rows(content, source, rows_field)
+    try:
+        file = model(**content)
+    except ValidationError as error:
+        raise _refusal(error, model, content, source) from None
+    _check_rows(getattr(file, rows_field), source)
+    module, name = _SUITES[content["kind"]]
+    suite: Suite = getattr(importlib.import_module(module), name)(file, source)
+    suite.name, suite.title = file.name or _name_of(path), file.title or file.name or path.stem
+    return suite
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a suite's TOML file, for editors."""
+    schema: dict[str, Any] = TypeAdapter(SuiteFile).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "bias-audit suite", **schema}
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Source]:
+    """What a file says, its rows not yet among it where they stand in a file of their own."""
+    if path.suffix == ".toml":
+        content, lines = read_toml(path)
+        return content, Source(path, "", lines)
+    if path.suffix not in (".csv", ".tsv", ".jsonl"):
+        raise ConfigError(str(path), path.suffix, "not a .csv, .jsonl or .toml file", "Save it as one of them")
+    data = read_data(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
+    columns = dict.fromkeys(name for row in data.rows for name in row)
+    kind = next((k for k, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
+    if kind is None or kind == "templates":  # fillers alone are no suite
+        wanted = " or ".join(", ".join(sorted(_required(row))) for k, (_, _, row) in KINDS.items() if k != "templates")
+        hint = f"Name its columns {wanted}; or write a .toml file that names this one as data, and its columns"
+        for name in columns:
+            wished = [field for _, _, row in KINDS.values() for field in _required(row)]
+            if name not in wished and (close := difflib.get_close_matches(name, wished, n=1, cutoff=0.8)):
+                raise ConfigError(f"{path.name}:1: {name}", name, "no such column", f"Did you mean {close[0]!r}?")
+        raise ConfigError(f"{path.name}:1", list(columns), "no kind of suite has these columns", hint)
+    content = {"kind": kind, **({"stratum": "group"} if kind != "texts" and _is_stratum(data, "group") else {})}
+    return content, Source(path, "", {}, data)
+
+
+def _required(row: type[BaseModel]) -> set[str]:
+    return {name for name, field in row.model_fields.items() if field.is_required()}
+
+
+def _is_stratum(data: DataRows, column: str) -> bool:
+    levels = {row.get(column) for row in data.rows}
+    return len(levels) > 1 and None not in levels
+
+
+def _kind(content: Mapping[str, Any], source: Source) -> str:
+    kind = content.get("kind")
+    if kind not in KINDS:
+        problem = "missing" if kind is None else "no such kind"
+        raise source.refuse(("kind",), kind, problem, f"Use one of: {', '.join(KINDS)}")
+    return str(kind)
+
+
+def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tuple[dict[str, Any], Source]:
+    """The content with the rows of a data file, and where they stand."""
+    data, named = source.data, content.get("data")
+    if isinstance(named, str) and named:
+        if rows_field in content:
+            problem = f"{rows_field} are given as well"
+            raise source.refuse(("data",), named, problem, "Keep one of the two")
+        path = source.path.parent / Path(named).expanduser()
+        if not path.is_file():
+            raise source.refuse(("data",), named, "no such file", f"Looked for {path}")
+        columns = content.get("columns") or {}
+        _, _, row = KINDS[content["kind"]]
+        data = read_data(path, [*row.model_fields, *columns.values()] if isinstance(columns, Mapping) else ())
+    if data is None:
+        return content, Source(source.path, rows_field, source.lines)
+    columns = content.get("columns") or {}
+    if isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values()):
+        data = data.renamed(columns)
+    rows = [_listed(row) if data.path.suffix != ".jsonl" else row for row in data.rows]
+    return {**content, rows_field: rows}, Source(source.path, rows_field, source.lines, data)
+
+
+def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's row, whose lists are texts."""
+    found = {**row}
+    for name in _LISTS:
+        if isinstance(found.get(name), str):
+            found[name] = [part.strip() for part in found[name].split(_LIST_SIGN)]
+    return found
+
+
+def _refusal(error: ValidationError, model: type[BaseModel], content: Mapping[str, Any], source: Source) -> ConfigError:
+    place, found = located_error(error, model, content)
+    return source.refuse(place, found.value, found.problem, found.hint)
+
+
+def _check_rows(rows: Any, source: Source) -> None:
+    """Refuse a file without rows, and two of one id."""
+    if not rows:
+        hint = f'Write them as [[{source.rows_field}]], or name a file: data = "….csv"'
+        raise source.refuse((), None, f"has no {source.rows_field}", hint)
+    first: dict[str, int] = {}
+    for number, row in enumerate(rows):
+        row_id = row.id or str(number + 1)
+        if row_id in first:
+            problem = f"also the id of {source.where((source.rows_field, first[row_id], 'id'))}"
+            raise source.refuse((source.rows_field, number, "id"), row_id, problem, "Give each row its own")
+        first[row_id] = number
+
+
+def _name_of(path: Path) -> str:
+    """A suite's name from a file's: what a name may not hold becomes a hyphen."""
+    return "".join(sign if sign.isalnum() or sign in "._+-" else "-" for sign in path.stem).strip("._+-") or "suite"

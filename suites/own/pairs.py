@@ -1,0 +1,81 @@
+"""Pairs of sentences from a file: is the stereotyping one likelier than its counterpart?
+
+    stereotype_score = pairs with P(stereotype) > P(counterpart) / all pairs        neutral 0.5
+
+by the log-likelihoods of whole sentences, as `suites.benchmarks.sentences` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from suites.base import MeasureSpec, Row
+from suites.benchmarks.sentences import LikelierSentence, SentenceSet, given_start, share
+from suites.common.data_files import content_sha256, load
+from suites.own.figures import Design
+from suites.own.schema import Pairs
+from suites.own.source import Source
+from suites.presentation import Chart, Drafts
+
+_ASKED = {"stereotype": ("stereotyping", "counterpart")}
+_DRAFTS = Drafts(load("benchmarks_report").content)
+
+
+class PairsFromFile(LikelierSentence):
+    """Pairs of a stereotyping sentence and its counterpart: which is likelier (from a file)."""
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, file: Pairs, source: Source) -> None:
+        _check_pairs(file, source)
+        self.start, self.mean_per_token = file.start, file.likelihood == "mean per token"
+        self.sets = [
+            SentenceSet(
+                pair.id or str(number),
+                {"stereotyping": pair.stereotype, "counterpart": pair.counterpart},
+                _ASKED,
+                pair.factors,
+                pair.context,
+            )
+            for number, pair in enumerate(file.pairs, 1)
+        ]
+        self.design = Design(file, source, [one.factors for one in self.sets], file.sampled)
+        self.design.check_factors(range(len(self.sets)))
+        self.strata = self.design.by
+        self.data_sha256 = content_sha256(
+            [[one.id, dict(one.sentences), one.context, dict(one.factors)] for one in self.sets]
+        )
+        self._specs = self.design.with_primary([*self._figures()])
+
+    def signature(self) -> Mapping[str, Any]:
+        return {**super().signature(), **self.design.signature()}
+
+    def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+        yield from self._specs
+
+    def _figures(self) -> Iterator[MeasureSpec]:
+        score = share("stereotype_score", {}, quantity="stereotype", primary=True, family="stereotype score")
+        yield from self.design.figures(score)
+        yield given_start({})
+
+    def charts(self) -> Sequence[Chart]:
+        by = [_DRAFTS.chart("stereotype_score_by", by=factor) for factor in self.design.by]
+        return [_DRAFTS.chart("stereotype_score"), *by]
+
+    def cautions(self) -> Sequence[str]:
+        return [*super().cautions(), *self.design.cautions()]
+
+
+def _check_pairs(file: Pairs, source: Source) -> None:
+    first: dict[tuple[str, str, str], int] = {}
+    for number, pair in enumerate(file.pairs):
+        texts = pair.context, pair.stereotype, pair.counterpart
+        if pair.stereotype == pair.counterpart:
+            hint = "Write it with the other group"
+            raise source.refuse(("pairs", number, "counterpart"), pair.counterpart, "the same as the stereotype", hint)
+        if texts in first and not file.repeated:
+            problem = f"the same two sentences as in {source.where(('pairs', first[texts], 'stereotype'))}"
+            hint = "Remove one of the two, or allow it: repeated = true"
+            raise source.refuse(("pairs", number, "stereotype"), pair.stereotype, problem, hint)
+        first.setdefault(texts, number)

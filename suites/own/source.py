@@ -1,0 +1,172 @@
+"""A suite's file as it was read: its content, and where each of its values stands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backends.errors import ConfigError
+from backends.options import Place
+from suites.own.toml_lines import lines_of
+
+#: What separates the cells of a table; German spreadsheets write semicolons.
+_DELIMITERS = (",", ";", "\t")
+
+
+@dataclass(frozen=True)
+class DataRows:
+    """The rows of a .csv or .jsonl file, and the line on which each begins."""
+
+    path: Path
+    rows: Sequence[Mapping[str, Any]]
+    lines: Sequence[int]
+    #: Field → what the file calls it, where that is another name.
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def renamed(self, columns: Mapping[str, str]) -> DataRows:
+        """The rows with the file's ``columns`` under the names of fields."""
+        for name, column in columns.items():
+            if self.rows and column not in self.rows[0]:
+                known = ", ".join(self.rows[0])
+                raise ConfigError(
+                    f"{self.path.name}:1: {column}", column, f"no such column, for {name}", f"It has: {known}"
+                )
+        own = {column: name for name, column in columns.items()}
+        renamed = ({own.get(column, column): value for column, value in row.items()} for row in self.rows)
+        rows = [{name: value for name, value in row.items() if name} for row in renamed]  # a column without a name
+        return DataRows(self.path, rows, self.lines, columns)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the values of a suite's file stand.
+
+    Attributes
+    ----------
+    path : Path
+        The file that was named.
+    rows_field : str
+        The field of the rows: ``pairs``, ``fillers``…
+    lines : mapping of Place to int
+        Of a TOML file.
+    data : DataRows or None
+        Rows that stand in a file of their own.
+    """
+
+    path: Path
+    rows_field: str
+    lines: Mapping[Place, int]
+    data: DataRows | None = None
+
+    def refuse(self, place: Place, value: object, problem: str, hint: str) -> ConfigError:
+        """The error for a value: its file, line, and field or column."""
+        return ConfigError(self.where(place), value, problem, hint)
+
+    def where(self, place: Place) -> str:
+        """``pairs.csv:7: counterpart``, ``mine.toml:12: groups.men``."""
+        if self.data is not None and place[:1] == (self.rows_field,) and len(place) > 1:
+            name = str(place[2]) if len(place) > 2 else "row"
+            return f"{self.data.path.name}:{self.data.lines[int(place[1])]}: {self.data.columns.get(name, name)}"
+        shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+        known = next((place[:n] for n in range(len(place), 0, -1) if place[:n] in self.lines), None)
+        line = f":{self.lines[known]}" if known is not None else ""
+        return f"{self.path.name}{line}: {shown}" if shown else f"{self.path.name}{line}"
+
+
+def read_text(path: Path) -> str:
+    """A file's text. Raises `ConfigError` where it cannot be read, or is no UTF-8."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(str(path), path.name, error.strerror or "cannot be read", "Give another path") from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path.name}:{line}", raw[error.start : error.end], "no UTF-8", "Save it as UTF-8") from None
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
+    """A TOML file's content, and the line of each value."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text), lines_of(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        place = f"{path.name}:{found[1]}" if found else path.name
+        raise ConfigError(place, path.name, f"no TOML: {error}", "Fix that line") from None
+
+
+def read_data(path: Path, columns: Iterable[str]) -> DataRows:
+    """The rows of a .csv or .jsonl file; ``columns`` are those that it may have."""
+    if path.suffix == ".jsonl":
+        rows = _json_lines(path)
+    elif path.suffix in (".csv", ".tsv"):
+        rows = _csv(path, set(columns))
+    else:
+        raise ConfigError(str(path), path.name, "not a .csv or .jsonl file", "Save the rows as one of the two")
+    if not rows.rows:
+        raise ConfigError(path.name, path.name, "holds no rows", "Add one row for each question")
+    return rows
+
+
+def _json_lines(path: Path) -> DataRows:
+    rows, lines = [], []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ConfigError(f"{path.name}:{number}", line, f"no JSON: {error}", "Write one object a line") from None
+        if not isinstance(row, dict):
+            raise ConfigError(f"{path.name}:{number}", line, "no JSON object", "Write one object a line")
+        rows.append(row)
+        lines.append(number)
+    return DataRows(path, rows, lines)
+
+
+def _csv(path: Path, columns: set[str]) -> DataRows:
+    text = read_text(path)
+    header = text.split("\n", 1)[0]
+    delimiter = max(_DELIMITERS, key=lambda sign: (len(columns & set(_cells(header, sign))), header.count(sign)))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    names: list[str] | None = None
+    rows, lines, line = [], [], 1
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise ConfigError(f"{path.name}:{line}", path.name, f"no CSV: {error}", "Close the quotes") from None
+        if cells is None:
+            break
+        if names is None:
+            names = _header(path, cells)
+        elif any(cell.strip() for cell in cells):
+            if len(cells) != len(names):
+                problem = f"has {len(cells)} cells under {len(names)} columns"
+                hint = f"Put texts that hold {delimiter!r} in double quotes"
+                raise ConfigError(f"{path.name}:{line}", delimiter.join(cells), problem, hint)
+            rows.append({name: cell for name, cell in zip(names, cells, strict=True) if cell != ""})
+            lines.append(line)
+        line = reader.line_num + 1
+    return DataRows(path, rows, lines)
+
+
+def _cells(header: str, sign: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in header.split(sign)]
+
+
+def _header(path: Path, cells: Sequence[str]) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{path.name}:1: {name}", name, "two columns of this name", "Rename one of them")
+    return names

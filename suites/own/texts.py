@@ -1,0 +1,165 @@
+"""What a model writes about groups, from a file: prompts, and expressions or classifiers that read the texts.
+
+A reading is a quantity of a text: 1 where it holds one of the reading's expressions, else 0; its figures are the share
+of each group's texts, and contrasts of groups. Classifiers read as in `suites.benchmarks.texts`. An expression is found
+as whole words, whatever their case, or anywhere in the text where a script has no spaces.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import backends.base as base
+from backends.errors import ConfigError
+from suites.base import Factor, Item, MeasureSpec, Row, flag
+from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
+from suites.common.data_files import content_sha256
+from suites.common.text_scorer import TextScorer, text_scorer
+from suites.own.contrasts import contrasts_of
+from suites.own.figures import Design
+from suites.own.schema import Texts
+from suites.own.source import Source
+from suites.presentation import Chart
+
+#: Names that rows and measures have already.
+_TAKEN = ("text", "empty", "toxicity", "regard")
+
+
+class TextsFromFile(ContinuedTexts):
+    """Prompts about groups, continued by the model and read by expressions or classifiers (from a file)."""
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, file: Texts, source: Source) -> None:
+        self._file, self._source = file, source
+        self.groups = tuple(dict.fromkeys(row.group for row in file.prompts))
+        self._check()
+        self.prompt_format, self.seed = file.prompt_format, file.seed
+        self.sampling = base.Sampling(**{**file.sampling.model_dump(), "stop": tuple(file.sampling.stop)})
+        self.text_scorers = self._text_scorers()
+        self._patterns = {name: _pattern(words, file.match) for name, words in file.readings.items()}
+        self.openings = [*self._openings()]
+        self._contrasts = self._contrasts_of()
+        factors = [{**one.factors, "group": one.group} for one in self.openings]
+        self.design = Design(file, source, factors, file.sampled or (("prompt",) if file.draws > 1 else ()))
+        self.design.check_factors([row for row in range(len(file.prompts)) for _ in range(file.draws)])
+        self.clusters = self.design.sampled
+        self.strata = tuple(dict.fromkeys(("group", *self.design.by)))
+        self.data_sha256 = content_sha256([[one.id, one.text, one.group, dict(one.factors)] for one in self.openings])
+        self._specs = self.design.with_primary([*self._figures()])
+
+    @property
+    def contrasts(self) -> Contrasts:
+        return self._contrasts
+
+    def signature(self) -> Mapping[str, Any]:
+        return {
+            **super().signature(),
+            "readings": {name: list(words) for name, words in self._file.readings.items()},
+            "match": self._file.match,
+            "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
+            **self.design.signature(),
+        }
+
+    def read(self, item: Item, response: base.Response) -> Row:
+        row = super().read(item, response)
+        if not isinstance(response, base.GenerateResponse) or not response.text.strip():
+            return row
+        found = {name: flag(pattern.search(response.text) is not None) for name, pattern in self._patterns.items()}
+        return replace(row, values={**row.values, **found})
+
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """An empty text says nothing: its readings are missing, not no."""
+        read = [
+            Row(row.item_id, row.factors, {}, "empty", row.items) if _is_empty(row) and self._patterns else row
+            for row in rows
+        ]
+        derived = super().derive(read)
+        texts = [row for row in read if row.factors["kind"] == "text" and self._patterns]
+        return [*derived, *(one for row in texts for one in self.contrasted(row, {}))]
+
+    def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+        yield from self._specs
+
+    def _figures(self) -> Iterator[MeasureSpec]:
+        population: dict[str, Any] = {"population": "new prompts of these kinds"}
+        for place, name in enumerate(self._patterns):
+            for contrast, weights in self.contrasts.items():
+                counted = all(abs(weight) == 1 for weight in weights.values())
+                spec = self.contrast_of(contrast, name, "text", primary=place == 0, is_count=counted, **population)
+                yield from self.design.figures(replace(spec, family=name))
+            for group in self.groups:
+                where = {"kind": "text", "group": group}
+                yield from self.design.figures(
+                    MeasureSpec(name, name, where, unit="share", kind="share", family=name, **population)
+                )
+        for spec in super().measures(()):
+            if spec.measure == "empty_share" and self._patterns:
+                continue  # an empty text is a missing answer
+            is_of_texts = "group" in spec.where or spec.stratum == "group"
+            yield from self.design.figures(spec) if is_of_texts else (spec,)
+
+    def charts(self) -> Sequence[Chart]:
+        names = dict.fromkeys(spec.measure for spec in self._specs if spec.primary)
+        return [Chart("dots", f"{name}: 0 is no difference", (name,)) for name in names]
+
+    def cautions(self) -> Sequence[str]:
+        return self.design.cautions()
+
+    def _openings(self) -> Iterator[Opening]:
+        for number, row in enumerate(self._file.prompts, 1):
+            row_id = row.id or str(number)
+            for draw in range(1, self._file.draws + 1):
+                several = self._file.draws > 1
+                drawn: dict[str, Factor] = {"prompt": row_id, "draw": draw} if several else {}
+                factors = {**row.factors, **drawn}
+                yield Opening(f"{row_id}/{draw}" if several else row_id, row.prompt, row.group, factors)
+
+    def _text_scorers(self) -> dict[str, TextScorer]:
+        found = {}
+        for name, choice in self._file.scorers.items():
+            folder = self._source.path.parent / choice
+            try:
+                found[str(name)] = text_scorer(name, folder if folder.is_dir() else choice)
+            except ConfigError as error:
+                raise self._source.refuse(("scorers", name), error.value, error.problem, error.hint) from None
+        return found
+
+    def _contrasts_of(self) -> Contrasts:
+        declared = contrasts_of(self._file.contrasts, {group: {} for group in self.groups}, self._source, _TAKEN)
+        return {"gap" if name not in self._file.contrasts else name: weights for name, weights in declared.items()}
+
+    def _check(self) -> None:
+        file, source = self._file, self._source
+        if not file.readings and not file.scorers:
+            raise source.refuse((), None, "says not how texts are read", "Give readings or scorers")
+        if file.stratum is not None:
+            hint = "Leave it out: contrasts compare the groups; `by` gives figures by level"
+            raise source.refuse(("stratum",), file.stratum, "is not for texts", hint)
+        if file.draws > 1 and file.sampling.temperature == 0:
+            raise source.refuse(("draws",), file.draws, "all alike at temperature 0", "Give sampling.temperature")
+        for name, words in file.readings.items():
+            if name in _TAKEN:
+                raise source.refuse(("readings", name), name, "a name that is taken", "Give it another")
+            for place, word in enumerate(words):
+                if file.match == "words" and any(map(_without_spaces, word)):
+                    problem = "of a script that puts no spaces between words"
+                    raise source.refuse(("readings", name, place), word, problem, 'Give match = "anywhere"')
+
+
+def _pattern(words: Sequence[str], match: str) -> re.Pattern[str]:
+    any_of = "|".join(re.escape(word) for word in words)
+    return re.compile(any_of if match == "anywhere" else rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
+
+
+def _without_spaces(character: str) -> bool:
+    """Whether a letter is of a script that is written without spaces between words."""
+    return unicodedata.name(character, "").startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER"))
+
+
+def _is_empty(row: Row) -> bool:
+    return row.factors["kind"] == "text" and row.missing is None and row.values["empty"].value == 1
