@@ -130,6 +130,8 @@ def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str
         )
     if config is not None:
         return load_audit(config)
+    if not (suites or models):
+        raise ConfigError("CONFIG", None, "no audit config", "Give a .py or .toml file, or --suite and --model")
     from audit.named import named_audit
 
     return named_audit(suites, models, api_key_env=api_key_env)

@@ -18,6 +18,7 @@ from suites.own.toml_lines import lines_of
 
 #: What separates the cells of a table; German spreadsheets write semicolons.
 _DELIMITERS = (",", ";", "\t")
+_TOML_HINT = "Fix that line: texts, and names with other letters than a to z, stand in quotes"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         place = f"{path.name}:{found[1]}" if found else path.name
-        raise ConfigError(place, path.name, f"no TOML: {error}", "Fix that line") from None
+        raise ConfigError(place, path.name, f"no TOML: {error}", _TOML_HINT) from None
 
 
 def read_data(path: Path, columns: Iterable[str]) -> DataRows:

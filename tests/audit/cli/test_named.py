@@ -1,0 +1,61 @@
+"""`audit run --suite FILE --model NAME`: an audit without a config."""
+
+import json
+
+import pytest
+
+ROWS = "stereotype,counterpart,group\n" + "".join(f"Reds {n} lie.,Blues {n} lie.,{'ab'[n % 2]}\n" for n in range(10))
+
+
+@pytest.fixture
+def pairs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.csv").write_text(ROWS, "utf-8")
+
+
+def test_a_table_of_pairs_becomes_a_report(pairs, audit, tmp_path):
+    code, out, _ = audit("run", "--suite", "pairs.csv", "--model", "fake", "--model", "other=fake")
+    assert code == 0
+    report = json.loads((tmp_path / "audit-out" / "report.json").read_text())
+    assert [model["name"] for model in report["models"]] == ["fake", "other"]
+    assert report["title"] == "Bias audit: pairs"
+    assert "--db audit.db" in out
+    code, out, _ = audit("ls", "runs", "--json")
+    assert [run["status"] for run in json.loads(out)] == ["done"]
+
+
+def test_a_suite_that_ships_runs_by_its_name(pairs, audit):
+    code, out, _ = audit("run", "--suite", "OccuGender", "--model", "fake", "--dry-run", "--json")
+    assert code == 0
+    assert json.loads(out)["models"][0]["requests"] == 2000
+
+
+def test_a_toml_config_names_a_suites_file(pairs, audit, tmp_path):
+    config = 'db = "a.db"\n[models.fake]\nbackend = "fake"\n[suites.mine]\nfile = "pairs.csv"\nstart = "Now: "\n'
+    (tmp_path / "audit.toml").write_text(config, "utf-8")
+    assert audit("run", tmp_path / "audit.toml")[0] == 0
+    (tmp_path / "pairs.csv").write_text(ROWS + "A.,A.,b\n", "utf-8")
+    code, _, err = audit("run", tmp_path / "audit.toml")
+    assert code == 2
+    assert "suites.mine.pairs.csv:12: counterpart = 'A.'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--suite and --model"),
+        (("--suite", "pairs.csv"), "no model"),
+        (("--model", "fake"), "no suite"),
+        (("audit.toml", "--suite", "pairs.csv"), "a config is given as well"),
+        (("--suite", "CrowsPairs", "--model", "fake"), "CrowSPairs"),
+        (("--suite", "pairs.csv", "--model", "nowhere"), "embedded:smollm2"),
+        (("--suite", "pairs.csv", "--model", "nowhere.gguf"), "no such file"),
+        (("--suite", "pairs.csv", "--model", "embedded:gpt"), "no embedded model"),
+        (("--suite", "pairs.csv", "--model", "http://127.0.0.1:1/v1"), "http://127.0.0.1:1/v1#MODEL"),
+        (("--suite", "pairs.csv", "--model", "fake", "--model", "fake"), "NAME=fake"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_a_hint(arguments, said, pairs, audit):
+    code, _, err = audit("run", *arguments)
+    assert code == 2
+    assert said in err

@@ -1,0 +1,75 @@
+"""Groups' masses: an expression counts where no longer one goes on from it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.base import ContinuationScore, TokenLogprob
+from suites.base import IdentifiedInterval
+from suites.common.groups import read_groups
+from suites.common.probabilities import ImpossibleMassError, weighted_share
+
+NOUNS = {"hombre": ("profesor",), "mujer": ("profesora", "maestra")}
+
+
+def score(*tokens):
+    """A score of (text, probability) tokens."""
+    start, found = 0, []
+    for text, p in tokens:
+        found.append(TokenLogprob(text, start, start + len(text), math.log(p)))
+        start += len(text)
+    return ContinuationScore.exact(found)
+
+
+def test_a_masculine_is_counted_without_its_feminine():
+    scores = [score(("profesor", 0.4)), score(("profesor", 0.4), ("a", 0.25)), score(("maestra", 0.1))]
+    answer = read_groups(scores, NOUNS)
+    # by hand: "profesor" alone 0.4 − 0.1, "profesora" 0.1, "maestra" 0.1
+    assert answer.normalised["hombre"].value == pytest.approx(0.3 / 0.5)
+    assert answer.normalised["mujer"].value == pytest.approx(0.2 / 0.5)
+    assert answer.probability_mass.value == pytest.approx(0.5)
+
+
+def test_other_tokens_make_two_words_of_one_start():
+    scores = [score(("profesor", 0.3)), score(("prof", 0.5), ("esora", 0.2)), score(("maestra", 0.1))]
+    assert read_groups(scores, NOUNS).normalised["hombre"].value == pytest.approx(0.3 / 0.5)
+
+
+def test_a_chain_of_longer_words_counts_each_once():
+    words = {"a": ("x",), "b": ("xy",), "c": ("xyz",)}
+    x, y, z = ("x", 0.8), ("y", 0.5), ("z", 0.25)
+    answer = read_groups([score(x), score(x, y), score(x, y, z)], words)
+    assert [m.value for m in answer.normalised.values()] == pytest.approx([0.4 / 0.8, 0.3 / 0.8, 0.1 / 0.8])
+
+
+def test_without_tokens_a_shorter_word_is_bounded():
+    def told(p):
+        return ContinuationScore(math.log(p), math.log(p), math.log(p), "exact")
+
+    answer = read_groups([told(0.4), told(0.1), told(0.1)], NOUNS)
+    share = answer.normalised["hombre"]
+    assert share.value is None
+    assert (share.low, share.high) == pytest.approx((0.3 / 0.5, 0.4 / 0.6))
+
+
+def test_a_longer_word_likelier_than_its_start_is_refused():
+    with pytest.raises(ImpossibleMassError, match="likelier"):
+        read_groups([score(("x", 0.1)), score(("x", 0.5), ("y", 0.9))], {"a": ("x",), "b": ("xy",)})
+
+
+interval = st.tuples(st.floats(0.001, 1), st.floats(0.001, 1)).map(sorted)
+
+
+@given(st.lists(interval, min_size=4, max_size=4), st.lists(st.floats(-1, 1), min_size=4, max_size=4))
+def test_bounds_of_a_contrast_are_those_of_the_corners(ends, weights):
+    masses = {str(i): IdentifiedInterval(None, *of) for i, of in enumerate(ends)}
+    corners = [
+        sum(w * m for w, m in zip(weights, corner, strict=True)) / sum(corner) for corner in itertools.product(*ends)
+    ]
+    found = weighted_share(masses, {str(i): w for i, w in enumerate(weights)})
+    assert (found.low, found.high) == pytest.approx((min(corners), max(corners)), abs=1e-9)

@@ -1,0 +1,160 @@
+"""Mistakes in a suite's file: each is told with file, line and field before a model loads."""
+
+from __future__ import annotations
+
+import pytest
+
+from backends.errors import ConfigError
+from suites import from_file
+
+PAIRS = 'kind = "pairs"\n[[pairs]]\nstereotype = "Reds lie."\ncounterpart = "Blues lie."\nteller = "ann"\n'
+JOBS = """kind = "templates"
+slot = "job"
+templates = ["The [JOB] said that", "A [JOB] knows that"]
+fillers = [
+  "cook",
+  {text = "smith", stereotype = "men"},
+]
+[groups]
+men = ["he"]
+women = ["she", "her"]
+"""
+ASKED = """kind = "choices"
+[[questions]]
+question = "Who lied?"
+answers = ["Ann", "Bob", "Unknown"]
+stereotype = "Ann"
+unknown = "Unknown"
+"""
+TEXTS = """kind = "texts"
+[readings]
+loud = ["loud", "noisy"]
+[[prompts]]
+prompt = "Reds are"
+group = "reds"
+[[prompts]]
+prompt = "Blues are"
+group = "blues"
+"""
+
+#: What was done wrong → the file, where the message says it is, and a word of the message.
+MISTAKES = {
+    "a table without a header": ("m.csv", "Reds lie.,Blues lie.\nA.,B.\n", "m.csv:1", "columns"),
+    "a column misspelt": ("m.csv", "stereotyp,counterpart\nA.,B.\n", "m.csv:1: stereotyp", "'stereotype'"),
+    "a column twice": ("m.csv", "stereotype,counterpart,group,group\nA.,B.,c,d\n", "m.csv:1: group", "two columns"),
+    "a comma without quotes": ("m.csv", "stereotype,counterpart\nA, b.,B.\n", "m.csv:2", "3 cells under 2"),
+    "an open quote": ("m.csv", 'stereotype,counterpart\nA.,B.\n"C.,D.\n', "m.csv:3", "no CSV"),
+    "an empty cell": ("m.csv", "stereotype,counterpart\nA.,B.\nC.,\n", "m.csv:3: counterpart", "missing"),
+    "a space after a sentence": ("m.csv", "stereotype,counterpart\nA. ,B.\n", "m.csv:2: stereotype", "spaces"),
+    "two sentences alike": ("m.csv", "stereotype,counterpart\nA.,A.\n", "m.csv:2: counterpart", "the same"),
+    "a pair twice": ("m.csv", "stereotype,counterpart\nA.,B.\nA.,B.\n", "m.csv:3: stereotype", "m.csv:2"),
+    "an id twice": ("m.csv", "id,stereotype,counterpart\n1,A.,B.\n1,C.,D.\n", "m.csv:3: id", "m.csv:2: id"),
+    "a table without rows": ("m.csv", "stereotype,counterpart\n", "m.csv", "no rows"),
+    "another encoding": ("m.csv", "stereotype,counterpart\nA.,B\xe9.\n", "m.csv:2", "UTF-8"),
+    "a file of another kind": ("m.xlsx", "x", "m.xlsx", ".jsonl"),
+    "a line that is no JSON": ("m.jsonl", '{"stereotype": "A", "counterpart": "B"}\n{"ste', "m.jsonl:2", "no JSON"),
+    "a number for a sentence": ("m.jsonl", '{"stereotype": 1, "counterpart": "B"}', "m.jsonl:1: stereotype", "text"),
+    "TOML that cannot be read": ("m.toml", 'kind = "pairs"\npairs = [\n', "m.toml", "no TOML"),
+    "no kind": ("m.toml", 'name = "x"\n', "m.toml: kind", "Use one of"),
+    "a kind that is none": ("m.toml", 'kind = "pair"\n', "m.toml:1: kind", "pairs"),
+    "a field misspelt": ("m.toml", 'kind = "pairs"\nprimry = "x"\n' + PAIRS[15:], "m.toml:2: primry", "'primary'"),
+    "no rows": ("m.toml", 'kind = "pairs"\n', "m.toml", "has no pairs"),
+    "data that is not there": ("m.toml", 'kind = "pairs"\n\ndata = "p.csv"\n', "m.toml:3: data", "no such file"),
+    "a sampled factor misspelt": ("m.toml", 'sampled = "tellr"\n' + PAIRS, "m.toml:1: sampled", "'teller'"),
+    "a factor that a row lacks": (
+        "m.toml",
+        'by = "teller"\n' + PAIRS + '[[pairs]]\nstereotype = "A."\ncounterpart = "B."\n',
+        "m.toml:7: pairs[1].teller",
+        "every row",
+    ),
+    "a stratum of one level": ("m.toml", 'stratum = "teller"\n' + PAIRS, "m.toml:1: stratum", "one level"),
+    "a primary measure that is none": ("m.toml", 'primary = "sterotype_score"\n' + PAIRS, "m.toml:1: primary", "mean"),
+    "a neutral value out of range": (
+        "m.toml",
+        "neutral = {stereotype_score = 50}\n" + PAIRS,
+        "m.toml:1: neutral.stereotype_score",
+        "from 0 to 1",
+    ),
+    "a template without its slot": ("m.toml", JOBS.replace("A [JOB]", "A JOB"), "m.toml:3: templates[1]", "[JOB]"),
+    "a template that ends in a space": (
+        "m.toml",
+        JOBS.replace("said that", "said "),
+        "m.toml:3: templates[0]",
+        "space",
+    ),
+    "a filler twice": ("m.toml", JOBS.replace('"cook"', '"smith"'), "m.toml:6: fillers[1].text", "m.toml:5"),
+    "a stereotype of no group": ("m.toml", JOBS.replace('"men"}', '"man"}'), "m.toml:6: fillers[1].stereotype", "men"),
+    "one group": ("m.toml", JOBS.replace('men = ["he"]\nwo', "wo"), "m.toml:8: groups", "at least 2"),
+    "a group without expressions": ("m.toml", JOBS.replace('["he"]', "[]"), "m.toml:9: groups.men", "one or more"),
+    "an expression of two groups": ("m.toml", JOBS.replace('"her"', '"he"'), "m.toml:10: groups.women", "both"),
+    "an expression that another begins": ("m.toml", JOBS.replace('"her"', '"he who"'), "m.toml:10: groups.women", "he"),
+    "a contrast of no group": (
+        "m.toml",
+        JOBS + '[contrasts.gap]\nof = "womn"\n',
+        "m.toml:12: contrasts.gap.of",
+        "women",
+    ),
+    "weights that are no contrast": (
+        "m.toml",
+        JOBS + "[contrasts.gap]\nweights = {men = 1, women = 1}\n",
+        "m.toml:12: contrasts.gap.weights",
+        "add up to 0",
+    ),
+    "a form without its question": ("m.toml", 'form = "Q: {start}"\n' + JOBS, "m.toml:1: form", "{question}"),
+    "an expression of a filler twice": (
+        "m.toml",
+        JOBS.replace('"men"}', '"men", expressions = {women = ["he"]}}'),
+        "m.toml:6: fillers[1].expressions.women",
+        "also an expression of 'men'",
+    ),
+    "an answer that is not listed": (
+        "m.toml",
+        ASKED.replace('= "Ann"', '= "Anne"'),
+        "m.toml:5: questions[0].stereotype",
+        "'Ann'",
+    ),
+    "one answer": ("m.toml", ASKED.replace(', "Bob", "Unknown"', ""), "m.toml:4: questions[0].answers", "at least 2"),
+    "answers that mean nothing": (
+        "m.toml",
+        ASKED.replace("stereotype", "about").replace("unknown =", "none ="),
+        "m.toml:4: questions[0].answers",
+        "means",
+    ),
+    "texts that nothing reads": (
+        "m.toml",
+        TEXTS.replace("[readings]\nloud", "[other]\nloud"),
+        "m.toml:2: other",
+        "field",
+    ),
+    "a reading's name that is taken": (
+        "m.toml",
+        TEXTS.replace("loud =", "empty ="),
+        "m.toml:3: readings.empty",
+        "taken",
+    ),
+    "draws that are all alike": ("m.toml", "draws = 3\n" + TEXTS, "m.toml:1: draws", "temperature"),
+    "a scorer that is none": (
+        "m.toml",
+        TEXTS + '[scorers]\ntoxicity = "profanty"\n',
+        "m.toml:11: scorers.toxicity",
+        "profanity",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_file_and_line(mistake, tmp_path):
+    name, text, place, said = MISTAKES[mistake]
+    path = tmp_path / name
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError) as told:
+        from_file(path)
+    assert told.value.field.removeprefix(f"{tmp_path}/").startswith(place)
+    assert said in str(told.value)
+
+
+@pytest.mark.parametrize("text", [PAIRS, JOBS, ASKED, TEXTS])
+def test_the_same_without_the_mistake_is_a_suite(text, tmp_path):
+    path = tmp_path / "m.toml"
+    path.write_text(text, "utf-8")
+    assert len(list(from_file(path).items())) in (1, 2, 4)

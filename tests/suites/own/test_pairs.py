@@ -1,0 +1,103 @@
+"""Pairs from a file: the same figures as the built-in suite, whatever form the file has."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import zlib
+
+import pytest
+
+import suites
+from suites import from_file
+from suites.common.data_files import PinnedFile
+from tests.suites.benchmarks.invented import figures, value
+
+KINDS = ("religion", "nationality", "age", "disability", "race-color")
+PLACES = "red blue green tall short old young rich poor late"
+
+
+@pytest.fixture
+def crows(tmp_path, monkeypatch):
+    """A made-up file in the form of CrowS-Pairs': 60 pairs of five kinds by seven writers."""
+    names = "", "sent_more", "sent_less", "bias_type", "stereo_antistereo", "anon_writer"
+    path = tmp_path / "crows_pairs_anonymized.csv"
+    with path.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.writer(opened)
+        writer.writerow(names)
+        for number in range(60):
+            word = PLACES.split()[number % 10]
+            sentences = (f'The {word} ones, says "{number}", lie.', f"The other ones, says {number}, lie.")
+            writer.writerow([number, *sentences, KINDS[number % 5], "stereo", f"a{number % 7}"])
+    monkeypatch.setattr(PinnedFile, "path", lambda self, given, *, field: path)
+    return path
+
+
+def logprob(prompt, text):
+    return -5 - zlib.crc32(f"{prompt}|{text}".encode()) / 2**32
+
+
+DECLARED = """
+kind = "pairs"
+name = "crows"
+data = "crows_pairs_anonymized.csv"
+columns = {id = "", stereotype = "sent_more", counterpart = "sent_less"}
+stratum = "bias_type"
+sampled = "anon_writer"
+"""
+
+
+def test_crows_pairs_by_suite_and_by_file_agree(crows, tmp_path):
+    (tmp_path / "crows.toml").write_text(DECLARED, "utf-8")
+    built_in, own = (figures(suite, logprob) for suite in (suites.CrowSPairs(), from_file(tmp_path / "crows.toml")))
+    assert built_in.keys() == own.keys()
+    assert len(own) == 7  # all, each of five kinds, and what is given
+    for key, figure in built_in.items():
+        mine = own[key]
+        assert (figure.value, figure.low, figure.high, figure.p, figure.n_items) == (
+            mine.value,
+            mine.low,
+            mine.high,
+            mine.p,
+            mine.n_items,
+        )
+        assert figure.spec.primary == mine.spec.primary
+
+
+def test_csv_jsonl_and_toml_give_the_same_questions(tmp_path):
+    rows = [{"stereotype": f"Reds, {n}.", "counterpart": f"Blues {n}.", "group": "ab"[n % 2]} for n in range(4)]
+    header = "stereotype;counterpart;group\n"
+    lines = [f"{row['stereotype']};{row['counterpart']};{row['group']}" for row in rows]
+    (tmp_path / "a.csv").write_text("\ufeff" + header + "\r\n".join(lines), "utf-8")
+    (tmp_path / "b.jsonl").write_text("\n\n".join(map(json.dumps, rows)), "utf-8")
+    tables = "".join("[[pairs]]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in row.items()) for row in rows)
+    (tmp_path / "c.toml").write_text(f'kind = "pairs"\nstratum = "group"\n{tables}', "utf-8")
+    read = [from_file(tmp_path / name) for name in ("a.csv", "b.jsonl", "c.toml")]
+    assert len({repr(list(suite.items())) for suite in read}) == 1
+    assert len({repr(list(suite.measures(()))) for suite in read}) == 1
+    assert len({json.dumps(suite.signature()) for suite in read}) == 1
+
+
+def test_a_context_stands_before_both_sentences(tmp_path):
+    (tmp_path / "a.csv").write_text("context,stereotype,counterpart\nWe met.,They lied.,They left.\n", "utf-8")
+    (item,) = from_file(tmp_path / "a.csv").items()
+    assert (item.request.prompt, item.request.continuations) == ("We met.", (" They lied.", " They left."))
+
+
+def test_declared_strata_primary_and_neutral_are_used(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "stereotype,counterpart,faith,town\n"
+        + "".join(f"Reds {n}.,Blues {n}.,{'xxy'[n % 3]},{n % 6}\n" for n in range(18)),
+        "utf-8",
+    )
+    text = 'kind = "pairs"\ndata = "a.csv"\nstratum = "faith"\nweights = "equal"\nby = "town"\nsampled = "town"\n'
+    (tmp_path / "a.toml").write_text(text + "neutral = {stereotype_score = 0.4}\ncaution = 'Made up.'\n", "utf-8")
+    suite = from_file(tmp_path / "a.toml")
+    found = figures(suite, lambda prompt, text: math.log(0.2 if text.startswith("Reds") == (text[-2] < "6") else 0.1))
+    likelier = {"x": [n for n in range(18) if n % 3 < 2], "y": [n for n in range(18) if n % 3 == 2]}
+    shares = [sum(str(n)[-1] < "6" for n in of) / len(of) for of in likelier.values()]
+    assert value(found, "stereotype_score") == pytest.approx(sum(shares) / 2)
+    assert found["stereotype_score", ()].spec.neutral == 0.4
+    assert {dict(where).get("town") for _, where in found} >= {"0", "5"}
+    assert suite.cautions()[-1] == "Made up."

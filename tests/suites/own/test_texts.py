@@ -1,0 +1,68 @@
+"""Texts from a file: read by expressions, compared between groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from suites import from_file
+from tests.suites.benchmarks.invented import figures, value
+
+PROMPTS = "prompt,group,trade\n" + "".join(
+    f"{group.capitalize()} at the {trade} are,{group},{trade}\n"
+    for group in ("reds", "blues", "greens")
+    for trade in ("mill", "farm")
+)
+HEAD = """
+kind = "texts"
+data = "p.csv"
+[readings]
+loud = ["loud", "a noise"]
+[contrasts.reds_against_blues]
+of = "reds"
+against = "blues"
+[contrasts.reds_against_all]
+of = "reds"
+"""
+
+
+def suite_of(tmp_path, head=HEAD, prompts=PROMPTS):
+    (tmp_path / "p.csv").write_text(prompts, "utf-8")
+    (tmp_path / "t.toml").write_text(head, "utf-8")
+    return from_file(tmp_path / "t.toml")
+
+
+def write(prompt):
+    return {
+        "Reds at the mill are": "LOUD.",
+        "Reds at the farm are": "a noise",
+        "Greens at the farm are": "so loud",
+    }.get(prompt, "louder clouds")
+
+
+def test_readings_equal_a_hand_computation(tmp_path):
+    found = figures(suite_of(tmp_path), lambda prompt, text: 0.0, write)
+    assert [value(found, "loud", kind="text", group=g) for g in ("reds", "blues", "greens")] == [1, 0, 0.5]
+    where = {"kind": "reds_against_blues", "scorer": "text"}
+    assert value(found, "loud_reds_against_blues", **where) == pytest.approx(1)
+    where = {"kind": "reds_against_all", "scorer": "text"}
+    assert value(found, "loud_reds_against_all", **where) == pytest.approx(1 - 0.25)
+
+
+def test_an_empty_text_is_missing_not_no(tmp_path):
+    found = figures(suite_of(tmp_path), lambda prompt, text: 0.0, lambda prompt: "loud" if "mill" in prompt else " ")
+    figure = found["loud", (("group", "reds"), ("kind", "text"))]
+    assert (figure.value, figure.n_items, figure.missing) == (1.0, 1, 1)
+
+
+def test_draws_of_a_prompt_have_seeds_of_their_own(tmp_path):
+    head = HEAD.replace("[readings]", "draws = 3\n[sampling]\ntemperature = 0.8\n[readings]")
+    requests = [item.request for item in suite_of(tmp_path, head).items()]
+    assert len({request.seed for request in requests}) == len(requests) == 18
+    assert {request.sampling.temperature for request in requests} == {0.8}
+
+
+def test_words_of_a_script_without_spaces_are_found(tmp_path):
+    head = HEAD.replace('["loud", "a noise"]', '["吵"]')
+    head = head.replace("[readings]", 'match = "anywhere"\n[readings]')
+    found = figures(suite_of(tmp_path, head), lambda prompt, text: 0.0, lambda prompt: "他们很吵。")
+    assert value(found, "loud", kind="text", group="reds") == 1
