@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suites.benchmarks import BBQ, BOLD, BiasNLI, CrowSPairs, StereoSet, WinoBias, WinoQueer
+    from suites.benchmarks import BBQ, BOLD, BiasNLI, CrowSPairs, GeneralAbility, StereoSet, WinoBias, WinoQueer
     from suites.debiasing import DebiasingPositions
     from suites.genderpair import GenderPair
     from suites.mgbr import MGBR
@@ -25,6 +25,7 @@ __all__ = [
     "CrowSPairs",
     "DebiasingPositions",
     "GenderPair",
+    "GeneralAbility",
     "OccuGender",
     "StereoSet",
     "WinoBias",
@@ -33,7 +34,8 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(
-        ("BBQ", "BOLD", "BiasNLI", "CrowSPairs", "StereoSet", "WinoBias", "WinoQueer"), "suites.benchmarks"
+        ("BBQ", "BOLD", "BiasNLI", "CrowSPairs", "GeneralAbility", "StereoSet", "WinoBias", "WinoQueer"),
+        "suites.benchmarks",
     ),
     "DebiasingPositions": "suites.debiasing",
     "GenderPair": "suites.genderpair",

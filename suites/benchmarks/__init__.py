@@ -5,6 +5,7 @@ of question carry them: which sentence is likelier (`sentences`), which answer i
 on, as classifiers read it (`texts`). A benchmark adds its reader and its published metric.
 """
 
+from suites.benchmarks.ability import GeneralAbility
 from suites.benchmarks.bbq import BBQ
 from suites.benchmarks.bnli import BiasNLI
 from suites.benchmarks.bold import BOLD
@@ -12,4 +13,4 @@ from suites.benchmarks.crows_pairs import CrowSPairs, WinoQueer
 from suites.benchmarks.stereoset import StereoSet
 from suites.benchmarks.winobias import WinoBias
 
-__all__ = ["BBQ", "BOLD", "BiasNLI", "CrowSPairs", "StereoSet", "WinoBias", "WinoQueer"]
+__all__ = ["BBQ", "BOLD", "BiasNLI", "CrowSPairs", "GeneralAbility", "StereoSet", "WinoBias", "WinoQueer"]

@@ -153,9 +153,7 @@ class AnsweredQuestions(Suite):
 
     def _listed(self, question: Question) -> Sequence[str]:
         """What is scored or written for each answer."""
-        if self.asking.answers == "text":
-            return question.answers
-        return [f"({chr(ord('a') + place)})" for place in range(len(question.answers))]
+        return question.answers if self.asking.answers == "text" else letters(question.answers)
 
     def _prompt(self, question: Question, condition: str, steps: str = "") -> base.Prompt:
         """Examples, question, and how the answer starts: with steps still to be written, by their trigger."""
@@ -203,7 +201,7 @@ class AnsweredQuestions(Suite):
         question = self._question(item)
         mass: dict[str, IdentifiedInterval] = {}
         if isinstance(response, base.ScoreResponse):
-            chosen, missing = _likeliest(response.scores), "undecided"
+            chosen, missing = likeliest(response.scores), "undecided"
             mass = {"coverage": _mass(response.scores)}
         else:
             assert isinstance(response, base.GenerateResponse)
@@ -304,7 +302,12 @@ def read_choice(text: str, marks: Sequence[str], answers: Sequence[str]) -> int 
     return found.pop() if len(found) == 1 else None
 
 
-def _likeliest(scores: Sequence[base.ContinuationScore]) -> int | None:
+def letters(answers: Sequence[str]) -> list[str]:
+    """The marks under which answers are listed: (a), (b)…"""
+    return [f"({chr(ord('a') + place)})" for place in range(len(answers))]
+
+
+def likeliest(scores: Sequence[base.ContinuationScore]) -> int | None:
     """The place of the likeliest answer; None in a tie, or where bounds leave it open."""
     for place, score in enumerate(scores):
         others = [other.high for i, other in enumerate(scores) if i != place]
