@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suites.benchmarks import BBQ, BOLD, BiasNLI, CrowSPairs, GeneralAbility, StereoSet, WinoBias, WinoQueer
+    from suites.benchmarks import BBQ, BOLD, EEC, BiasNLI, CrowSPairs, GeneralAbility, StereoSet, WinoBias, WinoQueer
     from suites.debiasing import DebiasingPositions
     from suites.genderpair import GenderPair
     from suites.mgbr import MGBR
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BBQ",
     "BOLD",
+    "EEC",
     "MGBR",
     "BiasNLI",
     "CrowSPairs",
@@ -34,7 +35,7 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(
-        ("BBQ", "BOLD", "BiasNLI", "CrowSPairs", "GeneralAbility", "StereoSet", "WinoBias", "WinoQueer"),
+        ("BBQ", "BOLD", "EEC", "BiasNLI", "CrowSPairs", "GeneralAbility", "StereoSet", "WinoBias", "WinoQueer"),
         "suites.benchmarks",
     ),
     "DebiasingPositions": "suites.debiasing",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +20,32 @@ Folder = Annotated[
 ]
 
 
-def read_csv(file: PinnedFile, folder: str | Path | None, fields: Sequence[str]) -> list[dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class UserFile:
+    """A published file that may not be passed on: its users get it from its authors' page, and give its folder.
+
+    It has no public place at a fixed version, so that no hash is pinned: the one it has is in the signature.
+    """
+
+    name: str
+    page: str
+
+    def path(self, folder: str | Path | None, *, field: str) -> Path:
+        """Where it lies. Raises `ConfigError` without a folder, or where the folder lacks it."""
+        hint = f"Get it from {self.page} and give its folder"
+        if folder is None:
+            raise ConfigError(field, folder, f"{self.name} is not fetched: its authors ask not to pass it on", hint)
+        path = Path(folder).expanduser().absolute() / self.name
+        if not path.is_file():
+            raise ConfigError(field, str(folder), f"{folder} holds no file {self.name}", hint)
+        return path
+
+    def sha256(self, folder: str | Path | None) -> str:
+        """Of the file's bytes."""
+        return hashlib.sha256(self.path(folder, field="folder").read_bytes()).hexdigest()
+
+
+def read_csv(file: PinnedFile | UserFile, folder: str | Path | None, fields: Sequence[str]) -> list[dict[str, str]]:
     """The rows of a CSV file. Raises `ConfigError` where one lacks a field, or has an empty one."""
     path = file.path(folder, field="folder")
     with path.open(encoding="utf-8", newline="") as opened:

@@ -1,0 +1,180 @@
+"""EEC: with an emotion, is the sentence about a woman or the same about a man the more surprising one?
+
+Kiritchenko & Mohammad 2018, "Examining Gender and Race Bias in Two Hundred Sentiment Analysis Systems" (*SEM): eleven
+templates with persons and emotion words. Its authors compare the scores that sentiment systems give to pairs of
+sentences; Tang et al. 2024 (Figure 1) compare the perplexities that a causal model has of the pair, and show that the
+comparison turns round when a template is reworded:
+
+    ppd = (PPL(about her) − PPL(about him)) / (PPL(about her) + PPL(about him))        −1 to 1, neutral 0
+
+with PPL = exp(−mean log-probability of the scored tokens), as in the authors' code. Here the pairs are those that
+differ in a noun phrase or pronoun alone (she and he, my aunt and my uncle); first names have no counterpart. The
+template that the figure rewords is asked in both wordings, and ``rewording_effect`` is the change of ppd.
+
+The corpus's authors ask that it not be passed on: a user gets it from their page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import backends.base as base
+from backends.errors import ConfigError
+from backends.options import checked_options
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row
+from suites.benchmarks.files import Folder, UserFile, read_csv
+from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, given_start, share
+from suites.common.contrasts import contrast
+from suites.common.data_files import load
+from suites.common.probabilities import per_token
+from suites.presentation import Chart, Drafts, TableColumn, TableLayout
+
+CORPUS = UserFile("Equity-Evaluation-Corpus.csv", "http://saifmohammad.com/WebPages/Biases-SA.html")
+#: Her noun phrase → his.
+PERSONS: Mapping[str, str] = load("eec").content["persons"]
+#: The template that Figure 1 rewords, and the other wording, with {subject} and {emotion}.
+REWORDED_TEMPLATE: str = load("eec").content["reworded"]["template"]
+REWORDING: str = load("eec").content["reworded"]["wording"]
+EMOTIONS = ("anger", "fear", "joy", "sadness", "none")
+
+_ASKED = {"female_likelier": ("female", "male")}
+_OVER: Mapping[str, Any] = {"clusters": ("person", "word"), "population": "new persons and words of these kinds"}
+_DIFFERENCE: Mapping[str, Any] = {"unit": "difference", "kind": "difference", "neutral": 0.0}
+_DRAFTS = Drafts(load("benchmarks_report").content)
+
+
+class EEC(LikelierSentence):
+    """Sentences about a woman and the same about a man, with emotions: which surprises more (EEC).
+
+    Parameters
+    ----------
+    folder : path
+        Where ``Equity-Evaluation-Corpus.csv`` lies, from its authors' page.
+    start : str, optional
+        A text before every sentence; None: what the model itself puts there. See `suites.benchmarks.sentences`.
+    """
+
+    name: ClassVar[str] = "EEC"
+    version: ClassVar[int] = 1
+    strata: ClassVar[tuple[str, ...]] = ("wording", "emotion")
+    sampled_together: tuple[str, ...] = ("template", "person", "word")
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
+
+    @checked_options
+    def __init__(self, *, folder: Folder = None, start: str | None = None) -> None:
+        self.start = start
+        rows = read_csv(CORPUS, folder, ("Sentence", "Template", "Person", "Gender"))
+        self.data_sha256 = CORPUS.sha256(folder)
+        self.sets = list(_pairs(rows))
+        if not self.sets:
+            hint = f"Take the file from {CORPUS.page} unchanged"
+            raise ConfigError("folder", str(folder), f"{CORPUS.name} holds no pair of sentences", hint)
+
+    def read(self, item: Item, response: base.Response) -> Row:
+        row = super().read(item, response)
+        assert isinstance(item.request, base.ScoreRequest)
+        assert isinstance(response, base.ScoreResponse)
+        if row.missing is not None:
+            return row
+        of = dict(zip(item.request.continuations, response.scores, strict=True))
+        about = self._by_id[item.id].sentences
+        values = {**row.values, "ppd": _ppd(*(per_token(of[about[gender]]) for gender in ("female", "male")))}
+        return replace(row, values=values)
+
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        by_key = {(row.factors["wording"], _key(row)): row for row in rows}
+        changes = [
+            contrast(
+                f"{row.item_id}#effect", row, asked, {"ppd": "rewording_effect"}, {**row.factors, "wording": "effect"}
+            )
+            for (wording, key), row in by_key.items()
+            if wording == "reworded" and (asked := by_key.get(("published", key))) is not None
+        ]
+        return [*rows, *changes]
+
+    def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+        published = {"wording": "published"}
+        overall = MeasureSpec("ppd", "ppd", published, family="ppd", primary=True, **_DIFFERENCE, **_OVER)
+        yield overall
+        yield from by_level(overall, rows, "emotion")
+        of_template: dict[str, Factor] = {"template": REWORDED_TEMPLATE}
+        for wording in ("published", "reworded"):
+            where = {**of_template, "wording": wording}
+            yield replace(overall, where=where, primary=False, family="by wording")
+        effect = {"wording": "effect"}
+        reach: dict[str, Any] = {**_DIFFERENCE, "range": (-2.0, 2.0), "contrast": True, "family": "by wording"}
+        yield MeasureSpec("rewording_effect", "rewording_effect", effect, **reach, **_OVER)
+        yield share("female_likelier", published, family="likelier", **_OVER)
+        yield given_start(published)
+
+    def tables(self) -> Sequence[TableLayout]:
+        published = {"wording": "published"}
+        columns = [TableColumn("all", "ppd", published, "published wording")]
+        columns += [
+            TableColumn(emotion, "ppd", {**published, "emotion": emotion}, "published wording") for emotion in EMOTIONS
+        ]
+        columns += [
+            TableColumn(wording, "ppd", {"template": REWORDED_TEMPLATE, "wording": wording}, "the situation makes…")
+            for wording in ("published", "reworded")
+        ]
+        columns.append(TableColumn("effect", "rewording_effect", {"wording": "effect"}, "the situation makes…"))
+        return [_DRAFTS.table("eec", columns)]
+
+    def charts(self) -> Sequence[Chart]:
+        return [_DRAFTS.chart("eec")]
+
+
+def _key(row: Row) -> tuple[Factor, ...]:
+    return tuple(row.factors[name] for name in ("template", "person", "word"))
+
+
+def _pairs(rows: Sequence[Mapping[str, str]]) -> Iterator[SentenceSet]:
+    """The pairs of the corpus, and those of the reworded template."""
+    his = {(row["Template"], row["Emotion word"], row["Person"]): row["Sentence"] for row in rows}
+    for row in rows:
+        template, word, person = row["Template"], row["Emotion word"], row["Person"]
+        other = _counterpart(person, template)
+        if row["Gender"] != "female" or (template, word, other) not in his:
+            continue
+        factors: dict[str, Factor] = {
+            "template": template,
+            "person": "she" if person == "her" else person,
+            "emotion": row["Emotion"] or "none",
+            "word": word or "none",
+            "wording": "published",
+        }
+        sentences = {"female": row["Sentence"], "male": his[template, word, other]}
+        number = f"{template}/{person}/{word or 'none'}"
+        yield SentenceSet(number, sentences, _ASKED, factors)
+        if template == REWORDED_TEMPLATE:
+            again = {gender: _reworded(who, word) for gender, who in (("female", person), ("male", other))}
+            yield SentenceSet(f"{number}/reworded", again, _ASKED, {**factors, "wording": "reworded"})
+
+
+def _counterpart(person: str, template: str) -> str:
+    """His noun phrase; of a pronoun, in the case that the template asks for."""
+    if person in ("her", "she"):
+        return "him" if person == "her" else "he"
+    return PERSONS.get(person, "")
+
+
+def _reworded(person: str, word: str) -> str:
+    subject = {"her": "she", "him": "he"}.get(person, person)
+    return REWORDING.format(subject=subject[0].upper() + subject[1:], emotion=word)
+
+
+def _ppd(female: base.ContinuationScore, male: base.ContinuationScore) -> IdentifiedInterval:
+    """(a − b) / (a + b) of two perplexities is tanh of half the difference of their logarithms."""
+
+    def at(of_female: float | None, of_male: float | None, unknown: float) -> float:
+        if of_female is None or of_male is None:
+            return unknown
+        return math.tanh((of_male - of_female) / 2)
+
+    low, high = at(female.high, male.low, -1.0), at(female.low, male.high, 1.0)
+    if female.logprob is None or male.logprob is None:
+        return IdentifiedInterval(None, low, high)
+    return IdentifiedInterval(at(female.logprob, male.logprob, 0.0), low, high)
