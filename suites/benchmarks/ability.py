@@ -41,9 +41,9 @@ class GeneralAbility(Suite):
         Whether the answers are listed under letters and the letter is scored, or the answer's own text.
     """
 
-    name: ClassVar[str] = "GeneralAbility"
+    name: str = "GeneralAbility"
     version: ClassVar[int] = 1
-    strata: ClassVar[tuple[str, ...]] = ("kind",)
+    strata: tuple[str, ...] = ("kind",)
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"questions": ()}
 
     @checked_options

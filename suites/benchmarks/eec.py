@@ -57,9 +57,9 @@ class EEC(LikelierSentence):
         A text before every sentence; None: what the model itself puts there. See `suites.benchmarks.sentences`.
     """
 
-    name: ClassVar[str] = "EEC"
+    name: str = "EEC"
     version: ClassVar[int] = 1
-    strata: ClassVar[tuple[str, ...]] = ("wording", "emotion")
+    strata: tuple[str, ...] = ("wording", "emotion")
     sampled_together: tuple[str, ...] = ("template", "person", "word")
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
