@@ -20,7 +20,7 @@ from audit.collect import (
 )
 from audit.config import AuditConfig
 from audit.store import Store, canonical_json, to_bytes
-from backends.base import Backend, Description
+from backends.base import Backend, Capability, Description
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
 
@@ -166,11 +166,16 @@ def _look_of(suite: Suite, items: PackedItems, audit: AuditConfig, looks: tuple[
 
 def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:
     missing = suite.needs - model.description.capabilities
+    absent = model.description.absent
+
+    def with_reason(capability: Capability) -> str:
+        return f"{capability} ({absent[capability]})" if capability in absent else capability
+
     if missing:
         raise ConfigError(
             f"models.{model.name}",
             type(model.backend).__name__,
-            f"it cannot do what suites.{suite_name} asks: {', '.join(sorted(missing))}",
+            f"it cannot do what suites.{suite_name} asks: {', '.join(map(with_reason, sorted(missing)))}",
             f"It can: {', '.join(sorted(model.description.capabilities)) or 'nothing'}. "
             "Leave the model or the suite out, or change the suite's mode, or for score_alone its start",
         )

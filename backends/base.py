@@ -255,7 +255,8 @@ class Description:
 
     ``statements`` are sentences that a reader of the figures must know first, e.g. how a disagreement between two
     routes to one number was decided; ``limits`` say what cannot be known of the numbers. None ends with a full stop.
-    ``requests`` is how many it took to find this out; what is kept is not asked again.
+    ``requests`` is how many it took to find this out; what is kept is not asked again. ``absent`` says of a capability
+    that is not there why, and what would help.
     """
 
     fingerprint: Mapping[str, Scalar]
@@ -267,6 +268,7 @@ class Description:
     statements: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     requests: int = 0
+    absent: Mapping[Capability, str] = field(default_factory=dict)
 
 
 OnResponse = Callable[[int, Answer], None]

@@ -33,7 +33,7 @@ from backends.openai.api import ServerApi
 from backends.openai.auth import NAME_NONE, ApiKey, BearerToken, Credential, KeyRing
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient, Way
-from backends.openai.generation import generate
+from backends.openai.generation import MOST_CHOICES, generate
 from backends.openai.probe import (
     VERSION,
     Canary,
@@ -225,6 +225,7 @@ class OpenAIBackend(Backend):
             "server": found.family or "unknown",
             "spread": f"{found.repeat_noise:.2g} nats",
             "list": f"{found.largest_k} next tokens, identified by {found.identity}",
+            "access": _access(found, self.samples),
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
         return Description(
@@ -235,6 +236,7 @@ class OpenAIBackend(Backend):
             statements=report.statements,
             limits=report.limits,
             requests=report.requests,
+            absent={"score": report.without_scores} if report.without_scores and "score" not in capabilities else {},
         )
 
     async def probe(self, *, anew: bool = False) -> ProbeReport:
@@ -310,10 +312,15 @@ class OpenAIBackend(Backend):
 
     def request_cost(self, request: Request) -> RequestCost:
         """As in `SupportsRequestCost`: continuations are scored one after the other, each with the prompt before it."""
+        found = self._report.capabilities if self._report is not None else ServerCapabilities()
+        room = self._sent.room if found.reasons else 0
         if not isinstance(request, ScoreRequest):
-            return RequestCost.in_one_call(request)
+            own = RequestCost.in_one_call(request)
+            return RequestCost(own.times_sent, own.generated_tokens + room * isinstance(request, GenerateRequest))
         if self._route_of(request) == "sampled" and self.samples is not None:
-            return RequestCost(self.samples, tokens_drawn(request.continuations))
+            sent = -(-self.samples // MOST_CHOICES) if found.several else self.samples
+            tokens = self.samples * (tokens_drawn(request.continuations) + room)
+            return RequestCost(sent, -(-tokens // sent))
         return RequestCost(len(request.continuations), 1)
 
     def _route_of(self, request: ScoreRequest) -> str | None:
@@ -421,6 +428,7 @@ class OpenAIBackend(Backend):
             statements=tuple(session.statements),
             watched=watched,
             limits=tuple(session.unknowable()),
+            without_scores=session.without_scores(),
         )
 
     async def _watched(self, capabilities: ServerCapabilities) -> tuple[Watched, ...]:
@@ -451,6 +459,14 @@ class OpenAIBackend(Backend):
 def _largest_move(report: ProbeReport, canary: Canary, watched: Sequence[Watched]) -> float:
     """How far the canary and the questions drawn for the probe have moved since, in nats."""
     return max(largest_move(report.canary, canary), largest_watched_move(report.watched, watched))
+
+
+def _access(found: ServerCapabilities, samples: int | None) -> str:
+    """How its probabilities are known: for a reader who compares models."""
+    if "sampled" in found.routes:
+        return f"{samples} drawn answers a question, counted"
+    routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), found.routes, strict=True) if route]
+    return f"log-probabilities of {', '.join(routes)}" if routes else "texts alone"
 
 
 def _credential(

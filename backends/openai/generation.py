@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from backends.openai.errors import inconsistent
 from backends.openai.reasoning import reported_thought, split_reasoning
 from backends.openai.usage import reasoning_tokens, reported_tokens
 
+#: Draws of one request.
+MOST_CHOICES = 50
 #: More tokens than a chat template puts around the turns.
 _TEMPLATE_TOKENS = 2**16
 #: Finish reasons of an answer that the limit cut.
@@ -28,11 +31,31 @@ async def generate(api: ServerApi, capabilities: ServerCapabilities, request: Ge
     return read_answer(capabilities, request, single_choice(response), response.get("usage"), prefill)
 
 
+async def draws(
+    api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, count: int
+) -> list[GenerateResponse]:
+    """``count`` independent answers, as many to a request as the server gives. Raises `BackendError`."""
+    answers: list[GenerateResponse] = []
+    several = capabilities.several
+    while len(answers) < count:
+        size = min(count - len(answers), MOST_CHOICES) if several else 1
+        drawn = dataclasses.replace(request, repeat=len(answers))
+        view = api.with_sample_index(len(answers))
+        response, prefill = await _asked(view, capabilities, drawn, **({"n": size} if size > 1 else {}))
+        choices = response.get("choices")
+        if size == 1 or not isinstance(choices, Sequence) or len(choices) != size:
+            several = False  # an endpoint may ignore ``n`` that another one obeys
+            choices = [single_choice({"choices": choices[:1] if isinstance(choices, list) else choices})]
+        usage = response.get("usage")
+        answers += [read_answer(capabilities, drawn, choice, usage, prefill) for choice in choices]
+    return answers
+
+
 async def _asked(
-    api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest
+    api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, **more: Any
 ) -> tuple[dict[str, Any], str]:
     """The server's response, and the start that the answer was given."""
-    options: dict[str, Any] = sampling_options(request, capabilities.family)
+    options: dict[str, Any] = {**sampling_options(request, capabilities.family), **more}
     if capabilities.seed_works:
         options["seed"] = seed_of(request)
     if request.sampling.top_p != 1 and "top_p" in capabilities.refused:

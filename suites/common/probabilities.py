@@ -7,6 +7,9 @@
 An expression whose tokens begin with those of another one is part of that one's probability: it is
 counted once in a group and once in the coverage (`exclusive`). In two groups each keeps its own.
 
+Where answers are drawn, P(group) is the share of those that begin with one of its expressions, and P̃ its share of those
+that begin with any. Given how many do, that is unbiased; of a question where none does, P̃ is unknown.
+
 Equations (3) and (4) of Chen et al., "Causally Testing Gender Bias in LLMs: A Case Study on
 Occupational Bias". A probability that is only bounded is carried as its bounds up to P̃.
 """
@@ -181,11 +184,23 @@ def per_token(score: ContinuationScore) -> ContinuationScore:
 
 def _sum(scores: Sequence[ContinuationScore], shift: float) -> IdentifiedInterval:
     """Sum of the probabilities, all divided by exp(shift)."""
-    values = [score.logprob for score in scores]
-    low = math.fsum(0.0 if score.low is None else math.exp(score.low - shift) for score in scores)
-    high = math.fsum(math.exp(score.high - shift) for score in scores)
-    value = None if None in values else math.fsum(math.exp(v - shift) for v in values if v is not None)
-    return _number(low, value, high, exact=all(score.low == score.logprob == score.high for score in scores))
+    parts = [_probability(score, shift) for score in scores]
+    values = [part.value for part in parts if part.value is not None]
+    low, high = math.fsum(part.low for part in parts), math.fsum(part.high for part in parts)
+    return _number(low, math.fsum(values) if len(values) == len(parts) else None, high, exact=_all_exact(parts))
+
+
+def _probability(score: ContinuationScore, shift: float) -> IdentifiedInterval:
+    """One probability, divided by exp(shift); of drawn answers their share, which is unbiased.
+
+    How far that share may be off is sampling error: it varies from item to item, and so is part of every interval
+    over items, where it averages out. It is no bound within which the probability could be on all items alike.
+    """
+    if score.exactness == "sampled":
+        return IdentifiedInterval.exact(0.0 if score.logprob is None else math.exp(score.logprob - shift))
+    low = 0.0 if score.low is None else math.exp(score.low - shift)
+    value = None if score.logprob is None else math.exp(score.logprob - shift)
+    return _number(low, value, math.exp(score.high - shift), exact=score.low == score.logprob == score.high)
 
 
 def _number(low: float, value: float | None, high: float, *, exact: bool) -> IdentifiedInterval:

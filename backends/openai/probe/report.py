@@ -58,6 +58,8 @@ class ProbeReport:
         What a reader of figures must know: how disagreements were decided, and what is not used for which reason.
     limits : tuple of str
         What the probe cannot know, with the size of a lie that would pass unseen.
+    without_scores : str
+        Why no answer can be scored; empty where some can.
     version : int
         That of the report's meaning. Earlier ones keep a model's identity, and are not trusted without a new probe.
     """
@@ -73,6 +75,7 @@ class ProbeReport:
     version: int = VERSION
     statements: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    without_scores: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""

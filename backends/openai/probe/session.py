@@ -145,6 +145,16 @@ class ProbeSession:
         if "sampled" in routes:
             yield "Without lists, draws at another temperature than 1 look like those of another model"
 
+    def without_scores(self) -> str:
+        """Why no answer can be scored, and what would help; empty where some can."""
+        if any(self.capabilities.routes):
+            return ""
+        if self.untrusted:
+            return "; ".join(self.untrusted.values())
+        return (
+            f"no log-probabilities: {self.without_lists or 'none in its answers'}; samples=20 would count drawn answers"
+        )
+
     def distrust(self, kind: Kind, reason: str) -> None:
         """Use no list of this kind of prompt; the first reason is kept."""
         self.untrusted.setdefault(kind, reason)

@@ -17,7 +17,8 @@ from backends.base import (
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.generation import CONTINUE_ASSISTANT, generate
+from backends.openai.generation import CONTINUE_ASSISTANT
+from backends.openai.generation import draws as draw_answers
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.prompt_logprobs import score_by_echo, score_by_prompt_logprobs
 from backends.openai.scoring.sampled import score_by_sampling
@@ -49,11 +50,8 @@ class Routes:
         """Whether answers to an open question, drawn at temperature 1, are not all the same."""
         asked = prompt if self._capabilities.completions else (Message("user", prompt),)
         sampling = Sampling(temperature=1.0, max_tokens=tokens)
-        texts = set()
-        for index in range(draws):
-            api = self._api.with_sample_index(index)
-            texts.add((await generate(api, self._capabilities, GenerateRequest(asked, sampling, repeat=index))).text)
-        return len(texts) > 1
+        answers = await draw_answers(self._api, self._capabilities, GenerateRequest(asked, sampling), draws)
+        return len({answer.text for answer in answers}) > 1
 
     async def _text(self, prompt: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
         capabilities, tokenizer = self._capabilities, self._tokenizer
@@ -104,8 +102,8 @@ class Routes:
     async def _sampled(
         self, prompt: str | tuple[Message, ...], continuations: Sequence[str]
     ) -> tuple[ContinuationScore, ...]:
-        async def draw(index: int, tokens: int) -> GenerateResponse:
-            request = GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=tokens), repeat=index)
-            return await generate(self._api.with_sample_index(index), self._capabilities, request)
+        async def draw(count: int, tokens: int) -> list[GenerateResponse]:
+            request = GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=tokens))
+            return await draw_answers(self._api, self._capabilities, request, count)
 
         return await score_by_sampling(draw, continuations, self._samples or 0)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from backends.base import ContinuationScore, GenerateResponse
 from backends.openai.errors import inconsistent
 
-Draw = Callable[[int, int], Awaitable[GenerateResponse]]
+Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse]]]
 _CONFIDENCE = 0.95
 #: So many answers of so many tokens, cut off and not ended, are not all one text where they are drawn.
 _MIN_ALIKE, _MIN_TOKENS = 10, 6
@@ -20,14 +20,14 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     Parameters
     ----------
     draw : callable
-        ``(index of the draw, tokens) → answer``, at temperature 1.
+        ``(draws, tokens) → that many answers``, at temperature 1.
     samples : int
         Number of draws; one set of draws serves all continuations.
 
     Returns
     -------
     tuple of ContinuationScore
-        ``sampled``; ``low`` and ``high`` are the exact 95 % interval (Clopper and Pearson 1934), in nats.
+        ``sampled``; ``low`` and ``high`` are Wilson's 95 % interval (J. Am. Stat. Assoc. 22, 1927), in nats.
         A continuation that is never drawn has no value: ``logprob`` and ``low`` are None.
 
     Raises
@@ -38,7 +38,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     from scipy.stats import binomtest
 
     tokens = tokens_drawn(continuations)
-    answers = [await draw(index, tokens) for index in range(samples)]
+    answers = await draw(samples, tokens)
     texts = [answer.text for answer in answers]
     is_long = tokens >= _MIN_TOKENS and all(answer.finish_reason == "length" for answer in answers)
     if samples >= _MIN_ALIKE and is_long and len(set(texts)) == 1:
@@ -46,7 +46,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     scores = []
     for continuation in continuations:
         count = sum(_begins(text, continuation) for text in texts)
-        interval = binomtest(count, samples).proportion_ci(_CONFIDENCE, method="exact")
+        interval = binomtest(count, samples).proportion_ci(_CONFIDENCE, method="wilson")
         scores.append(
             ContinuationScore(
                 math.log(count / samples) if count else None,

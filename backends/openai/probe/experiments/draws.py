@@ -67,7 +67,7 @@ _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
 _SHORT = 200
 #: Draws of one request.
 _TOGETHER: Mapping[Together, int] = {"n": 50, "prompts": 20}
-_SOME = 20
+_SOME, _FEW = 20, 6
 _IN_FLIGHT = 8
 #: After these any of many words may follow: equal draws are no draws.
 _OPEN_TEXTS = (
@@ -202,12 +202,16 @@ async def variety(session: ProbeSession) -> Outcome:
     """Whether drawn answers differ, and more so the higher the temperature is: all that can be tested without lists."""
     kind: Kind = "text" if session.capabilities.completions else "chat"
     asked: Sequence[Asked] = _OPEN_TEXTS if kind == "text" else [(Message("user", text),) for text in _OPEN_TEXTS]
-    warm = sum([len(set(await drawn(session, prompt, _SOME))) for prompt in asked])
+    some = _FEW if session.capabilities.reasons else _SOME  # each draw pays for a thought
+    warm = sum([len(set(await drawn(session, prompt, some))) for prompt in asked])
     if warm <= len(asked):
         session.distrust(kind, "drawn answers are all the same")
         return Outcome(False, "all the same")
-    cold = sum([len(set(await drawn(session, prompt, _SOME, temperature=_FROZEN))) for prompt in asked])
-    message = f"{warm} different ones at temperature 1, {cold} at {_FROZEN:g}, of {_SOME * len(asked)} each"
+    # Of a model that reasons a temperature may be ignored (DeepSeek's documents say so), and draws are dear.
+    if "temperature" in session.capabilities.refused or session.capabilities.reasons:
+        return Outcome(None, f"{warm} different ones of {some * len(asked)}, at the model's own temperature")
+    cold = sum([len(set(await drawn(session, prompt, some, temperature=_FROZEN))) for prompt in asked])
+    message = f"{warm} different ones at temperature 1, {cold} at {_FROZEN:g}, of {some * len(asked)} each"
     colder = cold <= _MOST_COLD * warm
     if not colder:
         session.distrust(kind, f"the temperature has no effect on drawn answers ({message})")

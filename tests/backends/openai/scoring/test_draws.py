@@ -1,0 +1,157 @@
+"""Scores from drawn answers: shares that are unbiased, whose error shrinks with items and draws."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit import Audit
+from backends.base import GenerateResponse, Message, ScoreRequest, ScoreResponse
+from backends.errors import ConfigError
+from backends.openai import OpenAIBackend
+from backends.openai.scoring.sampled import score_by_sampling
+from suites import GenderPair, OccuGender
+from suites.common.expressions import spellings
+from suites.common.probabilities import group_probabilities
+from tests.backends.openai.strict_server import (
+    DEPRECATED,
+    MODEL,
+    O_SERIES,
+    THINKING,
+    Manner,
+    StrictServer,
+    varied,
+)
+
+GROUPS = spellings({"male": ["Male"], "female": ["Female"], "diverse": ["Other"]})
+ALL = tuple(spelling for group in GROUPS.values() for spelling in group)
+
+
+async def scores_of(texts: list[str]) -> tuple[Any, ...]:
+    async def draw(count: int, tokens: int) -> list[GenerateResponse]:
+        assert count == len(texts)
+        return [GenerateResponse(text, "stop") for text in texts]
+
+    return await score_by_sampling(draw, ALL, len(texts))
+
+
+async def test_a_groups_share_is_that_of_the_answers_that_name_any() -> None:
+    found = group_probabilities(await scores_of(["Male"] * 3 + ["female"] * 2 + ["Other."] + ["Who knows"] * 4), GROUPS)
+    assert found.normalised["male"].value == pytest.approx(3 / 6)
+    assert found.normalised["female"].value == pytest.approx(2 / 6)
+    assert found.female_minus_male.value == pytest.approx(-1 / 6)
+    assert found.probability_mass.value == pytest.approx(0.6)
+    assert all(share.low == share.value == share.high for share in found.normalised.values()), "an error, not a bound"
+
+
+async def test_a_question_whose_answers_name_no_group_is_bounded() -> None:
+    found = group_probabilities(await scores_of(["Who knows"] * 10), GROUPS)
+    assert [(s.value, s.low, s.high) for s in found.normalised.values()] == [(None, 0.0, 1.0)] * 3
+    assert found.probability_mass.value == 0.0
+
+
+async def test_cells_hold_the_truth_at_a_binomial_width() -> None:
+    random, held, widths, plain = np.random.default_rng(0), 0, 0.0, 0.0
+    cells, n = 1000, 20
+    for truth in random.beta(1.0, 1.5, cells).tolist():
+        named = random.binomial(n, truth)
+        first, *_ = await scores_of(["Male"] * named + ["no"] * (n - named))
+        low, high = 0.0 if first.low is None else math.exp(first.low), math.exp(first.high)
+        held += low <= truth <= high
+        widths += high - low
+        plain += 2 * 1.96 * math.sqrt(truth * (1 - truth) / n)  # with the variance that no one knows
+    assert held / cells >= 0.93
+    assert widths / plain <= 1.1
+
+
+def one_gender(question: str) -> dict[str, float]:
+    """Answers to OccuGender's questions, and varied ones to all others."""
+    return (
+        {"Female": 0.45, "Male": 0.3, "Non-binary": 0.15, "Who knows": 0.1}
+        if "gender" in question
+        else dict(varied(question))
+    )
+
+
+def strict_backend(server: StrictServer, folder: Path, **options: Any) -> OpenAIBackend:
+    return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, **options)
+
+
+async def test_several_draws_of_one_request_are_used(tmp_path: Path) -> None:
+    async with StrictServer(DEPRECATED, one_gender).running() as server:
+        backend = strict_backend(server, tmp_path, samples=120)
+        await backend.describe()
+        before = server.requests
+        answer, *_ = await backend.run([ScoreRequest((Message("user", "Which gender?"),), ("Female", "Male"))])
+        await backend.close()
+        assert server.requests - before == 3, "50, 50 and 20"
+    assert isinstance(answer, ScoreResponse), answer
+    assert [score.samples for score in answer.scores] == [120, 120]
+    assert answer.scores[0].logprob is not None
+    assert math.exp(answer.scores[0].logprob) == pytest.approx(0.45, abs=0.17)
+
+
+@pytest.mark.parametrize("manner", [O_SERIES, DEPRECATED, THINKING], ids=["o-series", "deprecated", "thinking"])
+async def test_a_strict_model_is_audited_by_its_draws(manner: Manner, tmp_path: Path) -> None:
+    async with StrictServer(manner, one_gender).running() as server:
+        audit = Audit(
+            models={"strict": strict_backend(server, tmp_path / "probes", samples=10)},
+            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
+            limit=100,
+            db=tmp_path / "audit.db",
+            out=tmp_path / "report",
+        )
+        result = await audit.run()
+    (female,) = [
+        m for m in result.measures
+        if m.measure == "p_female" and m.where == {"bias": "explicit", "debiasing": None, "dominated_by": "female"}
+    ]  # fmt: skip
+    (gap,) = [m for m in result.measures if m.measure == "stereotype_gap" and m.where.get("debiasing", 0) is None
+              and "occupation" not in m.where and "template" not in m.where]  # fmt: skip
+    assert female.low is not None
+    assert female.high is not None
+    assert female.low < 0.5 < female.high, "0.45 of 0.9"
+    assert female.high - female.low < 0.3
+    assert female.probability_mass == pytest.approx(0.9, abs=0.05)
+    assert gap.low is not None
+    assert gap.high is not None
+    assert gap.high - gap.low < 0.4
+    assert gap.low < 0.0 < gap.high
+    assert gap.censored == 0
+    assert result.models[0].notes["access"] == "10 drawn answers a question, counted"
+
+
+async def test_a_strict_model_takes_a_suite_of_texts(tmp_path: Path) -> None:
+    async with StrictServer(
+        DEPRECATED, lambda _: {"I would pick the first.": 1.0, "The second.": 1.0}
+    ).running() as server:
+        audit = Audit(
+            models={"strict": strict_backend(server, tmp_path / "probes")},
+            suites=[GenderPair(prompt_format="chat", fallback="none")],
+            limit=40,
+            small_sample=True,
+            db=tmp_path / "audit.db",
+            out=tmp_path / "report",
+        )
+        result = await audit.run()
+    assert result.models[0].failed == 0
+    assert result.models[0].notes["access"] == "texts alone"
+    assert "temperature" in result.models[0].statements[0]
+
+
+async def test_without_draws_the_true_reason_is_told(tmp_path: Path) -> None:
+    async with StrictServer(O_SERIES, one_gender).running() as server:
+        audit = Audit(
+            models={"strict": strict_backend(server, tmp_path / "probes")},
+            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
+            db=tmp_path / "audit.db",
+        )
+        with pytest.raises(ConfigError) as caught:
+            await audit.run()
+    for part in ("not allowed to request logprobs", "samples=20"):
+        assert part in str(caught.value)
+    assert "key" not in str(caught.value)
