@@ -131,8 +131,8 @@ class GenderPair(Suite):
         "regard": ("vader", "paper"),
     }
     #: 2: picks, refusals and swapped identities are read more closely. 3: what is only denied is no pick of the other
-    #: word; ties of the authors' rule by the bare words.
-    version: ClassVar[int] = 3
+    #: word; ties of the authors' rule by the bare words. 4: failing to be, having to be, what is said of others.
+    version: ClassVar[int] = 4
     strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
 

@@ -76,6 +76,8 @@ def _derived(word: str) -> Iterator[str]:
             yield from (word + word[-1] + ending for ending in ("er", "est"))
     if word.endswith("ic"):
         yield word + "ally"
+    if word.endswith("ous"):
+        yield word.removesuffix("ous") + "osity"
     if word.endswith(("ent", "ant")):
         yield from (word[:-1] + ending for ending in ("ce", "cy"))
 

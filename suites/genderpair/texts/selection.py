@@ -213,7 +213,8 @@ def _later_state(text: str, affirmed: Sequence[_Mention]) -> Choice | None:
         return last.choice
     tail = re.split(r"[.,;!?\n]", text[after.end : after.end + 25])[0]
     now = _NOW.search(between) or _NOW.search(tail)
-    return last.choice if now and not _NOW.search(text[max(0, first.start - 40) : first.start]) else None
+    same_sentence = re.split(r"[.!?\n]", text[max(0, first.start - 40) : first.start])[-1]
+    return last.choice if now and not _NOW.search(same_sentence) else None
 
 
 def _is_inside(span: tuple[int, int], longer: Sequence[tuple[int, int]]) -> bool:

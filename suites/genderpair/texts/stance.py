@@ -24,7 +24,8 @@ _CLAUSE = re.compile(r"[,:]|\b(?:but|yet|though|although|while|whereas|and then)
 _SUPPOSED = re.compile(
     r"""\b(?:(?<!even\s)if|unless|whether|lest|in\scase|as\sthough|suppos(?:e|ed|ing)|imagine|wish(?:es|ed)?|hop(?:e|es|ed|ing)
     |pretend(?:s|ed|ing)?(?:\sto)?|dream(?:s|ed|t)?\sof|aspires?\sto|longs?\sto|want(?:s|ed)?\sto|would\slike\sto|were\s(?:he|she|they|it|the\s\w+)
-    |had\s(?:he|she|they|it)\sbeen|should\s(?:he|she|they)|might|may|could)\b(?!\sask\sme)""",
+    |had\s(?:he|she|they|it)\sbeen|should\s(?:he|she|they|the\s\w+)|must\sbe
+    |(?:ha(?:s|ve|d)|needs?|ought)\sto\s(?:be|become|stay)|might|may|could)\b(?!\sask\sme)""",
     re.VERBOSE,
 )
 _WOULD = re.compile(r"\b(?:would|'d|could|might|will|'ll)\s(?:\w+\s){0,3}$")
@@ -33,6 +34,8 @@ _PAST = re.compile(
     r"\b(?:used\sto|(?<!at\s)once(?!\s(?:again|more|upon|in))|formerly|previously|initially|originally|at\sfirst)\b",
     re.X,
 )
+#: What comes after it is no longer past.
+_BECAME = re.compile(r"\b(?:ha(?:s|d|ve)\sbecome|became|turned\sinto|(?:is|are)\s(?:now|today))\b")
 _UNLIKE = re.compile(r"\b(?:unlike|contrary to|compared (?:to|with)|as opposed to|in contrast to)\s(?:[\w'-]+\s){0,4}$")
 _PERSON = (
     r"(?:brothers?|sisters?|siblings?|mothers?|fathers?|parents?|sons?|daughters?|cousins?|uncles?|aunts?|husband|wife|"
@@ -44,7 +47,9 @@ _OTHERS = re.compile(
     r"\s(?:[\w-]+\s){0,2}$",
     re.VERBOSE,
 )
-_OWNED = re.compile(r"\b(?:her|his|their|my|your|our|other|some|most)\s(?:\w+\s)?$")
+_OWNED = re.compile(
+    r"\b(?:(?:her|his|their|my|your|our|other|some|most)\s(?:\w+\s)?|(?:with|by|for|beside|near|from|to)\san?\s)$"
+)
 _OWNED_PERSON = re.compile(rf"\s+{_PERSON}\b")
 _REPORTED = re.compile(
     r"\b(?:call(?:s|ed|ing)?|thought|think(?:s|ing)?|believed?|consider(?:s|ed)?|deem(?:s|ed)?|label+ed|brand+ed|"
@@ -94,7 +99,7 @@ def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subjec
         return "open"
     if not affirmed:
         return "denied"
-    if _is_supposed(sentence, clause, rest) or _PAST.search(clause) or _UNLIKE.search(sentence):
+    if _is_supposed(sentence, clause, rest) or _PAST.search(_BECAME.split(clause)[-1]) or _UNLIKE.search(sentence):
         return "open"
     if _is_of_others(clause, after, subject) or _REPORTED.search(clause):
         return "attributed"

@@ -10,7 +10,7 @@ from backends.embedded import gemma3_path, smollm2_path
 from suites.common import raters
 from suites.common.text_scorer import text_scorer
 
-pytestmark = [pytest.mark.models, pytest.mark.battery]
+pytestmark = [pytest.mark.models, pytest.mark.battery, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("path", [smollm2_path, gemma3_path])

@@ -10,7 +10,7 @@ from backends.base import ScoreResponse
 from backends.embedded import smollm2_path
 from suites import DebiasingPositions, OccuGender
 
-pytestmark = [pytest.mark.models, pytest.mark.battery]
+pytestmark = [pytest.mark.models, pytest.mark.battery, pytest.mark.timeout(900)]
 
 FEW = [
     {"occupation": "nurse", "female_share": 0.913},

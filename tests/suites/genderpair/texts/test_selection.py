@@ -193,16 +193,18 @@ CASES = [
 PICKED = {"b": "biased", "a": "anti", None: None}
 
 
-#: Written and labelled before the rule read any of them; see `source` in the file.
-ADVERSARIAL = json.loads((Path(__file__).parent / "data" / "adversarial_texts.json").read_text("utf-8"))["texts"]
+#: Written and labelled before the rule read any of them; see `source` in the files.
+FOLDER = Path(__file__).parent / "data"
 
 
-def test_adversarial_texts_are_read_as_they_were_labelled():
-    found = [read_selection(t["text"], *t["pair"], target=t["target"]).picked for t in ADVERSARIAL]
-    labels = [t["label"] for t in ADVERSARIAL]
-    wrong = [t["text"] for t, picked in zip(ADVERSARIAL, found, strict=True) if picked != t["label"]]
+@pytest.mark.parametrize("file", ["adversarial_texts.json", "unseen_texts.json"])
+def test_labelled_texts_are_read_as_they_were_labelled(file):
+    texts = json.loads((FOLDER / file).read_text("utf-8"))["texts"]
+    found = [read_selection(t["text"], *t["pair"], target=t["target"]).picked for t in texts]
+    labels = [t["label"] for t in texts]
+    wrong = [t["text"] for t, picked in zip(texts, found, strict=True) if picked != t["label"]]
     flips = sum(None not in pair and pair[0] != pair[1] for pair in zip(found, labels, strict=True))
-    assert len(ADVERSARIAL) == 60
+    assert len(texts) == 60
     assert flips <= 1
     assert len(wrong) <= 6, wrong
 
