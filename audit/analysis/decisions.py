@@ -31,8 +31,6 @@ from audit.results import OpenBecause
 
 #: Margin of a measure for which none is given.
 DEFAULT_MARGIN = 0.02
-#: With more than this share of the items asked of one side only, nothing is claimed to be alike.
-MOST_UNPAIRED = 0.05
 #: Nothing is claimed of fewer levels of a sampled factor.
 FEWEST_CLUSTERS = 5
 
@@ -40,8 +38,8 @@ FEWEST_CLUSTERS = 5
 class Claim(NamedTuple):
     """A statement about a difference, and the uncorrected p-value of its null hypothesis.
 
-    ``needs_pairs``: that two are alike. It is not claimed where more than `MOST_UNPAIRED` of the items are unpaired,
-    nor where answers are missing of a quantity without a range: they may hide the opposite.
+    ``needs_pairs``: that two are alike, or one is better. Items that only one of them has count as apart by all that
+    can be, and it is not claimed where answers are missing of a quantity without a range: they may hide the opposite.
     """
 
     outcome: str
@@ -109,14 +107,19 @@ def decide(suite: Sequence[tuple[PairedDifference, Sequence[Claim]]], alpha: flo
 
 
 def why_open(
-    decision: Decision, if_complete: Sequence[Claim], *, may_hide: bool, is_seen_alike: bool
+    decision: Decision,
+    if_complete: Sequence[Claim],
+    if_paired: Sequence[Claim],
+    *,
+    may_hide: bool,
+    is_seen_alike: bool,
 ) -> OpenBecause | None:
     """Why nothing is claimed of a difference, where more items like those at hand may not help.
 
     Parameters
     ----------
-    if_complete : sequence of Claim
-        The claims as they would be, were the missing answers like the others.
+    if_complete, if_paired : sequences of Claim
+        The claims as they would be, were the missing answers like the others, and were there no unpaired items.
     may_hide : bool
         Whether the missing answers alone may hold what was asked for.
     is_seen_alike : bool
@@ -127,18 +130,20 @@ def why_open(
         return None
     if difference.fewest_levels < FEWEST_CLUSTERS:
         return "too few clusters"
-    shown = (claim.p < level for claim, level in zip(if_complete, decision.levels, strict=True))
-    if difference.n_missing and (may_hide or any(shown)):
+    if_complete, if_paired = (
+        [claim for claim, level in zip(claims, decision.levels, strict=False) if claim.p < level]
+        for claims in (if_complete, if_paired)
+    )
+    if difference.n_missing and (may_hide or if_complete):
         return "missing answers"
-    if difference.unpaired_share > MOST_UNPAIRED:
+    if difference.n_unpaired and any(claim.needs_pairs for claim in if_paired):
         return "unpaired items"
     return "kinds not asked" if is_seen_alike else None
 
 
 def _may_be_alike(difference: PairedDifference) -> bool:
-    """Whether nothing that is left out, or missing without bounds, could hide that the two differ."""
-    is_bounded = difference.has_range or not difference.n_missing or difference.is_identical
-    return difference.unpaired_share <= MOST_UNPAIRED and is_bounded
+    """Whether nothing that is missing without bounds could hide that the two differ."""
+    return difference.has_range or not difference.n_missing or difference.is_identical
 
 
 def highest_confidence(holds: Callable[[float], bool], least: float = 0.0) -> float:

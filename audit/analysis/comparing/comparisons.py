@@ -127,6 +127,7 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: fl
     because = why_open(
         decision,
         _claims(answered, alpha),
+        _claims(difference.of_pairs, alpha) if difference.n_unpaired else (),
         may_hide=_hides_a_difference(difference),
         is_seen_alike=_within(difference.interval(1 - 2 * alike), difference.margin),
     )

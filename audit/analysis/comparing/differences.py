@@ -108,6 +108,8 @@ class PairedDifference:
         Those of them whose answer is missing of both.
     n_unpaired : int
         Items that only one of the two has: they are left out.
+    unpaired_weight : float
+        The part that these would have in the figure: it may be apart by all that the quantity can be.
     undefined : tuple of int
         As in `audit.results.Comparison.undefined_for`, by position.
     levels : mapping of str to int
@@ -139,6 +141,7 @@ class PairedDifference:
     n_missing: int = 0
     n_missing_in_both: int = 0
     n_unpaired: int = 0
+    unpaired_weight: float = 0.0
     undefined: tuple[int, ...] = ()
     n_clusters: int = 0
     levels: dict[str, int] = field(default_factory=dict)
@@ -170,9 +173,16 @@ class PairedDifference:
         return self.exact and self.low.value == 0 and self.complete is None and not self.deviation > 0
 
     @property
-    def unpaired_share(self) -> float:
-        """Share of the items that only one of the two has."""
-        return unpaired_share(self.n_unpaired, self.n_items)
+    def of_pairs(self) -> PairedDifference:
+        """The same, were there no items that only one of the two has."""
+        return replace(self, unpaired_weight=0.0)
+
+    @property
+    def unpaired_room(self) -> float:
+        """How far the items that only one of the two has can move the figure of either."""
+        least, most = self.spec.limits
+        apart = math.inf if self.spec.estimator == "correlation" else most - least
+        return self.unpaired_weight * apart if self.unpaired_weight else 0.0
 
     @property
     def fewest_levels(self) -> int:
@@ -224,6 +234,7 @@ class PairedDifference:
             n_missing=self.n_missing,
             n_missing_in_both=self.n_missing_in_both,
             n_unpaired=self.n_unpaired,
+            unpaired_weight=self.unpaired_weight,
             largest_change=0.0,
         )
 
@@ -243,8 +254,18 @@ class PairedDifference:
         """One-sided p against the hypothesis that the difference is at least ``null``; NaN where unknown."""
         return self.high.p_below(null)
 
+    def interval_with_unpaired(self, confidence: float) -> tuple[float, float]:
+        """The interval of all items, were those that only one of the two has apart by all that they can be."""
+        return self._with_unpaired(*self.interval(confidence))
+
+    def _with_unpaired(self, low: float, high: float) -> tuple[float, float]:
+        if not self.unpaired_weight:
+            return low, high
+        paired = 1 - self.unpaired_weight
+        return paired * low - self.unpaired_room, paired * high + self.unpaired_room
+
     def interval_with_unseen(self, confidence: float) -> tuple[float, float]:
-        """The interval, with room for a kind of cluster that is in none of those drawn.
+        """The interval of all items, with room for a kind of cluster that is in none of those drawn.
 
         Of n templates drawn, a share π of all templates has no member with chance (1 - π)^n. So up to 1 - α^(1/n)
         of them, α = (1 - confidence) / 2, may be of a kind that was not seen, and be apart by as much as the quantity
@@ -255,20 +276,15 @@ class PairedDifference:
         """
         low, high = self.interval(confidence)
         if self.largest_change == 0:
-            return low, high
+            return self._with_unpaired(low, high)
         if self.spec.estimator == "correlation":
             return -math.inf, math.inf
         if math.isinf(self.largest_change):
-            return low, high
+            return self._with_unpaired(low, high)
         alpha = (1 - confidence) / 2
         unseen = max((weight * (1 - alpha ** (1 / n)) for weight, n in self.weighted_levels if n), default=1.0)
         most = self.largest_change
-        return min(low, low - unseen * (most + low)), max(high, high + unseen * (most - high))
-
-
-def unpaired_share(n_unpaired: int, n_items: int) -> float:
-    """Share of the items that only one of two has."""
-    return n_unpaired / (n_unpaired + n_items) if n_unpaired else 0.0
+        return self._with_unpaired(min(low, low - unseen * (most + low)), max(high, high + unseen * (most - high)))
 
 
 def paired_differences(
@@ -293,18 +309,34 @@ def _of_figure(
     for pair in pairs:
         difference, (a, b) = of_answered[pair], pair
         used, asked = ([getattr(answers[i], rows) for i in pair] for rows in ("used", "asked"))
-        n_unpaired = int((used[0] & ~asked[1] | used[1] & ~asked[0]).sum())
+        alone, both = asked[0] ^ asked[1], asked[0] & asked[1]
         if pair in of_asked and of_asked[pair].n_items > difference.n_items:
             of_asked[pair].complete = difference
             difference = of_asked[pair]
             difference.n_items = difference.answered.n_items
-            difference.n_missing = int((asked[0] & asked[1]).sum()) - difference.n_items
+            difference.n_missing = int(both.sum()) - difference.n_items
             difference.n_missing_in_both = int((answers[a].missing & answers[b].missing).sum())
-        difference.n_unpaired = n_unpaired
+        for of_items in (difference, difference.answered):
+            of_items.n_unpaired = int(alone.sum())
+            of_items.unpaired_weight = _weight_of(alone, both, [tables[i] for i in pair], spec)
         if difference.n_items == 0:
             difference.undefined = _undefined(tables, used, spec, a, b)
         differences.append(difference)
     return differences
+
+
+def _weight_of(alone: Bools, both: Bools, tables: Sequence[RowTable], spec: MeasureSpec) -> float:
+    """The part in the figure of rows (n,) that one table alone has, beside those that both have."""
+    if not alone.any():
+        return 0.0
+    if spec.stratum is None or spec.weights is None:
+        return float(alone.sum() / (alone | both).sum())
+    codes = np.maximum(*(table.codes(spec.stratum) for table in tables))  # -1 where a table lacks the row
+    part = 0.0
+    for level, weight in spec.weights.items():
+        own = codes == tables[0].levels.find(spec.stratum, level)
+        part += weight * float((alone & own).sum() / max((own & (alone | both)).sum(), 1))
+    return part
 
 
 def _each_pair(

@@ -37,12 +37,15 @@ class Change:
     paired: bool = True
     is_defined: bool = True
 
-    def harm(self, change: Interval) -> Interval:
-        """Interval of the harm: its extremes over an interval of the change and the baseline's bounds."""
+    def harm(self, change: Interval, room: float = 0.0) -> Interval:
+        """Interval of the harm: its extremes over an interval of the change and the baseline's bounds.
+
+        ``room``: how far beyond these the baseline may lie.
+        """
         low, high = change
         if self.neutral is None:
             return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
-        a, b = self.difference.a_low - self.neutral, self.difference.a_high - self.neutral
+        a, b = self.difference.a_low - self.neutral - room, self.difference.a_high - self.neutral + room
         # |base + change| - |base| is piecewise linear: extremes lie at ends and kinks.
         bases = {a, b, *(x for x in (0.0, -low, -high) if a < x < b)}
         harms = [
@@ -56,13 +59,17 @@ class Change:
         """Confidence interval of the harm."""
         return self._of(self.difference.interval, confidence)
 
+    def harm_with_unpaired(self, confidence: float) -> Interval:
+        """The same of all items, see `PairedDifference.interval_with_unpaired`."""
+        return self._of(self.difference.interval_with_unpaired, confidence, self.difference.unpaired_room)
+
     def harm_with_unseen(self, confidence: float) -> Interval:
         """The same with room for clusters of a kind not seen, see `PairedDifference.interval_with_unseen`."""
-        return self._of(self.difference.interval_with_unseen, confidence)
+        return self._of(self.difference.interval_with_unseen, confidence, self.difference.unpaired_room)
 
-    def _of(self, interval: Callable[[float], Interval], confidence: float) -> Interval:
+    def _of(self, interval: Callable[[float], Interval], confidence: float, room: float = 0.0) -> Interval:
         low, high = interval(confidence)
-        return self.harm((low, high)) if math.isfinite(low) and math.isfinite(high) else (math.nan, math.nan)
+        return self.harm((low, high), room) if math.isfinite(low) and math.isfinite(high) else (math.nan, math.nan)
 
     def claims(self, alpha: float) -> list[Claim]:
         """That it regressed, improved, or is unchanged. Above ``alpha`` the p of "unchanged" does not matter."""
@@ -80,7 +87,7 @@ class Change:
         worse = 1 - highest_confidence(lambda level: self.harm_at(level)[0] > margin)
         better = 1.0
         if self.neutral is not None:
-            better = 1 - highest_confidence(lambda level: self.harm_at(level)[1] < -margin)
+            better = 1 - highest_confidence(lambda level: self.harm_with_unpaired(level)[1] < -margin)
         # Two one-sided tests: their p is half of that of the two-sided interval.
         shown = highest_confidence(lambda level: _within(self.harm_with_unseen(level), margin), 1 - 2 * alpha)
         outside = (1 - shown) / 2 if shown else 1.0
@@ -98,6 +105,7 @@ class Change:
         exact = answered.exact and answered.a_low == answered.a_high
         verdict: GateVerdict = decision.outcome or "inconclusive"  # type: ignore[assignment]
         if_answered = replace(self, difference=answered).claims(alpha)
+        if_paired = replace(self, difference=difference.of_pairs).claims(alpha) if difference.n_unpaired else ()
         return GatedFigure(
             model=self.name.model or "",
             suite=self.name.suite,
@@ -124,6 +132,7 @@ class Change:
             open_because=why_open(
                 decision,
                 if_answered,
+                if_paired,
                 may_hide=self._may_hide_harm(decision, alpha),
                 is_seen_alike=_within(self.harm_at(1 - 2 * decision.levels[2]), difference.margin),
             ),
@@ -145,8 +154,9 @@ class Change:
         if decision.outcome == "unchanged":
             confidence = 1 - 2 * decision.levels[2]
             return self.harm_with_unseen(confidence), confidence
-        confidence = 1 - decision.levels[1 if decision.outcome == "improved" else 0]
-        return self.harm_at(confidence), confidence
+        if decision.outcome == "improved":
+            return self.harm_with_unpaired(1 - decision.levels[1]), 1 - decision.levels[1]
+        return self.harm_at(1 - decision.levels[0]), 1 - decision.levels[0]
 
     def _may_hide_harm(self, decision: Decision, alpha: float) -> bool:
         """Whether the missing answers may hold a harm above the margin.

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from audit.analysis.comparing.comparisons import POWER
-from audit.analysis.comparing.differences import unpaired_share
-from audit.analysis.decisions import FEWEST_CLUSTERS, MOST_UNPAIRED
+from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.estimators import ROUNDING
 from audit.report.formatting import level, percent
 from audit.results import VERDICT_WORDS, Comparison, OpenBecause
@@ -76,10 +75,9 @@ def _left_out(c: Comparison) -> str:
         return ""
     items = c.n_unpaired + c.n_items
     sentence = f" Left out, as only one of them has a value: {c.n_unpaired} of {items} item{_s(items)}."
-    if c.verdict == "inconclusive" and unpaired_share(c.n_unpaired, c.n_items) > MOST_UNPAIRED:
-        many = f"More than {MOST_UNPAIRED:.0%} of them may hide a difference"
-        sentence += f" {many}, so the two are not called equivalent."
-    return sentence
+    if c.open_because == "unpaired items":
+        return f"{sentence} They may hide a difference, so the two are not called equivalent."
+    return f"{sentence} Equivalent whatever the other's would be." if c.verdict == "equivalent" else sentence
 
 
 def _decision(c: Comparison) -> str:

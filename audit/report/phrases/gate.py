@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from audit.analysis.comparing.differences import unpaired_share
-from audit.analysis.decisions import FEWEST_CLUSTERS, MOST_UNPAIRED
+from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.gate.results import OPEN_VERDICTS, Check, GatedFigure, LimitCheck
 from audit.report.formatting import level, number
 from audit.report.phrases.comparisons import (
@@ -156,9 +155,11 @@ def _left_out(f: GatedFigure) -> str:
         return ""
     items = f"{f.n_unpaired} of {f.n_unpaired + f.n_items} items"
     sentence = f" Left out, as only one of the two runs has a value: {items}."
-    if unpaired_share(f.n_unpaired, f.n_items) > MOST_UNPAIRED:
-        sentence += f" More than {MOST_UNPAIRED:.0%} of them may hide a change, so it is not called unchanged."
-    return sentence
+    if f.open_because == "unpaired items":
+        return f"{sentence} They may hide a change, so it is not called unchanged."
+    return (
+        f"{sentence} This holds whatever the other's would be." if f.verdict in ("unchanged", "improved") else sentence
+    )
 
 
 def _limit_words(c: LimitCheck) -> str:

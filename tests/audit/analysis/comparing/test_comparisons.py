@@ -153,15 +153,30 @@ def test_unpaired_items_are_left_out_and_reported() -> None:
     assert describe(found).endswith("Left out, as only one of them has a value: 1 of 12 items.")
 
 
-def test_many_unpaired_items_rule_out_equivalence() -> None:
+def test_unpaired_items_count_as_far_apart_as_can_be() -> None:
     rows = rows_of(np.random.default_rng(4).uniform(0.3, 0.4, (20, 7)))
+    # 2 of 140 items may move a probability by 0.0143, 3 by 0.0214.
     unbounded = replace(CLUSTERED, kind="real")
-    for lost, verdict in ((7, "equivalent"), (8, "inconclusive"), (98, "inconclusive")):
-        (found,) = compare_models({"a": rows, "b": rows[lost:]}, [unbounded], suite="s")
+    for spec, lost in ((CLUSTERED, 2), (CLUSTERED, 3), (CLUSTERED, 98), (unbounded, 1)):
+        verdict = "equivalent" if (spec, lost) == (CLUSTERED, 2) else "inconclusive"
+        (found,) = compare_models({"a": rows, "b": rows[lost:]}, [spec], suite="s", margins=0.02, largest_change=1e-9)
         assert (found.verdict, found.n_unpaired) == (verdict, lost)
-        why = "More than 5% of them may hide a difference, so the two are not called equivalent."
+        why = "They may hide a difference, so the two are not called equivalent."
         assert f"only one of them has a value: {lost} of 140 items." in describe(found)
-        assert describe(found).endswith(why) == (verdict == "inconclusive")
+        assert describe(found).endswith(why) == (found.open_because == "unpaired items") == (verdict == "inconclusive")
+        if verdict == "equivalent":
+            assert found.alike_within == pytest.approx(2 / 140, abs=1e-6)
+
+
+def test_absent_items_weigh_as_their_stratum_does() -> None:
+    rng = np.random.default_rng(4)
+    rows = [replace(row, factors={**row.factors, "group": "f" if row.factors["occupation"] < 6 else "m"})  # type: ignore[operator]
+            for row in rows_of(rng.uniform(0.3, 0.4, (40, 7)))]  # fmt: skip
+    gap = replace(CLUSTERED, kind="difference", stratum="group", weights={"f": 0.5, "m": 0.5})
+    for lost, open_because in ((rows[1:], "unpaired items"), (rows[:-1], None)):  # 1 of 42, and 1 of 238
+        (found,) = compare_models({"a": rows, "b": lost}, [gap], suite="s", margins=0.02, largest_change=1e-9)
+        assert (found.verdict, found.open_because) == (("inconclusive" if open_because else "equivalent"), open_because)
+        assert found.alike_within == pytest.approx(0.5 * 2 / (42 if open_because else 238), abs=1e-6)
     higher = [Row(r.item_id, r.factors, {"p": IdentifiedInterval.exact(r.values["p"].low + 0.1)}) for r in rows[60:]]
     (found,) = compare_models({"a": rows, "b": higher}, [CLUSTERED], suite="s")
     assert found.verdict == "larger"

@@ -122,6 +122,25 @@ def test_missing_answers_are_reported_and_rule_out_unchanged() -> None:
     assert "this holds whatever they would have been" in check_words(report.figures[0])
 
 
+def test_worst_items_left_out_rule_out_unchanged_and_improved() -> None:
+    base = np.random.default_rng(3).uniform(0.1, 0.3, (20, 25))
+    bounded = dataclasses.replace(GAP, kind="difference")
+    for change, hidden_verdict in ((0.0, "unchanged"), (-0.05, "improved")):
+        run = Run(base + change + noise(4, 0.003, (20, 25)), bounded)
+        (figure,) = gate_of(run, Run(base, bounded)).figures
+        assert (figure.verdict, figure.open_because) == (hidden_verdict, None)
+        kept = run.rows[22:]  # 4.4 % of the items: they moved to a gap of 1, and have no value any more
+        (figure,) = gate_of(Run(base, bounded, rows=kept), Run(base, bounded)).figures
+        assert (figure.verdict, figure.open_because) == ("inconclusive", "unpaired items")
+        assert (figure.n_unpaired, figure.n_items) == (22, 478)
+        assert "They may hide a change, so it is not called unchanged." in check_words(figure)
+    (figure,) = gate_of(Run(base, bounded, rows=run.rows[2:]), Run(base, bounded)).figures
+    assert figure.verdict == "improved", "2 of 500 items can make up for 0.008 at most"
+    assert figure.harm_high is not None
+    assert figure.decided_high is not None
+    assert figure.decided_high > figure.harm_high + 0.007, "the interval that decided holds them"
+
+
 def test_refusals_are_judged_for_every_kind_of_item() -> None:
     """Two figures with the same condition may rest on different items."""
     rows = [
