@@ -28,20 +28,20 @@ def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
 
     A figure of derived rows may be conditioned on factors that no item has: then all items that may count do.
     """
-    return {factor: len(set().union(*strata)) for factor, strata in _levels(items, spec).items()}
+    return {factor: len(set().union(*strata.values())) for factor, strata in _levels(items, spec).items()}
 
 
-def _fewest_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
-    """The same, but of a factor whose levels belong to one stratum each, in the stratum that has fewest."""
-    fewest = {}
+def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, int]]:
+    """The same by stratum, for factors whose levels belong to one stratum each; of all strata under None for others."""
+    found: dict[str, dict[Factor, int]] = {}
     for factor, strata in _levels(items, spec).items():
-        levels = len(set().union(*strata))
-        is_nested = levels == sum(map(len, strata))
-        fewest[factor] = min(map(len, strata)) if is_nested else levels
-    return fewest
+        levels = len(set().union(*strata.values()))
+        is_nested = levels == sum(map(len, strata.values()))
+        found[factor] = {stratum: len(own) for stratum, own in strata.items()} if is_nested else {None: levels}
+    return found
 
 
-def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, list[set[Factor]]]:
+def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, set[Factor]]]:
     """The levels of each factor, stratum by stratum."""
     factors = [factor for factor in spec.clusters if factor not in spec.where]
     matching = [item for item in items if _matches(item.factors, spec.where)] or items
@@ -51,7 +51,7 @@ def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, list[set[Fa
         for factor in factors:
             if item.factors.get(factor) is not None:
                 found[factor][stratum].add(item.factors[factor])
-    return {factor: list(strata.values()) for factor, strata in found.items() if strata}
+    return {factor: dict(strata) for factor, strata in found.items() if strata}
 
 
 def _matches(factors: Mapping[str, Factor], where: Mapping[str, Factor]) -> bool:
@@ -71,14 +71,17 @@ class Requirement:
     """What a sample needs: of each figure `LEAST_LEVELS` levels of each factor in each stratum, or all there are."""
 
     def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
-        whole = [(spec, _fewest_behind(items, spec)) for spec in specs]
-        self._needed = [(spec, {f: min(n, LEAST_LEVELS) for f, n in levels.items()}) for spec, levels in whole]
+        self._whole = [(spec, levels_by_stratum(items, spec)) for spec in specs]
 
     def lacking(self, items: Collection[Item]) -> Lacking | None:
         """A factor of which the sample has too few levels; None where it is enough."""
-        for spec, needed in self._needed:
-            found = _fewest_behind(items, spec)
-            for factor, least in needed.items():
-                if found.get(factor, 0) < least:
-                    return Lacking(spec.measure, factor, found.get(factor, 0), least)
+        for spec, whole in self._whole:
+            found = _levels(items, spec)
+            for factor, strata in whole.items():
+                of = found.get(factor, {})
+                is_crossed = None in strata
+                for stratum, levels in strata.items():  # a stratum that the sample lacks altogether has none
+                    own = set().union(*of.values()) if is_crossed else of.get(stratum, set())
+                    if len(own) < min(levels, LEAST_LEVELS):
+                        return Lacking(spec.measure, factor, len(own), min(levels, LEAST_LEVELS))
         return None

@@ -59,7 +59,8 @@ def plus_minus_rows(rows: Sequence[Row]) -> Iterator[Row]:
 
     The sample standard deviation, over templates, of a template's mean over the group's occupations, divided by the
     root of the number of occupations (25 templates and √20 in the paper). Missing where an answer is; left out where an
-    answer is known only by bounds, and with fewer than two templates.
+    answer is known only by bounds, with fewer than two templates, and where these were not asked the same occupations:
+    in a sample, templates would differ by the occupations that each got.
     """
     conditions: dict[tuple[Factor, Factor, Factor], list[Row]] = defaultdict(list)
     for row in rows:
@@ -72,6 +73,8 @@ def plus_minus_rows(rows: Sequence[Row]) -> Iterator[Row]:
         by_template: dict[Factor, list[Row]] = defaultdict(list)
         for row in of_one:
             by_template[row.factors["template"]].append(row)
+        if len({frozenset(row.factors["occupation"] for row in asked) for asked in by_template.values()}) > 1:
+            continue
         if missing is None and len(by_template) > 1:
             values = {plus_minus_of(m): _plus_minus(m, list(by_template.values())) for m in PROBABILITIES}
             known = {name: IdentifiedInterval.exact(value) for name, value in values.items() if value is not None}

@@ -175,8 +175,8 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: fl
 
 def _hides_a_difference(difference: PairedDifference) -> bool:
     """Whether the missing answers may hold a difference above the margin, of which the others show nothing."""
-    apart = max(abs(difference.low.value), abs(difference.high.value))
-    return abs(difference.answered.low.value) <= difference.margin < apart
+    seen, apart = (max(abs(d.low.value), abs(d.high.value)) for d in (difference.answered, difference))
+    return seen <= difference.margin < apart
 
 
 def _effect_size(difference: PairedDifference) -> float | None:

@@ -42,7 +42,7 @@ from audit.analysis.estimators import (
     unknown_where_few_are_alike,
 )
 from audit.analysis.estimators.estimate import LEAST_DF, distance_at
-from audit.analysis.missing import completed, has_range
+from audit.analysis.missing import completed, has_range, missing_rows
 from audit.analysis.table import Bools, Quantity, RowTable
 from suites.base import MeasureSpec
 
@@ -297,6 +297,12 @@ def paired_differences(
 def _of_figure(
     tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]]
 ) -> Generator[MeanOf, Estimate, list[PairedDifference]]:
+    if not has_range(spec) and len(tables) > 2 and any(missing_rows(table, spec).any() for table in tables):
+        of_pairs = []
+        for pair in pairs:  # what a missing answer can be is taken from these two alone
+            (one,) = yield from _of_figure([tables[i] for i in pair], spec, [(0, 1)])
+            of_pairs.append(replace(one, a=pair[0], b=pair[1], undefined=tuple(pair[i] for i in one.undefined)))
+        return of_pairs
     answers = completed(tables, spec)
     of_answered = yield from _each_pair(
         tables, spec, [table.quantity(spec.quantity) for table in tables], [answer.used for answer in answers], pairs

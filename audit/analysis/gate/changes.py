@@ -193,7 +193,7 @@ def _within(harm: Interval, margin: float) -> bool:
 
 def change_of_intervals(before: Measure, now: Measure, confidence_before: float, confidence: float) -> PairedDifference:
     """The change between two figures whose items are not at hand: their errors add up."""
-    fewest = min((m.levels for m in (before, now) if m.levels), key=lambda levels: min(levels.values()), default={})
+    fewest = min((before, now), key=lambda measure: measure.least_levels)
     difference = PairedDifference(
         now.spec,
         0,
@@ -201,8 +201,8 @@ def change_of_intervals(before: Measure, now: Measure, confidence_before: float,
         "intervals",
         min(now.n_items, before.n_items),
         n_missing=now.missing + before.missing,
-        levels=fewest or {"item": now.n_clusters},
-        weighted_levels=[(1.0, n) for n in fewest.values()],
+        levels=fewest.levels or {"item": fewest.n_clusters},
+        weighted_levels=[(1.0, fewest.least_levels)],
         largest_change=now.spec.limits[1] - now.spec.limits[0],
     )
     _place(difference, _ends(before, confidence_before), _ends(now, confidence))

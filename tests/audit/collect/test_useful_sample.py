@@ -1,5 +1,7 @@
 """A sample that could decide nothing is refused, with the limit that would do."""
 
+from collections import Counter
+
 import pytest
 
 from audit import Audit
@@ -40,6 +42,28 @@ def test_the_named_limit_passes_and_one_less_does_not(suite):
     assert requirement.lacking(sample.take(least)) is None
     assert requirement.lacking(sample.take(least - 1)) is not None
     assert requirement.lacking(items) is None
+
+
+def test_a_stratum_that_a_sample_lacks_is_lacking():
+    items = [Item(f"{o}/{t}", GenerateRequest("x"), {"o": o, "t": t, "g": o // 9}) for o in range(18) for t in range(6)]
+    spec = MeasureSpec("gap", "p", clusters=("o", "t"), stratum="g", weights={0: 0.5, 1: 0.5})
+    requirement = Requirement(items, [spec])
+    assert requirement.lacking(items) is None
+    assert requirement.lacking([item for item in items if item.factors["g"] == 0]) == ("gap", "o", 0, 5)
+    assert requirement.lacking([item for item in items if item.factors["o"] < 13]) == ("gap", "o", 4, 5)
+
+
+@pytest.mark.parametrize("limit", [60, 120, 200, 1000])
+def test_a_sample_is_balanced_over_every_sampled_factor(limit):
+    suite = OccuGender()
+    items, factors = list(suite.items()), sampled_factors(leading_specs(suite))
+    assert set(factors) == {"occupation", "template"}
+    taken = Sample(items, suite.strata, 0, suite.sampled_together, factors).take(limit)
+    for factor in factors:
+        times = Counter((item.factors["dominated_by"], item.factors[factor]) for item in taken)
+        levels = {(item.factors["dominated_by"], item.factors[factor]) for item in items}
+        counts = [times[level] for level in levels]
+        assert max(counts) - min(counts) <= 2, factor
 
 
 def test_a_design_with_three_templates_needs_no_more_than_these():

@@ -183,6 +183,49 @@ def test_absent_items_weigh_as_their_stratum_does() -> None:
     assert "equivalent" not in describe(found)
 
 
+@pytest.mark.parametrize("kind", ["probability", "difference", "share", "real"])
+def test_mirrored_models_give_the_mirrored_comparison(kind: str) -> None:
+    rng = np.random.default_rng(11)
+    spec = replace(CLUSTERED, kind=kind, primary=True)  # type: ignore[arg-type]
+    reasons = set()
+    for _ in range(40):
+        base = rng.uniform(0.2, 0.8, (8, 16))
+        rows = {}
+        for name in "ab":
+            values = base + rng.choice([0.0, 0.02, 0.1]) + rng.normal(0, rng.choice([0.001, 0.05]), base.shape)
+            values = np.round(values) if kind == "share" else values
+            rows[name] = rows_of(np.clip(values, 0, 1))
+            for i in rng.choice(128, rng.choice([0, 2, 30]), replace=False).tolist():
+                row, value = rows[name][i], rows[name][i].values["p"].low
+                known = {"p": IdentifiedInterval(None, max(value - 0.1, 0.0), value)}
+                rows[name][i] = (
+                    replace(row, values=known) if rng.random() < 0.5 else Row(row.item_id, row.factors, {}, "refusal")
+                )
+            rows[name] = rows[name][int(rng.choice([0, 1, 5])) :]
+        there, back = (
+            compare_models(of, [spec], suite="s", largest_change=0.03) for of in (rows, dict(reversed(rows.items())))
+        )
+        ours, mirrored = swapped(there[0]).model_dump(), back[0].model_dump()
+        for field, value in ours.items():
+            assert mirrored[field] == (pytest.approx(value, abs=1e-9) if isinstance(value, float) else value), field
+        reasons.add(there[0].open_because)
+    assert {None, "missing answers"} <= reasons
+
+
+def test_a_third_model_leaves_the_pair_as_it_is() -> None:
+    rng = np.random.default_rng(12)
+    rows = {
+        name: rows_of(rng.uniform(0.2, 0.8, (8, 6)) + shift) for name, shift in (("a", 0.0), ("b", 0.1), ("c", 50.0))
+    }
+    rows["b"][3] = Row(rows["b"][3].item_id, rows["b"][3].factors, {}, "refusal")
+    spec = replace(CLUSTERED, kind="real")
+    (alone,) = compare_models({name: rows[name] for name in "ab"}, [spec], suite="s")
+    beside = next(c for c in compare_models(rows, [spec], suite="s") if (c.a, c.b) == ("a", "b"))
+    of_pair = {"difference", "low", "high", "bound_low", "bound_high", "p", "n_items", "n_missing", "open_because"}
+    assert alone.n_missing == 1
+    assert beside.model_dump(include=of_pair) == alone.model_dump(include=of_pair)
+
+
 def test_missing_items_of_one_pair_do_not_touch_the_other_pairs() -> None:
     rng = np.random.default_rng(5)
     values = {name: rng.uniform(size=(6, 4)) for name in "abc"}

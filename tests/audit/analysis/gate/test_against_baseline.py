@@ -328,6 +328,28 @@ def test_limits_are_decided_on_the_interval() -> None:
     assert gate_of(run, run, limits={"stereotype_gap": (None, 0.01)}).exit_code == 3
 
 
+def test_levels_of_an_older_result_are_those_of_its_groups() -> None:
+    spec = dataclasses.replace(GAP, kind="difference", stratum="group", weights={"f": 0.5, "m": 0.5})
+    rows = [
+        Row(f"{o}/{t}", {"occupation": o, "template": t, "group": "f" if o < 2 else "m"},
+            {"p": IdentifiedInterval.exact(0.1 + o / 1000 + t / 1000)})
+        for o in range(20) for t in range(7)
+    ]  # fmt: skip
+    run = Run(BASE, spec, rows=rows)
+    (measure,) = run.result.measures
+    assert measure.fewest_levels == 2
+    older = run.result.model_copy(update={"measures": [measure.model_copy(update={"fewest_levels": None})]})
+    for result in (run.result, older):
+        report = gate(
+            result, None, GateRules(limits={"stereotype_gap": (None, 0.9)}), rows=run.of, baseline_rows=run.of
+        )
+        assert [(c.verdict, c.open_because) for c in report.limits] == [("insufficient evidence", "too few clusters")]
+        (figure,) = gate(
+            result, result, GateRules(), rows=lambda model, suite: (), baseline_rows=lambda model, suite: ()
+        ).figures
+        assert (figure.verdict, figure.open_because) == ("inconclusive", "too few clusters")
+
+
 def test_one_cluster_is_insufficient_evidence() -> None:
     assert limit(Run(BASE[:1, :1]), stereotype_gap=(None, 0.9)) == ["insufficient evidence"]
 
