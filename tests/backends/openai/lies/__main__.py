@@ -1,18 +1,25 @@
 """Every lie on every route: ``python -m tests.backends.openai.lies [--seeds 6] [--lie NAME] [--style STYLE]``.
 
-Those that begin after the probe are for whole audits: ``python -m tests.backends.openai.lies.audits --lie …``.
+``--results FILE`` keeps each trial and goes on where the file ends; ``--page FILE`` writes the table of all.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
+from tests.backends.openai.lies.audits import audit_trials
 from tests.backends.openai.lies.catalogue import LIES, UNDER_WAY, UNKNOWABLE
-from tests.backends.openai.lies.server import STYLES
+from tests.backends.openai.lies.records import accepted, page, read_records, record
+from tests.backends.openai.lies.server import STYLES, Style
 from tests.backends.openai.lies.trial import trials
+
+#: Of an audit: 40 of them are asked again.
+_QUESTIONS = 160
 
 
 def main() -> None:
@@ -20,35 +27,46 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--lie", action="append", help="a part of its name; several are allowed")
     parser.add_argument("--style", choices=STYLES)
+    parser.add_argument("--questions", type=int, default=_QUESTIONS, help="of a whole audit")
+    parser.add_argument("--results", type=Path, help="a file of JSON lines")
+    parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    wanted = options.lie or [""]
-    told = ("honest", *(name for name in LIES if name not in UNDER_WAY))
-    names = [name for name in told if any(part in name for part in wanted)]
-    print(
-        f"{'lie':<40} {'style':<6} {'wrong/exact':>12} {'false/bounds':>13} {'outside/drawn':>13} {'asked':>6}  ended"
-    )
-    accepted = 0
-    for name in names:
-        lie = LIES[name](np.random.default_rng(0)) if name in LIES else None
-        for style in lie.styles if lie is not None else STYLES:
-            if options.style not in (None, style):
+    records = read_records(options.results) if options.results else []
+    done = {(r["lie"], r["style"], r["seed"]) for r in records}
+    for name, style in cells():
+        if not any(part in name for part in options.lie or [""]) or options.style not in (None, style):
+            continue
+        for seed in range(options.seeds):
+            if (name, style, seed) in done:
                 continue
-            outcomes = trials(name, style, range(options.seeds))
-            wrong, exact = sum(o.wrong for o in outcomes), sum(o.exact for o in outcomes)
-            false, bounds = sum(o.false_bounds for o in outcomes), sum(o.bounds for o in outcomes)
-            outside, sampled = sum(o.outside for o in outcomes), sum(o.sampled for o in outcomes)
-            asked = max(o.requests for o in outcomes)
-            ends = "; ".join(f"{n}× {end}" for end, n in Counter(o.ended for o in outcomes).most_common())
-            reason = UNKNOWABLE.get((name, style), lie.unknowable if lie is not None else "")
-            hidden = f" [unknowable: {reason}]" if reason else ""
-            if not hidden:
-                accepted += sum(o.accepted_wrong for o in outcomes)
-            print(
-                f"{name:<40} {style:<6} {f'{wrong}/{exact}':>12} {f'{false}/{bounds}':>13} "
-                f"{f'{outside}/{sampled}':>13} {asked:>6}  {ends}{hidden}",
-                flush=True,
+            seeds = range(seed, seed + 1)
+            is_audit = name in UNDER_WAY
+            outcome, *_ = (
+                audit_trials(name, style, seeds, options.questions) if is_audit else trials(name, style, seeds)
             )
-    print(f"wrong scores and false bounds accepted in runs that named no problem: {accepted}")
+            records.append(record(name, style, seed, outcome))
+            print(json.dumps(records[-1]), flush=True)
+            if options.results:
+                with options.results.open("a") as file:
+                    file.write(json.dumps(records[-1]) + "\n")
+    hidden = unknowable()
+    if options.page:
+        options.page.write_text(page(records, hidden))
+    wrong = sum(accepted(r) for r in records if (r["lie"], r["style"]) not in hidden)
+    print(f"wrong scores and false bounds accepted in runs that named no problem: {wrong}")
+
+
+def cells() -> Iterator[tuple[str, Style]]:
+    """Each lie with each style that can tell it."""
+    yield from (("honest", style) for style in STYLES)
+    for name, told in LIES.items():
+        yield from ((name, style) for style in told(np.random.default_rng(0)).styles)
+
+
+def unknowable() -> dict[tuple[str, str], str]:
+    """(lie, style) that no client can notice there, and why."""
+    own = {(name, style): LIES[name](np.random.default_rng(0)).unknowable for name, style in cells() if name in LIES}
+    return {cell: reason for cell, reason in own.items() if reason} | dict(UNKNOWABLE)
 
 
 if __name__ == "__main__":

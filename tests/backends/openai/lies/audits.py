@@ -1,11 +1,7 @@
-"""One lie told to a whole audit: which exact scores were accepted in a run that named no problem.
-
-``python -m tests.backends.openai.lies.audits [--seeds 6] [--questions 1440] [--lie NAME] [--style STYLE]``
-"""
+"""One lie told to a whole audit: which exact scores were accepted in a run that named no problem."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 import tempfile
@@ -23,7 +19,7 @@ from backends.errors import AuditError
 from backends.openai import OpenAIBackend
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from tests.backends.openai.lies.catalogue import LIES
-from tests.backends.openai.lies.server import HONEST, MODEL, STYLES, Lie, Style, WordServer
+from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
 from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, questions
 
 
@@ -59,12 +55,18 @@ class Questions(Suite):
 
 @dataclass
 class AuditOutcome(Outcome):
-    """What one audit accepted. ``ended``: complete, or how it says that something is wrong."""
+    """What one audit accepted. ``ended``: complete, or how it says that something is wrong.
+
+    ``foreign`` is the share of the answered questions that have a wrong exact score, ``foreign_at_most`` what the
+    report says that it may be.
+    """
 
     asked: int = 0
     probe_requests: int = 0
     disagreed: int = 0
     asked_again: int = 0
+    foreign: float = 0.0
+    foreign_at_most: float = 1.0
 
 
 async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
@@ -92,6 +94,7 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
                 outcome.requests = server.requests
             (check,) = result.self_checks
             outcome.asked_again, outcome.disagreed = check.asked_again, check.disagreed
+            outcome.foreign_at_most = check.foreign_at_most
             outcome.asked = result.models[0].asked
             if result.problems:
                 outcome.ended = result.problems[0][:160]
@@ -103,45 +106,22 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
 
 def _count(outcome: AuditOutcome, server: WordServer, audit: Audit, fingerprint: str) -> None:
     """Compare what is stored with the truth."""
+    answered = foreign = 0
     with Store.open(audit.db, read_only=True) as store:
         for item in audit.suites["questions"].items():
+            exact, wrong = outcome.exact, outcome.wrong
             for key, continuation in zip(
                 answer_keys(item.request, fingerprint), item.request.continuations, strict=True
             ):
                 answer = store.answers.read_many([key]).get(key)
                 if isinstance(answer, ScoreResponse):
                     count(outcome, server, ScoreRequest(item.request.prompt, (continuation,)), answer)
+            answered += outcome.exact > exact
+            foreign += outcome.wrong > wrong
+    outcome.foreign = foreign / max(answered, 1)
 
 
 def audit_trials(name: str, style: Style, seeds: range, n: int) -> list[AuditOutcome]:
     """One lie (or none: "honest") on one style of server, once for each seed."""
     told = (lambda random: HONEST) if name == "honest" else LIES[name]
     return [asyncio.run(audited(told(np.random.default_rng([seed, 4])), style, seed, n)) for seed in seeds]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--questions", type=int, default=1440)
-    parser.add_argument("--lie", action="append", help="a part of its name; several are allowed")
-    parser.add_argument("--style", choices=STYLES)
-    options = parser.parse_args()
-    accepted = 0
-    for name in ("honest", *LIES):
-        if not any(part in name for part in options.lie or [""]):
-            continue
-        styles = LIES[name](np.random.default_rng(0)).styles if name in LIES else STYLES
-        for style in styles if options.style is None else [style for style in styles if style == options.style]:
-            for outcome in audit_trials(name, style, range(options.seeds), options.questions):
-                accepted += outcome.accepted_wrong
-                print(
-                    f"{name:<40} {style:<6} wrong {outcome.wrong:5d} of {outcome.exact:5d} exact, accepted "
-                    f"{outcome.accepted_wrong:5d}; {outcome.requests:5d} requests ({outcome.probe_requests} probed), "
-                    f"{outcome.disagreed} of {outcome.asked_again} disagree; {outcome.ended}",
-                    flush=True,
-                )
-    print(f"wrong exact scores accepted: {accepted}")
-
-
-if __name__ == "__main__":
-    main()

@@ -140,9 +140,9 @@ MORE: Mapping[str, Told] = {
 
 
 LIES: Mapping[str, Told] = {**FIRST, **MORE}
-#: Lies that begin after the probe: what is asked a second time shows them, in a whole audit (`lies.audits`).
+#: Lies that begin after the probe, or show in second answers alone: they are told to whole audits.
 UNDER_WAY = frozenset(
-    name for name in LIES if re.search("after the probe|requests 100 to 350|6 in flight|5 % previous", name)
+    name for name in LIES if re.search("after the probe|requests 100 to 350|in flight|previous|quantised|canned", name)
 )
 _SMALL = "smaller than what the probe's draws can show"
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
@@ -152,4 +152,5 @@ UNKNOWABLE: Mapping[tuple[str, str], str] = {
     **{("hidden system prompt, own usage", style): _HIDDEN for style in LISTED},
     **{("lists mixed with 5 % of noise", style): _SMALL for style in LISTED},
     **{("lists jittered by 0.3 nats", style): _SMALL for style in LISTED},
+    ("draws at temperature 0.3", "drawn"): "without lists, they are the draws of another model",
 }

@@ -1,0 +1,106 @@
+"""What each trial of the battery came to: kept in a file of JSON lines, so that it can go on, and shown as a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.backends.openai.lies.catalogue import FIRST, LIES, UNDER_WAY
+from tests.backends.openai.lies.server import STYLES
+from tests.backends.openai.lies.trial import Outcome
+
+_HEAD = """# Servers that lie: every lie on every route
+
+Made by `python -m tests.backends.openai.lies --results FILE --page docs/servers.md`. A model of some 300 words, of
+which every probability is known, stands behind a server of six styles (`tests/backends/openai/lies/server.py`) that
+tells one lie. Each cell says how many seeds ended in which way:
+
+- **refused**: no score is used, and the probe says why;
+- **noticed**: the run is incomplete, names the problem, or reads all scores as intervals;
+- **true**: each exact score is within 0.01 nats of the truth and each bound holds, by another route or since the lie
+  changes none;
+- **ACCEPTED**: wrong exact scores or false bounds (how many of how many) in a run that names no problem.
+
+A cell is empty where a style has no way to tell the lie. Lies that begin after the probe are told to audits of 160
+questions, of which 40 are asked again. What those leave possible (up to 9.1 % of the answers where no two disagree)
+stands on the report's first screen; *within the bound* counts runs in which no more of the questions than that got
+wrong scores.
+
+"""
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """All records of a file; none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def record(name: str, style: str, seed: int, outcome: Outcome) -> dict[str, Any]:
+    return {"lie": name, "style": style, "seed": seed, **dataclasses.asdict(outcome)}
+
+
+def accepted(one: Mapping[str, Any]) -> int:
+    """Wrong scores and false bounds of a run that named no problem."""
+    return (one["wrong"] + one["false_bounds"]) * (one["ended"] == "complete")
+
+
+def page(records: Sequence[Mapping[str, Any]], unknowable: Mapping[tuple[str, str], str]) -> str:
+    """The page: a table of lies × styles for those of the probe, and one for those of whole audits."""
+    reasons = list(dict.fromkeys(unknowable.values()))
+    lines = [_HEAD, "## Told from the start\n", *_table(records, ("honest", *_names(False)), unknowable, reasons)]
+    lines += ["\n## Told to whole audits\n", *_table(records, _names(True), unknowable, reasons)]
+    lines += ["\nNo client can know:\n", *(f"{at}. {reason}" for at, reason in enumerate(reasons, 1))]
+    wrong = sum(accepted(r) for r in records if (r["lie"], r["style"]) not in unknowable and not _is_bounded(r))
+    seeds = sorted({r["seed"] for r in records})
+    lines.append(
+        f"\n{len(records):,} trials, seeds {seeds[0]} to {seeds[-1]}. Wrong scores accepted elsewhere, beyond what the "
+        f"report says is possible: {wrong}."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _names(under_way: bool) -> tuple[str, ...]:
+    return tuple(name for name in LIES if (name in UNDER_WAY) == under_way)
+
+
+def _table(
+    records: Sequence[Mapping[str, Any]],
+    names: Iterable[str],
+    unknowable: Mapping[tuple[str, str], str],
+    reasons: Sequence[str],
+) -> Iterator[str]:
+    yield "| lie | " + " | ".join(STYLES) + " |"
+    yield "|---" * (1 + len(STYLES)) + "|"
+    for name in names:
+        cells = []
+        for style in STYLES:
+            of_cell = [r for r in records if (r["lie"], r["style"]) == (name, style)]
+            reason = unknowable.get((name, style))
+            note = f" [{reasons.index(reason) + 1}]" if reason and any(map(accepted, of_cell)) else ""
+            cells.append(_cell(of_cell) + note)
+        yield f"| {name}{' (first table)' if name in FIRST else ''} | " + " | ".join(cells) + " |"
+
+
+def _cell(of_cell: Sequence[Mapping[str, Any]]) -> str:
+    ends = Counter(_end(r) for r in of_cell)
+    text = ", ".join(f"{end} {n}" for end, n in ends.items())
+    if bad := [r for r in of_cell if accepted(r)]:
+        text += f" ({sum(map(accepted, bad))} of {sum(r['exact'] + r['bounds'] for r in bad)})"
+    if sampled := sum(r["sampled"] for r in of_cell):
+        text += f"; outside of 95 %: {sum(r['outside'] for r in of_cell)} of {sampled}"
+    return text
+
+
+def _end(one: Mapping[str, Any]) -> str:
+    if accepted(one):
+        return "within the bound" if _is_bounded(one) else "ACCEPTED"
+    if one["ended"] == "complete":
+        return "true"
+    return "refused" if not one["exact"] + one["bounds"] + one["sampled"] else "noticed"
+
+
+def _is_bounded(one: Mapping[str, Any]) -> bool:
+    return bool(one.get("asked_again")) and one["foreign"] <= one["foreign_at_most"]
