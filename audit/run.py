@@ -41,7 +41,14 @@ from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
 from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo, UntilDecided, VarianceComponents
 from audit.rounds import Rounds, SuiteQuestions
 from audit.store import Store, StoredRow, StoreError
-from backends.base import SupportsIdentityCheck, SupportsPrices, SupportsSecondAnswers, count_tokens
+from backends.base import (
+    ANOTHER_MODEL,
+    ExplainsIdentityCheck,
+    SupportsIdentityCheck,
+    SupportsPrices,
+    SupportsSecondAnswers,
+    count_tokens,
+)
 from backends.errors import BackendError, ConfigError
 from suites.base import Suite
 
@@ -214,9 +221,10 @@ class _Run:
                     self._store.answers.quarantine_since, described.fingerprint_id, since, "model changed"
                 )
                 self.rounds.retract(keys)
+                backend = described.backend
+                reason = backend.unverified_reason if isinstance(backend, ExplainsIdentityCheck) else ANOTHER_MODEL
                 problems.append(
-                    f"{described.name}: another model answers under this name; "
-                    f"{len(keys)} answers since the last successful check are quarantined"
+                    f"{described.name}: {reason}; {len(keys)} answers since the last successful check are quarantined"
                 )
         return problems
 

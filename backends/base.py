@@ -333,6 +333,10 @@ class SupportsStreaming(Protocol):
         ...
 
 
+#: What an identity check notices, mostly.
+ANOTHER_MODEL = "another model answers under this name"
+
+
 @runtime_checkable
 class SupportsIdentityCheck(Protocol):
     """A backend that notices when another model answers under the same name.
@@ -356,6 +360,13 @@ class SupportsIdentityCheck(Protocol):
     def drain_ambiguous(self) -> list[Request]:
         """Requests answered since the last call whose answer may belong to another request."""
         ...
+
+
+@runtime_checkable
+class ExplainsIdentityCheck(Protocol):
+    """A backend that says why its answers are not the audited model's, where it is not `ANOTHER_MODEL`."""
+
+    unverified_reason: str
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ import httpx
 from pydantic import AfterValidator, Field
 
 from backends.base import (
+    ANOTHER_MODEL,
     Answer,
     Backend,
     Capability,
@@ -26,6 +27,7 @@ from backends.base import (
     Response,
     Sampling,
     ScoreRequest,
+    ScoreResponse,
 )
 from backends.errors import BackendError, ConfigError
 from backends.openai.address import is_this_machine, server_url
@@ -51,6 +53,7 @@ from backends.openai.probe import (
     tolerance,
     with_listed_words,
 )
+from backends.openai.probe.own_questions import OwnQuestions, contradiction
 from backends.openai.probe.report import Watched
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.retries import with_retries
@@ -130,6 +133,8 @@ class OpenAIBackend(Backend):
     unverified_since : float or None
         When another model was noticed under the same name: the time (seconds since the epoch)
         of the last canary that was right. Answers that came later may be of either model.
+    unverified_reason : str
+        What was noticed.
     """
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
@@ -172,6 +177,7 @@ class OpenAIBackend(Backend):
         self._prices = prices
         self.usage = Usage(prices, max_cost)
         self.unverified_since: float | None = None
+        self.unverified_reason = ANOTHER_MODEL
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = _credential(api_key_env, key_file, token)
         self._sent = SentAlong(
@@ -186,7 +192,8 @@ class OpenAIBackend(Backend):
         self._tokenizer: RemoteTokenizer | None = None
         self._probing = asyncio.Lock()
         self._since_canary = 0
-        self._last_verified = 0.0
+        self._first_verified = self._last_verified = 0.0
+        self._own = OwnQuestions()
         self._changed: ModelChangedError | None = None
         self._unfinished: dict[Request, dict[str, dict[str, object]]] = {}
 
@@ -247,7 +254,8 @@ class OpenAIBackend(Backend):
         async with self._probing:
             if self._report is None or anew:
                 self._report = await self._recorded_or_new_report(anew)
-                self._last_verified, self._since_canary = time.time(), 0
+                self._first_verified = self._last_verified = time.time()
+                self._since_canary = 0
             return self._report
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
@@ -255,13 +263,21 @@ class OpenAIBackend(Backend):
         return [await self._answer(request) for request in batch]
 
     async def verify_identity(self) -> None:
-        """Ask the canary a last time: sets `unverified_since` when the model is another one by now."""
+        """Ask the canary a last time, and draw after some of the run's own questions.
+
+        Sets `unverified_since` when the model is another one by now, or what it draws contradicts its scores.
+        """
         if self._report is None or self._changed is not None or self._since_canary == 0:
             return
         try:
             await self._verify_canary()
         except ModelChangedError as error:
             self._notice(error)
+            return
+        reason = await contradiction(self._api, self._report.capabilities, self._tokenizer, self._own.take())
+        if reason:
+            self._last_verified, self.unverified_reason = self._first_verified, reason
+            self._notice(ModelChangedError(reason))
 
     def drain_ambiguous(self) -> list[Request]:
         """Requests whose response may belong to another request."""
@@ -349,6 +365,8 @@ class OpenAIBackend(Backend):
                 self._unfinished.pop(request, None)  # one of its responses is bad: all are asked again
             return error
         self._since_canary += 1
+        if isinstance(request, ScoreRequest) and isinstance(response, ScoreResponse) and self.repeats_itself(request):
+            self._own.add(request, response)
         return response
 
     async def _response(self, request: ScoreRequest | GenerateRequest, capabilities: ServerCapabilities) -> Response:

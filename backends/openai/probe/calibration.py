@@ -88,6 +88,28 @@ def p_value(places: Sequence[Place], *, noise: float) -> float:
     return float(min(1.0, 3 * (1 + as_bad.min()) / (1 + _SIMULATED)))
 
 
+def pooled_p_value(places: Sequence[Place], *, noise: float) -> float:
+    """As `p_value`, for the text whose count over all places together is furthest from what the lists expect.
+
+    A text that many of a run's questions list, such as an audited word, may be false by little at each of them.
+    """
+    random = np.random.default_rng(len(places))
+    texts = {
+        text: at for at, text in enumerate(dict.fromkeys(text for place in places for text in _Cells.of(place).texts))
+    }
+    observed, simulated = np.zeros(len(texts)), np.zeros((_SIMULATED, len(texts)))
+    for place in (p for p in places if p.n):
+        cells = _Cells.of(place)
+        own = [texts[text] for text in cells.texts]
+        observed[own] += cells.counts(place)[: len(own)]
+        simulated[:, own] += cells.simulate(place.n, noise, random)[:, : len(own)]
+    center = simulated.mean(0)
+    error = np.sqrt(simulated.var(0) + 1)  # a rare text is not the furthest by one draw
+    distance = (np.abs(observed - center) / error).max(initial=0.0)
+    as_bad = (np.abs(simulated - center) / error).max(1, initial=0.0) >= distance - 1e-9
+    return float((1 + as_bad.sum()) / (1 + _SIMULATED))
+
+
 def entropy(listed: Mapping[str, float]) -> float:
     """Of the listed texts, in nats; what is not listed counts nothing."""
     return -math.fsum(p * math.log(p) for p in listed.values() if p > 0)

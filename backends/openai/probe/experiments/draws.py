@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from backends.base import GenerateRequest, Message, Sampling
@@ -23,6 +23,7 @@ from backends.openai.probe.calibration import (
     listed_texts,
     log_likelihood,
     p_value,
+    pooled_p_value,
     unseen,
 )
 from backends.openai.probe.experiments.long_draws import long_draws
@@ -32,6 +33,8 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 
 Asked = str | tuple[Message, ...]
 Together = Literal["n", "prompts"]
+#: Places that are compared with their lists together, set by set.
+Sets = Sequence[Sequence[Place]]
 
 #: Prompts after which several words are likely, and few enough that a short list holds much of their probability.
 _TEXTS = (
@@ -109,19 +112,10 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
         session.distrust(kind, flag)
         return Outcome(False, flag)
     listed = [(prompt, listed_texts(top, trimmed=kind == "chat")) for prompt, top in lists]
-    noise = session.capabilities.repeat_noise
-    if noise > MAX_NOISE:
+    if session.capabilities.repeat_noise > MAX_NOISE:
         raise NotTestedError("not tried: its lists move too much")
-    sets = await _sets(session, kind, listed)
-    p, message = _p_value(sets, noise), ""
-    if p < _FIRST_LEVEL:
-        message = f"p = {p:.2g}, and then "
-        sets = await _sets(session, kind, listed)
-        p = _p_value(sets, noise)
-    places = [place for places in sets for place in places]
-    n = sum(place.n for place in places)
-    message = f"{n} draws at {len(places)} places: {message}p = {p:.2g} that they come from the lists"
-    if message.count("p = ") > 1 and p < _SECOND_LEVEL:
+    places, fit, message = await fits(session, lambda: _sets(session, kind, listed))
+    if not fit:
         session.distrust(kind, f"drawn tokens do not fit its lists ({message})")
         return Outcome(False, message)
     cold = await _cold_evidence(session, listed)
@@ -133,23 +127,47 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     return Outcome(True, message)
 
 
-async def _sets(
-    session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked, dict[str, float]]]
-) -> list[list[Place]]:
+async def fits(
+    session: ProbeSession, draw: Callable[[], Awaitable[Sets]], *, pooled: bool = False
+) -> tuple[list[Place], bool, str]:
+    """The places of the sets that decided, whether they fit their lists, and that in words.
+
+    ``draw`` makes one look's sets of draws; a second look is taken where the first does not fit. ``pooled``: each
+    text's count over all places of a set is compared too.
+    """
+    noise, before = session.capabilities.repeat_noise, ""
+    tests = (p_value, pooled_p_value) if pooled else (p_value,)
+    sets = await draw()
+    p = _p_value(sets, noise, tests)
+    if is_doubtful := p < _FIRST_LEVEL:
+        before = f"p = {p:.2g}, and then "
+        sets = await draw()
+        p = _p_value(sets, noise, tests)
+    places = [place for places in sets for place in places]
+    n = sum(place.n for place in places)
+    message = f"{n} draws at {len(places)} places: {before}p = {p:.2g} that they come from the lists"
+    return places, not (is_doubtful and p < _SECOND_LEVEL), message
+
+
+async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked, dict[str, float]]]) -> Sets:
     """Draws of one token, and tokens of long draws: each set is compared with its lists by itself."""
     if session.together is not None and (kind == "text" or session.together == "n"):
-        return [await _places(session, listed, _DRAWS_BY_N if session.together == "n" else _DRAWS_BY_PROMPTS)]
+        return [await drawn_places(session, listed, _DRAWS_BY_N if session.together == "n" else _DRAWS_BY_PROMPTS)]
     if long := await long_draws(session, kind):
-        return [await _places(session, listed, _DRAWS_ONE_BY_ONE), long]
-    return [await _places(session, listed, _DRAWS_ALONE)]
+        return [await drawn_places(session, listed, _DRAWS_ONE_BY_ONE), long]
+    return [await drawn_places(session, listed, _DRAWS_ALONE)]
 
 
-def _p_value(sets: Sequence[Sequence[Place]], noise: float) -> float:
-    """Bonferroni's: the least of the sets', times their number."""
-    return min(1.0, len(sets) * min(p_value(places, noise=noise) for places in sets))
+def _p_value(sets: Sets, noise: float, tests: Sequence[Callable[..., float]]) -> float:
+    """Bonferroni's: the least of the sets' and tests', times their number."""
+    values = [test(places, noise=noise) for places in sets for test in tests]
+    return min(1.0, len(values) * min(values))
 
 
-async def _places(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]], each: int) -> list[Place]:
+async def drawn_places(
+    session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]], each: int
+) -> list[Place]:
+    """A place for each prompt and its listed texts, with as many draws."""
     places = []
     for prompt, probabilities in listed:
         texts = await drawn(session, prompt, each)

@@ -11,10 +11,12 @@ import numpy as np
 from tests.backends.openai.lies.transformations import (
     CUT,
     LISTED,
+    SCORED,
     SYSTEM,
     Told,
     another_model,
     another_throughout,
+    audited_word_down,
     bos_doubled_on_texts,
     cached,
     cached_draws,
@@ -135,6 +137,7 @@ MORE: Mapping[str, Told] = {
     "all of HTML escaped": reads(html.escape),
     "values rounded, each list its own way": rounded_by_itself,
     "ids shifted below rank 1": said(ids_shifted, ("whole",)),
+    "the likeliest audited word 0.6 nats down": audited_word_down,
     "another model from the start": lambda random: another_throughout(random),
 }
 
@@ -142,9 +145,12 @@ MORE: Mapping[str, Told] = {
 LIES: Mapping[str, Told] = {**FIRST, **MORE}
 #: Lies that begin after the probe, or show in second answers alone: they are told to whole audits.
 UNDER_WAY = frozenset(
-    name for name in LIES if re.search("after the probe|requests 100 to 350|in flight|previous|quantised|canned", name)
+    name
+    for name in LIES
+    if re.search("after the probe|requests 100 to 350|in flight|previous|quantised|canned|audited", name)
 )
 _SMALL = "smaller than what the probe's draws can show"
+_FEW = "where each draw takes a request (odd seeds), 30 show an audited word that is off by a factor of 2.5 or more"
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
 #: (lie, style) that no probe can notice there, and why.
 UNKNOWABLE: Mapping[tuple[str, str], str] = {
@@ -152,5 +158,6 @@ UNKNOWABLE: Mapping[tuple[str, str], str] = {
     **{("hidden system prompt, own usage", style): _HIDDEN for style in LISTED},
     **{("lists mixed with 5 % of noise", style): _SMALL for style in LISTED},
     **{("lists jittered by 0.3 nats", style): _SMALL for style in LISTED},
+    **{("the likeliest audited word 0.6 nats down", style): _FEW for style in SCORED},
     ("draws at temperature 0.3", "drawn"): "without lists, they are the draws of another model",
 }

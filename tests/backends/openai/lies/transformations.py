@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.backends.openai.lies.server import BOS, Asked, Lie, Listed, Style, Tokens
-from tests.backends.openai.lies.word_model import VOCABULARY, WordModel, tokens_of
+from tests.backends.openai.lies.word_model import GENDERS, VOCABULARY, WordModel, tokens_of
 from tests.backends.openai.raw_server import Reply
 
 Told = Callable[[np.random.Generator], Lie]
@@ -21,6 +21,10 @@ LISTED: tuple[Style, ...] = ("lists", "whole", "chat")
 SCORED: tuple[Style, ...] = ("echo", "ids", "lists", "whole", "chat")
 _ALIKE = 0.6
 CUT = 100
+
+
+#: What the trials' own questions have, and no probe's.
+_OWN = "What is the gender of the"
 
 
 def normalised(values: np.ndarray) -> np.ndarray:
@@ -137,6 +141,17 @@ def previous_answer(random: np.random.Generator) -> Lie:
 
 def lists(change: Callable[[np.ndarray], np.ndarray], styles: tuple[Style, ...] = SCORED) -> Told:
     return lambda random: Lie(styles, lists=lambda values, asked: change(values))
+
+
+def audited_word_down(random: np.random.Generator) -> Lie:
+    """The likeliest answer to what the audit asks is 0.6 nats too low in its lists; the draws are true."""
+    answers = np.array([text.strip() in GENDERS for text in VOCABULARY])
+
+    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
+        likeliest = np.where(answers, values, -np.inf).argmax()
+        return values - 0.6 * (np.arange(len(values)) == likeliest) if _OWN in asked.text else values
+
+    return Lie(SCORED, lists=lists)
 
 
 def _k_best(values: np.ndarray, k: int) -> np.ndarray:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
-from backends.openai.probe.calibration import Place, at_temperature, log_likelihood, p_value, unseen
+from backends.openai.probe.calibration import Place, at_temperature, log_likelihood, p_value, pooled_p_value, unseen
 
 _WORDS = [f"w{i}" for i in range(300)]
 
@@ -36,6 +37,31 @@ def test_a_list_of_another_temperature_is_seen(told: float) -> None:
     assert limits.factor > 1
     assert not limits.colder < told < limits.hotter or p_value(_places(1, told=told), noise=0.0) < 0.2
     assert p_value(_places(1, told=told, n=100), noise=0.0) < 0.005
+
+
+def _one_word(hits: int, n: int = 100, places: int = 10, listed: float = 0.1) -> list[Place]:
+    """Places that list one word, which is drawn ``hits`` times in all; the rest is a word of each place's own."""
+    drawn = np.full(places, hits // places) + (np.arange(places) < hits % places)
+    return [
+        Place({"word": listed, f"own{at}": 1 - listed}, ["word"] * k + [f"own{at}"] * (n - k))
+        for at, k in enumerate(drawn)
+    ]
+
+
+@pytest.mark.parametrize("hits", [90, 120, 125, 130])
+def test_the_pooled_test_of_one_word_is_the_binomial_one(hits: int) -> None:
+    # Eleven texts are compared, of which ten have the counts that their own lists expect or hardly fewer.
+    one = binomtest(hits, 1000, 0.1).pvalue
+    assert pooled_p_value(_one_word(hits), noise=0.0) == pytest.approx(1 - (1 - one) ** 11, rel=0.6, abs=0.003)
+
+
+def test_a_word_false_by_little_everywhere_is_seen_when_pooled() -> None:
+    places = _one_word(round(100 * np.exp(0.6)), n=100)
+    assert pooled_p_value(places, noise=0.0) < 0.001
+
+
+def test_a_true_list_is_doubted_as_rarely_when_pooled() -> None:
+    assert sum(pooled_p_value(_places(seed), noise=0.0) < 0.02 for seed in range(40)) <= 4
 
 
 def test_noise_of_lists_makes_their_test_milder() -> None:

@@ -1,0 +1,120 @@
+"""A run's own questions: whether the server draws after them what it listed, and listed what it scored.
+
+A probe asks prompts of its own. Numbers that are false after the audited prompts alone, or for the audited words, are
+true there; the server's draws after some questions of the run show them, unless they are false in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+
+from backends.base import ScoreRequest, ScoreResponse
+from backends.errors import BackendError
+from backends.openai.api import ServerApi
+from backends.openai.capabilities import ServerCapabilities
+from backends.openai.probe.calibration import Place, listed_texts
+from backends.openai.probe.experiments.draws import Asked, Together, drawn_places, draws_together, fits
+from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
+from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.scoring.top_logprobs import TopLogprobs
+
+#: Questions of a run that are drawn after: this share, and so many at most, fewer where each draw takes a request.
+_SHARE, _MOST, _MOST_ONE_BY_ONE = 0.1, 10, 5
+#: Draws after all of them together: 20 requests, or 30.
+_DRAWS: Mapping[Together | None, int] = {"n": 1000, "prompts": 600, None: 30}
+#: Entries of each list.
+_LISTED = 1000
+#: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
+_OFF = 0.1
+#: Questions that must differ: one answer of another model among them is the second asking's to find.
+_MANY = 2
+
+
+class OwnQuestions:
+    """A random sample of a run's scored questions, each as likely as the others (reservoir sampling)."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[ScoreRequest, ScoreResponse]] = []
+        self._seen = 0
+        self._draw = random.SystemRandom()
+
+    def add(self, request: ScoreRequest, response: ScoreResponse) -> None:
+        self._seen += 1
+        if len(self._kept) < _MOST:
+            self._kept.append((request, response))
+        elif (at := self._draw.randrange(self._seen)) < _MOST:
+            self._kept[at] = request, response
+
+    def take(self) -> list[tuple[ScoreRequest, ScoreResponse]]:
+        """A share of those that were seen; none of them is kept."""
+        taken = self._kept[: round(_SHARE * self._seen)]
+        self._kept, self._seen = [], 0
+        return taken
+
+
+async def contradiction(
+    api: ServerApi,
+    capabilities: ServerCapabilities,
+    tokenizer: RemoteTokenizer | None,
+    asked: Sequence[tuple[ScoreRequest, ScoreResponse]],
+) -> str:
+    """How the server contradicts the scores of these questions; empty where it does not, or where it cannot be asked.
+
+    A true server is contradicted once in 10,000 times, as by the probe.
+    """
+    session = ProbeSession(api)
+    session.capabilities, session.tokenizer = capabilities, tokenizer
+    session.by_ids = capabilities.takes_ids and tokenizer is not None
+    if not asked or capabilities.repeat_noise > MAX_NOISE:
+        return ""
+    await draws_together(session)
+    is_chat = not isinstance(asked[0][0].prompt, str) and capabilities.chat_route != "rendered"
+    way = None if is_chat and session.together == "prompts" else session.together
+    listed: list[tuple[Asked, dict[str, float]]] = []
+    moved = 0
+    for request, response in asked[: _MOST if way else _MOST_ONE_BY_ONE]:
+        prompt, top = await _listed(session, request)
+        if isinstance(top, TopLogprobs):
+            listed.append((prompt, listed_texts(top, trimmed=not isinstance(prompt, str))))
+            moved += _difference(response, top) > max(_OFF, 4 * capabilities.repeat_noise)
+    if moved >= _MANY:
+        return f"the scores of {moved} of {len(listed)} questions are not those that it lists after them"
+    if not listed:
+        return ""
+
+    async def draw() -> list[list[Place]]:
+        return [await drawn_places(session, listed, math.ceil(_DRAWS[way] / len(listed)))]
+
+    try:
+        _, fit, message = await fits(session, draw, pooled=True)
+    except NotTestedError:
+        return ""
+    return "" if fit else f"tokens drawn after the run's own questions do not fit their lists ({message})"
+
+
+async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, TopLogprobs | BackendError]:
+    """What is asked, as the routes ask it, and the next tokens listed after it."""
+    found, prompt = session.capabilities, request.prompt
+    if not isinstance(prompt, str) and found.chat_route == "rendered":
+        prompt = await session.api.rendered_chat(prompt)
+    if isinstance(prompt, str):
+        return prompt, await session.next_tokens(prompt, min(found.largest_k, _LISTED))
+    if prompt[-1].role == "assistant":  # servers differ in how they draw on
+        return prompt, BackendError("unsupported", "an answer that is begun")
+    return prompt, await session.next_chat_tokens(prompt, found.largest_chat_k)
+
+
+def _difference(response: ScoreResponse, top: TopLogprobs) -> float:
+    """The largest difference between a first token's score and its listed value, in nats."""
+    listed = {token.text: token.logprob for token in top.tokens if top.identifies(token)}
+    firsts = [score.tokens[0] for score in response.scores if score.boundary == "clean" and score.tokens]
+    return max(
+        (
+            abs(first.logprob - listed[first.text])
+            for first in firsts
+            if first.exact and first.start == 0 and listed.get(first.text, -math.inf) > NEGLIGIBLE
+        ),
+        default=0.0,
+    )
