@@ -91,6 +91,10 @@ class TopLogprobs:
     def _ids(self) -> dict[int, ListedToken]:
         return {t.token_id: t for t in self.tokens if t.token_id is not None}
 
+    @functools.cached_property
+    def _ranks(self) -> dict[ListedToken, int]:
+        return {token: len(self.tokens) - 1 - at for at, token in enumerate(reversed(self.tokens))}
+
     def by_bytes(self, data: bytes) -> tuple[ListedToken, ...]:
         """The entries with these bytes; more than one when two tokens decode to one string."""
         if self.identity == "text":
@@ -121,7 +125,7 @@ class TopLogprobs:
             return True
         if not token.text.strip() or "�" in token.text:
             return False
-        at = self.tokens.index(token)
+        at = self._ranks[token]
         return at + 1 == len(self.tokens) or self.tokens[at + 1].logprob <= token.logprob
 
 

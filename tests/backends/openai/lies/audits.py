@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,12 @@ from tests.backends.openai.lies.catalogue import LIES
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
 from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, questions
 
+#: Of each question: a server that is asked about one continuation at a time gets as many requests.
+_CONTINUATIONS = 3
+
 
 class Questions(Suite):
-    """The probability of the first continuation of each question."""
+    """The probability of the first of three continuations of each question."""
 
     name = "questions"
 
@@ -33,7 +37,8 @@ class Questions(Suite):
 
     def items(self) -> Iterator[Item]:
         for at, request in enumerate(questions(self._style, self._n)):
-            yield Item(f"q{at}", request, {"q": at})
+            asked = dataclasses.replace(request, continuations=request.continuations[:_CONTINUATIONS])
+            yield Item(f"q{at}", asked, {"q": at})
 
     @property
     def needs(self) -> frozenset[Capability]:
