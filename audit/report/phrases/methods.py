@@ -93,12 +93,13 @@ def _server_terms() -> Terms:
         (
             "What no question to a server can show",
             "Which weights answer, if they always do; a system prompt or an edit of the prompt that every request "
-            "gets; lists and draws that are false in the same way; values that are false for the audited words alone, "
-            "since draws are compared with lists over other words; a copy of a stored answer where a question is "
-            "repeated. Requests that are routed by their prompt (by its hash, its start or its length) get the same "
-            "model each time, and an exact cache repeats what it stored, also to the questions that watch for another "
-            "model: any share of the answers may then be another model's. Else another model that "
-            "gives fewer answers than the bound above may pass unseen.",
+            "gets; lists and draws that are false in the same way; values that are false for the audited words alone "
+            "by less than the draws after ten of the run's own questions show (1,000: a word of probability 0.1 from "
+            "a factor of 1.6 on; 30, where each draw takes a request: one of 0.3 from 2.6 on); a copy of a stored "
+            "answer where a question is repeated. Requests that are routed by their prompt (by its hash, its start or"
+            " its length) get the same model each time, and an exact cache repeats what it stored, also to the "
+            "questions that watch for another model: any share of the answers may then be another model's. Else "
+            "another model that gives fewer answers than the bound above may pass unseen.",
         ),
     ]
 

@@ -150,7 +150,7 @@ UNDER_WAY = frozenset(
     if re.search("after the probe|requests 100 to 350|in flight|previous|quantised|canned|audited", name)
 )
 _SMALL = "smaller than what the probe's draws can show"
-_FEW = "where each draw takes a request (odd seeds), 30 show an audited word that is off by a factor of 2.5 or more"
+_FEW = "where each draw takes a request (odd seeds), 30 show an audited word that is off by a factor of 2.6 or more"
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
 #: (lie, style) that no probe can notice there, and why.
 UNKNOWABLE: Mapping[tuple[str, str], str] = {
