@@ -15,7 +15,7 @@ from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.calibration import Place, listed_texts
-from backends.openai.probe.experiments.draws import Asked, Together, drawn_places, draws_together, fits
+from backends.openai.probe.experiments.draws import Asked, Together, compare_draws, drawn_places, draws_together
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
@@ -88,7 +88,7 @@ async def contradiction(
         return [await drawn_places(session, listed, math.ceil(_DRAWS[way] / len(listed)))]
 
     try:
-        _, fit, message = await fits(session, draw, pooled=True)
+        _, fit, message = await compare_draws(session, draw, pooled=True)
     except NotTestedError:
         return ""
     return "" if fit else f"tokens drawn after the run's own questions do not fit their lists ({message})"

@@ -114,7 +114,7 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     listed = [(prompt, listed_texts(top, trimmed=kind == "chat")) for prompt, top in lists]
     if session.capabilities.repeat_noise > MAX_NOISE:
         raise NotTestedError("not tried: its lists move too much")
-    places, fit, message = await fits(session, lambda: _sets(session, kind, listed))
+    places, fit, message = await compare_draws(session, lambda: _sets(session, kind, listed))
     if not fit:
         session.distrust(kind, f"drawn tokens do not fit its lists ({message})")
         return Outcome(False, message)
@@ -127,7 +127,7 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     return Outcome(True, message)
 
 
-async def fits(
+async def compare_draws(
     session: ProbeSession, draw: Callable[[], Awaitable[Sets]], *, pooled: bool = False
 ) -> tuple[list[Place], bool, str]:
     """The places of the sets that decided, whether they fit their lists, and that in words.
