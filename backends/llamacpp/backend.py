@@ -44,6 +44,10 @@ class LlamaCppBackend(CausalBackend):
         Default: all cores this process may use.
     context : int, optional
         Most tokens of prompt and answer; default: what the model was trained on.
+    enable_thinking : bool, optional
+        What the chat template of a model that can think is told; None: nothing. Thoughts are kept apart from answers.
+    reasoning_tokens : int, optional
+        Tokens of a thought, added to the limit of each text where thinking is enabled. Default: 4096.
     """
 
     engine_fields = frozenset(
@@ -60,8 +64,10 @@ class LlamaCppBackend(CausalBackend):
         ] = 0,
         threads: OptionalCount = None,
         context: OptionalCount = None,
+        enable_thinking: bool | None = None,
+        reasoning_tokens: OptionalCount = None,
     ) -> None:
-        super().__init__(threads)
+        super().__init__(threads, enable_thinking, reasoning_tokens)
         self.model = Path(model).expanduser()
         self.n_gpu_layers, self.context = n_gpu_layers, context
         self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"  # takes turns with other models there
@@ -124,7 +130,11 @@ class LlamaCppBackend(CausalBackend):
         from backends.llamacpp.scoring import SequenceScorer
 
         engine = LlamaEngine(
-            self.model, n_gpu_layers=self.n_gpu_layers, threads=self.thread_count, context=self.context
+            self.model,
+            n_gpu_layers=self.n_gpu_layers,
+            threads=self.thread_count,
+            context=self.context,
+            enable_thinking=self.enable_thinking,
         )
         scorer = SequenceScorer(
             engine, lambda start: engine.vocabulary.beginning_with(start), neighbour_proof=self.n_gpu_layers == 0

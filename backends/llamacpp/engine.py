@@ -60,7 +60,9 @@ class LlamaEngine:
         threads: int = 1,
         context: int | None = None,
         vocab_only: bool = False,
+        enable_thinking: bool | None = None,
     ) -> None:
+        self._enable_thinking = enable_thinking
         llama_cpp.llama_log_set(_silence, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
@@ -113,7 +115,7 @@ class LlamaEngine:
             raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
         names = {"bos_token": self._bos, "eos_token": llama_cpp.llama_vocab_eos(self.vocab)}
         special = {name: self._token_text(token) for name, token in names.items()}
-        return render_chat(self.chat_template, prompt, special)
+        return render_chat(self.chat_template, prompt, special, self._enable_thinking)
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text. BOS stands in front once if the model wants it, whether or not a template wrote it.

@@ -12,6 +12,7 @@ from backends.base import (
     Capability,
     Description,
     GenerateRequest,
+    GenerateResponse,
     ModelPart,
     OnResponse,
     Prompt,
@@ -25,6 +26,7 @@ from backends.local.fingerprint import text_sha256
 from backends.local.generation import TextGenerator
 from backends.local.options import available_threads
 from backends.local.scoring import Scorer, TextEncoder, score_requests
+from backends.local.thinking import DEFAULT_ROOM, with_room, without_thought
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,12 @@ class CausalBackend(LocalBackend):
     engine_fields: ClassVar[frozenset[str]]
     batch_size = 256
 
-    def __init__(self, threads: int | None) -> None:
+    def __init__(
+        self, threads: int | None, enable_thinking: bool | None = None, reasoning_tokens: int | None = None
+    ) -> None:
         super().__init__()
-        self.threads = threads
+        self.threads, self.enable_thinking = threads, enable_thinking
+        self.thought_room = (DEFAULT_ROOM if reasoning_tokens is None else reasoning_tokens) if enable_thinking else 0
         self._encoder: TextEncoder | None = None
         self._loaded: LoadedModel | None = None
         self._refusal: AuditError | None = None
@@ -112,10 +117,23 @@ class CausalBackend(LocalBackend):
         scored = {i: request for i, request in enumerate(batch) if isinstance(request, ScoreRequest)}
         scores = score_requests(list(scored.values()), loaded.encoder, loaded.scorer, answer(list(scored)))
         generated = {i: request for i, request in enumerate(batch) if isinstance(request, GenerateRequest)}
-        texts = loaded.generator.generate(list(generated.values()), answer(list(generated)))
+        texts = self._texts(loaded, list(generated.values()), answer(list(generated)))
         for i, found in zip((*scored, *generated), (*scores, *texts), strict=True):
             answers[i] = found
         return answers
+
+    def _texts(
+        self, loaded: LoadedModel, requests: Sequence[GenerateRequest], on_response: OnResponse
+    ) -> list[GenerateResponse | BackendError]:
+        """Generated texts, their thoughts apart from them."""
+        has_room = self.thought_room > 0
+        asked = [with_room(request, self.thought_room) if has_room else request for request in requests]
+
+        def finished(at: int, answer: Any) -> GenerateResponse | BackendError:
+            return without_thought(requests[at], answer, loaded.encoder, had_room=has_room)
+
+        answers = loaded.generator.generate(asked, lambda at, answer: on_response(at, finished(at, answer)))
+        return [finished(at, answer) for at, answer in enumerate(answers)]
 
     def _description(
         self,
@@ -130,6 +148,10 @@ class CausalBackend(LocalBackend):
             capabilities.add("chat")
         template_hash = None if template is None else text_sha256(str(template))
         fingerprint["chat_template_sha256"] = template_hash
+        if self.enable_thinking is not None:  # an option of the template, and the room that it takes
+            fingerprint["enable_thinking"] = self.enable_thinking
+            fingerprint["reasoning_tokens"] = self.thought_room
+            parts["settings"] = f"{parts.get('settings')} thinking {self.enable_thinking} {self.thought_room}"
         parts |= {"quantisation": fingerprint["quantisation"], "adapter": fingerprint["adapter"]}
         return Description(
             fingerprint,

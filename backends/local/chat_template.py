@@ -25,7 +25,12 @@ FIXED_DATE = datetime.datetime(2024, 7, 26)
 _END_OF_PREFILL = "\uf8ffend of prefill\uf8ff"
 
 
-def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Mapping[str, str]) -> str:
+def render_chat(
+    template: str,
+    messages: tuple[Message, ...],
+    special_tokens: Mapping[str, str],
+    enable_thinking: bool | None = None,
+) -> str:
     """The prompt's text, up to where the answer (or its continuation) starts.
 
     Parameters
@@ -36,6 +41,8 @@ def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Ma
         A last message of role ``assistant`` is continued; otherwise a new answer is opened.
     special_tokens : mapping
         ``bos_token``, ``eos_token``… as the template may name them.
+    enable_thinking : bool, optional
+        What templates of models that can think ask for; None: as the template has it by itself.
 
     Raises
     ------
@@ -48,6 +55,8 @@ def render_chat(template: str, messages: tuple[Message, ...], special_tokens: Ma
         turns[-1]["content"] += _END_OF_PREFILL
     # As in transformers: a template that tests whether they are none needs them defined.
     names = {"tools": None, "documents": None, "add_generation_prompt": not continues, **special_tokens}
+    if enable_thinking is not None:
+        names["enable_thinking"] = enable_thinking
     try:
         text = _environment().from_string(template).render(messages=turns, **names)
     except Exception as error:  # a template is foreign code: it may fail in any way

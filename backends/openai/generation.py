@@ -12,8 +12,8 @@ from backends.errors import BackendError
 from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, single_choice
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.errors import inconsistent
-from backends.openai.reasoning import reported_thought, split_reasoning
 from backends.openai.usage import reasoning_tokens, reported_tokens
+from backends.reasoning import reported_thought, split_reasoning, stopped, unfinished_thought
 
 #: Draws of one request.
 MOST_CHOICES = 50
@@ -97,7 +97,7 @@ def read_answer(
         raise unfinished_thought()
     ended = FINISH_REASONS[reason]
     if capabilities.reasons or "stop" in capabilities.refused:
-        answer, ended = _stopped(answer, request.sampling.stop, ended)
+        answer, ended = stopped(answer, request.sampling.stop, ended)
     return GenerateResponse(
         answer,
         "stop" if ended == "stop" else "length",
@@ -106,18 +106,6 @@ def read_answer(
         thought or inline,
         spent,
     )
-
-
-def unfinished_thought() -> BackendError:
-    """The error of an answer of which there is only a thought."""
-    hint = "Raise reasoning_tokens, or lower reasoning_effort"
-    return BackendError("unsupported", "the tokens ended before the model's thought did: no answer", hint=hint)
-
-
-def _stopped(text: str, stops: Sequence[str], reason: str) -> tuple[str, str]:
-    """A text up to the first of the stop strings, as a server cuts it."""
-    ends = [at for at in (text.find(stop) for stop in stops) if at >= 0]
-    return (text[: min(ends)], "stop") if ends else (text, reason)
 
 
 def _checked(text: Any, reason: Any) -> tuple[str, str]:

@@ -45,6 +45,10 @@ class HFBackend(CausalBackend):
         Run code that comes with the model.
     threads : int, optional
         CPU threads; default: all cores this process may use.
+    enable_thinking : bool, optional
+        What the chat template of a model that can think is told; None: nothing. Thoughts are kept apart from answers.
+    reasoning_tokens : int, optional
+        Tokens of a thought, added to the limit of each text where thinking is enabled. Default: 4096.
     """
 
     engine_fields = frozenset({"backend", "dtype", "device", "torch", "transformers", "scoring_version"})
@@ -64,8 +68,10 @@ class HFBackend(CausalBackend):
         adapter: str | Path | None = None,
         trust_remote_code: bool = False,
         threads: OptionalCount = None,
+        enable_thinking: bool | None = None,
+        reasoning_tokens: OptionalCount = None,
     ) -> None:
-        super().__init__(threads)
+        super().__init__(threads, enable_thinking, reasoning_tokens)
         self.source = ModelSource(str(model), revision, None if adapter is None else str(adapter), trust_remote_code)
         self._dtype_option, self._device_option = dtype, device
         self._device: str | None = None
@@ -151,7 +157,7 @@ class HFBackend(CausalBackend):
             from backends.transformers.text import HFTextEncoder
 
             self._tokenizer = self.source.tokenizer()
-            self._encoder = HFTextEncoder(self._tokenizer)
+            self._encoder = HFTextEncoder(self._tokenizer, self.enable_thinking)
         return self._encoder
 
     def _load_model(self) -> LoadedModel:

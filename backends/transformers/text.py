@@ -26,6 +26,8 @@ class HFTextEncoder:
     ----------
     tokenizer
         A tokenizer with a Rust backend.
+    enable_thinking : bool, optional
+        As in `render_chat`.
 
     Raises
     ------
@@ -33,8 +35,8 @@ class HFTextEncoder:
         ``unsupported``, for a tokenizer without one, and for one whose tokens' exact text is unknown.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, enable_thinking: bool | None = None) -> None:
+        self._tokenizer, self._enable_thinking = tokenizer, enable_thinking
         self._rust: Any = getattr(tokenizer, "backend_tokenizer", None)
         if self._rust is None:
             raise BackendError(
@@ -68,7 +70,7 @@ class HFTextEncoder:
             raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
         names = ("bos_token", "eos_token")
         special = {name: token for name in names if (token := getattr(self._tokenizer, name)) is not None}
-        return render_chat(template, prompt, special)
+        return render_chat(template, prompt, special, self._enable_thinking)
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text, what the tokenizer puts in front once; a chat template writes its own."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from backends.errors import BackendError
 from backends.openai.api import check_finished, single_choice
 from backends.openai.errors import inconsistent
-from backends.openai.reasoning import begins_with_reasoning, has_reasoned
+from backends.reasoning import begins_with_reasoning, has_reasoned
 
 #: How far a server's probabilities may add up to more than 1. llama.cpp divides by a running sum in float32, where
 #: each token may cost 2⁻²⁴: on Gemma's 2¹⁸ tokens that makes a list add up to as much as 1.002.

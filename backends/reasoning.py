@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from backends.errors import BackendError
 
 _NAMES = r"think|thinking|thought|reasoning|reason|analysis|scratchpad"
 _OPENING = re.compile(rf"\s*(?:<\|?(?:{_NAMES})\|?>|\[(?:THINK|REASONING)\]|◁think▷|<\|channel\|>\s*analysis)", re.I)
@@ -13,6 +15,7 @@ _WHOLE = re.compile(
     r"|◁think▷.*?◁/think▷|<\|channel\|>\s*analysis.*?<\|channel\|>\s*final\s*<\|message\|>)\s*",
     re.I | re.S,
 )
+_OPENED = re.compile(rf"<\|?(?:{_NAMES})\|?>\s*$|\[THINK\]\s*$", re.I)
 #: Where servers put what they cut off themselves.
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
 
@@ -34,6 +37,23 @@ def split_reasoning(text: str, *, opened_before: bool = False) -> tuple[str, str
         return (text, None) if opened_before else ("", text)
     whole = _WHOLE.match(text)
     return (whole[0].strip(), text[whole.end() :]) if whole else (text, None)
+
+
+def opens_thought(prompt: str) -> bool:
+    """Whether a prompt's text ends by opening a thought, as some templates do."""
+    return _OPENED.search(prompt) is not None
+
+
+def unfinished_thought() -> BackendError:
+    """The error of an answer of which there is only a thought."""
+    hint = "Raise reasoning_tokens, or switch the model's reasoning down or off"
+    return BackendError("unsupported", "the tokens ended before the model's thought did: no answer", hint=hint)
+
+
+def stopped(text: str, stops: Sequence[str], reason: str) -> tuple[str, str]:
+    """A text up to the first of the stop strings, and why it ended; as an engine cuts it that does not think."""
+    ends = [at for at in (text.find(stop) for stop in stops) if at >= 0]
+    return (text[: min(ends)], "stop") if ends else (text, reason)
 
 
 def reported_thought(choice: Mapping[str, Any]) -> str:
