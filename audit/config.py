@@ -26,7 +26,13 @@ from backends.options import AS_TUPLE, OnError, checked_options, refused, refuse
 from suites.base import Suite
 
 #: Names of backends in a TOML config.
-BACKENDS = {"hf": "HFBackend", "llamacpp": "LlamaCppBackend", "openai": "OpenAIBackend", "fake": "FakeBackend"}
+BACKENDS = {
+    "hf": "HFBackend",
+    "llamacpp": "LlamaCppBackend",
+    "openai": "OpenAIBackend",
+    "anthropic": "AnthropicBackend",
+    "fake": "FakeBackend",
+}
 #: Endings of files that hold a suite.
 SUITE_FILES = (".csv", ".tsv", ".jsonl", ".toml")
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -44,7 +50,7 @@ def _check_models(models: Any) -> Any:
         if not name.isprintable():
             raise refused_at((name,), name, "control or invisible characters in a model's name", "Use visible ones")
         if not isinstance(backend, Backend):
-            hint = "Use HFBackend, LlamaCppBackend, OpenAIBackend or your own"
+            hint = "Use HFBackend, LlamaCppBackend, OpenAIBackend, AnthropicBackend or your own"
             raise refused_at((name,), backend, "not a backend", hint)
     return models
 

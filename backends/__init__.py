@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from backends.errors import AuditError, BackendError, ConfigError, MissingExtra
 
 if TYPE_CHECKING:
+    from backends.anthropic import AnthropicBackend
     from backends.classifiers import LLMRater, Rubric, text_classifier
     from backends.fake import FakeBackend, PlantedBias
     from backends.llamacpp import LlamaCppBackend
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from backends.transformers import HFBackend
 
 __all__ = [
+    "AnthropicBackend",
     "AuditError",
     "BackendError",
     "ConfigError",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AnthropicBackend": "backends.anthropic",
     "FakeBackend": "backends.fake",
     "HFBackend": "backends.transformers",
     "LLMRater": "backends.classifiers",

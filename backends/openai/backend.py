@@ -71,7 +71,11 @@ _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
 
 OptionalPath = Annotated[str | Path | None, OnError("not a text", "Write it in quotes")]
 OptionalText = Annotated[str | None, Field(min_length=1), OnError("not a text", "Write it in quotes")]
-Count = Annotated[int, Field(ge=1)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), OnError("not a time limit", "Give seconds above 0")]
+CostLimit = Annotated[
+    float | None, Field(gt=0, allow_inf_nan=False), OnError("not a limit to costs", "Give a number above 0")
+]
 
 
 class OpenAIBackend(Backend):
@@ -138,6 +142,8 @@ class OpenAIBackend(Backend):
     """
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
+    #: The fingerprint's name of what answers.
+    engine: ClassVar[str] = "openai"
 
     @checked_options
     def __init__(
@@ -149,16 +155,12 @@ class OpenAIBackend(Backend):
             str | Annotated[tuple[str, ...], AS_TUPLE] | None, OnError("not a name", "Name environment variables")
         ] = "OPENAI_API_KEY",
         key_file: OptionalPath = None,
-        timeout: Annotated[
-            float, Field(gt=0, allow_inf_nan=False), OnError("not a time limit", "Give seconds above 0")
-        ] = 120.0,
-        max_in_flight: Count = 8,
-        samples: Count | None = None,
+        timeout: Seconds = 120.0,
+        max_in_flight: AtLeastOne = 8,
+        samples: AtLeastOne | None = None,
         prices: PriceTable | None = None,
-        max_cost: Annotated[
-            float | None, Field(gt=0, allow_inf_nan=False), OnError("not a limit to costs", "Give a number above 0")
-        ] = None,
-        canary_every: Count = 500,
+        max_cost: CostLimit = None,
+        canary_every: AtLeastOne = 500,
         probe_folder: OptionalPath = None,
         reasoning_effort: OptionalText = None,
         reasoning_tokens: Annotated[int, Field(ge=0)] | None = None,
@@ -236,7 +238,7 @@ class OpenAIBackend(Backend):
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
         return Description(
-            {**report.fingerprint(self.samples), **self._sent.fingerprint(found)},
+            {**report.fingerprint(self.samples), **self._sent.fingerprint(found), "backend": self.engine},
             frozenset(capabilities),
             notes,
             retired=report.retired_fields() | RETIRED,

@@ -1,0 +1,77 @@
+"""Chats in the words of Anthropic's Messages API, for all that asks in OpenAI's.
+
+https://docs.anthropic.com/en/api/messages: one endpoint, ``max_tokens`` required, system messages in a field of their
+own, content in blocks. There are no log-probabilities, no seeds, and one answer to a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from backends.errors import BackendError
+from backends.openai.client import HttpClient
+
+#: What the API has no word for. Such a request is refused here, before it costs anything.
+_UNKNOWN = ("logprobs", "top_logprobs", "n", "seed", "logit_bias")
+_RENAMED = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
+_FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+_LONGEST_ANSWER = 4096
+
+
+class MessagesClient(HttpClient):
+    """An `HttpClient` that sends chats to ``/messages`` and gives the answers back in OpenAI's form."""
+
+    async def post(
+        self, path: str, payload: dict[str, Any], *, accept: Callable[[dict[str, Any]], None] = lambda _: None
+    ) -> dict[str, Any]:
+        if path != "chat/completions":
+            raise BackendError("not_found", f"Anthropic's API has no {path.strip('/')}")
+        body = message_request(payload)
+        return chat_response(await super().post("messages", body, accept=lambda answer: accept(chat_response(answer))))
+
+
+def message_request(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat's request as a message's. Raises `BackendError` for what the API cannot be asked."""
+    if unknown := next((name for name in _UNKNOWN if name in payload), None):
+        raise BackendError("unsupported", f"Anthropic's API has no {unknown}")
+    turns = payload["messages"]
+    body = {_RENAMED.get(name, name): value for name, value in payload.items() if name != "messages"}
+    body.setdefault("max_tokens", _LONGEST_ANSWER)
+    body["messages"] = [turn for turn in turns if turn["role"] != "system"]
+    if system := [turn["content"] for turn in turns if turn["role"] == "system"]:
+        body["system"] = "\n\n".join(system)
+    if (effort := body.pop("reasoning_effort", None)) is not None:
+        body["output_config"] = {**body.get("output_config", {}), "effort": effort}
+    return body
+
+
+def chat_response(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as a chat's response. Raises `BackendError` where it is none."""
+    blocks, reason = answer.get("content"), answer.get("stop_reason")
+    if not isinstance(blocks, Sequence) or not all(isinstance(block, Mapping) for block in blocks):
+        raise BackendError("malformed", "an answer without content", retryable=True)
+    message = {"role": "assistant", "content": _joined(blocks, "text")}
+    if thought := _joined(blocks, "thinking"):
+        message["reasoning_content"] = thought
+    choice = {"index": 0, "message": message, "finish_reason": _FINISH_REASONS.get(str(reason), reason)}
+    response = {"id": answer.get("id"), "model": answer.get("model"), "choices": [choice]}
+    return {name: value for name, value in response.items() if value is not None} | _usage(answer.get("usage"))
+
+
+def _joined(blocks: Sequence[Mapping[str, Any]], kind: str) -> str:
+    return "".join(str(block.get(kind, "")) for block in blocks if block.get("type") == kind)
+
+
+def _usage(usage: Any) -> dict[str, Any]:
+    if not isinstance(usage, Mapping) or not isinstance(usage.get("input_tokens"), int):
+        return {}
+    read, written = (usage.get(f"cache_{what}_input_tokens") or 0 for what in ("read", "creation"))
+    counted = {"prompt_tokens": usage["input_tokens"] + read + written, "completion_tokens": usage.get("output_tokens")}
+    return {"usage": {**counted, "prompt_tokens_details": {"cached_tokens": read}}}

@@ -1,0 +1,160 @@
+"""Anthropic's own API: texts, thoughts and counted draws, against a server that speaks as its documents say."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import Audit
+from backends import AnthropicBackend, BackendError, PriceTable
+from backends.anthropic.client import chat_response, message_request
+from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
+from suites import OccuGender
+from tests.backends.openai.raw_server import RawServer, Reply
+
+MODEL = "claude-opus-4-7"
+ASKED = GenerateRequest((Message("system", "Be brief."), Message("user", "Which gender?")), Sampling(max_tokens=16))
+
+
+class MessagesServer(RawServer):
+    """``POST /v1/messages`` (https://docs.anthropic.com/en/api/messages and …/errors).
+
+    The key in ``x-api-key``, ``anthropic-version`` required, unknown fields refused ("Extra inputs are not permitted"),
+    a system message as a field only. As Opus 4.7: no ``temperature``, ``top_p`` or prefill (pr-agent #2456, cline
+    #10572). ``thinks``: a block of thinking comes first, and takes 40 tokens of the limit.
+    """
+
+    thinks = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers, self._random = itertools.count(), random.Random(0)
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        head = self.headers[-1].lower()
+        if "x-api-key: key-of-anthropic" not in head:
+            return error(401, "authentication_error", "invalid x-api-key")
+        if "anthropic-version: 2023-06-01" not in head:
+            return error(400, "invalid_request_error", "anthropic-version: header is required")
+        if path != "/v1/messages":
+            return error(404, "not_found_error", "Not Found")
+        if sent["model"] != MODEL:
+            return error(404, "not_found_error", f"model: {sent['model']}")
+        for name in ("temperature", "top_p"):
+            if name in sent:
+                return error(400, "invalid_request_error", f"`{name}` is deprecated for this model.")
+        known = {"model", "messages", "system", "max_tokens", "stop_sequences", "thinking", "output_config"}
+        if other := sorted(set(sent) - known):
+            return error(400, "invalid_request_error", f"{other[0]}: Extra inputs are not permitted")
+        if "max_tokens" not in sent:
+            return error(400, "invalid_request_error", "max_tokens: Field required")
+        roles = [turn["role"] for turn in sent["messages"]]
+        if "system" in roles:
+            return error(400, "invalid_request_error", "messages: Unexpected role 'system'")
+        if roles[-1] == "assistant":
+            return error(400, "invalid_request_error", "This model does not support assistant message prefill.")
+        return self._message(sent["messages"][-1]["content"], sent["max_tokens"])
+
+    def _message(self, question: str, limit: int) -> Reply:
+        names = ("Female", "Female", "Male") if "gender" in question else ("blue", "a river", "seven", "yes", "no")
+        blocks = [{"type": "text", "text": self._random.choice(names)}]
+        cut = self.thinks and limit <= 40
+        if self.thinks:
+            blocks = [{"type": "thinking", "thinking": "She, or he.", "signature": "x"}, *([] if cut else blocks)]
+        usage = {"input_tokens": 9, "output_tokens": 44 if self.thinks else 4, "cache_read_input_tokens": 3}
+        reason = "max_tokens" if cut else "end_turn"
+        body = {"id": f"msg_{next(self._numbers)}", "type": "message", "role": "assistant", "model": MODEL}
+        return Reply({**body, "content": blocks, "stop_reason": reason, "usage": usage})
+
+
+def error(status: int, kind: str, message: str) -> Reply:
+    return Reply({"type": "error", "error": {"type": kind, "message": message}}, status)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-anthropic")
+
+
+def backend_of(server: MessagesServer, folder: Path, **options: Any) -> AnthropicBackend:
+    return AnthropicBackend(MODEL, base_url=server.base_url, probe_folder=folder, **options)
+
+
+async def test_a_text_is_written_and_paid_for(tmp_path: Path) -> None:
+    async with MessagesServer().running() as server:
+        backend = backend_of(server, tmp_path, prices=PriceTable(prompt=5.0, completion=25.0))
+        backend.check()
+        description = await backend.describe()
+        before = backend.spent() or 0.0
+        answer, *_ = await backend.run([ASKED])
+        cost = (backend.spent() or 0.0) - before
+        await backend.close()
+        assert server.bodies[-1]["system"] == "Be brief."
+    assert description.capabilities == {"generate", "chat"}
+    assert description.fingerprint["backend"] == "anthropic"
+    assert "no logprobs" in description.absent["score"]
+    assert isinstance(answer, GenerateResponse), answer
+    assert answer.text in ("Female", "Male")
+    assert cost == pytest.approx((12 * 5 + 4 * 25) / 1e6), "what came from the cache is part of the prompt"
+
+
+async def test_a_thinking_block_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    async with MessagesServer().running() as server:
+        server.thinks = True
+        backend = backend_of(server, tmp_path, reasoning_tokens=64, extra_body={"thinking": {"type": "adaptive"}})
+        answer, *_ = await backend.run([ASKED])
+        await backend.close()
+        short = backend_of(server, tmp_path, reasoning_tokens=0, extra_body={"thinking": {"type": "adaptive"}})
+        cut, *_ = await short.run([ASKED])
+        await short.close()
+    assert isinstance(answer, GenerateResponse), answer
+    assert (answer.text in ("Female", "Male"), answer.thought) == (True, "She, or he.")
+    assert isinstance(cut, BackendError)
+    assert "thought" in cut.message
+
+
+async def test_a_wrong_key_is_said_to_be_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "another")
+    async with MessagesServer().running() as server:
+        backend = backend_of(server, tmp_path)
+        with pytest.raises(BackendError) as caught:
+            await backend.describe()
+        await backend.close()
+    assert caught.value.kind == "auth"
+
+
+async def test_occugender_is_audited_by_draws(tmp_path: Path) -> None:
+    async with MessagesServer().running() as server:
+        audit = Audit(
+            models={"claude": backend_of(server, tmp_path / "probes", samples=8)},
+            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
+            limit=100,
+            db=tmp_path / "audit.db",
+            out=tmp_path / "report",
+        )
+        result = await audit.run()
+    where = {"bias": "explicit", "debiasing": None, "dominated_by": "male"}
+    (female,) = [m for m in result.measures if m.measure == "p_female" and m.where == where]
+    assert female.low is not None
+    assert female.high is not None
+    assert female.low < 2 / 3 < female.high
+    assert female.high - female.low < 0.3
+
+
+def test_what_the_api_has_no_word_for_is_refused() -> None:
+    with pytest.raises(BackendError, match="no logprobs"):
+        message_request({"messages": [], "logprobs": True})
+    asked = message_request({"messages": [], "max_completion_tokens": 5, "stop": ["x"], "reasoning_effort": "low"})
+    expected = {"messages": [], "max_tokens": 5, "stop_sequences": ["x"], "output_config": {"effort": "low"}}
+    assert asked == expected
+
+
+@pytest.mark.parametrize("answer", [{}, {"content": "text"}, {"content": ["text"]}])
+def test_an_answer_without_blocks_is_malformed(answer: dict[str, Any]) -> None:
+    with pytest.raises(BackendError) as caught:
+        chat_response(answer)
+    assert (caught.value.kind, caught.value.retryable) == ("malformed", True)
