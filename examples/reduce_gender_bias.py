@@ -137,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with the published debiasing set")
     parser.add_argument("--questions", type=Path, help="JSON lines of question, choices, answer")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--limit", type=int, default=200, help="items of each suite")
     parser.add_argument("--seed", type=int, default=0)
