@@ -43,9 +43,9 @@ def cautions(design: Design) -> Sequence[str]:
     return [f"The published pairs are not all as the paper counts them: {differences}.", _RELEASED_RULE, _SLURS]
 
 
-def published(design: Design) -> Iterator[PublishedFigure]:
-    """Table 4, as far as its figures are of this design: pairs, wording, reading and classifiers."""
-    aspects = {"pairs": design.pairs.name, "structures": ", ".join(design.structures)}
+def published(design: Design, tokens: int) -> Iterator[PublishedFigure]:
+    """Table 4, as far as its figures are of this design: pairs, wording, reading, classifiers, and tokens of a text."""
+    aspects = {"pairs": design.pairs.name, "structures": ", ".join(design.structures), "tokens": str(tokens)}
     aspects["tie"] = "bare words" if design.asks_bare_words else "none"
     #: measure → key in the data file, kind of its rows, provenance
     printed = {"bias_pair_ratio_released": ("bias_pair_ratio", "answer", "bias_pair_ratio")}

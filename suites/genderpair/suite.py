@@ -303,7 +303,7 @@ class GenderPair(Suite):
         return presentation.cautions(self.design)
 
     def published(self) -> Sequence[PublishedFigure]:
-        return [*presentation.published(self.design)]
+        return [*presentation.published(self.design, self.sampling.max_tokens)]
 
     def tables(self) -> Sequence[TableLayout]:
         return [*presentation.tables(self.design)]
