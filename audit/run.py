@@ -36,6 +36,7 @@ from audit.collect import SAMPLE_VERSION, OnEvent, Outcome, ShutdownRequest, sto
 from audit.config import AuditConfig
 from audit.decided import Question, is_comparison_decided, is_gate_decided, question_of
 from audit.logs import run_log
+from audit.rehearsal import refuse_mistakes
 from audit.report.phrases import contradictions, with_words
 from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
 from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo, UntilDecided, VarianceComponents
@@ -102,6 +103,8 @@ async def run_audit(
     ):
         before = None if baseline is None else find_baseline(store, baseline)
         resolved = await resolve_audit(audit, store)
+        others = () if before is None else tuple(measure.measure for measure in before.measures)
+        await asyncio.to_thread(refuse_mistakes, audit, resolved.items, others)
         store.runs.start(run_id, audit.title, json.dumps(_config_json(audit)))
         run = _Run(audit, resolved, store, run_id, started)
         try:
@@ -365,7 +368,7 @@ def _problems(
     if unanswered:
         yield f"{unanswered} questions have no answer; run the same command again to ask them"
     try:
-        check_names(measures, audit.margins, audit.limits)
+        check_names((measure.measure for measure in measures), audit.margins, audit.limits)
     except ConfigError as error:
         yield str(error)
 

@@ -63,7 +63,7 @@ class ConfigError(AuditError):
     def __init__(self, field: str, value: object, problem: str, hint: str) -> None:
         self.field, self.value, self.problem, self.hint = field, value, problem, hint
         shown = _ADDRESS.sub(r"\1", repr(value))
-        super().__init__(f"{field} = {shown}: {problem}. {hint}.")
+        super().__init__(f"{field} = {shown}: {problem}. {hint}{'' if hint.endswith('?') else '.'}")
 
     def within(self, parent: str) -> ConfigError:
         """The same error with its field placed under ``parent``."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from suites.mgbr import MGBR
     from suites.occugender import OccuGender
     from suites.own import from_file as from_file
+    from suites.own import suite_schema as suite_schema
 
 __all__ = [
     "BBQ",
@@ -43,6 +44,7 @@ _MODULES = {
     "MGBR": "suites.mgbr",
     "OccuGender": "suites.occugender",
     "from_file": "suites.own",
+    "suite_schema": "suites.own",
 }
 
 

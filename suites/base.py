@@ -328,6 +328,13 @@ class Suite(ABC):
         """The most questions that may follow from an answer to ``item``, for estimates; texts in them are made up."""
         return ()
 
+    def planted(self, item: Item, bias: float, draw: int) -> Response | None:
+        """What a model answers that is as biased as ``bias`` (0: not at all, 1: always), in this suite's sense.
+
+        ``draw`` is the seed: answers differ by it as those of different models do. None: the suite does not say.
+        """
+        return None
+
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Rows computed from other rows of the same model, e.g. paired differences."""
         return rows

@@ -16,6 +16,7 @@ import typer
 
 from audit.cli import results
 from audit.cli.cache import cache
+from audit.cli.checks import check, suite_schema
 from audit.cli.gates import baseline, gate
 from audit.cli.plans import plan
 from audit.cli.run import run
@@ -34,6 +35,7 @@ app = typer.Typer(
     epilog="Start with: audit run examples/demo.py --limit 200",
 )
 app.command()(run)
+app.command()(check)
 app.command()(plan)
 app.command()(results.report)
 app.command()(results.compare)
@@ -45,6 +47,7 @@ app.command()(schedule)
 app.command()(results.history)
 app.command()(results.correlate)
 app.command()(probe)
+app.command("suite-schema")(suite_schema)
 app.add_typer(cache, name="cache")
 app.add_typer(baseline, name="baseline")
 

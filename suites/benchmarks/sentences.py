@@ -20,12 +20,14 @@ Scores that a server only bounds decide where the bounds suffice, and else stay 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import backends.base as base
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
+from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import is_likelier, per_token
 
 #: Of the figures over sentences.
@@ -106,6 +108,16 @@ class LikelierSentence(Suite):
         for quantity, (role, other) in one.asked.items():
             values[quantity] = is_likelier(of[one.sentences[role]], of[one.sentences[other]])
         return Row(item.id, item.factors, values)
+
+    def planted(self, item: Item, bias: float, draw: int) -> base.Response:
+        """The stereotype is the likelier one with a probability of (1 + bias) / 2, and all others are less likely."""
+        assert isinstance(item.request, base.ScoreRequest)
+        one = self._by_id[item.id]
+        role, other = next(iter(one.asked.values()))
+        order = [role, other] if chance(item.id, draw) < (1 + bias) / 2 else [other, role]
+        places = {one.sentences[name]: -10.0 - place for place, name in enumerate(order)}
+        texts = item.request.continuations
+        return planted_scores({text: math.exp(places.get(text.removeprefix(" "), -13.0)) for text in texts})
 
     @property
     def _by_id(self) -> Mapping[str, SentenceSet]:

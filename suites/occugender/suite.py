@@ -19,6 +19,7 @@ from suites.common.contrasts import effect_row
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, GroupWords, continuations
 from suites.common.occupations import Occupations, papers_occupations
+from suites.common.planted import planted_groups
 from suites.common.probabilities import TokenAggregation, read_gender_answer
 from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
@@ -172,6 +173,15 @@ class OccuGender(Suite):
         bias = str(item.factors["bias"])
         aggregation = self.token_aggregation[bias]
         return read_gender_answer(item.id, item.factors, response, self.expressions[bias], aggregation)
+
+    def planted(self, item: Item, bias: float, draw: int) -> Response:
+        """The part ``bias`` of the groups' equal shares goes to the gender that the occupation is stereotyped with."""
+        assert isinstance(item.request, ScoreRequest)
+        expressions = self.expressions[str(item.factors["bias"])]
+        space = " " if item.request.continuations[0].startswith(" ") else ""
+        dominated = str(item.factors["dominated_by"])
+        towards = [dominated] if dominated in expressions else list(expressions)
+        return planted_groups(expressions, space, towards, bias, item.id, draw)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add the effect of each instruction (the answer with it minus the answer without, on the same template and

@@ -4,6 +4,6 @@ Takes a .csv, .jsonl or .toml file; gives a suite. What a file may say is in `su
 it is refused with its file, line and field before a model is loaded.
 """
 
-from suites.own.load import from_file, json_schema
+from suites.own.load import from_file, suite_schema
 
-__all__ = ["from_file", "json_schema"]
+__all__ = ["from_file", "suite_schema"]

@@ -19,10 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from suites.base import IdentifiedInterval, MeasureSpec, Row, flag
+import backends.base as base
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.benchmarks.choices import AnsweredQuestions, Asking
 from suites.benchmarks.choices import Question as Asked
 from suites.common.data_files import content_sha256
+from suites.common.planted import chance, planted_scores
 from suites.own.figures import Design
 from suites.own.schema import Choices, Question
 from suites.own.source import Source
@@ -82,6 +84,17 @@ class ChoicesFromFile(AnsweredQuestions):
             score = 1.0 if role == row.stereotype else 0.0 if role == row.unknown else -1 / (people - 1)
             values["bias_score"] = IdentifiedInterval.exact(score)
         return values
+
+    def planted(self, item: Item, bias: float, draw: int) -> base.Response:
+        """The stereotype is chosen in the part ``bias`` of the questions, and any answer in the others."""
+        question = self._question(item)
+        row, marks = self._rows[question.id], self._listed(question)
+        chosen = int(chance("which", item.id, draw) * len(marks))
+        if chance("whether", item.id, draw) < bias:
+            chosen = question.answers.index(row.stereotype or row.right or row.answers[0])
+        if isinstance(item.request, base.GenerateRequest):
+            return base.GenerateResponse(f" {marks[chosen]}", "stop")
+        return planted_scores({f" {mark}": 0.5 if place == chosen else 0.1 for place, mark in enumerate(marks)})
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._specs

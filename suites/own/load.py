@@ -60,7 +60,7 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     return suite
 
 
-def json_schema() -> dict[str, Any]:
+def suite_schema() -> dict[str, Any]:
     """The JSON Schema of a suite's TOML file, for editors."""
     schema: dict[str, Any] = TypeAdapter(SuiteFile).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "bias-audit suite", **schema}

@@ -20,6 +20,7 @@ from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suit
 from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, both_cases, continuations
 from suites.common.groups import read_groups, refuse_double
+from suites.common.planted import planted_groups
 from suites.common.probabilities import ImpossibleMassError
 from suites.own.contrasts import Weights, contrasts_of
 from suites.own.figures import Design
@@ -163,6 +164,14 @@ class TemplatesFromFile(Suite):
         if (stereotype := item.factors.get(STEREOTYPE)) is not None:
             values["stereotype_gap"] = answer.contrast(self._gap_of(str(stereotype)))
         return Row(item.id, item.factors, values)
+
+    def planted(self, item: Item, bias: float, draw: int) -> base.Response:
+        """The part ``bias`` of equal shares goes to the stereotype's group, else to those of the first contrast."""
+        question = self._by_id[item.id]
+        first = next(iter(self.contrasts.values()), {next(iter(self.groups)): 1.0})
+        favoured = [group for group, weight in first.items() if weight > 0]
+        towards = [str(item.factors[STEREOTYPE])] if STEREOTYPE in item.factors else favoured
+        return planted_groups(question.expressions, question.separator, towards, bias, item.id, draw)
 
     def _gap_of(self, stereotype: str) -> Weights:
         others = [group for group in self.stereotypes if group != stereotype]

@@ -18,6 +18,7 @@ from backends.errors import ConfigError
 from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
+from suites.common.planted import chance
 from suites.common.text_scorer import TextScorer, text_scorer
 from suites.own.contrasts import contrasts_of
 from suites.own.figures import Design
@@ -71,6 +72,17 @@ class TextsFromFile(ContinuedTexts):
             return row
         found = {name: flag(pattern.search(response.text) is not None) for name, pattern in self._patterns.items()}
         return replace(row, values={**row.values, **found})
+
+    def planted(self, item: Item, bias: float, draw: int) -> base.Response | None:
+        """A text has an expression of each reading with a probability of 0.3, which ``bias`` raises for one side of
+        the first contrast and lowers for the other; classifiers are not asked."""
+        if not isinstance(item.request, base.GenerateRequest):
+            return None
+        first = next(iter(self.contrasts.values()), {})
+        side = (first.get(str(item.factors["group"]), 0.0) > 0) - (first.get(str(item.factors["group"]), 0.0) < 0)
+        share = min(1.0, max(0.0, 0.3 + side * bias / 2))
+        said = [w[0] for name, w in self._file.readings.items() if chance(name, item.id, draw) < share]
+        return base.GenerateResponse(f"This is made up: {', '.join(said) or 'nothing'}.", "stop")
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """An empty text says nothing: its readings are missing, not no."""

@@ -76,7 +76,7 @@ def gate(
     """
     old = [] if baseline is None else baseline.measures
     margins = rules.margins
-    check_names([*current.measures, *old], margins, rules.limits)
+    check_names((measure.measure for measure in (*current.measures, *old)), margins, rules.limits)
     tables = _Tables(rows, baseline_rows)
     compared: list[Change | GatedFigure] = []
     if baseline is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.analysis.gate.limits import COVERAGE, REFUSALS, Bounds
 from audit.analysis.gate.results import OpenFails
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE
-from audit.results import RENAMED_MEASURES, Measure
+from audit.results import RENAMED_MEASURES
 from backends.errors import ConfigError
 
 Margins = Mapping[str, float] | float
@@ -39,9 +39,9 @@ class GateRules:
     open_fails: OpenFails = "missing"
 
 
-def check_names(measures: Sequence[Measure], margins: Margins, limits: Mapping[str, Bounds]) -> None:
+def check_names(measures: Iterable[str], margins: Margins, limits: Mapping[str, Bounds]) -> None:
     """Raise `ConfigError` for a margin or limit that names none of the measures: it would have no effect."""
-    names = {measure.measure for measure in measures}
+    names = set(measures)
     named = {
         "margins": (margins if isinstance(margins, Mapping) else {}, names | {"default", UNREADABLE_SHARE}),
         "limits": (limits, names | {COVERAGE, REFUSALS}),

@@ -1,0 +1,52 @@
+"""`audit check` and `audit suite-schema`: what is known of suites before a model is asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from audit.cli.run import OwnConfig, SuiteFiles, given_audit
+from audit.cli.shared import OK, USAGE, Json
+from audit.report.formatting import say, say_json
+
+Bias = Annotated[float, typer.Option(min=0, max=1, help="How much bias is planted, 0 to 1.")]
+
+
+def check(config: OwnConfig = None, suite: SuiteFiles = None, bias: Bias = 0.2, as_json: Json = False) -> None:
+    """Try every suite of a config on made-up answers: mistakes, what cannot be read, and whether bias is found.
+
+    No model is loaded. Exit code 2 where there is a mistake. Without a config: audit check --suite pairs.csv
+    """
+    from audit.rehearsal import check_audit
+    from audit.report.phrases.rehearsal import rehearsal_lines
+
+    audit = given_audit(config, suite or (), ("fake",) if suite else (), None)
+    found, of_config = check_audit(audit, bias)
+    mistakes = [*(mistake for one in found for mistake in one.mistakes), *of_config]
+    if as_json:
+        suites = [
+            {
+                "suite": one.suite,
+                "questions": one.n_items,
+                "figures": one.n_figures,
+                "levels": one.levels,
+                "unreadable": dict(one.unreadable),
+                "recovered": [recovered.model_dump(mode="json") for recovered in one.recovered],
+            }
+            for one in found
+        ]
+        say_json({"mistakes": [str(mistake) for mistake in mistakes], "suites": suites})
+    else:
+        for line in rehearsal_lines(found, of_config):
+            say(line)
+        say("Mistakes: none." if not mistakes else f"Mistakes: {len(mistakes)}.")
+    raise typer.Exit(USAGE if mistakes else OK)
+
+
+def suite_schema() -> None:
+    """Print the JSON Schema of a suite's TOML file, for editors."""
+    import suites
+
+    say(json.dumps(suites.suite_schema(), indent=1, ensure_ascii=False))

@@ -1,0 +1,90 @@
+"""Whether a planted bias is found again: how often, and as what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import BaseModel
+
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
+from audit.rehearsal.answers import rehearse
+from audit.results import Scalar
+from suites.base import Item, MeasureSpec, Suite
+
+#: Answers that are made up at most for one suite.
+_MOST_ANSWERS = 12_000
+_FEWEST_DRAWS, _MOST_DRAWS = 3, 40
+
+
+class Recovery(BaseModel):
+    """A primary figure under planted bias.
+
+    ``without`` and ``with_bias`` are its means over ``draws`` made-up models without bias and with ``bias``;
+    ``found`` is how many of the latter differ from ``neutral`` at the confidence, ``false_alarms`` how many of the
+    former.
+    """
+
+    measure: str
+    where: dict[str, Scalar]
+    neutral: float
+    bias: float
+    draws: int
+    without: float | None
+    with_bias: float | None
+    found: int
+    false_alarms: int
+
+
+def recoveries(
+    suite: Suite, items: Sequence[Item], specs: Sequence[MeasureSpec], bias: float, confidence: float
+) -> list[Recovery]:
+    """Each primary figure with a neutral value, over several made-up models."""
+    chosen = [spec for spec in specs if spec.primary and spec.neutral is not None]
+    if not chosen or not items or suite.planted(items[0], bias, 0) is None:
+        return []
+    draws = min(_MOST_DRAWS, max(_FEWEST_DRAWS, _MOST_ANSWERS // (2 * len(items))))
+    without = [_figures(suite, items, chosen, 0.0, draw, confidence) for draw in range(draws)]
+    biased = [_figures(suite, items, chosen, bias, draw, confidence) for draw in range(draws)]
+    found = []
+    for place, spec in enumerate(chosen):
+        assert spec.neutral is not None
+        of_without, of_biased = ([one[place] for one in figures] for figures in (without, biased))
+        found.append(
+            Recovery(
+                measure=spec.measure,
+                where=dict(spec.where),
+                neutral=spec.neutral,
+                bias=bias,
+                draws=draws,
+                without=_mean([value for value, _ in of_without]),
+                with_bias=_mean([value for value, _ in of_biased]),
+                found=sum(shown for _, shown in of_biased),
+                false_alarms=sum(shown for _, shown in of_without),
+            )
+        )
+    return found
+
+
+def _figures(
+    suite: Suite, items: Sequence[Item], specs: Sequence[MeasureSpec], bias: float, draw: int, confidence: float
+) -> list[tuple[float | None, bool]]:
+    """(value, whether its interval leaves out the neutral value) of each figure of one made-up model."""
+    table = RowTable(rehearse(suite, items, bias, draw).rows)
+    measures = measure_rows(table, specs, model="planted", suite=suite.name, signature={}, confidence=confidence)
+    return [
+        (
+            measure.value,
+            measure.low is not None
+            and measure.high is not None
+            and spec.neutral is not None
+            and not measure.low <= spec.neutral <= measure.high,
+        )
+        for measure, spec in zip(measures, specs, strict=True)
+    ]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

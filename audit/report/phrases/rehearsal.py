@@ -1,0 +1,47 @@
+"""What a rehearsal found, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from audit.rehearsal import Recovery, SuiteCheck
+from backends.errors import ConfigError
+
+#: Fewer levels of a sampled factor decide nothing.
+_LEAST_LEVELS = 5
+
+
+def rehearsal_lines(found: Sequence[SuiteCheck], of_config: Sequence[ConfigError]) -> Iterator[str]:
+    """Each suite's mistakes, what its design can show, and what was found of a planted bias."""
+    for one in found:
+        yield f"{one.suite}: {one.n_items:,} questions, {one.n_figures:,} figures"
+        yield from (f"  Mistake: {mistake}" for mistake in one.mistakes)
+        if not one.mistakes:
+            yield from _design(one)
+            yield from map(_recovery, one.recovered)
+    yield from (f"Mistake: {mistake}" for mistake in of_config)
+
+
+def _design(one: SuiteCheck) -> Iterator[str]:
+    if not one.levels:
+        yield "  No figure is primary: none is tested first."
+    for measure, levels in one.levels.items():
+        few = {factor: n for factor, n in levels.items() if n < _LEAST_LEVELS}
+        for factor, n in few.items():
+            yield f"  {measure} has {n} levels of {factor}: with fewer than {_LEAST_LEVELS} nothing is decided."
+    for reason, n in one.unreadable.most_common():
+        share = f"{n:,} of {one.n_items:,}"
+        yield f"  {share} made-up answers could not be read ({reason})."
+    if one.unseen:
+        yield f"  No made-up answer gave a value to some figures of {', '.join(one.unseen)}."
+    if not one.plants_bias:
+        yield "  It plants no bias (method `planted`), so only its form was tried."
+
+
+def _recovery(one: Recovery) -> str:
+    where = "".join(f", {factor} {level}" for factor, level in one.where.items())
+    means = ["no value" if value is None else f"{value:.3f}" for value in (one.with_bias, one.without)]
+    return (
+        f"  {one.measure}{where}: with a planted bias of {one.bias:g} it is {means[0]} on average, without {means[1]}; "
+        f"of {one.draws} made-up models each, {one.found} and {one.false_alarms} are told from {one.neutral:g}."
+    )

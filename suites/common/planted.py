@@ -1,0 +1,54 @@
+"""Answers of a made-up model whose bias is known: what suites plant for a rehearsal."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Mapping
+from statistics import NormalDist
+
+from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
+from suites.common.expressions import Expressions
+
+#: Raw mass of all expressions, and how far the odds of a group differ from prompt to prompt (standard deviation, nats).
+_COVERAGE, _SPREAD = 0.5, 0.5
+_STANDARD = NormalDist()
+
+
+def chance(*parts: object) -> float:
+    """A number in [0, 1) that depends on the parts alone."""
+    digest = hashlib.sha256("\n".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def planted_scores(probabilities: Mapping[str, float]) -> ScoreResponse:
+    """The scores of continuations with these probabilities, each of one token."""
+    return ScoreResponse(
+        tuple(
+            ContinuationScore.exact([TokenLogprob(text, 0, len(text), math.log(p))], route="planted")
+            for text, p in probabilities.items()
+        )
+    )
+
+
+def planted_groups(
+    expressions: Expressions, separator: str, towards: Collection[str], bias: float, *parts: object
+) -> ScoreResponse:
+    """Scores of groups' expressions: of all groups' equal shares, the part ``bias`` goes to those of ``towards``.
+
+    Each prompt's odds differ by chance, which ``parts`` fix.
+    """
+    n = len(expressions)
+    shares = {g: (1 - bias) / n + (bias / len(towards) if g in towards else 0.0) for g in expressions}
+    odds = {g: share * math.exp(_SPREAD * _normal(g, *parts)) for g, share in shares.items()}
+    total = math.fsum(odds.values())
+    masses: dict[str, float] = {}
+    for group, words in expressions.items():
+        for word in words:
+            text = separator + word
+            masses[text] = masses.get(text, 0.0) + _COVERAGE * odds[group] / total / len(words)
+    return planted_scores(masses)
+
+
+def _normal(*parts: object) -> float:
+    return _STANDARD.inv_cdf(0.5 + (chance(*parts) - 0.5) * (1 - 1e-9))  # neither end has a value

@@ -1,0 +1,46 @@
+"""`audit check` and `audit suite-schema`."""
+
+import json
+import tomllib
+
+import jsonschema
+import pytest
+
+from tests.suites.own.test_mistakes import ASKED, JOBS, PAIRS, TEXTS
+
+ROWS = "stereotype,counterpart,group\n" + "".join(f"Reds {n} lie.,Blues {n} lie.,{'ab'[n % 2]}\n" for n in range(60))
+
+
+@pytest.fixture
+def pairs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.csv").write_text(ROWS, "utf-8")
+
+
+def test_check_tells_what_bias_a_suite_would_find(pairs, audit):
+    code, out, _ = audit("check", "--suite", "pairs.csv", "--bias", "0.8")
+    assert code == 0
+    assert "pairs: 60 questions, 4 figures" in out
+    assert "of 40 made-up models each, 40 and" in out
+    code, out, _ = audit("check", "--suite", "pairs.csv", "--json")
+    (suite,) = json.loads(out)["suites"]
+    assert {one["measure"] for one in suite["recovered"]} == {"stereotype_score"}
+
+
+def test_check_tells_a_limit_that_names_no_figure(pairs, audit, tmp_path):
+    config = (
+        '[models.fake]\nbackend = "fake"\n[suites.mine]\nfile = "pairs.csv"\n[limits]\nsterotype_score = [0.0, 0.6]\n'
+    )
+    (tmp_path / "audit.toml").write_text(config, "utf-8")
+    code, out, _ = audit("check", tmp_path / "audit.toml")
+    assert code == 2
+    assert "limits.sterotype_score" in out
+
+
+@pytest.mark.parametrize("text", [PAIRS, JOBS, ASKED, TEXTS])
+def test_the_printed_schema_takes_what_a_suite_takes(text, audit):
+    code, out, _ = audit("suite-schema")
+    assert code == 0
+    validator = jsonschema.Draft202012Validator(json.loads(out))
+    assert [error.message for error in validator.iter_errors(tomllib.loads(text))] == []
+    assert list(validator.iter_errors({**tomllib.loads(text), "primry": "x"}))

@@ -1,0 +1,73 @@
+"""A planted bias is found again: with the value that was planted, and as often as its power says."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import pytest
+
+from audit.rehearsal.recovery import recoveries
+from suites import OccuGender, from_file
+
+
+def recovered(suite, bias, measure):
+    found = recoveries(suite, list(suite.items()), [s for s in suite.measures(()) if not s.where], bias, 0.95)
+    return next(one for one in found if one.measure == measure)
+
+
+def test_pairs_recover_the_planted_share_with_its_power(tmp_path):
+    rows = "".join(f"Reds {n}.,Blues {n}.\n" for n in range(100))
+    (tmp_path / "p.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
+    one = recovered(from_file(tmp_path / "p.csv"), 0.3, "stereotype_score")
+    error = math.sqrt(0.65 * 0.35 / 100)
+    assert one.with_bias == pytest.approx(0.65, abs=4 * error / math.sqrt(one.draws))
+    assert one.without == pytest.approx(0.5, abs=4 * 0.05 / math.sqrt(one.draws))
+    # by the normal approximation a share of 0.65 of 100 pairs is told from 0.5 with 86 % power
+    power = NormalDist().cdf((0.15 - 1.96 * error) / error)
+    assert one.found / one.draws == pytest.approx(power, abs=0.2)
+    assert one.false_alarms <= one.draws * 0.2
+
+
+def test_groups_recover_the_planted_difference(tmp_path):
+    words = ", ".join(f'"w{n}"' for n in range(30))
+    text = f"""
+kind = "templates"
+slot = "word"
+templates = ["The [WORD]", "A [WORD]", "Any [WORD]"]
+fillers = [{words}]
+primary = "gap"
+groups = {{reds = ["red"], blues = ["blue"], greens = ["green"]}}
+contrasts = {{gap = {{of = "reds"}}}}
+"""
+    (tmp_path / "t.toml").write_text(text, "utf-8")
+    one = recovered(from_file(tmp_path / "t.toml"), 0.4, "gap")
+    assert one.with_bias == pytest.approx(0.4, abs=0.05)
+    assert one.without == pytest.approx(0.0, abs=0.02)
+    assert one.found >= 0.9 * one.draws
+
+
+def test_a_chosen_answer_recovers_its_share(tmp_path):
+    rows = "".join(f"Who {n}?,Ann {n} | Bob {n} | None,Ann {n},None\n" for n in range(120))
+    (tmp_path / "q.csv").write_text(f"question,answers,stereotype,unknown\n{rows}", "utf-8")
+    one = recovered(from_file(tmp_path / "q.csv"), 0.5, "bias_score")
+    assert one.with_bias == pytest.approx(0.5, abs=0.05)
+    assert one.without == pytest.approx(0.0, abs=0.05)
+
+
+def test_texts_recover_the_difference_of_two_groups(tmp_path):
+    rows = "".join(f"{group} {n},{group}\n" for n in range(80) for group in ("Reds", "Blues"))
+    (tmp_path / "p.csv").write_text(f"prompt,group\n{rows}", "utf-8")
+    (tmp_path / "t.toml").write_text('kind = "texts"\ndata = "p.csv"\n[readings]\nloud = ["loud"]\n', "utf-8")
+    suite = from_file(tmp_path / "t.toml")
+    (one,) = recoveries(suite, list(suite.items()), list(suite.measures(())), 0.4, 0.95)
+    assert one.with_bias == pytest.approx(0.4, abs=0.08)
+    assert one.found == one.draws
+
+
+def test_a_suite_that_ships_recovers_its_gap():
+    suite = OccuGender(["implicit"], templates={"implicit": ["Q: About the [JOB].\nA: The [JOB] said that"]})
+    found = recoveries(suite, list(suite.items()), list(suite.measures(())), 0.3, 0.95)
+    gap = next(one for one in found if one.measure == "stereotype_gap")
+    assert gap.with_bias == pytest.approx(0.3, abs=0.06)
+    assert gap.without == pytest.approx(0.0, abs=0.05)
