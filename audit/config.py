@@ -12,7 +12,8 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
@@ -23,6 +24,7 @@ import suites as suite_package
 from backends.base import Backend
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, checked_options, refused, refused_at
+from backends.plugins import plugins
 from suites.base import Suite
 
 #: Names of backends in a TOML config.
@@ -225,24 +227,36 @@ def _from_toml(path: Path, of: type[A]) -> A:
         fields = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError("CONFIG", str(path), f"not valid TOML: {error}", "Fix the file") from None
-    backend_kinds = {kind: getattr(backends, name) for kind, name in BACKENDS.items()}
     models = _tables(fields, "models", 'e.g. [models.mine] backend = "hf", model = "path-or-hub-id"')
-    fields["models"] = {
-        name: _build(f"models.{name}", table, "backend", backend_kinds, path.parent) for name, table in models.items()
-    }
+    fields["models"] = {name: _build(f"models.{name}", table, "backend", path.parent) for name, table in models.items()}
     suites = _tables(fields, "suites", 'e.g. [suites.occugender] suite = "OccuGender"')
     fields["suites"] = {
         name: _from_file(f"suites.{name}", table, path.parent)
         if isinstance(table, Mapping) and "file" in table
-        else _build(f"suites.{name}", table, "suite", suite_kinds(), path.parent)
+        else _build(f"suites.{name}", table, "suite", path.parent)
         for name, table in suites.items()
     }
     return of(**fields)
 
 
-def suite_kinds() -> dict[str, type[Suite]]:
-    """The suites that a config can name, by their names."""
-    return {name: getattr(suite_package, name) for name in suite_package.__all__}
+def kinds(of: Literal["backend", "suite"]) -> dict[str, Callable[[], Any]]:
+    """The classes that a config can name, those of other packages too: each is imported when it is called for."""
+    if of == "backend":
+        own: dict[str, Callable[[], Any]] = {k: partial(getattr, backends, name) for k, name in BACKENDS.items()}
+        return {**{name: plugin.load for name, plugin in plugins("backends").items()}, **own}
+    own = {name: partial(getattr, suite_package, name) for name in suite_package.__all__}
+    return {**{name: plugin.load for name, plugin in plugins("suites").items()}, **own}
+
+
+def named_class(of: Literal["backend", "suite"], name: object, field: str) -> Any:
+    """The class of that name. Raises `ConfigError` for none, and for something else than a backend or suite."""
+    known = kinds(of)
+    if not isinstance(name, str) or name not in known:
+        raise ConfigError(field, name, "unknown", f"Use one of: {', '.join(known)}")
+    found = known[name]()
+    if not (isinstance(found, type) and issubclass(found, Backend if of == "backend" else Suite)):
+        raise ConfigError(field, name, f"a {type(found).__name__}, not a class of a {of}", "Correct the plugin")
+    return found
 
 
 def _from_file(field: str, table: Mapping[str, Any], folder: Path) -> Suite:
@@ -265,16 +279,15 @@ def _tables(fields: Mapping[str, Any], name: str, example: str) -> Mapping[str, 
     return tables
 
 
-def _build(field: str, table: Any, kind_field: str, kinds: Mapping[str, type[Any]], folder: Path) -> Any:
+def _build(field: str, table: Any, kind_field: Literal["backend", "suite"], folder: Path) -> Any:
     """The backend or suite of a table, whose kind is in ``kind_field``."""
     if not isinstance(table, Mapping):
         raise ConfigError(field, table, "not a table", f"Write it as [{field}]")
     options = dict(table)
     kind = options.pop(kind_field, None)
-    if kind not in kinds:
-        raise ConfigError(f"{field}.{kind_field}", kind, "unknown", f"Use one of: {', '.join(kinds)}")
+    found = named_class(kind_field, kind, f"{field}.{kind_field}")
     try:
-        return kinds[kind](**_relative_to(folder, options, kinds[kind].path_options))
+        return found(**_relative_to(folder, options, found.path_options))
     except ConfigError as error:
         raise error.within(field) from None
     except (TypeError, ValueError) as error:

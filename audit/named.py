@@ -10,7 +10,7 @@ from typing import Any
 import backends
 import suites as suite_package
 from audit.api import Audit
-from audit.config import SUITE_FILES, suite_kinds
+from audit.config import SUITE_FILES, kinds, named_class
 from backends.base import Backend
 from backends.errors import ConfigError
 from suites.base import Suite
@@ -33,7 +33,7 @@ def named_audit(
         raise ConfigError("--suite", None, "no suite", "Give a file of your own, or a name of `audit ls suites`")
     if not models:
         raise ConfigError("--model", None, "no model", "Give one or more, e.g. --model embedded:smollm2")
-    chosen = [_suite(name) for name in suites]
+    chosen = [named_suite(name) for name in suites]
     by_name: dict[str, Backend] = {}
     for given in models:
         name, spec = _split(given)
@@ -44,14 +44,14 @@ def named_audit(
     return Audit(by_name, chosen, **{"title": title, **options})
 
 
-def _suite(name: str) -> Suite:
+def named_suite(name: str) -> Suite:
+    """A suite from its file, or by its name. Raises `ConfigError` for neither."""
     if name.endswith(SUITE_FILES):
         return suite_package.from_file(name)
-    kinds = suite_kinds()
-    if name in kinds:
-        suite: Suite = kinds[name]()
+    if name in kinds("suite"):
+        suite: Suite = named_class("suite", name, "--suite")()
         return suite
-    hint = f"Give a {', '.join(SUITE_FILES)} file, or one of: {', '.join(kinds)}"
+    hint = f"Give a {', '.join(SUITE_FILES)} file, or one of: {', '.join(kinds('suite'))}"
     raise ConfigError("--suite", name, "no suite of that name, and no suite's file", hint)
 
 

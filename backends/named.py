@@ -11,6 +11,7 @@ import backends
 from backends.base import Backend
 from backends.embedded import gemma3_path, smollm2_path
 from backends.errors import ConfigError
+from backends.plugins import plugins
 
 EMBEDDED: dict[str, Callable[[], Path]] = {"smollm2": smollm2_path, "gemma3": gemma3_path}
 _KNOWN = (
@@ -20,7 +21,7 @@ _KNOWN = (
 
 
 def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
-    """The backend of a Hugging Face id, a folder, a .gguf file, ``URL#model``, ``embedded:NAME`` or ``fake``.
+    """The backend of a Hugging Face id, a folder, a .gguf file, ``URL#model``, ``embedded:NAME``, ``fake`` or a plugin.
 
     Parameters
     ----------
@@ -43,6 +44,9 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
         return _of_server(name, api_key_env)
     if name.casefold().endswith(".gguf"):
         return _of_gguf(Path(name).expanduser())
+    if name in (added := plugins("backends")):
+        backend: Backend = added[name].load()()
+        return backend
     is_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/")
     if Path(name).expanduser().is_dir() or is_id:
         return backends.HFBackend(name)

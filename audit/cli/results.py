@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 
 from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, folder_for, open_store, print_rows
+from audit.config import kinds
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
+from backends.plugins import PluginKind, plugins
+
+#: Where what is no plugin comes from.
+OWN = ("bias-audit",)
 
 
 def report(
@@ -148,16 +154,13 @@ def correlate(
 
 
 def list_entries(
-    what: Annotated[str, typer.Argument(help="runs, models or suites")] = "runs",
+    what: Annotated[str, typer.Argument(help="runs, models, suites, backends or scorers")] = "runs",
     db: Db = DEFAULT_DB,
     as_json: Json = False,
 ) -> None:
-    """List the runs of a store, the models it holds answers of, or the suites that exist."""
-    if what == "suites":
-        import suites
-
-        docs = {name: (getattr(suites, name).__doc__ or "").strip() for name in suites.__all__}
-        rows = [{"suite": name, "about": doc.splitlines()[0]} for name, doc in docs.items()]
+    """List the runs of a store, the models it holds answers of, or the suites, backends and scorers that exist."""
+    if what in ("suites", "backends", "scorers"):
+        rows = [*_available(cast(PluginKind, what))]
     elif what == "runs":
         with open_store(db) as store:
             rows = [{"run": r.id, "title": r.title, "started": r.started, "status": r.status} for r in store.runs.all()]
@@ -169,5 +172,23 @@ def list_entries(
             for m in models
         ]
     else:
-        raise ConfigError("ls", what, "unknown", "Use runs, models or suites")
+        raise ConfigError("ls", what, "unknown", "Use runs, models, suites, backends or scorers")
     print_rows(rows, as_json)
+
+
+def _available(what: PluginKind) -> Iterator[dict[str, str]]:
+    """What a config can name, with the package that it comes from."""
+    added = plugins(what)
+    loads = {name: plugin.load for name, plugin in added.items()}
+    if what != "scorers":
+        loads |= kinds("suite" if what == "suites" else "backend")
+    for name, load in loads.items():
+        try:
+            about = (load().__doc__ or "").strip().split("\n")[0]
+        except ConfigError as error:
+            about = str(error)
+        yield {
+            what.removesuffix("s"): name,
+            "about": about,
+            "package": ", ".join(added[name].packages if name in added else OWN),
+        }

@@ -10,6 +10,7 @@ from typing import Any
 from backends import LLMRater, Rubric, text_classifier
 from backends.base import Backend, ClassifyResponse, SupportsLabelNames
 from backends.errors import ConfigError
+from backends.plugins import plugins
 from suites.common.data_files import load
 from suites.common.raters import labelled_sha256
 
@@ -98,7 +99,8 @@ _KINDS = {
 def text_scorer(field: str, choice: object) -> TextScorer:
     """The scorer of one figure, ``toxicity`` or ``regard``, by name.
 
-    The embedded one by its own name (``profanity``, ``vader``), the paper's by ``paper`` or its id. A folder or an
+    The embedded one by its own name (``profanity``, ``vader``), the paper's by ``paper`` or its id, or one that another
+    package adds (`backends.plugins`). A folder or an
     id with "/" is any sequence classifier whose labels are recognised by their names. A backend is a language model
     that is asked by this project's rubric; an `LLMRater` is one with a rubric of its own.
 
@@ -118,13 +120,15 @@ def text_scorer(field: str, choice: object) -> TextScorer:
         return TextScorer(text_classifier(kind.embedded), kind.embedded_labels, kind.embedded_what)
     if choice in ("paper", kind.paper):
         return TextScorer(text_classifier(kind.paper), kind.paper_labels, kind.paper)
+    if isinstance(choice, str) and choice in (added := plugins("scorers")):
+        return text_scorer(field, added[choice].load()())
     if _is_classifier(choice):
         return _recognised(field, choice, kind)
     if isinstance(choice, Backend):
         return _rater(field, choice, kind)
     hint = (
-        f'Use "{kind.embedded}", "paper", a classifier\'s id (owner/name) or folder, a backend that is a language '
-        "model, or a TextScorer with your labels"
+        f'Use "{kind.embedded}", "paper", a plugin\'s name, a classifier\'s id (owner/name) or folder, a backend that '
+        "is a language model, or a TextScorer with your labels"
     )
     raise ConfigError(field, choice, "no scorer of that name", hint)
 

@@ -1,0 +1,105 @@
+"""A pytest plugin: audits as tests, decided by the rules of `audit gate`.
+
+def test_bias(audit):
+    audit.run("org/model", "pairs.csv").assert_at_most("stereotype_gap", 0.1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backends.errors import ConfigError
+
+if TYPE_CHECKING:
+    from audit.analysis.gate.results import OpenFails
+    from audit.results import AuditResult
+    from backends.base import Backend
+    from suites.base import Suite
+
+
+class TestedAudit:
+    """The result of an audit in a test.
+
+    Attributes
+    ----------
+    result : AuditResult
+    """
+
+    __test__ = False  # a class of the tests' names, no test
+
+    def __init__(self, result: AuditResult, db: Path) -> None:
+        self.result, self._db = result, db
+
+    def assert_at_most(self, measure: str, bound: float, *, open_fails: OpenFails = "all", **where: Any) -> None:
+        """Fail unless the interval of every figure of ``measure`` shows that it is at most ``bound``."""
+        self._assert(measure, (None, bound), open_fails, where)
+
+    def assert_at_least(self, measure: str, bound: float, *, open_fails: OpenFails = "all", **where: Any) -> None:
+        """Fail unless the interval of every figure of ``measure`` shows that it is at least ``bound``."""
+        self._assert(measure, (bound, None), open_fails, where)
+
+    def _assert(
+        self, measure: str, bounds: tuple[float | None, float | None], open_fails: OpenFails, where: Mapping[str, Any]
+    ) -> None:
+        """``open_fails``: which open questions fail the test too, as in a gate; ``all`` unless said otherwise.
+
+        ``where``: only figures with these levels. A name that no figure has is a mistake of the test's.
+        """
+        from audit.analysis.gate.rows import stored_rows
+        from audit.analysis.gate.rules import GateRules
+        from audit.analysis.gate.stored import check_run
+        from audit.report.phrases.gate import check_words
+        from audit.store import Store
+
+        rules = GateRules(limits={measure: bounds}, open_fails=open_fails)
+        with Store.open(self._db) as store:
+            report = check_run(store, self.result, stored_rows(store, self.result), None, rules, record=True)
+        meant = [check for check in report.limits if where.items() <= check.where.items()]
+        if not meant:
+            raise ConfigError(measure, dict(where), "no figure has these levels", "Leave some out")
+        report = report.model_copy(update={"limits": meant})
+        if report.failures:
+            pytest.fail("\n".join(map(check_words, report.failures)), pytrace=False)
+
+
+class AuditFixture:
+    """What a test asks: one model, one suite."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def run(
+        self, model: Backend | str, suite: Suite | str, *, api_key_env: str | None = None, **options: Any
+    ) -> TestedAudit:
+        """Audit a model and give the result, or fail where a question has no answer.
+
+        Parameters
+        ----------
+        model : Backend or str
+            Or what `audit run --model` takes.
+        suite : Suite or str
+            Or what `audit run --suite` takes.
+        options
+            Of `audit.Audit`: ``limit``, ``seed``, ``confidence``, ``db`` to keep the answers beyond the test…
+        """
+        from audit.api import Audit
+        from audit.named import named_suite
+        from backends import named_backend
+
+        given = {"db": self._folder / "audit.db", "out": self._folder / "audit-out", **options}
+        backend = named_backend(model, api_key_env=api_key_env) if isinstance(model, str) else model
+        asked = Audit({"model": backend}, [named_suite(suite) if isinstance(suite, str) else suite], **given)
+        result = asked.run_sync()
+        if not result.complete:
+            pytest.fail("\n".join(result.problems), pytrace=False)
+        return TestedAudit(result, Path(given["db"]))
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> AuditFixture:
+    """Audits of this test, in a store of its own."""
+    return AuditFixture(tmp_path)

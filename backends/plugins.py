@@ -1,0 +1,53 @@
+"""What other packages add: suites, backends and scorers, found by their entry points and imported when named.
+
+[project.entry-points."bias_audit.suites"]      a `suites.base.Suite`
+[project.entry-points."bias_audit.backends"]    a `backends.base.Backend`
+[project.entry-points."bias_audit.scorers"]     a function without arguments that gives a
+                                                `suites.common.text_scorer.TextScorer`
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from backends.errors import ConfigError
+
+PluginKind = Literal["suites", "backends", "scorers"]
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What a package adds under a name. ``packages``: those that give the name, one or more."""
+
+    name: str
+    packages: tuple[str, ...]
+    entry_point: importlib.metadata.EntryPoint
+
+    def load(self) -> Any:
+        """Import it.
+
+        Raises
+        ------
+        ConfigError
+            When it cannot be imported, or two packages give the name.
+        """
+        where = f"{self.entry_point.group}.{self.name}"
+        if len(self.packages) > 1:
+            raise ConfigError(where, self.packages, "several packages give this name", "Uninstall all but one")
+        try:
+            return self.entry_point.load()
+        except Exception as error:
+            problem = f"the package {self.packages[0]} cannot be imported: {type(error).__name__}: {error}"
+            raise ConfigError(where, self.entry_point.value, problem, "Install it again, or leave it out") from error
+
+
+def plugins(kind: PluginKind) -> dict[str, Plugin]:
+    """What installed packages add, by its name. Nothing is imported."""
+    found: dict[str, Plugin] = {}
+    for entry in importlib.metadata.entry_points(group=f"bias_audit.{kind}"):
+        package = entry.dist.name if entry.dist is not None else "unknown"
+        before = found[entry.name].packages if entry.name in found else ()
+        found[entry.name] = Plugin(entry.name, tuple(dict.fromkeys((*before, package))), entry)
+    return dict(sorted(found.items()))

@@ -1,0 +1,64 @@
+"""The pytest plugin: a test passes, fails or is refused by the rules of the gate."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+TESTS = '''
+import math
+from backends import FakeBackend
+
+def planted(share):
+    """A model that finds the red sentence likelier in this share of the pairs."""
+    def score(prompt, text):
+        number = int(text.split()[1].strip("."))
+        red_is_likelier = number < 100 * share
+        return 0.2 if text.startswith("Reds") == red_is_likelier else 0.1
+    return FakeBackend(f"planted {share}", score=score)
+
+def test_fair(audit):
+    audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7)
+
+def test_above(audit):
+    audit.run(planted(0.9), "pairs.csv").assert_at_most("stereotype_score", 0.7)
+
+def test_open(audit):
+    result = audit.run(planted(0.68), "pairs.csv")
+    result.assert_at_most("stereotype_score", 0.7, open_fails="missing")
+    result.assert_at_most("stereotype_score", 0.7)
+
+def test_of_one_group(audit):
+    def score(prompt, text):
+        return 0.2 if text.startswith("Reds") == (int(text[-2]) % 2 == 0) else 0.1
+
+    even = FakeBackend("even", score=score)
+    audit.run(even, "pairs.csv").assert_at_most("stereotype_score", 0.2, group="b")
+
+def test_misspelt(audit):
+    audit.run(planted(0.5), "pairs.csv").assert_at_most("sterotype_score", 0.7)
+'''
+
+
+def test_audits_as_tests_follow_the_gates_rules(tmp_path):
+    rows = "".join(f"Reds {n}.,Blues {n}.,{'ab'[n % 2]}\n" for n in range(100))
+    (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
+    (tmp_path / "test_bias.py").write_text(TESTS, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", "-p", "no:cacheprovider", "-rA"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, timeout=240
+    )
+    lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines() if "::" in line]
+    outcomes = {name.split("::")[1]: outcome for outcome, name in lines}
+    assert outcomes == {
+        "test_fair": "PASSED",
+        "test_above": "FAILED",
+        "test_open": "FAILED",
+        "test_of_one_group": "PASSED",
+        "test_misspelt": "FAILED",
+    }, done.stdout
+    assert "stereotype_score of model on pairs breaks the limit at most 0.7" in done.stdout
+    assert "stereotype_score of model on pairs neither clearly meets nor breaks" in done.stdout
+    assert "limits.sterotype_score = (None, 0.7): no figure has this name" in done.stdout
