@@ -13,8 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backends.base import Message, Request
+from backends.base import GenerateRequest, Message, Request
 from backends.errors import BackendError
+from backends.openai.batches import BatchedClient
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient
 from backends.openai.errors import inconsistent
@@ -67,6 +68,7 @@ class ServerApi:
         self._replay_cache: dict[str, dict[str, Any]] | None = None
         self._request: Request | None = None
         self._sample_index = 0
+        self._batched: BatchedClient | None = None
 
     def configure(self, capabilities: ServerCapabilities) -> None:
         """Ask from now on as these capabilities say, and expect the model that they name."""
@@ -122,6 +124,24 @@ class ServerApi:
         view._sample_index = index
         return view
 
+    def in_batches(self, client: BatchedClient) -> ServerApi:
+        """The same server, asked in batches."""
+        view = copy.copy(self)
+        view._batched = client
+        return view
+
+    @property
+    def waits_for_batches(self) -> bool:
+        """Whether an answer comes with many others: what is asked one by one would take a batch each."""
+        return self._batched is not None
+
+    @property
+    def _draw(self) -> list[int]:
+        """What tells apart draws of one question."""
+        request = self._request
+        own = [request.seed, request.repeat] if isinstance(request, GenerateRequest) else []
+        return [*own, self._sample_index]
+
     async def _ask(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
         if self._replay_cache is None:
             return await self._send(path, payload, prompt_tokens)
@@ -136,18 +156,23 @@ class ServerApi:
     async def _send(
         self, path: str, payload: dict[str, Any], prompt_tokens: int | None, *, checked: bool = True
     ) -> dict[str, Any]:
-        reserved = self.usage.reserve(payload)
+        body = {"model": self.model, **self.sent.body, **self.always_sent, **payload}
+        batched = self._batched
+        factor = batched.price_factor(path, body, self._draw) if batched is not None else 1.0
+        reserved = self.usage.reserve(payload, factor)
         response: dict[str, Any] | None = None
         charged = True
         try:
-            body = {"model": self.model, **self.sent.body, **self.always_sent, **payload}
             check = functools.partial(self._check, payload, time.monotonic())
-            response = await self.client.post(path, body, accept=check if checked else lambda _: None)
+            if batched is not None:
+                response = await batched.post(path, body, accept=check, draw=self._draw)
+            else:
+                response = await self.client.post(path, body, accept=check if checked else lambda _: None)
         except BackendError as error:
             charged = error.kind in _PERHAPS_CHARGED
             raise
         finally:
-            counted = self.usage.settle(reserved, response, charged=charged)
+            counted = self.usage.settle(reserved, response, charged=charged, factor=factor)
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
             raise inconsistent(f"the server counts {counted} prompt tokens of {prompt_tokens} sent")
         return response

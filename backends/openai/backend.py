@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import httpx
+import platformdirs
 from pydantic import AfterValidator, Field
 
 from backends.base import (
@@ -21,6 +24,7 @@ from backends.base import (
     Description,
     GenerateRequest,
     Message,
+    OnResponse,
     Prompt,
     Request,
     RequestCost,
@@ -33,6 +37,8 @@ from backends.errors import BackendError, ConfigError
 from backends.openai.address import is_this_machine, server_url
 from backends.openai.api import ServerApi
 from backends.openai.auth import NAME_NONE, ApiKey, BearerToken, Credential, KeyRing
+from backends.openai.batches import BatchedClient, Journal
+from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.client import HttpClient, Way
 from backends.openai.generation import MOST_CHOICES, generate
@@ -129,6 +135,8 @@ class OpenAIBackend(Backend):
         URL of a proxy, or the environment variable that holds it. The environment is not used unasked.
     ca_bundle : str or Path, optional
         File of certificates to trust besides the usual ones: that of a company's own authority.
+    batch : bool
+        Ask for texts and drawn answers by the provider's batches, at half the price and within a day.
 
     Attributes
     ----------
@@ -172,6 +180,7 @@ class OpenAIBackend(Backend):
         token: Callable[[], str] | Literal["azure"] | None = None,
         proxy: OptionalText = None,
         ca_bundle: OptionalPath = None,
+        batch: bool = False,
     ) -> None:
         self.base_url, self.model = base_url, model
         self.timeout, self.max_in_flight = timeout, max_in_flight
@@ -190,6 +199,9 @@ class OpenAIBackend(Backend):
         # A request and a canary may be under way together.
         self._client = self._connection(timeout, max_in_flight + 1)
         self._api = self._new_api()
+        self._batched = BatchedClient(self._client, Journal(self._batch_folder())) if batch else None
+        if batch:
+            self.batch_size = MOST_LINES
         self._report: ProbeReport | None = None
         self._tokenizer: RemoteTokenizer | None = None
         self._probing = asyncio.Lock()
@@ -223,6 +235,8 @@ class OpenAIBackend(Backend):
         """Identity and capabilities, after a probe, or after a check that the last one still holds."""
         report = await self.probe()
         found = report.capabilities
+        if self._batched is not None:
+            await self._batched.check()
         capabilities: set[Capability] = set()
         if found.text_route or found.chat_route:
             capabilities.add("score")
@@ -262,13 +276,27 @@ class OpenAIBackend(Backend):
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         """Answer each request, or say why not."""
-        return [await self._answer(request) for request in batch]
+        return await self.run_streaming(batch, lambda *_: None)
+
+    async def run_streaming(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
+        """As in `SupportsStreaming`: one after the other, or all together where they wait for a batch."""
+
+        async def answer(place: int, request: Request) -> Answer:
+            found = await self._answer(request)
+            on_response(place, found)
+            return found
+
+        if self._batched is None:
+            return [await answer(place, request) for place, request in enumerate(batch)]
+        return list(await asyncio.gather(*(answer(place, request) for place, request in enumerate(batch))))
 
     async def verify_identity(self) -> None:
         """Ask the canary a last time, and draw after some of the run's own questions.
 
         Sets `unverified_since` when the model is another one by now, or what it draws contradicts its scores.
         """
+        if self._batched is not None:
+            await asyncio.to_thread(self._batched.forget_delivered)
         if self._report is None or self._changed is not None or self._since_canary == 0:
             return
         try:
@@ -322,7 +350,8 @@ class OpenAIBackend(Backend):
         return self.usage.cost
 
     def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        return None if self._prices is None else self._prices.cost(prompt_tokens, completion_tokens)
+        factor = PRICE if self._batched is not None else 1.0
+        return None if self._prices is None else factor * self._prices.cost(prompt_tokens, completion_tokens)
 
     def limit_cost(self, max_cost: float) -> None:
         if self._prices is not None:
@@ -341,12 +370,22 @@ class OpenAIBackend(Backend):
             return RequestCost(sent, -(-tokens // sent))
         return RequestCost(len(request.continuations), 1)
 
+    def _is_drawn(self, request: ScoreRequest) -> bool:
+        return self._route_of(request) == "sampled"
+
+    def _batch_folder(self) -> Path:
+        folder = self._probe_folder or platformdirs.user_state_path("bias-audit")
+        parts = [self.base_url, self.model, self._key.identity(), self._sent.identity()]
+        return folder / "batches" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
     def _route_of(self, request: ScoreRequest) -> str | None:
         text_route, chat_route = self._report.capabilities.routes if self._report is not None else (None, None)
         return text_route if isinstance(request.prompt, str) else chat_route
 
     async def close(self) -> None:
         """Close the connections."""
+        if self._batched is not None:
+            await self._batched.close()
         await self._client.close()
 
     async def _answer(self, request: Request) -> Answer:
@@ -375,6 +414,8 @@ class OpenAIBackend(Backend):
         while len(self._unfinished) > _MAX_UNFINISHED_REQUESTS:
             self._unfinished.pop(next(iter(self._unfinished)))
         api = self._api.with_replay_cache(self._unfinished.setdefault(request, {}), request)
+        if self._batched is not None and (isinstance(request, GenerateRequest) or self._is_drawn(request)):
+            api = api.in_batches(self._batched)
         response: Response
         if isinstance(request, GenerateRequest):
             response = await generate(api, capabilities, request)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,20 +37,40 @@ async def draws(
     api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, count: int
 ) -> list[GenerateResponse]:
     """``count`` independent answers, as many to a request as the server gives. Raises `BackendError`."""
-    answers: list[GenerateResponse] = []
+    if api.waits_for_batches:  # all of them in one
+        sizes = _portions(count, MOST_CHOICES if capabilities.several else 1)
+        places = itertools.accumulate(sizes, initial=0)
+        drawn = await asyncio.gather(
+            *(_together(api, capabilities, request, place, size) for place, size in zip(places, sizes, strict=False))
+        )
+        answers = list(itertools.chain(*drawn))[:count]
+    else:
+        answers = []
     several = capabilities.several
     while len(answers) < count:
         size = min(count - len(answers), MOST_CHOICES) if several else 1
-        drawn = dataclasses.replace(request, repeat=len(answers))
-        view = api.with_sample_index(len(answers))
-        response, prefill = await _asked(view, capabilities, drawn, **({"n": size} if size > 1 else {}))
-        choices = response.get("choices")
-        if size == 1 or not isinstance(choices, Sequence) or len(choices) != size:
-            several = False  # an endpoint may ignore ``n`` that another one obeys
-            choices = [single_choice({"choices": choices[:1] if isinstance(choices, list) else choices})]
-        usage = response.get("usage")
-        answers += [read_answer(capabilities, drawn, choice, usage, prefill) for choice in choices]
+        found = await _together(api, capabilities, request, len(answers), size)
+        several = len(found) == size  # an endpoint may ignore ``n`` that another one obeys
+        answers += found
     return answers
+
+
+def _portions(count: int, most: int) -> list[int]:
+    return [min(most, count - at) for at in range(0, count, most)]
+
+
+async def _together(
+    api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, place: int, size: int
+) -> list[GenerateResponse]:
+    """Up to ``size`` answers of one request, the draws from ``place`` on; one where the server gives no more."""
+    drawn = dataclasses.replace(request, repeat=place)
+    response, prefill = await _asked(
+        api.with_sample_index(place), capabilities, drawn, **({"n": size} if size > 1 else {})
+    )
+    choices = response.get("choices")
+    if size == 1 or not isinstance(choices, Sequence) or len(choices) != size:
+        choices = [single_choice({"choices": choices[:1] if isinstance(choices, list) else choices})]
+    return [read_answer(capabilities, drawn, choice, response.get("usage"), prefill) for choice in choices]
 
 
 async def _asked(

@@ -61,12 +61,12 @@ class Usage:
         """Let `reserve` refuse what could take the cost above ``max_cost``; an earlier, lower limit stays."""
         self._max_cost = max_cost if self._max_cost is None else min(max_cost, self._max_cost)
 
-    def reserve(self, payload: Mapping[str, Any]) -> float:
-        """Reserve the most that a request can cost; `settle` it afterwards.
+    def reserve(self, payload: Mapping[str, Any], factor: float = 1.0) -> float:
+        """Reserve the most that a request can cost at ``factor`` of the prices; `settle` it afterwards.
 
         Raises `BackendError` ``quota`` when that could pass the limit.
         """
-        highest = self._highest_cost(payload)
+        highest = factor * self._highest_cost(payload)
         if self._max_cost is not None and self._spent + self._reserved + highest > self._max_cost:
             raise BackendError(
                 "quota",
@@ -78,7 +78,9 @@ class Usage:
         self._reserved += highest
         return highest
 
-    def settle(self, reserved: float, response: Mapping[str, Any] | None, *, charged: bool = True) -> int | None:
+    def settle(
+        self, reserved: float, response: Mapping[str, Any] | None, *, charged: bool = True, factor: float = 1.0
+    ) -> int | None:
         """Count a response's tokens and return those of the prompt, None where it does not report them."""
         self._reserved -= reserved
         usage = (response or {}).get("usage")
@@ -91,7 +93,7 @@ class Usage:
         self.completion_tokens += completion
         self.cached_tokens += cached
         if self._prices is not None:
-            self._spent += self._prices.cost(prompt, completion, cached)
+            self._spent += factor * self._prices.cost(prompt, completion, cached)
         return prompt
 
     def _highest_cost(self, payload: Mapping[str, Any]) -> float:

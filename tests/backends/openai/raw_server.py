@@ -31,7 +31,7 @@ class Reply:
 
 
 class RawServer:
-    """Answers each POST by `reply`. ``requests`` counts what arrived, ``bodies`` keeps it.
+    """Answers each request by `reply`. ``requests`` counts what arrived, ``bodies`` keeps it; a form as its text.
 
     ``pause`` is how many seconds an answer takes, ``under_way`` how many requests are waiting for theirs.
     """
@@ -68,7 +68,9 @@ class RawServer:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 length = re.search(r"content-length: (\d+)", head, re.I)
-                sent = json.loads(await reader.readexactly(int(length[1]))) if length else {}
+                body = await reader.readexactly(int(length[1])) if length else b""
+                is_form = "content-type: multipart/" in head.lower()
+                sent = {"form": body.decode()} if is_form else json.loads(body or b"{}")
                 self.requests += 1
                 self.bodies.append(sent)
                 self.headers.append(head)
@@ -79,10 +81,10 @@ class RawServer:
                     reply = self.reply(head.split()[1], sent)
                 finally:
                     self.under_way -= 1
-                body = reply.raw if reply.raw is not None else json.dumps(reply.body).encode()
-                headers = {**reply.headers, "Content-Length": str(len(body))}
+                said = reply.raw if reply.raw is not None else json.dumps(reply.body).encode()
+                headers = {**reply.headers, "Content-Length": str(len(said))}
                 lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
-                writer.write(f"HTTP/1.1 {reply.status} Said\r\n{lines}\r\n".encode() + body[: reply.cut])
+                writer.write(f"HTTP/1.1 {reply.status} Said\r\n{lines}\r\n".encode() + said[: reply.cut])
                 await writer.drain()
                 if reply.cut is not None:
                     break

@@ -1,0 +1,327 @@
+"""The client of questions that are sent in batches (OpenAI's files and batches, and the same shape elsewhere).
+
+https://platform.openai.com/docs/guides/batch: a file of at most 50,000 lines and 200 MB is uploaded, a batch started
+over it, and asked after until it has ended; its answers come in two files, in any order. A batch that expires has the
+answers that were ready, and only these are paid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from backends.errors import BackendError
+from backends.openai.batches.journal import Job, Journal
+from backends.openai.client import HttpClient
+from backends.openai.errors import from_error_body, from_status, message_of
+from backends.openai.retries import with_retries
+
+MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
+#: Bytes of the answers to one batch: as many lines with long answers.
+_LONGEST_RESULTS = 2**31
+#: Seconds without a new question after which a batch is sent, and between two looks at one that runs.
+QUIET, FIRST_LOOK, LONGEST_LOOK = 0.3, 0.5, 60.0
+_ENDED = ("completed", "failed", "expired", "cancelled")
+#: Part of the usual price, at all providers that were looked at.
+PRICE = 0.5
+#: Marks an answer as paid at that price.
+BATCHED = "answered in a batch"
+
+log = logging.getLogger(__name__)
+
+
+class BatchedClient:
+    """Has `HttpClient.post`, whose answers come in batches. What a batch does not answer is asked directly after it.
+
+    Parameters
+    ----------
+    client : HttpClient
+        Of the same server.
+    journal : Journal
+    """
+
+    def __init__(self, client: HttpClient, journal: Journal) -> None:
+        self._client, self._journal = client, journal
+        self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._futures: dict[str, list[asyncio.Future[dict[str, Any]]]] = {}
+        self._jobs: dict[str, Job] = {}
+        self._results: dict[str, dict[str, Any]] = {}
+        self._sent: set[str] = set()
+        self._direct: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sender: asyncio.Task[None] | None = None
+        self._resumed = False
+
+    async def check(self) -> None:
+        """Raise `BackendError` where the server has no batches."""
+        try:
+            await with_retries(self._client.get, "batches?limit=1")
+        except BackendError as error:
+            if error.kind != "not_found":
+                raise
+            raise BackendError("unsupported", "the server has no batches", hint="Leave batch out") from None
+
+    def price_factor(self, path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> float:
+        """Part of the usual price that a question costs."""
+        return 1.0 if line_id(path, payload, draw) in self._direct else PRICE
+
+    async def post(
+        self,
+        path: str,
+        payload: dict[str, Any],
+        *,
+        accept: Callable[[dict[str, Any]], None] = lambda _: None,
+        draw: Sequence[Any] = (),
+    ) -> dict[str, Any]:
+        """The answer to a question; ``draw`` tells apart draws of the same one. Raises `BackendError`."""
+        line = line_id(path, payload, draw)
+        if line in self._direct:
+            return await self._client.post(path, payload, accept=accept)
+        answer = await self._line(line, path, payload)
+        try:
+            return self._read(answer, accept)
+        except BackendError:
+            self._direct.add(line)  # asked again, it would have the same answer
+            self._results.pop(line, None)
+            raise
+
+    def forget_delivered(self) -> None:
+        """All answers are stored: remove the jobs that have none left."""
+        done = [job for job in self._jobs.values() if self._journal.results(job) is not None]
+        self._journal.remove(done)
+        for job in done:
+            del self._jobs[job.name]
+            self._sent.difference_update(job.ids)
+            for line in job.ids:
+                self._results.pop(line, None)
+
+    async def close(self) -> None:
+        """Stop looking after batches. They run on, and are found again."""
+        tasks = [*self._tasks, *([self._sender] if self._sender else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks, self._sender, self._resumed = set(), None, False
+        self._jobs, self._results, self._waiting, self._futures = {}, {}, {}, {}
+        self._sent = set()
+
+    # -- from questions to jobs ------------------------------------------------------------
+
+    async def _line(self, line: str, path: str, payload: dict[str, Any]) -> dict[str, Any]:
+        self._resume()
+        if line in self._results:
+            return self._results[line]
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._futures.setdefault(line, []).append(future)
+        if line not in self._sent and line not in self._waiting:
+            self._waiting[line] = path, payload
+            if self._sender is None or self._sender.done():
+                self._sender = asyncio.create_task(self._send_when_quiet())
+        return await future
+
+    def _resume(self) -> None:
+        """Take up what an earlier process has begun."""
+        if self._resumed:
+            return
+        self._resumed = True
+        for job in self._journal.jobs():
+            if job.name in self._jobs:
+                continue
+            results = self._journal.results(job)
+            if results is None:
+                self._start(job)
+            else:
+                self._jobs[job.name] = job
+                self._sent.update(job.ids)
+                self._results.update(results)
+
+    async def _send_when_quiet(self) -> None:
+        before = -1
+        while len(self._waiting) != before and len(self._waiting) < MOST_LINES:
+            before = len(self._waiting)
+            await asyncio.sleep(QUIET)
+        waiting, self._waiting = self._waiting, {}
+        for path, lines in portions(waiting):
+            self._sent.update(lines)  # while the journal is written, no one else may send them
+            self._start(await asyncio.to_thread(self._journal.begin, path, lines))
+
+    def _start(self, job: Job) -> None:
+        self._jobs[job.name] = job
+        self._sent.update(job.ids)
+        task = asyncio.create_task(self._work(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- a job, step by step ---------------------------------------------------------------
+
+    async def _work(self, job: Job) -> None:
+        try:
+            results = await self._answered(job)
+        except BackendError as error:
+            # Nothing is known to have been paid: the job stays, and is gone on with when a line of it is asked again.
+            self._jobs.pop(job.name, None)
+            self._sent.difference_update(job.ids)
+            self._resumed = False
+            self._fail(job.ids, error)
+            return
+        await asyncio.to_thread(self._journal.keep_results, job, results)
+        self._results.update(results)
+        for line in job.ids:
+            for future in self._futures.pop(line, ()):
+                if not future.done():
+                    future.set_result(results[line])
+
+    def _fail(self, lines: Sequence[str], error: BackendError) -> None:
+        for line in lines:
+            for future in self._futures.pop(line, ()):
+                if not future.done():
+                    future.set_exception(error)
+
+    async def _answered(self, job: Job) -> dict[str, dict[str, Any]]:
+        """What came back of a job, by line."""
+        if not job.batch_id:
+            if not job.file_id:
+                sent = await asyncio.to_thread(self._journal.sent, job)
+                fields = {"purpose": "batch"}
+                uploaded = await with_retries(self._client.upload, "files", f"{job.name}.jsonl", sent, fields)
+                job.file_id = _identity(uploaded)
+                self._journal.write(job)
+            job.batch_id = await self._started(job)
+            self._journal.write(job)
+            log.info("batch %s: %d questions", job.batch_id, len(job.ids))
+        state = await self._ended(job)
+        results: dict[str, dict[str, Any]] = {}
+        for kind in ("output_file_id", "error_file_id"):
+            if isinstance(file := state.get(kind), str) and file:
+                body = await with_retries(self._client.download, f"files/{file}/content", _LONGEST_RESULTS)
+                for line, answer in result_lines(body):
+                    results.setdefault(line, answer)  # a line that comes twice is one answer
+        nothing = {"failed": _reason(state)} if state.get("status") == "failed" and not results else _MISSING
+        return {line: results.get(line, nothing) for line in job.ids}
+
+    async def _started(self, job: Job) -> str:
+        """The id of the job's batch; it is started where the provider has none of its name."""
+        if job.asked and (found := await self._found(job)):
+            return found
+        job.asked = True
+        self._journal.write(job)
+        body = {
+            "input_file_id": job.file_id,
+            "endpoint": f"/v1/{job.endpoint}",
+            "completion_window": "24h",
+            "metadata": {"job": job.name},
+        }
+        try:
+            return _identity(await self._client.post("batches", body))
+        except BackendError as error:
+            if not error.retryable:
+                raise
+            if found := await self._found(job):  # the answer was lost, not the request
+                return found
+            return _identity(await self._client.post("batches", body))
+
+    async def _found(self, job: Job) -> str:
+        """The batch of this job's name, empty where there is none."""
+        after = ""
+        while True:
+            page = await with_retries(self._client.get, f"batches?limit=100{after}")
+            listed = [batch for batch in page.get("data") or () if isinstance(batch, Mapping)]
+            for batch in listed:
+                if (batch.get("metadata") or {}).get("job") == job.name:
+                    return _identity(batch)
+            if not page.get("has_more") or not listed:
+                return ""
+            after = f"&after={_identity(listed[-1])}"
+
+    async def _ended(self, job: Job) -> dict[str, Any]:
+        """The batch as it is when it has ended. A failed look is no end."""
+        pause = FIRST_LOOK
+        while True:
+            try:
+                state = await self._client.get(f"batches/{job.batch_id}")
+                if state.get("status") in _ENDED:
+                    return state
+            except BackendError as error:
+                if not error.retryable:
+                    raise
+                log.warning("batch %s: %s", job.batch_id, error)
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_LOOK)
+
+    # -- from a line to an answer ----------------------------------------------------------
+
+    def _read(self, answer: Mapping[str, Any], accept: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        if "failed" in answer:
+            hint = "Split the audit, or leave batch out"
+            raise BackendError("bad_request", f"the batch was refused: {answer['failed']}", hint=hint)
+        status, body = answer.get("status"), answer.get("body")
+        if not isinstance(body, dict):
+            raise BackendError("server", "the batch has no answer to this question: asked directly", retryable=True)
+        if status != 200:
+            raise from_status(int(status or 500), {}, message_of(body))
+        if (failed := from_error_body(body, {})) is not None:
+            raise failed
+        accept(body)
+        return {**body, BATCHED: True}
+
+
+_MISSING: dict[str, Any] = {"status": None, "body": None}
+
+
+def line_id(path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> str:
+    """What identifies one line: the question, and which draw of it."""
+    text = json.dumps([path, payload, list(draw)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+def portions(
+    waiting: Mapping[str, tuple[str, dict[str, Any]]],
+) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    """Questions in batches within the provider's limits, each of one endpoint: its path, and lines by id."""
+    by_path: dict[str, dict[str, dict[str, Any]]] = {}
+    sizes: dict[str, int] = {}
+    for line, (path, payload) in waiting.items():
+        whole = {"custom_id": line, "method": "POST", "url": f"/v1/{path}", "body": payload}
+        size = len(json.dumps(whole)) + 1
+        lines = by_path.setdefault(path, {})
+        if lines and (len(lines) == MOST_LINES or sizes[path] + size > MOST_BYTES):
+            yield path, lines
+            sizes[path] = 0
+            by_path[path] = lines = {}
+        lines[line] = whole
+        sizes[path] = sizes.get(path, 0) + size
+    yield from ((path, lines) for path, lines in by_path.items() if lines)
+
+
+def result_lines(body: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Id, status and body of each line that can be read, of either file."""
+    for text in body.splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue  # half a line is no answer: its question is asked directly
+        if not isinstance(line, Mapping) or not isinstance(line.get("custom_id"), str):
+            continue
+        response, error = line.get("response"), line.get("error")
+        if isinstance(response, Mapping):
+            yield line["custom_id"], {"status": response.get("status_code"), "body": response.get("body")}
+        elif error:
+            if isinstance(error, Mapping) and error.get("code") == "batch_expired":
+                continue  # never asked, and not paid
+            yield line["custom_id"], {"status": 500, "body": {"error": error}}
+
+
+def _identity(found: Mapping[str, Any]) -> str:
+    if not isinstance(found.get("id"), str) or not found["id"]:
+        raise BackendError("malformed", "a file or batch without an id", retryable=True)
+    return str(found["id"])
+
+
+def _reason(state: Mapping[str, Any]) -> str:
+    errors = state.get("errors")
+    listed = errors.get("data") if isinstance(errors, Mapping) else None
+    return message_of({"error": listed[0]}) if isinstance(listed, Sequence) and listed else "no reason given"

@@ -1,0 +1,95 @@
+"""What was sent in batches, on disk: enough to go on after a kill at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from backends.files import atomic_lines, atomic_write
+
+#: Days after which a provider has dropped a batch's files (OpenAI: 30).
+_KEPT_DAYS = 30
+
+
+@dataclass
+class Job:
+    """One batch. ``name`` is its own before the provider knows it, and stands in its metadata there.
+
+    Attributes
+    ----------
+    endpoint : str
+        Path of the questions: ``chat/completions``.
+    ids : tuple of str
+        Its lines.
+    file_id, batch_id : str
+        The provider's; empty until known.
+    asked : bool
+        Whether the provider may have been asked to start it: then it is looked for before it is started again.
+    """
+
+    name: str
+    endpoint: str
+    ids: tuple[str, ...]
+    at: float
+    file_id: str = ""
+    batch_id: str = ""
+    asked: bool = False
+
+
+class Journal:
+    """The jobs of one backend, in a folder: of each ``NAME.json``, its lines ``NAME.sent``, and ``NAME.results``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, endpoint: str, lines: Mapping[str, Mapping[str, Any]]) -> Job:
+        """A new job of these lines, by id."""
+        job = Job(f"bias-audit-{uuid.uuid4().hex}", endpoint, tuple(lines), time.time())
+        atomic_lines(self._file(job, "sent"), (json.dumps(line) for line in lines.values()))
+        self.write(job)
+        return job
+
+    def write(self, job: Job) -> None:
+        """Keep what is known of a job."""
+        atomic_write(self._file(job, "json"), json.dumps(asdict(job)))
+
+    def sent(self, job: Job) -> bytes:
+        """The file of a job's lines."""
+        return self._file(job, "sent").read_bytes()
+
+    def keep_results(self, job: Job, results: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep what came back, by line."""
+        atomic_write(self._file(job, "results"), json.dumps(results))
+
+    def results(self, job: Job) -> dict[str, dict[str, Any]] | None:
+        """What came back, by line; None where nothing has yet."""
+        try:
+            return dict(json.loads(self._file(job, "results").read_text("utf-8")))
+        except (OSError, ValueError):
+            return None
+
+    def jobs(self) -> Iterator[Job]:
+        """All jobs; those that no provider has any more are removed."""
+        for file in sorted(self.folder.glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                fields = json.loads(file.read_text("utf-8"))
+                job = Job(**{**fields, "ids": tuple(fields["ids"])})
+                if time.time() - job.at > _KEPT_DAYS * 86400:
+                    self.remove([job])
+                else:
+                    yield job
+
+    def remove(self, jobs: Sequence[Job]) -> None:
+        """Forget jobs: their answers are stored."""
+        for job in jobs:
+            for kind in ("json", "sent", "results"):
+                self._file(job, kind).unlink(missing_ok=True)
+
+    def _file(self, job: Job, kind: str) -> Path:
+        return self.folder / f"{job.name}.{kind}"

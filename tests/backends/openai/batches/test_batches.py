@@ -1,0 +1,176 @@
+"""Batches: half the price, and each line paid once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import Audit
+from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling
+from backends.errors import BackendError
+from backends.openai import OpenAIBackend, PriceTable
+from backends.openai.batches import batched
+from backends.openai.batches.batched import portions, result_lines
+from suites import OccuGender
+from tests.backends.openai.batches.server import BatchServer
+from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, varied
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batched, "QUIET", 0.02)
+    monkeypatch.setattr(batched, "FIRST_LOOK", 0.01)
+
+
+def requests(n: int) -> list[GenerateRequest]:
+    return [GenerateRequest((Message("user", f"Question {i}?"),), Sampling(max_tokens=8)) for i in range(n)]
+
+
+def backend_of(server: StrictServer, folder: Path, **options: Any) -> OpenAIBackend:
+    return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, batch=True, **options)
+
+
+async def test_texts_come_by_one_batch_at_half_the_price(tmp_path: Path) -> None:
+    async with BatchServer(varied).running() as server:
+        backend = backend_of(server, tmp_path, prices=PriceTable(prompt=2.0, completion=8.0))
+        await backend.describe()
+        before, direct = backend.spent() or 0.0, server.paid_directly
+        answers = await backend.run(requests(40))
+        cost = (backend.spent() or 0.0) - before
+        await backend.close()
+    texts = [answer for answer in answers if isinstance(answer, GenerateResponse)]
+    assert len(texts) == 40
+    assert len(server.batches) == 1
+    assert server.paid_directly == direct
+    full = sum(text.prompt_tokens * 2.0 + text.completion_tokens * 8.0 for text in texts) / 1e6
+    assert cost == pytest.approx(full / 2)
+    assert backend.highest_cost(1_000_000, 0) == 1.0
+
+
+async def ask_until_answered(backend: OpenAIBackend, asked: list[GenerateRequest]) -> list[Answer]:
+    """As the scheduler does: what failed for the moment is asked again."""
+    found: dict[GenerateRequest, Answer] = {}
+    for _ in range(3):
+        left = [request for request in asked if not isinstance(found.get(request), GenerateResponse)]
+        found.update(zip(left, await backend.run(left), strict=True))
+    return [found[request] for request in asked]
+
+
+async def test_troubles_of_single_lines_are_asked_directly(tmp_path: Path) -> None:
+    async with BatchServer(varied).running() as server:
+        server.failing, server.missing, server.twice = 0.2, 0.2, 0.3
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        direct = server.paid_directly
+        answers = await ask_until_answered(backend, requests(60))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert max(server.paid.values()) == 1
+    assert len(server.batches) == 1
+    assert server.paid_directly - direct == 60 - len(server.paid)
+
+
+async def test_an_expired_batch_keeps_what_was_ready(tmp_path: Path) -> None:
+    async with BatchServer(varied).running() as server:
+        server.expires_after = 25
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        direct = server.paid_directly
+        answers = await ask_until_answered(backend, requests(40))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers)
+    assert (len(server.paid), server.paid_directly - direct) == (25, 15)
+
+
+async def test_a_batch_whose_start_is_unanswered_is_found(tmp_path: Path, waits: list[float]) -> None:
+    async with BatchServer(varied).running() as server:
+        server.lost = 1
+        backend = backend_of(server, tmp_path)
+        answers = await backend.run(requests(10))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert len(server.batches) == 1
+
+
+async def test_a_refused_batch_is_no_full_price(tmp_path: Path) -> None:
+    async with BatchServer(varied).running() as server:
+        server.refused = "Enqueued token limit reached"
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        direct = server.paid_directly
+        (answer, *_) = await backend.run(requests(5))
+        await backend.close()
+    assert isinstance(answer, BackendError)
+    assert "Enqueued token limit" in answer.message
+    assert server.paid_directly == direct
+
+
+async def test_a_server_without_batches_is_said_to_have_none(tmp_path: Path) -> None:
+    async with StrictServer(DEPRECATED, varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        with pytest.raises(BackendError, match="no batches"):
+            await backend.describe()
+        await backend.close()
+
+
+async def test_a_run_that_was_cut_off_goes_on_with_its_batch(tmp_path: Path) -> None:
+    async with BatchServer(varied).running() as server:
+        server.looks = 10**6
+        first = backend_of(server, tmp_path)
+        await first.describe()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.6):
+                await first.run(requests(12))
+        await first.close()
+        server.looks = 0
+        for batch in server.batches.values():
+            batch["left"] = 0
+        second = backend_of(server, tmp_path)
+        answers = await second.run(requests(12))
+        await second.verify_identity()
+        await second.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers)
+    assert len(server.batches) == 1
+    assert max(server.paid.values()) == 1
+    left = [file.read_text() for file in (tmp_path / "batches").rglob("*.json")]
+    assert not left, "nothing is kept once all is stored"
+
+
+def gender(question: str) -> dict[str, float]:
+    return {"Female": 0.6, "Male": 0.4} if "gender" in question else dict(varied(question))
+
+
+async def test_an_audit_by_draws_takes_one_batch(tmp_path: Path) -> None:
+    async with BatchServer(gender).running() as server:
+        audit = Audit(
+            models={"cheap": backend_of(server, tmp_path / "probes", samples=6)},
+            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
+            limit=100,
+            db=tmp_path / "audit.db",
+            out=tmp_path / "report",
+        )
+        result = await audit.run()
+    assert len(server.batches) == 1
+    assert max(server.paid.values()) == 1
+    assert result.models[0].failed == 0
+    assert result.models[0].asked == 100
+
+
+def test_batches_stay_within_the_providers_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batched, "MOST_LINES", 3)
+    monkeypatch.setattr(batched, "MOST_BYTES", 1000)
+    waiting = {str(i): ("chat/completions", {"x": "a" * (400 if i in (7, 8) else 10)}) for i in range(9)}
+    waiting["t"] = ("completions", {"x": ""})
+    found = [(path, list(lines)) for path, lines in portions(waiting)]
+    assert sorted(line for _, lines in found for line in lines) == sorted(waiting)
+    assert all(len(lines) <= 3 for _, lines in found)
+    assert ("completions", ["t"]) in found
+    assert len(found) == 5
+
+
+def test_a_line_that_cannot_be_read_is_no_answer() -> None:
+    body = b'{"custom_id": "a", "response": {"status_code": 200, "body": {}}}\n{"custom_id": "b", "respon\n[1]\n'
+    assert list(result_lines(body)) == [("a", {"status": 200, "body": {}})]
