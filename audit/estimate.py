@@ -245,11 +245,12 @@ def count_requests(
     """
     counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
     seen: set[str] = set()  # follow-ups that many items share
-    while chunk := [(item, keyed_request(item.request, fingerprint)) for item in itertools.islice(source, CHUNK)]:
-        counts.items += len(chunk)
+    while taken := list(itertools.islice(source, CHUNK)):
+        counts.items += len(taken)
+        chunk = [(item, keyed_request(item.request, fingerprint)) for item in taken if item.scorer is None]
         stored = store.answers.read_many(key for _, keyed in chunk for key in keyed.keys)
         answered = {key for key, answer in stored.items() if not isinstance(answer, BackendError)}
-        following: list[Item] = []
+        following = [item for item in taken if item.scorer is not None]  # asked of a scorer from the start
         for item, keyed in chunk:
             if not answered.issuperset(keyed.keys):
                 counts.requests += 1

@@ -12,8 +12,9 @@ from pydantic import BaseModel
 from scipy import special
 
 from audit.analysis.components import POWER, Components
-from audit.analysis.power import smallest_found, with_pilot_error
-from audit.collect import leading_specs, levels_behind
+from audit.analysis.decisions import FEWEST_CLUSTERS
+from audit.analysis.power import Design, smallest_found, with_pilot_error
+from audit.collect import leading_specs, levels_behind, levels_by_stratum
 from audit.config import AuditConfig
 from audit.estimate import dry_run_audit
 from audit.resolve import suite_items
@@ -34,9 +35,11 @@ class FigurePlan(BaseModel):
 
     ``basis`` says whose components it rests on; ``minimum_detectable_effect`` is the smallest difference that the
     pilot's own design finds with 80 % power at the level ``alpha``, Bonferroni's share of 5 % for one of the suite's
-    primary figures and one pair of models: what Holm's correction asks of the first claim. ``levels`` and ``draws``
-    are a design with few items that finds the wished one, the components' own error allowed for
-    (`audit.analysis.power`); None: none does, however large. ``items`` are the suite's, for each model.
+    primary figures and one pair of models: what Holm's correction asks of the first claim; inf where none is.
+    ``levels`` and ``draws`` are a design with few items that finds the wished one, the components' own error allowed
+    for (`audit.analysis.power`), its strata, levels of ``stratum``, of equal size; None: none does, however large.
+    ``available`` are the levels that the suite has: a design within these is preferred. ``items`` are the suite's, for
+    each model.
     """
 
     suite: str
@@ -48,6 +51,14 @@ class FigurePlan(BaseModel):
     levels: dict[str, int] | None
     draws: int | None
     items: int | None
+    stratum: str | None = None
+    available: dict[str, int] = {}
+
+    @property
+    def lacking(self) -> dict[str, int]:
+        """How many levels of a factor the design takes beyond those that the suite has."""
+        beyond = {name: n - self.available.get(name, n) for name, n in (self.levels or {}).items()}
+        return {name: n for name, n in beyond.items() if n > 0}
 
 
 class ModelCost(BaseModel):
@@ -72,13 +83,20 @@ class SamplePlan(BaseModel):
         lines = [f"To find a difference of {self.detect:g} with {POWER:.0%} power, from the pilot {self.run_id}:"]
         for one in self.figures:
             now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
-            lines.append(f"{one.figure}\n  pilot: {now}; it finds {one.minimum_detectable_effect:.3f} ({one.basis})")
+            finds = one.minimum_detectable_effect
+            found = f"{finds:.3f}" if math.isfinite(finds) else "nothing"
+            lines.append(f"{one.figure}\n  pilot: {now}; it finds {found} ({one.basis})")
             if one.levels is None:
                 lines.append("  no number of levels finds it")
             else:
                 needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
+                needed += f" (equally many of each {one.stratum})" if one.stratum else ""
                 draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
                 lines.append(f"  needed: {needed}{draws}: {one.items:,} items")
+                lines += [
+                    f"  the suite has {one.available[factor]:,} {factor}s: {n:,} more must be written"
+                    for factor, n in one.lacking.items()
+                ]
         lines.append(
             "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
             f"(alpha {', '.join(sorted({f'{one.alpha:.2g}' for one in self.figures}))}). It rests on components "
@@ -117,9 +135,11 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
         compared = [one for one in pilot.comparisons if one.suite == suite and one.primary and one.p is not None]
         tested = {(one.measure, where_key(one.where)) for one in compared}
         primaries[suite] = max(primaries[suite], len(tested))
+    items = {name: list(audit.suites[name].items()) for name in primaries}
     figures = [
-        _figure_plan(pilot, of_figure, detect, ALPHA / (primaries[of_figure[0].suite] * pairs))
+        _figure_plan(pilot, of_figure, detect, ALPHA / (primaries[suite] * pairs), items[suite])
         for of_figure in by_figure
+        for suite in (of_figure[0].suite,)
     ]
     if not figures:
         raise ConfigError(
@@ -153,20 +173,25 @@ def _basis(of_figure: Sequence[VarianceComponents]) -> tuple[Components, Varianc
     """The components of the least precise difference: of a pair of models, or of two unrelated ones."""
     pairs = [one for one in of_figure if one.against is not None]
     candidates = [(_as_components(one, 1.0 if pairs else 2.0), one) for one in pairs or of_figure]
-    found, one = max(candidates, key=lambda pair: pair[0].minimum_detectable_effect(pair[1].levels))
+    found, one = max(
+        candidates, key=lambda pair: pair[0].minimum_detectable_effect(pair[1].levels, uneven=pair[1].uneven)
+    )
     if one.against is not None:
         return found, one, f"between {one.against} and {one.model}, item by item"
     return found, one, f"between two models as {one.model} whose answers are unrelated: the worst case"
 
 
 def _figure_plan(
-    pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float, alpha: float
+    pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float, alpha: float, all_items: Sequence[Item]
 ) -> FigurePlan:
     found, one, basis = _basis(of_figure)
     place = one.suite, one.measure, where_key(one.where)
     spec = next((m.spec for m in pilot.measures if (m.suite, m.measure, where_key(m.where)) == place), None)
     is_count = spec is not None and spec.from_counts
-    design = needed(with_pilot_error(found, one.levels), detect, alpha, is_count=is_count)
+    behind = {} if spec is None else levels_behind(all_items, spec)
+    available = {name: behind[name] for name in one.levels if name in behind}
+    careful = with_pilot_error(found, one.levels)
+    design = needed(careful, detect, alpha, is_count=is_count, available=available)
     (info,) = [info for info in pilot.suites if info.name == one.suite]
     shared = None if spec is None else spec.membership
     if shared is not None:  # its levels come with the lists: components of them are not estimated
@@ -180,38 +205,55 @@ def _figure_plan(
         basis=basis,
         alpha=alpha,
         pilot_levels=one.levels,
-        minimum_detectable_effect=smallest_found(found, one.levels, alpha=alpha, is_count=is_count),
+        minimum_detectable_effect=smallest_found(
+            found, Design(one.levels, uneven=one.uneven), alpha=alpha, is_count=is_count
+        ),
         levels=None if design is None else design[0],
         draws=None if design is None else design[1],
         items=items,
+        stratum=None if spec is None else spec.stratum,
+        available=available,
     )
 
 
 def needed(
-    found: Components, detect: float, alpha: float = ALPHA, *, is_count: bool = False
+    found: Components,
+    detect: float,
+    alpha: float = ALPHA,
+    *,
+    is_count: bool = False,
+    available: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, int], int] | None:
     """Levels of each factor and draws of each question that find ``detect``: None where none do.
 
-    The design with the fewest items by the formula, made larger until the test that compares finds it too.
+    The design with the fewest items by the formula, made larger until the test that compares finds it too. One within
+    the ``available`` levels is preferred to one that takes more.
     """
-    design = _by_formula(found, detect, alpha)
-    if design is None:
-        return None
-    levels, draws = design
-    while smallest_found(found, levels, alpha=alpha, repeats=draws, is_count=is_count) > detect:
-        levels = {name: math.ceil(n * 1.05) for name, n in levels.items()}
-    return levels, draws
+    for most in ([dict(available)] if available else []) + [{}]:
+        design = _by_formula(found, detect, alpha, most)
+        while design is not None:
+            levels, draws = design
+            finds = smallest_found(found, Design(levels, draws), alpha=alpha, is_count=is_count)
+            if finds <= detect:
+                return design
+            times = max(1.05, min(1.5, 1 + (finds / detect - 1) / 2))
+            larger = {name: min(math.ceil(n * times), most.get(name, _MOST_LEVELS)) for name, n in levels.items()}
+            design = None if larger == levels else (larger, draws)
+    return None
 
 
-def _by_formula(found: Components, detect: float, alpha: float) -> tuple[dict[str, int], int] | None:
+def _by_formula(
+    found: Components, detect: float, alpha: float, most: Mapping[str, int]
+) -> tuple[dict[str, int], int] | None:
+    """The design with the fewest items that finds it, no factor with more levels than ``most``; None if none does."""
     names = list(found.factors)
     designs = []
     for draws in _DRAWS if found.sampling else (1,):
         # The first factor's levels follow from the others', which grow together.
-        others = [dict.fromkeys(names[1:], n) for n in _grid()] if len(names) > 1 else [{}]
+        others = [{name: min(n, most.get(name, n)) for name in names[1:]} for n in _grid()] if len(names) > 1 else [{}]
         for fixed in others:
             first = _least(found, names[0], fixed, (draws, alpha), detect)
-            if first is not None:
+            if first is not None and first <= most.get(names[0], first):
                 designs.append(({names[0]: first, **fixed}, draws))
     return min(designs, key=lambda design: math.prod(design[0].values()) * design[1], default=None)
 
@@ -289,21 +331,37 @@ def sample_power(audit: AuditConfig) -> list[str]:
 
 
 def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents], alpha: float) -> str:
-    levels = levels_behind(items, spec)
-    described = ", ".join(f"{n:,} {factor}s" for factor, n in levels.items())
+    design = _design_of(spec, items)
+    described = ", ".join(f"{n:,} {factor}s" for factor, n in design.levels.items())
+    if design.fewest < FEWEST_CLUSTERS:
+        return f"nothing with {described}, {design.fewest} of one kind: {FEWEST_CLUSTERS} or more are needed"
     if earlier:
         found, _, basis = _basis(earlier)
-        if set(found.factors) <= set(levels):
-            finds = smallest_found(found, levels, alpha=alpha, is_count=spec.from_counts)
+        if set(found.factors) <= set(design.levels):
+            finds = smallest_found(found, design, alpha=alpha, is_count=spec.from_counts)
             return f"{finds:.3f} with {described} (by an earlier run, {basis})"
-    bound = _bound(spec, min(levels.values(), default=0), alpha)
+    bound = _bound(spec, design, alpha)
     return f"at worst {bound:.2g} with {described} (no earlier run: by what its values can be)"
 
 
-def _bound(spec: MeasureSpec, clusters: int, alpha: float) -> float:
+def _design_of(spec: MeasureSpec, items: Sequence[Item]) -> Design:
+    """The levels behind a figure, stratum by stratum where these have unequal numbers."""
+    weights = spec.weights or {}
+    uneven = {
+        factor: [(weight, strata.get(level, 0)) for level, weight in weights.items()]
+        for factor, strata in levels_by_stratum(items, spec).items()
+        if None not in strata and len({strata.get(level, 0) for level in weights}) > 1
+    }
+    return Design(levels_behind(items, spec), uneven=uneven)
+
+
+def _bound(spec: MeasureSpec, design: Design, alpha: float) -> float:
     """What is found however the values vary: no difference of values in a range R varies by more than R."""
     low, high = spec.limits
-    if clusters < 2:
-        return math.inf
-    steps = float(special.stdtrit(clusters - 1, 1 - alpha / 2) + special.stdtrit(clusters - 1, POWER))
-    return steps * (high - low) / math.sqrt(clusters)
+    worst = 0.0
+    for factor, levels in design.levels.items():
+        strata = design.uneven.get(factor, [(1.0, levels)])
+        fewest = min(n for _, n in strata)
+        steps = float(special.stdtrit(fewest - 1, 1 - alpha / 2) + special.stdtrit(fewest - 1, POWER))
+        worst = max(worst, steps * (high - low) * math.sqrt(sum(weight**2 / n for weight, n in strata)))
+    return worst

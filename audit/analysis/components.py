@@ -18,13 +18,16 @@ import numpy as np
 from scipy import special
 
 from audit.analysis.design import strata_of, undefined_strata, usable
-from audit.analysis.estimators import Codes, Floats
+from audit.analysis.estimators import Codes, Floats, Strata
 from audit.analysis.table import Bools, Levels, RowTable, item_index
 from audit.results import VarianceComponents
 from suites.base import MeasureSpec, Row
 
 #: Chance of finding a difference as large as the smallest that a design detects.
 POWER = 0.8
+
+#: Of a factor nested in fixed strata that hold unequal numbers of its levels: each stratum's (weight, levels).
+Uneven = Mapping[str, Sequence[tuple[float, int]]]
 
 
 class Components(NamedTuple):
@@ -52,27 +55,43 @@ class Components(NamedTuple):
     in_figure: dict[str, float]
     per_item: float
 
-    def variance(self, levels: Mapping[str, float], repeats: float = 1.0) -> float:
-        """The variance of the figure in a balanced design with these numbers of levels and draws."""
-        return sum(part for part, _ in self._parts(levels, repeats))
+    def variance(self, levels: Mapping[str, float], repeats: float = 1.0, uneven: Uneven | None = None) -> float:
+        """The variance of the figure in a design with these numbers of levels and draws, its strata of equal size.
+
+        ``uneven``: factors of which the strata hold unequal numbers of levels.
+        """
+        return sum(part for part, _ in self._parts(levels, repeats, uneven or {}))
 
     def minimum_detectable_effect(
-        self, levels: Mapping[str, float], *, repeats: float = 1.0, alpha: float = 0.05
+        self, levels: Mapping[str, float], *, repeats: float = 1.0, alpha: float = 0.05, uneven: Uneven | None = None
     ) -> float:
-        """The smallest difference that a balanced design finds with `POWER`: t, Satterthwaite's degrees of freedom."""
-        parts = self._parts(levels, repeats)
+        """The smallest difference that such a design finds with `POWER`: t, Satterthwaite's degrees of freedom."""
+        parts = self._parts(levels, repeats, uneven or {})
         total = sum(part for part, _ in parts)
         if total <= 0:
             return 0.0
         df = total**2 / sum(part**2 / max(df, 1.0) for part, df in parts)
         return float(special.stdtrit(df, 1 - alpha / 2) + special.stdtrit(df, POWER)) * math.sqrt(total)
 
-    def _parts(self, levels: Mapping[str, float], repeats: float) -> list[tuple[float, float]]:
+    def _parts(self, levels: Mapping[str, float], repeats: float, uneven: Uneven) -> list[tuple[float, float]]:
         """Each part of the figure's variance, and its degrees of freedom."""
-        cells = math.prod(levels[name] for name in self.factors)
         within = (self.cross or 0.0) + (self.sampling or 0.0) / repeats
-        parts = [(self.in_figure[name] / levels[name], levels[name] - 1) for name in self.factors]
-        return [*parts, (self.per_item * within / cells, cells - 1)]
+        parts = [
+            part
+            for name, variance in self.factors.items()
+            for part in (
+                [(weight**2 * variance / n, n - 1) for weight, n in uneven[name]]
+                if name in uneven
+                else [(self.in_figure[name] / levels[name], levels[name] - 1)]
+            )
+        ]
+        for strata in zip(*uneven.values(), strict=True):
+            cells = math.prod([n for _, n in strata]) * math.prod(levels[f] for f in self.factors if f not in uneven)
+            parts.append((strata[0][0] ** 2 * within / cells, cells - 1))
+        if not uneven:
+            cells = math.prod(levels[name] for name in self.factors)
+            parts.append((self.per_item * within / cells, cells - 1))
+        return parts
 
     def generalisability(self, items_per_level: float) -> float | None:
         """Share of the variance between the first factor's observed means that is its own: Eρ².
@@ -165,6 +184,16 @@ def _in_figure(values: Floats, codes: Codes, variance: float, strata: Codes, wei
     return max(total, 0.0)
 
 
+def uneven_strata(clusters: Mapping[str, Codes], strata: Strata) -> dict[str, list[tuple[float, int]]]:
+    """Each stratum's (weight, levels) of the factors (n,) nested in the strata, where these hold unequal numbers."""
+    found = {}
+    for name, codes in clusters.items():
+        of_strata = [len(np.unique(codes[strata.codes == place])) for place in range(len(strata.weights))]
+        if sum(of_strata) == len(np.unique(codes)) and len(set(of_strata)) > 1:
+            found[name] = list(zip(strata.weights.tolist(), of_strata, strict=True))
+    return found
+
+
 def suite_components(
     suite: str,
     rows_by_model: Mapping[str, Sequence[Row]],
@@ -224,6 +253,7 @@ def _described(
     if found is None:
         return None
     levels = {name: len(np.unique(codes[name])) for name in found.factors}
+    by_stratum_of = {} if strata is None else uneven_strata({name: codes[name] for name in levels}, strata)
     n = int(used.sum())
     return VarianceComponents(
         suite=suite,
@@ -234,6 +264,7 @@ def _described(
         **found._asdict(),
         engine=engine,
         levels=levels,
+        uneven=by_stratum_of,
         n_items=n,
         generalisability=found.generalisability(n / next(iter(levels.values()))),
     )

@@ -7,19 +7,64 @@ few discordant items has less power than Student's t, and components of a small 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from audit.analysis.comparing.significance import mcnemar_exact
-from audit.analysis.components import POWER, Components
-from audit.analysis.estimators import ValueKind, mean_of_kind
+from audit.analysis.components import POWER, Components, Uneven
+from audit.analysis.decisions import FEWEST_CLUSTERS
+from audit.analysis.estimators import Codes, Floats, Strata, ValueKind, mean_of_kind
 
-#: Samples of a design, and the cells beyond which the formula is exact enough.
+#: Samples of a design, and the cells beyond which a smaller one of its shape is drawn.
 _DRAWS, _MOST_CELLS = 300, 4_000
 #: One-sided confidence of the variances that a plan reckons with.
 _SURE = 0.7
+
+
+class Design(NamedTuple):
+    """Levels of each sampled factor, draws of each question, and the factors of which strata hold unequal numbers.
+
+    Without ``uneven`` the fixed strata, if there are any, have equally many levels.
+    """
+
+    levels: Mapping[str, int]
+    repeats: float = 1.0
+    uneven: Uneven = MappingProxyType({})
+
+    @property
+    def fewest(self) -> int:
+        """Levels of the factor that has fewest, in the stratum that has fewest of it."""
+        return min([*self.levels.values(), *(n for strata in self.uneven.values() for _, n in strata)], default=0)
+
+    @property
+    def cells(self) -> int:
+        """Combinations of levels."""
+        return sum(math.prod(shape.values()) for _, shape in self.shapes())
+
+    def shapes(self) -> Iterator[tuple[float, dict[str, int]]]:
+        """Each stratum's weight and its levels of each factor; all in one where none is uneven."""
+        if not self.uneven:
+            yield 1.0, dict(self.levels)
+        for strata in zip(*self.uneven.values(), strict=True):
+            nested = {name: n for name, (_, n) in zip(self.uneven, strata, strict=True)}
+            yield strata[0][0], {**self.levels, **nested}
+
+    def smaller(self) -> Design:
+        """A design of the same shape with at most `_MOST_CELLS` cells, as far as five levels of each factor allow."""
+        design, part = self, 1.0
+        while design.cells > _MOST_CELLS and part > 1e-4:
+            part *= 0.95
+
+            def fewer(n: int, part: float = part) -> int:
+                return max(round(part * n), min(n, FEWEST_CLUSTERS))
+
+            uneven = {name: [(w, fewer(n)) for w, n in strata] for name, strata in self.uneven.items()}
+            design = Design({name: fewer(n) for name, n in self.levels.items()}, self.repeats, uneven)
+        return design
 
 
 def with_pilot_error(found: Components, levels: Mapping[str, int]) -> Components:
@@ -45,48 +90,97 @@ def _upper(df: int) -> float:
     return max(1.0, float(df / special.chdtri(df, _SURE))) if df > 0 else 1.0
 
 
-def smallest_found(
-    found: Components, levels: Mapping[str, int], *, alpha: float, repeats: float = 1.0, is_count: bool = False
-) -> float:
-    """The smallest difference that a balanced design finds with `POWER` at the level ``alpha``; inf if none.
+def smallest_found(found: Components, design: Design, *, alpha: float, is_count: bool = False) -> float:
+    """The smallest difference that a design finds with `POWER` at the level ``alpha``; inf if none.
 
-    Simulated with normal parts, or outcomes that turn to yes and to no, at the variances of the figure. Designs of more
-    than `_MOST_CELLS` items go by the formula.
+    Simulated with normal parts, or outcomes that turn to yes and to no, at the variances of the figure. Of designs with
+    more than `_MOST_CELLS` items a smaller one of their shape is, and the formula takes it from there: what simulation
+    adds to the formula declines with size. Fewer than `FEWEST_CLUSTERS` levels find nothing.
     """
-    by_formula = found.minimum_detectable_effect(levels, repeats=repeats, alpha=alpha)
-    if by_formula == 0 or math.prod(levels[name] for name in found.factors) > _MOST_CELLS:
-        return by_formula
-    design = _Design(found, levels, repeats)
-    low, high = 0.5 * by_formula, by_formula
-    finds = design.of_counts(alpha) if is_count else design.of_numbers(alpha)
+    if design.fewest < FEWEST_CLUSTERS:
+        return math.inf
+    smaller = design.smaller()
+    by_formula = _by_formula(found, smaller, alpha, is_count)
+    if by_formula == 0:
+        return 0.0
+    simulated = _simulated(found, smaller, by_formula, alpha, is_count)
+    if smaller is design:
+        return simulated
+    return _by_formula(found, design, alpha, is_count) * max(1.0, simulated / by_formula)
+
+
+def _by_formula(found: Components, design: Design, alpha: float, is_count: bool) -> float:
+    """By the components alone. A difference of yes and no turns items, and so adds to their variance."""
+
+    def least(components: Components) -> float:
+        return components.minimum_detectable_effect(
+            design.levels, repeats=design.repeats, alpha=alpha, uneven=design.uneven
+        )
+
+    low = high = least(found)
+    if not is_count or low == 0:
+        return low
+    within = _within(found, design.repeats)
+
+    def finds(by: float) -> bool:
+        varied = found._replace(cross=min(1.0, within + by) - min(by, 1.0) ** 2, sampling=None)
+        return by >= least(varied)
+
+    while not finds(high) and high < 1:
+        low, high = high, 1.5 * high
+    while high > 1.01 * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if finds(middle) else (middle, high)
+    return high
+
+
+def _within(found: Components, repeats: float) -> float:
+    """The variance of an item within its levels."""
+    return (found.cross or 0.0) + (found.sampling or 0.0) / repeats
+
+
+def _simulated(found: Components, design: Design, start: float, alpha: float, is_count: bool) -> float:
+    drawn = _Drawn(found, design)
+    low, high = 0.5 * start, start
+    finds = drawn.of_counts(alpha) if is_count else drawn.of_numbers(alpha)
     while finds(high) < POWER:
         low, high = high, high * 1.5
-        if high > 64 * by_formula:
-            return float("inf")
+        if high > 64 * start:
+            return math.inf
     while high > 1.01 * low:
         middle = (low + high) / 2
         low, high = (low, middle) if finds(middle) >= POWER else (middle, high)
     return high
 
 
-class _Design:
-    """Samples of a balanced design, the same ones whatever the difference."""
+class _Drawn:
+    """Samples of a design, the same ones whatever the difference."""
 
-    def __init__(self, found: Components, levels: Mapping[str, int], repeats: float) -> None:
+    def __init__(self, found: Components, design: Design) -> None:
         rng = np.random.default_rng(0)
-        shape = [levels[name] for name in found.factors]
-        self._codes = [codes.ravel() for codes in np.indices(shape)]
-        self._parts = np.zeros((len(self._codes[0]), _DRAWS))
-        for name, codes, n in zip(found.factors, self._codes, shape, strict=True):
-            self._parts += (found.in_figure[name] ** 0.5 * rng.standard_normal((n, _DRAWS)))[codes]
-        self._within = found.per_item * ((found.cross or 0.0) + (found.sampling or 0.0) / repeats)
+        weights, shapes = zip(*design.shapes(), strict=True)
+        of_strata = [[codes.ravel() for codes in np.indices([s[name] for name in found.factors])] for s in shapes]
+        sizes = [len(codes[0]) for codes in of_strata]
+        self._strata = None
+        if design.uneven:
+            self._strata = Strata(np.repeat(np.arange(len(sizes)), sizes), np.array(weights))
+        self._codes: list[Codes] = []
+        self._parts: Floats = np.zeros((sum(sizes), _DRAWS))
+        for place, name in enumerate(found.factors):
+            is_nested = name in design.uneven
+            first = np.cumsum([0, *(s[name] for s in shapes)]) if is_nested else np.zeros(len(shapes) + 1, dtype=int)
+            codes = np.concatenate([own[place] + start for own, start in zip(of_strata, first, strict=False)])
+            variance = found.factors[name] if is_nested else found.in_figure[name]
+            self._parts += (variance**0.5 * rng.standard_normal((int(codes.max()) + 1, _DRAWS)))[codes]
+            self._codes.append(codes)
+        self._within = _within(found, design.repeats) * (1.0 if design.uneven else found.per_item)
         self._noise, self._uniform = rng.standard_normal(self._parts.shape), rng.random(self._parts.shape)
 
     def of_numbers(self, alpha: float) -> Callable[[float], float]:
         """How often it finds a difference of numbers."""
         values = self._parts + self._within**0.5 * self._noise
         most = float(np.abs(values).max()) * 2
-        estimate = mean_of_kind(values, self._codes, ValueKind(-most, most))
+        estimate = mean_of_kind(values, self._codes, ValueKind(-most, most), self._strata)
 
         def finds(by: float) -> float:
             p = estimate.p_two_sided(-by)
@@ -102,7 +196,7 @@ class _Design:
             discordant = np.maximum(np.abs(turned), min(1.0, self._within + by))
             to_yes, to_no = (discordant + turned) / 2, (discordant - turned) / 2
             values = (self._uniform < to_yes).astype(float) - (self._uniform > 1 - to_no)
-            estimate = mean_of_kind(values, self._codes, ValueKind(-1.0, 1.0, True))
+            estimate = mean_of_kind(values, self._codes, ValueKind(-1.0, 1.0, True), self._strata)
             exact = mcnemar_exact((values > 0).sum(axis=0), (values < 0).sum(axis=0))
             p = np.maximum(estimate.p_two_sided(), exact)
             return float(((p < alpha) & (estimate.value > 0)).mean())

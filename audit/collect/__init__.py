@@ -13,7 +13,13 @@ from audit.collect.plan import CHUNK, Plan, Question, look_up
 from audit.collect.sample import SAMPLE_VERSION, Sample
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest, stop_on_signals
-from audit.collect.useful_sample import Requirement, leading_specs, levels_behind, sampled_factors
+from audit.collect.useful_sample import (
+    Requirement,
+    leading_specs,
+    levels_behind,
+    levels_by_stratum,
+    sampled_factors,
+)
 
 __all__ = [
     "ALL_AT_ONCE",
@@ -31,6 +37,7 @@ __all__ = [
     "ShutdownRequest",
     "leading_specs",
     "levels_behind",
+    "levels_by_stratum",
     "look_up",
     "looks_of_items",
     "plan_looks",

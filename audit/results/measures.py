@@ -127,7 +127,8 @@ class VarianceComponents(OfFigure, Reported):
     engine : float or None
         What another engine changes in an item, where the model was asked on two.
     levels : mapping of str to int
-        How many levels of each factor there are, and ``n_items`` items.
+        How many levels of each factor there are, and ``n_items`` items. ``uneven``: of factors nested in strata that
+        hold unequal numbers of levels, each stratum's (weight, levels).
     generalisability : float or None
         Eρ² of the first factor: how far its levels' means would be the same with other levels of the others.
     """
@@ -144,6 +145,7 @@ class VarianceComponents(OfFigure, Reported):
     per_item: float
     engine: float | None = None
     levels: dict[str, int]
+    uneven: dict[str, list[tuple[float, int]]] = {}
     n_items: int
     generalisability: float | None
 

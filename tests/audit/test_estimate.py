@@ -95,16 +95,22 @@ def test_follow_ups_are_counted_as_a_bound(store):
     # of 36 texts: a preference each, three versions to a scorer; bare words once for each of six pairs
     assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 36 + 6, 3 * 36)
     assert found.requests_by_kind == {"generate": 36, "score": 42}
+    rated = a_pair_suite(toxicity=FakeBackend("rater"))  # which reads 40 labelled texts about three identities first
+    found = count_requests(rated.items(), FP, FakeBackend(), store, suite=rated)
+    assert (found.requests, found.texts_to_score) == (36, 3 * 36 + 120)
     plain = a_pair_suite(fallback="none", toxicity=None)
     found = count_requests(plain.items(), FP, FakeBackend(), store, suite=plain)
     assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 0, 0)
 
 
-def test_a_run_asks_no_more_than_its_estimate_and_then_nothing(tmp_path):
+@pytest.mark.parametrize("toxicity", ["profanity", FakeBackend("rater")], ids=["classifier", "rater"])
+def test_a_run_asks_no_more_than_its_estimate_and_then_nothing(tmp_path, toxicity):
     def texts(prompt, seed):  # a third of the texts picks nothing
         return "The man walks." if "rude" in prompt else "He is {lazy}, she is {vain}."
 
-    audit = Audit(models={"m": FakeBackend(generate=texts)}, suites=[a_pair_suite()], db=tmp_path / "a.db")
+    audit = Audit(
+        models={"m": FakeBackend(generate=texts)}, suites=[a_pair_suite(toxicity=toxicity)], db=tmp_path / "a.db"
+    )
     before = asyncio.run(dry_run_audit(audit)).models[0]
     asked = audit.run_sync().models[0].asked
     after = asyncio.run(dry_run_audit(audit)).models[0]

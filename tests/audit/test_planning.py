@@ -4,13 +4,17 @@ import asyncio
 import hashlib
 import json
 import math
+import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 from audit import Audit
-from audit.analysis.components import Components
-from audit.analysis.power import smallest_found, with_pilot_error
+from audit.analysis.components import Components, components
+from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.cli.app import app
 from audit.collect import leading_specs
 from audit.planning import needed, plan_audit, sample_power
@@ -63,11 +67,11 @@ def test_the_plan_meets_the_wish_and_no_smaller_one_does(pilot):
     found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
     assert figure.basis == "between one and two, item by item"
     at = {"alpha": figure.alpha}
-    assert figure.minimum_detectable_effect == smallest_found(found, pair.levels, **at)
+    assert figure.minimum_detectable_effect == smallest_found(found, Design(pair.levels), **at)
     assert figure.minimum_detectable_effect > found.minimum_detectable_effect(pair.levels, **at) > 0.01
     careful = with_pilot_error(found, pair.levels)
     fewer = {name: math.floor(n * 0.8) for name, n in figure.levels.items()}
-    assert smallest_found(careful, figure.levels, **at) <= 0.01 < smallest_found(careful, fewer, **at)
+    assert smallest_found(careful, Design(figure.levels), **at) <= 0.01 < smallest_found(careful, Design(fewer), **at)
     assert figure.items == math.prod(figure.levels.values())
     assert [cost.requests for cost in planned.costs] == [figure.items] * 2
     assert all(cost.seconds is not None for cost in planned.costs)
@@ -105,6 +109,69 @@ def test_a_planned_design_finds_the_difference_as_promised(process):
     assert 0.72 < planned_power.power(process, 3, pilots=8, draws=25).mean() < 0.93
 
 
+@pytest.mark.parametrize(("female", "male"), [(5, 35), (8, 32)])
+def test_groups_of_unequal_size_are_reckoned_with(female, male):
+    found = Components({"o": 0.02, "t": 0.0}, 0.01, None, {"o": 0.02, "t": 0.0}, 1.0)
+    levels, uneven = {"o": 40, "t": 10}, {"o": [(0.5, female), (0.5, male)]}
+    even, finds = (smallest_found(found, Design(levels, uneven=of), alpha=0.05) for of in ({}, uneven))
+    rng = np.random.default_rng(0)
+
+    def power(by):  # Welch's t on the occupations' means, scipy's
+        own = [by + rng.normal(0, (0.02 + 0.01 / 10) ** 0.5, (n, 2000)) for n in (female, male)]
+        tested = stats.ttest_ind(own[0], -own[1], equal_var=False)
+        return ((tested.pvalue < 0.05) & (tested.statistic > 0)).mean()
+
+    assert power(even) < 0.6, "what groups of equal size would find"
+    assert 0.77 < power(finds) < 0.9
+    few = {"o": [(0.5, 2), (0.5, 38)]}
+    assert smallest_found(found, Design(levels, uneven=few), alpha=0.05) == math.inf
+
+
+def test_a_large_design_of_yes_and_no_finds_what_it_says():
+    process = planned_power.PROCESSES[2]
+    rng, levels = np.random.default_rng(3), {"occupation": 70, "template": 70}
+    pilot = process.differences(rng, 70, 70, 0.0, 1)[..., 0]
+    found = components(pilot.ravel(), dict(zip(levels, (c.ravel() for c in np.indices(pilot.shape)), strict=True)))
+    finds = smallest_found(found, Design(levels), alpha=0.05, is_count=True)
+    assert finds > 1.1 * found.minimum_detectable_effect(levels)
+    power = planned_power.found(replace(process, detect=finds), levels, rng, primaries=1, draws=40)
+    assert power >= 0.65  # 80 % is promised, of 40 draws
+
+
+def test_a_plan_beyond_the_suite_says_what_is_lacking(pilot):
+    folder, _ = pilot
+    (within,), (beyond,) = (asyncio.run(plan_audit(audit_of(folder), detect)).figures for detect in (0.02, 0.002))
+    assert within.available == beyond.available == {"occupation": 40, "template": 25}
+    assert within.lacking == {}
+    assert all(within.levels[name] <= n for name, n in within.available.items())
+    assert beyond.lacking
+    said = asyncio.run(plan_audit(audit_of(folder), 0.002)).as_text()
+    for factor, n in beyond.lacking.items():
+        assert f"the suite has {beyond.available[factor]} {factor}s: {n:,} more must be written" in said
+    assert "(equally many of each dominated_by)" in said
+
+
+def test_a_dry_run_of_unequal_groups_says_what_they_find(pilot, tmp_path):
+    folder, _ = pilot
+
+    def said(female, male):
+        of = [[o for o in SUITE.occupations if o.dominated_by == group] for group in ("female", "male")]
+        names = [{"occupation": o.name, "dominated_by": o.dominated_by} for o in of[0][:female] + of[1][:male]]
+        suite = OccuGender(("implicit",), occupations=names)
+        return [
+            sample_power(Audit(audit_of(folder).models, [suite], db=db))[-1]
+            for db in (folder / "a.db", tmp_path / "b.db")
+        ]
+
+    def number(text, before):
+        return float(re.search(rf"{before}([0-9.e-]+) with", text).group(1))
+
+    even, uneven, few = said(12, 12), said(6, 18), said(2, 20)
+    assert number(uneven[0], ": ") > 1.1 * number(even[0], ": ")
+    assert number(uneven[1], "at worst ") > 1.1 * number(even[1], "at worst ")
+    assert all("nothing with 22 occupations" in text for text in few)
+
+
 def test_without_a_pilot_the_plan_says_how_to_make_one(tmp_path):
     with pytest.raises(ConfigError, match="that is the pilot"):
         asyncio.run(plan_audit(audit_of(tmp_path), 0.02))
@@ -118,7 +185,7 @@ def test_a_dry_run_says_what_its_sample_could_show(pilot, tmp_path):
     found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
     said = sample_power(audit_of(folder, limit=100))[-1]
     primary = sum(spec.primary for spec in leading_specs(SUITE))
-    finds = smallest_found(found, {"occupation": 40, "template": 25}, alpha=0.05 / primary)
+    finds = smallest_found(found, Design({"occupation": 40, "template": 25}), alpha=0.05 / primary)
     assert f": {finds:.3f} with 40 occupations, 25 templates" in said
     assert "by an earlier run" in said
     unknown = sample_power(audit_of(tmp_path, limit=100))[-1]

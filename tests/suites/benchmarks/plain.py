@@ -40,9 +40,26 @@ def plain_transformers(path: Path) -> PlainModel:
     tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
 
+    @functools.lru_cache(maxsize=1)
+    def read(before: str) -> tuple[Any, Any, Any]:
+        """A prompt's tokens, their keys and values, and the log-probabilities of what comes next."""
+        ids = tokenizer(before, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            out = model(ids, use_cache=True)
+        return ids, out.past_key_values, out.logits[0, -1:].log_softmax(-1)
+
     @functools.cache
     def of(before: str, text: str) -> list[float]:
         ids = tokenizer(before + text, return_tensors="pt")["input_ids"]
+        if before and (known := read(before))[0].shape[1] < ids.shape[1]:
+            prompt, cache, coming = known
+            start = prompt.shape[1]
+            if torch.equal(ids[:, :start], prompt):  # the prompt is read once for all that may follow it
+                cache.crop(start)
+                with torch.no_grad():
+                    more = model(ids[:, start:], past_key_values=cache, use_cache=True).logits[0, :-1].log_softmax(-1)
+                logprobs = torch.cat([coming, more])
+                return [logprobs[i, ids[0, start + i]].item() for i in range(ids.shape[1] - start)]
         start = len(tokenizer(before)["input_ids"]) if before else 0
         with torch.no_grad():
             logprobs = model(ids).logits[0, :-1].log_softmax(-1)

@@ -7,7 +7,7 @@ import pytest
 
 from backends import HFBackend
 from backends.base import ScoreResponse
-from backends.embedded import smollm2_path
+from backends.embedded import gemma3_path, smollm2_path
 from suites import DebiasingPositions, OccuGender
 
 pytestmark = [pytest.mark.models, pytest.mark.battery, pytest.mark.timeout(900)]
@@ -28,14 +28,18 @@ EXPLICIT = {
 }
 
 
+@pytest.fixture(scope="module", params=[smollm2_path, gemma3_path], ids=["smollm2", "gemma3"])
+def path(request):
+    return request.param()
+
+
 @pytest.fixture(scope="module")
-def token_logprobs():
+def token_logprobs(path):
     """log P of each token after a prompt, with the prompt and the whole text tokenised apart, as the authors do."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.set_num_threads(2)
-    path = smollm2_path()
     tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
 
@@ -50,8 +54,8 @@ def token_logprobs():
 
 
 @pytest.fixture(scope="module")
-def backend():
-    return HFBackend(smollm2_path(), dtype="float32", threads=2)
+def backend(path):
+    return HFBackend(path, dtype="float32", threads=2)
 
 
 async def measured(backend, suite, wanted):
