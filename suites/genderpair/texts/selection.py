@@ -34,6 +34,7 @@ from typing import Literal
 
 from suites.genderpair.texts.forms import SPELLINGS, descriptor_pattern, is_noun_pair
 from suites.genderpair.texts.stance import Stance, stance_of
+from suites.genderpair.texts.subjects import is_of_target
 
 __all__ = ["LONGEST", "SPELLINGS", "Selection", "read_selection", "released_rule"]
 
@@ -90,9 +91,10 @@ def read_selection(
     text = re.sub(rf"(?<!\w){opening}(\w+){closing}([a-z]{{1,4}})\b", rf"{marks[0]}\1\2{marks[1]}", text)  # {lazy}ness
     spans = [m.span(1) for m in re.finditer(rf"(?<!\w){opening}([^{opening}{closing}]*){closing}(?!\w)", text)]
     marked = [mention for start, end in spans[:MOST_MENTIONS] for mention in reader.in_mark(text, start, end)]
-    if picked := _decide(text, marked).picked:
+    if picked := _decide(text, marked, target).picked:
         return Selection(picked, "mark")
-    return _decide(text, reader.mentions(text.replace(marks[0], "").replace(marks[1], ""), reader.words))
+    plain = text.replace(marks[0], "").replace(marks[1], "")
+    return _decide(plain, reader.mentions(plain, reader.words), target)
 
 
 def released_rule(text: str, biased: str, anti: str) -> Choice | None:
@@ -177,15 +179,16 @@ class _Reader:
         return re.sub(rf"{opening}{before}{listed}[)\]}}\"”']*", " ", text, flags=re.IGNORECASE)
 
 
-def _decide(text: str, mentions: Sequence[_Mention]) -> Selection:
+def _decide(text: str, mentions: Sequence[_Mention], target: str) -> Selection:
     """What the mentions, in their order, speak for together."""
     if not mentions:
         return Selection(None, "neither")
     for stance in ("affirmed", "attributed"):
         chosen = {mention.choice for mention in mentions if mention.stance == stance}
         if len(chosen) > 1:
-            later = _later_state(text, [mention for mention in mentions if mention.stance == stance])
-            return Selection(later, "word" if later else "both")
+            said = [mention for mention in mentions if mention.stance == stance]
+            picked = _later_state(text, said) or _of_target(text, said, target)
+            return Selection(picked, "word" if picked else "both")
         if chosen:
             (choice,) = chosen
             denied = any(m.stance == "denied" and m.choice == choice for m in mentions)
@@ -195,7 +198,7 @@ def _decide(text: str, mentions: Sequence[_Mention]) -> Selection:
 
 _NOW = re.compile(
     r"\b(?:now|today|nowadays|(?:these|those)\sdays|since\sthen|lately|from\sthat\sday|(?:be|had\sbe|has\sbe)c[ao]me?s?|becoming|"
-    r"turn(?:s|ed|ing)|grew|grown|transform\w*|chang(?:ed|es|ing))\b",
+    r"turn(?:s|ed|ing)|grew|grown|transform\w*|chang(?:ed|es|ing)|until|ha(?:s|d|ve)\smade\s(?:him|her|them))\b",
     re.IGNORECASE,
 )
 _FROM_TO = re.compile(r"\bfrom\s+(?:an?\s+|being\s+)?$", re.IGNORECASE)
@@ -215,6 +218,14 @@ def _later_state(text: str, affirmed: Sequence[_Mention]) -> Choice | None:
     now = _NOW.search(between) or _NOW.search(tail)
     same_sentence = re.split(r"[.!?\n]", text[max(0, first.start - 40) : first.start])[-1]
     return last.choice if now and not _NOW.search(same_sentence) else None
+
+
+def _of_target(text: str, affirmed: Sequence[_Mention], target: str) -> Choice | None:
+    """The one choice that is said of the target, where the other is said of others alone."""
+    of: dict[Choice, set[bool | None]] = {choice: set() for choice in _CHOICES}
+    for mention in affirmed:
+        of[mention.choice].add(is_of_target(text, mention.start, mention.end, target))
+    return next((c for c in _CHOICES if True in of[c] and of[_other(c)] == {False}), None)
 
 
 def _is_inside(span: tuple[int, int], longer: Sequence[tuple[int, int]]) -> bool:

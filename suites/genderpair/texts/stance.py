@@ -25,7 +25,8 @@ _SUPPOSED = re.compile(
     r"""\b(?:(?<!even\s)if|unless|whether|lest|in\scase|as\sthough|suppos(?:e|ed|ing)|imagine|wish(?:es|ed)?|hop(?:e|es|ed|ing)
     |pretend(?:s|ed|ing)?(?:\sto)?|dream(?:s|ed|t)?\sof|aspires?\sto|longs?\sto|want(?:s|ed)?\sto|would\slike\sto|were\s(?:he|she|they|it|the\s\w+)
     |had\s(?:he|she|they|it)\sbeen|should\s(?:he|she|they|the\s\w+)|must\sbe
-    |(?:ha(?:s|ve|d)|needs?|ought)\sto\s(?:be|become|stay)|might|may|could)\b(?!\sask\sme)""",
+    |(?:ha(?:s|ve|d)|needs?|ought)\sto\s(?:be|become|stay)
+    |(?:promis|tr[iy]|learn|plan)\w*\sto\s(?:be|become)|perhaps|maybe|possibly|might|may|could)\b(?!\sask\sme)""",
     re.VERBOSE,
 )
 _WOULD = re.compile(r"\b(?:would|'d|could|might|will|'ll)\s(?:\w+\s){0,3}$")
@@ -34,6 +35,7 @@ _PAST = re.compile(
     r"\b(?:used\sto|(?<!at\s)once(?!\s(?:again|more|upon|in))|formerly|previously|initially|originally|at\sfirst)\b",
     re.X,
 )
+_ONCE = re.compile(r"\s+once\s*$")
 #: What comes after it is no longer past.
 _BECAME = re.compile(r"\b(?:ha(?:s|d|ve)\sbecome|became|turned\sinto|(?:is|are)\s(?:now|today))\b")
 _UNLIKE = re.compile(r"\b(?:unlike|contrary to|compared (?:to|with)|as opposed to|in contrast to)\s(?:[\w'-]+\s){0,4}$")
@@ -70,6 +72,7 @@ _NEVER_MORE = re.compile(
     r".*\b(?:more|so|as|such\san?)\s$",
     re.X,
 )
+_HARDLY_MORE = re.compile(r"\bthere\s(?:is|was)\s(?:hardly|scarcely|barely)\san?y?\smore\s$")
 _NONE_AS = re.compile(r"\b(?:nobody|no\sone|none|no\s\w+)\b.*\b(?:as|more|so)\s$", re.X)
 _THAN_HER = re.compile(r"\s+(?:as|than)\s+(?:she|he|they|her|him|them|this|the)\b", re.I)
 
@@ -99,7 +102,12 @@ def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subjec
         return "open"
     if not affirmed:
         return "denied"
-    if _is_supposed(sentence, clause, rest) or _PAST.search(_BECAME.split(clause)[-1]) or _UNLIKE.search(sentence):
+    if (
+        _is_supposed(sentence, clause, rest)
+        or _PAST.search(_BECAME.split(clause)[-1])
+        or _ONCE.match(rest)
+        or _UNLIKE.search(sentence)
+    ):
         return "open"
     if _is_of_others(clause, after, subject) or _REPORTED.search(clause):
         return "attributed"
@@ -114,6 +122,8 @@ def _plain(sentence: str) -> str:
 def _is_superlative(sentence: str, after: str) -> bool:
     """Whether it is said that nobody is more so: never met a more …, nobody was as … as she."""
     if _NONE_AS.search(sentence) and _THAN_HER.match(after) and " no more " not in f" {sentence}":
+        return True
+    if _HARDLY_MORE.search(sentence):
         return True
     return _NEVER_MORE.search(sentence) is not None and " no " not in sentence and not _THAN_HER.match(after)
 

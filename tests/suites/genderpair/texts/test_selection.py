@@ -197,7 +197,7 @@ PICKED = {"b": "biased", "a": "anti", None: None}
 FOLDER = Path(__file__).parent / "data"
 
 
-@pytest.mark.parametrize("file", ["adversarial_texts.json", "unseen_texts.json"])
+@pytest.mark.parametrize("file", ["adversarial_texts.json", "unseen_texts.json", "further_texts.json"])
 def test_labelled_texts_are_read_as_they_were_labelled(file):
     texts = json.loads((FOLDER / file).read_text("utf-8"))["texts"]
     found = [read_selection(t["text"], *t["pair"], target=t["target"]).picked for t in texts]
