@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.comparing.differences import PairedDifference
+from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.comparing.significance import Corrected, false_discovery, holm
 from audit.results import OpenBecause
 

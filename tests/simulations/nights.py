@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.analysis.comparing.differences import PairedDifference, paired_differences
+from audit.analysis.comparing.differences import paired_differences
+from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.decisions import Claim, decide
 from audit.analysis.estimators import ValueKind, mean_of_kind
 from audit.analysis.gate.changes import Change

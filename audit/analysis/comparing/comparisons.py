@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from scipy import special
 
-from audit.analysis.comparing.differences import PairedDifference, paired_differences
+from audit.analysis.comparing.differences import paired_differences
+from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.decisions import (
     DEFAULT_MARGIN,
     Claim,

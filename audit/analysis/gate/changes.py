@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from scipy import special
 
-from audit.analysis.comparing.differences import End, PairedDifference
+from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.decisions import Claim, Decision, highest_confidence, why_open
 from audit.analysis.estimators import finite
 from audit.analysis.gate.results import GatedFigure, GateVerdict

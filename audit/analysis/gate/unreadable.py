@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from audit.analysis.comparing.differences import PairedDifference, paired_differences
+from audit.analysis.comparing.differences import paired_differences
+from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import Measure
 from backends.errors import ERROR_KINDS

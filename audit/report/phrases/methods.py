@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.analysis.comparing.differences import MARGINS_OF_UNSEEN
+from audit.analysis.comparing.paired import MARGINS_OF_UNSEEN
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.formatting import one_line
 from audit.results import AuditResult

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from audit.analysis.comparing.differences import End
+from audit.analysis.comparing.paired import End
 from audit.analysis.estimators import Estimate, Layout, MeanOf, Reach, Strata, ValueKind, mean_of_kind, together
 
 RNG = np.random.default_rng(5)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.analysis.comparing.differences import End, PairedDifference
+from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.gate.against_baseline import gate
 from audit.analysis.gate.changes import Change
 from audit.analysis.gate.results import GateReport
