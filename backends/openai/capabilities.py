@@ -11,6 +11,7 @@ Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm"]
 TextRoute = Literal["prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
 ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
+Together = Literal["n", "prompts"]
 
 #: The fields that may change an answer by any route, and those that matter to routes over lists only.
 _ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "uncached", "prefill", "seed_works")
@@ -50,6 +51,8 @@ class ServerCapabilities:
         At which its lists are the model's own.
     seed_works : bool
         Whether a seed determines what is drawn.
+    together : {"n", "prompts"} or None
+        How one request gives several draws; None where it takes a request for each.
     unique_response_ids : bool
         Whether its responses carry ids of their own.
     answered_model : str or None
@@ -81,6 +84,7 @@ class ServerCapabilities:
     prefill: Prefill | None = None
     temperature: float = 0.0
     seed_works: bool = False
+    together: Together | None = None
     unique_response_ids: bool = False
     answered_model: str | None = None
     refused: tuple[str, ...] = ()

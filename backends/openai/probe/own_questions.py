@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
-from backends.openai.capabilities import ServerCapabilities
+from backends.openai.capabilities import ServerCapabilities, Together
 from backends.openai.probe.calibration import Place, listed_texts
-from backends.openai.probe.experiments.draws import Asked, Together, compare_draws, drawn_places, draws_together
+from backends.openai.probe.experiments.draws import Asked, compare_draws, drawn_places
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
@@ -69,9 +69,8 @@ async def contradiction(
     session.by_ids = capabilities.takes_ids and tokenizer is not None
     if not asked or capabilities.repeat_noise > MAX_NOISE:
         return ""
-    await draws_together(session)
     is_chat = not isinstance(asked[0][0].prompt, str) and capabilities.chat_route != "rendered"
-    way = None if is_chat and session.together == "prompts" else session.together
+    way = None if is_chat and capabilities.together == "prompts" else capabilities.together
     listed: list[tuple[Asked, dict[str, float]]] = []
     moved = 0
     for request, response in asked[: _MOST if way else _MOST_ONE_BY_ONE]:

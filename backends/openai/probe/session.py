@@ -64,8 +64,6 @@ class ProbeSession:
         The longest one after `PROMPT`.
     lists_after_prefill : bool
         Whether an assistant prefill is continued in lists too.
-    together : {"n", "prompts"} or None
-        How one request gives several draws; None where it takes a request for each.
     untrusted : dict
         Why lists of texts, or of chats, are not used although the server gives them.
     statements : list of str
@@ -93,7 +91,6 @@ class ProbeSession:
         self.chat_list: TopLogprobs | None = None
         self.longest_list: TopLogprobs | None = None
         self.lists_after_prefill = False
-        self.together: Literal["n", "prompts"] | None = None
         self.untrusted: dict[Kind, str] = {}
         self.statements: list[str] = []
         self.limits: dict[Kind, Unseen] = {}

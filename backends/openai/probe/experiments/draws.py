@@ -11,10 +11,11 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
+from backends.openai.capabilities import Together
 from backends.openai.generation import sampling_options
 from backends.openai.probe.calibration import (
     Place,
@@ -32,7 +33,6 @@ from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outco
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 Asked = str | tuple[Message, ...]
-Together = Literal["n", "prompts"]
 #: Places that are compared with their lists together, set by set.
 Sets = Sequence[Sequence[Place]]
 
@@ -63,7 +63,7 @@ _QUESTIONS = (
 )
 #: Draws after each prompt: by the field ``n``, which costs hardly more than one; in repeated prompts; with a request
 #: for each; and with a request for each where long draws cannot be read.
-_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 3, 14
+_DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 2, 14
 _FIRST_LEVEL, _SECOND_LEVEL = 0.02, 0.005
 _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
 #: Entries below which a list is not a vocabulary.
@@ -151,8 +151,9 @@ async def compare_draws(
 
 async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked, dict[str, float]]]) -> Sets:
     """Draws of one token, and tokens of long draws: each set is compared with its lists by itself."""
-    if session.together is not None and (kind == "text" or session.together == "n"):
-        return [await drawn_places(session, listed, _DRAWS_BY_N if session.together == "n" else _DRAWS_BY_PROMPTS)]
+    together = session.capabilities.together
+    if together == "n" or (together == "prompts" and kind == "text"):
+        return [await drawn_places(session, listed, _DRAWS_BY_N if together == "n" else _DRAWS_BY_PROMPTS)]
     if long := await long_draws(session, kind):
         return [await drawn_places(session, listed, _DRAWS_ONE_BY_ONE), long]
     return [await drawn_places(session, listed, _DRAWS_ALONE)]
@@ -181,7 +182,7 @@ async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, di
     After the prompts that leave most open, until the evidence is beyond `DECIDED` either way.
     """
     evidence, n = 0.0, 0
-    each = _SOME if session.together is not None else _IN_FLIGHT // _COLD_PROMPTS
+    each = _SOME if session.capabilities.together is not None else _IN_FLIGHT // _COLD_PROMPTS
     most_open = sorted(listed, key=lambda place: -entropy(place[1]))[:_COLD_PROMPTS]
     while abs(evidence) < DECIDED and n < _MOST_COLD_DRAWS:
         for prompt, probabilities in most_open:
@@ -244,16 +245,16 @@ async def draws_together(session: ProbeSession) -> Outcome:
     for way in ways:
         texts = await session.ask(_many, session, asked, 1.0, way, _TOGETHER[way])
         if not isinstance(texts, BackendError) and len(texts) == _TOGETHER[way] and len(set(texts)) > 1:
-            session.together = way
             message = f"{_TOGETHER[way]} by {'the field n' if way == 'n' else 'repeating the prompt'}"
-            return Outcome(None, message)
+            return Outcome(None, message, together=way)
     return Outcome(None, "not possible: one request a draw")
 
 
 async def drawn(session: ProbeSession, asked: Asked, count: int, *, temperature: float = 1.0) -> list[str]:
     """The first tokens of ``count`` answers, as texts. Raises `NotTestedError` where the server refuses to draw."""
     slots = asyncio.Semaphore(_IN_FLIGHT)
-    way = session.together if isinstance(asked, str) or session.together == "n" else None
+    together = session.capabilities.together
+    way = together if isinstance(asked, str) or together == "n" else None
 
     async def ask(size: int) -> list[str] | BackendError:
         async with slots:
@@ -287,7 +288,7 @@ async def settle(session: ProbeSession, before: str, token: str, by_list: float,
     a, b = (min(max(math.exp(value), 1e-6), 1 - 1e-6) for value in (by_list, by_other))
     evidence, n = 0.0, 0
     while abs(evidence) < DECIDED and n < _MOST_DRAWS:
-        texts = await drawn(session, before, _SOME)
+        texts = await drawn(session, before, _SOME if session.capabilities.together else _IN_FLIGHT)
         hits = sum(text == token for text in texts)
         evidence += hits * math.log(a / b) + (len(texts) - hits) * math.log((1 - a) / (1 - b))
         n += len(texts)

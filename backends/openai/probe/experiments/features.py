@@ -127,7 +127,7 @@ async def several_choices(session: ProbeSession) -> Outcome:
 @experiment("several prompts in one request")
 async def several_prompts(session: ProbeSession) -> Outcome:
     """Whether a list of prompts in one request gives each prompt's own answer, in order. It is not used."""
-    if session.together is None:
+    if session.capabilities.together is None:
         raise NotTestedError("not tried: several draws in one request are refused")
     k = min(session.capabilities.largest_k, 20)
     body = {"prompt": [PROMPT, OTHER], "max_tokens": 1, "temperature": session.api.temperature, "logprobs": k}
