@@ -28,8 +28,9 @@ _DRAWS: Mapping[Together | None, int] = {"n": 1000, "prompts": 600, None: 30}
 _LISTED = 1000
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
-#: Questions that must differ: one answer of another model among them is the second asking's to find.
-_MANY = 2
+#: The share of the questions that must differ, and how many: a few answers of another model are the second asking's
+#: to find.
+_SHARE_OFF, _MIN_OFF = 0.5, 2
 
 
 class OwnQuestions:
@@ -78,7 +79,7 @@ async def contradiction(
         if isinstance(top, TopLogprobs):
             listed.append((prompt, listed_texts(top, trimmed=not isinstance(prompt, str))))
             moved += _difference(response, top) > max(_OFF, 4 * capabilities.repeat_noise)
-    if moved >= _MANY:
+    if moved >= max(_MIN_OFF, _SHARE_OFF * len(listed)):
         return f"the scores of {moved} of {len(listed)} questions are not those that it lists after them"
     if not listed:
         return ""

@@ -138,6 +138,9 @@ MORE: Mapping[str, Told] = {
     "values rounded, each list its own way": rounded_by_itself,
     "ids shifted below rank 1": said(ids_shifted, ("whole",)),
     "the likeliest audited word 0.6 nats down": audited_word_down,
+    "audited word 0.6 nats down in rows alone": lambda random: audited_word_down(
+        random, ("echo", "ids"), ("echo", "prompt_logprobs")
+    ),
     "another model from the start": lambda random: another_throughout(random),
 }
 

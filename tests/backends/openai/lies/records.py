@@ -20,7 +20,7 @@ which every probability is known, stands behind a server of six styles (`tests/b
 tells one lie. Each cell says how many seeds ended in which way:
 
 - **refused**: no score is used, and the probe says why;
-- **noticed**: the run is incomplete, names the problem, or reads all scores as intervals;
+- **noticed**: the run is incomplete, names the problem or quarantines its answers, or reads all scores as intervals;
 - **true**: each exact score is within 0.01 nats of the truth and each bound holds, by another route or since the lie
   changes none;
 - **ACCEPTED**: wrong exact scores or false bounds (how many of how many) in a run that names no problem.
@@ -99,7 +99,8 @@ def _end(one: Mapping[str, Any]) -> str:
         return "within the bound" if _is_bounded(one) else "ACCEPTED"
     if one["ended"] == "complete":
         return "true"
-    return "refused" if not one["exact"] + one["bounds"] + one["sampled"] else "noticed"
+    has_scores = one["exact"] + one["bounds"] + one["sampled"] > 0
+    return "noticed" if has_scores or one.get("asked_again") else "refused"
 
 
 def _is_bounded(one: Mapping[str, Any]) -> bool:

@@ -11,8 +11,15 @@ from tests.backends.openai.lies.server import Style
 def test_an_honest_server_agrees_with_itself() -> None:
     (outcome,) = audit_trials("honest", "lists", range(1), 100)
     assert (outcome.ended, outcome.wrong, outcome.disagreed) == ("complete", 0, 0)
-    assert outcome.asked_again >= 15
+    assert outcome.asked_again == 25
     assert outcome.exact > 200
+
+
+def test_checking_a_server_of_one_draw_a_request_costs_at_most_400() -> None:
+    (outcome,) = audit_trials("honest", "chat", range(1, 2), 40)
+    assert (outcome.ended, outcome.asked, outcome.asked_again) == ("complete", 40, 10)
+    # A request a question. 2,000 of them have 60 asked again, and four canaries more, of at most 10 requests each.
+    assert outcome.requests - outcome.asked - outcome.asked_again + 60 + 4 * 10 <= 400
 
 
 @pytest.mark.parametrize(

@@ -143,15 +143,23 @@ def lists(change: Callable[[np.ndarray], np.ndarray], styles: tuple[Style, ...] 
     return lambda random: Lie(styles, lists=lambda values, asked: change(values))
 
 
-def audited_word_down(random: np.random.Generator) -> Lie:
-    """The likeliest answer to what the audit asks is 0.6 nats too low in its lists; the draws are true."""
+def audited_word_down(
+    random: np.random.Generator,
+    styles: tuple[Style, ...] = SCORED,
+    kinds: tuple[str, ...] = ("list", "echo", "prompt_logprobs"),
+) -> Lie:
+    """The likeliest answer to what the audit asks is 0.6 nats too low where it is scored; the draws are true."""
     answers = np.array([text.strip() in GENDERS for text in VOCABULARY])
 
     def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
         likeliest = np.where(answers, values, -np.inf).argmax()
-        return values - 0.6 * (np.arange(len(values)) == likeliest) if _OWN in asked.text else values
+        return (
+            values - 0.6 * (np.arange(len(values)) == likeliest)
+            if _OWN in asked.text and asked.kind in kinds
+            else values
+        )
 
-    return Lie(SCORED, lists=lists)
+    return Lie(styles, lists=lists)
 
 
 def _k_best(values: np.ndarray, k: int) -> np.ndarray:

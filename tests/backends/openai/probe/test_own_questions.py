@@ -37,7 +37,13 @@ def test_each_question_is_as_likely_to_be_taken() -> None:
     assert all(130 < count < 270 for count in counts.values())  # 200 ± 13.4, five times that
 
 
-@pytest.mark.parametrize("style", ["lists", "whole", "chat", "echo"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_false_for_the_audited_words_alone_are_seen(seed: int) -> None:
+    (outcome,) = trials("audited word 0.6 nats down in rows alone", "echo", range(seed, seed + 1))
+    assert outcome.ended == "stopped: another model noticed"
+
+
+@pytest.mark.parametrize("style", ["lists", "whole", "chat"])
 def test_a_lie_about_the_audited_words_alone_is_seen(style: Style) -> None:
     (outcome,) = trials("the likeliest audited word 0.6 nats down", style, range(4, 5))
     assert outcome.ended == "stopped: another model noticed"
