@@ -92,8 +92,8 @@ class TopLogprobs:
         return {t.token_id: t for t in self.tokens if t.token_id is not None}
 
     @functools.cached_property
-    def _ranks(self) -> dict[ListedToken, int]:
-        return {token: len(self.tokens) - 1 - at for at, token in enumerate(reversed(self.tokens))}
+    def _ranks(self) -> dict[int, int]:
+        return {id(token): at for at, token in enumerate(self.tokens)}
 
     def by_bytes(self, data: bytes) -> tuple[ListedToken, ...]:
         """The entries with these bytes; more than one when two tokens decode to one string."""
@@ -114,7 +114,7 @@ class TopLogprobs:
         return 0 < len(start) < len(data) and data.startswith(start)
 
     def identifies(self, token: ListedToken) -> bool:
-        """Whether the entry certainly stands for one token.
+        """Whether this entry of `tokens` certainly stands for one token.
 
         Where a list is keyed by strings, tokens that decode to one string collapse into one
         entry: it stands at the first one's rank with the last one's value. It then breaks the
@@ -125,7 +125,7 @@ class TopLogprobs:
             return True
         if not token.text.strip() or "�" in token.text:
             return False
-        at = self._ranks[token]
+        at = self._ranks[id(token)]
         return at + 1 == len(self.tokens) or self.tokens[at + 1].logprob <= token.logprob
 
 

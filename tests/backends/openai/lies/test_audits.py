@@ -15,7 +15,7 @@ def test_an_honest_server_agrees_with_itself() -> None:
     assert outcome.exact > 200
 
 
-def test_checking_a_server_of_one_draw_a_request_costs_at_most_400() -> None:
+def test_checking_a_server_costs_at_most_400_requests() -> None:
     (outcome,) = audit_trials("honest", "chat", range(1, 2), 40)
     assert (outcome.ended, outcome.asked, outcome.asked_again) == ("complete", 40, 10)
     # A request a question. 2,000 of them have 60 asked again, and four canaries more, of at most 10 requests each.
