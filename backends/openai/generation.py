@@ -50,7 +50,7 @@ async def draws(
     while len(answers) < count:
         size = min(count - len(answers), MOST_CHOICES) if several else 1
         found = await _together(api, capabilities, request, len(answers), size)
-        several = len(found) == size  # an endpoint may ignore ``n`` that another one obeys
+        several = several and len(found) == size  # an endpoint may ignore ``n`` that another one obeys
         answers += found
     return answers
 

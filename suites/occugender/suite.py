@@ -195,7 +195,8 @@ class OccuGender(Suite):
         return [*rows, *effects, *plus_minus_rows(rows)]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        yield from self._measures.specs()
+        over_templates = not rows or any("of" in row.factors for row in rows)  # a sample's templates are not compared
+        yield from (spec for spec in self._measures.specs() if over_templates or spec.family != "plus-minus")
 
     def texts(self) -> Mapping[str, str]:
         return {f"instruction {i}": text for i, (text, _) in self.instructions.items()}
