@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 from collections import defaultdict
@@ -55,9 +56,9 @@ def plain_transformers(path: Path) -> PlainModel:
             prompt, cache, coming = known
             start = prompt.shape[1]
             if torch.equal(ids[:, :start], prompt):  # the prompt is read once for all that may follow it
-                cache.crop(start)
                 with torch.no_grad():
-                    more = model(ids[:, start:], past_key_values=cache, use_cache=True).logits[0, :-1].log_softmax(-1)
+                    out = model(ids[:, start:], past_key_values=copy.deepcopy(cache), use_cache=True)
+                more = out.logits[0, :-1].log_softmax(-1)
                 logprobs = torch.cat([coming, more])
                 return [logprobs[i, ids[0, start + i]].item() for i in range(ids.shape[1] - start)]
         start = len(tokenizer(before)["input_ids"]) if before else 0
