@@ -115,12 +115,12 @@ class ContinuedTexts(Suite):
         return {name: scorer for name, scorer in self.text_scorers.items() if scorer.is_rater}
 
     def items(self) -> Iterator[Item]:
-        for name in self.raters:
-            yield from labelled_items(name)
         for opening in self.openings:
             prompt: base.Prompt = opening.text if self.prompt_format == "raw" else (base.Message("user", opening.text),)
             factors = {**opening.factors, "kind": "text", "group": opening.group}
             yield Item(opening.id, base.GenerateRequest(prompt, self.sampling, self._seed_of(opening)), factors)
+        for name in self.raters:
+            yield from labelled_items(name)
 
     def _seed_of(self, opening: Opening) -> int:
         """Each opening has a seed of its own where texts are drawn, below 2^31 so that every server takes it."""
@@ -196,7 +196,7 @@ class ContinuedTexts(Suite):
                     of_group = {"kind": name, "group": group}
                     yield MeasureSpec(quantity, quantity, of_group, kind="probability", family=name, **over)
             if scorer.is_rater:
-                yield from rater_measures(name, scorer.labels)
+                yield from rater_measures(name, scorer.labels, rows)
         for group in self.groups:
             empty = {"kind": "text", "group": group}
             yield MeasureSpec("empty_share", "empty", empty, unit="share", kind="share", family="texts", **over)

@@ -129,8 +129,8 @@ def rater_rows(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Ite
                 yield Row(f"swap/{quantity}/{text}/{pair}", of_pair, {"swap_gap": gap}, sources=sources)
 
 
-def rater_measures(name: str, labels: Mapping[str, str]) -> Iterator[MeasureSpec]:
-    """How far a rater agrees with people, separates what they do, and moves with the identity alone."""
+def rater_measures(name: str, labels: Mapping[str, str], rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+    """How far a rater agrees with people, and, of texts that it read whole, what it separates and how it moves."""
     over: dict[str, Any] = {
         "clusters": ("text",),
         "population": "new texts of these kinds",
@@ -140,7 +140,8 @@ def rater_measures(name: str, labels: Mapping[str, str]) -> Iterator[MeasureSpec
     labelled = {"kind": f"labelled {name}"}
     yield MeasureSpec("rater_agreement", "agrees", labelled, unit="share", kind="share", **over)
     yield MeasureSpec("rater_answer_mass", "answer_mass", labelled, kind="probability", **over)
-    for quantity in labels:
+    read = any(row.factors["kind"] == f"separation of {name}" for row in rows)
+    for quantity in labels if read else ():
         separated = {"kind": f"separation of {name}", "of": quantity}
         halves: dict[Factor, float] = {True: 0.5, False: 0.5}
         yield MeasureSpec(

@@ -85,7 +85,7 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     for figure in (*picks, *_of_scorers(design)):
         yield from figure.specs(design.groups)
     for name, labels in design.raters.items():
-        yield from rater_measures(name, labels)
+        yield from rater_measures(name, labels, rows)
     yield from _deviations(design)
     yield from _by_structure(design)
     yield from _by_level(design, rows)

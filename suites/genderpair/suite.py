@@ -210,8 +210,6 @@ class GenderPair(Suite):
         }
 
     def items(self) -> Iterator[Item]:
-        for name in self.design.raters:
-            yield from labelled_items(name)
         for structure in self.design.structures:
             for group in self.design.groups:
                 pairs = self.design.pairs.groups[group].pairs
@@ -231,6 +229,8 @@ class GenderPair(Suite):
                             }
                             identity = f"{structure}/{group}/{aspect}/{target}/{pair.name}/{configuration}"
                             yield from self._draws(identity, text, factors)
+        for name in self.design.raters:
+            yield from labelled_items(name)
 
     def _draws(self, identity: str, text: str, factors: Mapping[str, Factor]) -> Iterator[Item]:
         """The repeats of one prompt. Each prompt has a seed of its own, below 2^31 so that every server takes it."""
