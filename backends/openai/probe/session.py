@@ -77,7 +77,7 @@ class ProbeSession:
     refused : BackendError or None
         The first response that the key is wrong. Gateways say so too of paths and models that they do not know.
     unanswered : BackendError or None
-        Why even the plainest chat has no answer.
+        Why not even the plainest text or chat has an answer; the chat counts, unless it is not there.
     without_lists : str
         Why no lists of chats are used, empty where they are.
     """

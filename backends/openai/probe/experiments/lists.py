@@ -38,6 +38,7 @@ async def next_token_lists(session: ProbeSession) -> Outcome:
         return Outcome(True, f"identified by {top.identity}", completions=True, identity=top.identity)
     plain = await session.ask(session.api.completion, PROMPT, max_tokens=1, temperature=0.0)
     works = isinstance(plain, dict)
+    session.unanswered = plain if isinstance(plain, BackendError) else None
     session.record("completions", Outcome(works, "without lists" if works else str(plain), completions=works))
     return Outcome(False, str(top))
 

@@ -30,7 +30,8 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     """Which parameters a chat takes, one by one; and whether its answers come after a thought."""
     first = await _plainest(session)
     if isinstance(first, BackendError):
-        session.unanswered = first
+        if session.unanswered is None or first.kind != "not_found":
+            session.unanswered = first
         return Outcome(None, str(first))
     taken: dict[str, Any] = {}
     refused: dict[str, BackendError] = {}
