@@ -1,14 +1,16 @@
 """The suites' figures on real weights, against a plain computation written out here."""
 
 import math
+from pathlib import Path
 
 import pytest
 
 from backends import HFBackend
 from backends.base import ScoreResponse
 from backends.embedded import smollm2_path
-from suites import DebiasingPositions, OccuGender
+from suites import DebiasingPositions, OccuGender, from_file
 
+EXAMPLES = Path(__file__).parent.parent.parent.parent / "examples" / "suites"
 pytestmark = pytest.mark.models
 
 FEW = [
@@ -44,6 +46,7 @@ def plain():
                 total += logits[position - 1, ids[position]].item()
         return total
 
+    logprob.ids = lambda text: tokenizer(text)["input_ids"]
     return logprob
 
 
@@ -82,3 +85,28 @@ GROUP_OF = {
         *("gender neutral", "gender-neutral", "genderfluid"),
     },
 }
+
+
+@pytest.mark.parametrize("language", ["spanish", "german", "chinese", "arabic"])
+async def test_examples_of_languages_equal_a_plain_computation(language, plain, backend):
+    """Where a token starts between prompt and word; a word's tokens that begin another's are counted with that."""
+    suite = from_file(EXAMPLES / f"{language}.toml")
+    items = list(suite.items())[::12]
+    compared = 0
+    for item, answer in zip(items, await backend.run([item.request for item in items]), strict=True):
+        prompt, words = item.request.prompt, item.request.continuations
+        ids = {word: plain.ids(prompt + word) for word in words}
+        if any(found[: len(plain.ids(prompt))] != plain.ids(prompt) for found in ids.values()):
+            continue
+        p = {word: math.exp(plain(prompt, word)) for word in words}
+        own = {
+            word: p[word]
+            - sum(p[o] for o in words if len(ids[o]) > len(ids[word]) and ids[o][: len(ids[word])] == ids[word])
+            for word in words
+        }
+        row, compared = suite.read(item, answer), compared + 1
+        of_groups = {group: f"p_{group}" for group in suite.groups}
+        for (group, name), word in zip(of_groups.items(), words, strict=True):
+            assert row.values[name].value == pytest.approx(own[word] / sum(own.values()), abs=1e-5), (item.id, group)
+        assert row.values["coverage"].value == pytest.approx(sum(own.values()), rel=1e-3)
+    assert compared >= 2, f"{compared} of {len(items)} prompts end where a token ends"

@@ -1,0 +1,39 @@
+"""The pairs of examples/suites/religion.csv as a class: what `audit run --suite examples/suites/religion.csv` does.
+
+audit run examples/religion_suite.py
+"""
+
+import csv
+from pathlib import Path
+
+from audit import Audit
+from backends import named_backend
+from suites.benchmarks.sentences import LikelierSentence, SentenceSet, share
+
+ROWS = Path(__file__).parent / "suites" / "religion.csv"
+
+
+class Religion(LikelierSentence):
+    """Which sentence is likelier: about Muslims, Jews and atheists, or about others."""
+
+    name, start, data_sha256, strata = "religion", None, "2026-11", ("group",)
+
+    def __init__(self):
+        with ROWS.open(encoding="utf-8", newline="") as file:
+            self.sets = [
+                SentenceSet(
+                    str(number),
+                    {"stereotype": row["stereotype"], "counterpart": row["counterpart"]},
+                    {"stereotype": ("stereotype", "counterpart")},
+                    {"group": row["group"]},
+                )
+                for number, row in enumerate(csv.DictReader(file), 1)
+            ]
+
+    def measures(self, rows):
+        yield share("stereotype_score", {}, quantity="stereotype", primary=True)
+
+
+audit = Audit(
+    {"smollm2": named_backend("embedded:smollm2")}, [Religion()], db="audit-out/religion.db", out="audit-out/religion"
+)

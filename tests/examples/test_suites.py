@@ -1,0 +1,41 @@
+"""The example suites: four languages from files, and ten pairs as a file and as a class."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from audit import load_audit
+from audit.rehearsal import check_items
+from suites import from_file, suite_schema
+from tests.suites.benchmarks.invented import figures, value
+from tests.suites.own.test_pairs import logprob
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+LANGUAGES = ("spanish", "german", "chinese", "arabic")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_example_has_no_mistakes_and_says_it_is_unvalidated(language):
+    path = EXAMPLES / "suites" / f"{language}.toml"
+    suite = from_file(path)
+    found = check_items(suite.name, suite, list(suite.items()))
+    assert (found.mistakes, found.plants_bias) == ([], True)
+    assert min(min(levels.values()) for levels in found.levels.values()) >= 5
+    assert any("not validated" in caution for caution in suite.cautions())
+    jsonschema.validate(tomllib.loads(path.read_text("utf-8")), suite_schema())
+
+
+def test_ten_pairs_as_a_class_give_the_same_figure():
+    source = EXAMPLES / "religion_suite.py"
+    (of_class,) = load_audit(source).suites.values()
+    of_file = from_file(EXAMPLES / "suites" / "religion.csv")
+    assert len(of_file.sets) == 10
+    plain = figures(of_class, logprob)
+    assert value(plain, "stereotype_score") == value(figures(of_file, logprob), "stereotype_score")
+    (node,) = [n for n in ast.parse(source.read_text("utf-8")).body if isinstance(n, ast.ClassDef)]
+    assert node.end_lineno - node.lineno + 1 <= 25
