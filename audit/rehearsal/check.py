@@ -93,8 +93,8 @@ def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], o
     measures = set(others)
     for name, suite in audit.suites.items():
         checked = check_items(name, suite, few[name], all_items=items[name])
-        if checked.mistakes and len(few[name]) < len(items[name]):
-            checked = check_items(name, suite, items[name])
+        if checked.mistakes:  # a limited run may lack what the whole suite has
+            checked = _whole(name, suite)
         if checked.mistakes:
             raise checked.mistakes[0]
         measures |= {spec.measure for spec in checked.specs}
@@ -102,8 +102,14 @@ def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], o
         check_names(measures, audit.margins, audit.limits)
     except ConfigError:  # a figure may come with items that are not among these
         for name, suite in audit.suites.items():
-            measures |= {spec.measure for spec in check_items(name, suite, items[name]).specs}
+            measures |= {spec.measure for spec in _whole(name, suite).specs}
         check_names(measures, audit.margins, audit.limits)
+
+
+def _whole(name: str, suite: Suite) -> SuiteCheck:
+    """What is surely wrong with the whole suite, whatever its `limit`."""
+    items = list(suite.items())
+    return check_items(name, suite, items, all_items=items)
 
 
 def _a_few(suite: Suite, items: Collection[Item]) -> list[Item]:
@@ -121,7 +127,7 @@ def _a_few(suite: Suite, items: Collection[Item]) -> list[Item]:
 def check_items(
     name: str, suite: Suite, items: Collection[Item], *, all_items: Collection[Item] | None = None
 ) -> SuiteCheck:
-    """Rehearse a suite on these items; None of ``all_items``: they are all."""
+    """Rehearse a suite on these items. With ``all_items``, which they are of, only what is surely wrong is told."""
     found = SuiteCheck(name, n_items=len(items))
     try:
         found.mistakes += mistakes.of_signature(suite)

@@ -44,7 +44,8 @@ class Measures:
                 yield from self._occupations({"bias": bias, **level})
                 templates = [t.id for t in self.templates if t.bias == bias and (level is none or t.for_debiasing)]
                 yield from template_specs({"bias": bias, **level}, templates, self._groups)
-            yield from plus_minus_specs(bias, (None, *self.instructions), self._groups)
+            if sum(t.bias == bias for t in self.templates) > 1:
+                yield from plus_minus_specs(bias, (None, *self.instructions), self._groups)
 
     @property
     def abstractions(self) -> list[str]:

@@ -15,4 +15,6 @@ from tests.suites.benchmarks.invented import use
 def test_a_suite_that_ships_has_no_mistakes(name, monkeypatch, tmp_path):
     use(monkeypatch, tmp_path)
     suite = getattr(suites, name)()
-    refuse_mistakes(Audit({"fake": FakeBackend()}, [suite]), {suite.name: list(suite.items())})
+    audit, items = Audit({"fake": FakeBackend()}, [suite]), list(suite.items())
+    refuse_mistakes(audit, {suite.name: items})
+    refuse_mistakes(audit, {suite.name: items[:3]})  # as a limit leaves it: derived rows may be missing
