@@ -82,5 +82,5 @@ class AnthropicBackend(OpenAIBackend):
     def __repr__(self) -> str:
         return f"AnthropicBackend({self.model!r})"
 
-    def _connection(self, timeout: float, connections: int) -> HttpClient:
-        return MessagesClient(self.base_url, self._key, timeout=timeout, max_connections=connections, way=self._way)
+    def _connection(self, timeout: float, connections: int, url: str) -> HttpClient:
+        return MessagesClient(url, self._key, timeout=timeout, max_connections=connections, way=self._way)

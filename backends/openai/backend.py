@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import time
@@ -61,6 +62,7 @@ from backends.openai.probe import (
 )
 from backends.openai.probe.own_questions import OwnQuestions, contradiction
 from backends.openai.probe.report import Watched
+from backends.openai.replicas import ReplicaClient
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.retries import with_retries
 from backends.openai.scoring import RemoteTokenizer, Routes, tokens_drawn
@@ -94,6 +96,9 @@ class OpenAIBackend(Backend):
     ----------
     base_url : str
         Up to and including the version: ``https://api.openai.com/v1``.
+    urls : list of str, optional
+        In its place, servers of one and the same model: each is shown to be that before the run. ``max_in_flight``
+        holds for each, the least loaded is asked, and one that is down is left alone for a while.
     model : str
         Name of the model, as the server knows it.
     api_key_env : str, list of str or None
@@ -156,8 +161,10 @@ class OpenAIBackend(Backend):
     @checked_options
     def __init__(
         self,
-        base_url: Annotated[str, AfterValidator(server_url)],
+        base_url: Annotated[str, AfterValidator(server_url)] | None = None,
         *,
+        urls: Annotated[tuple[Annotated[str, AfterValidator(server_url)], ...], AS_TUPLE, Field(min_length=2)]
+        | None = None,
         model: Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")],
         api_key_env: Annotated[
             str | Annotated[tuple[str, ...], AS_TUPLE] | None, OnError("not a name", "Name environment variables")
@@ -182,8 +189,11 @@ class OpenAIBackend(Backend):
         ca_bundle: OptionalPath = None,
         batch: bool = False,
     ) -> None:
-        self.base_url, self.model = base_url, model
-        self.timeout, self.max_in_flight = timeout, max_in_flight
+        if (base_url is None) == (urls is None):
+            raise ConfigError("base_url", base_url, "one of base_url and urls is needed", "Give one of them")
+        self.urls = urls or (str(base_url),)
+        self.base_url, self.model = self.urls[0], model
+        self.timeout, self.max_in_flight = timeout, max_in_flight * len(self.urls)
         self.samples, self.max_cost, self.canary_every = samples, max_cost, canary_every
         self._prices = prices
         self.usage = Usage(prices, max_cost)
@@ -197,7 +207,8 @@ class OpenAIBackend(Backend):
         bundle = str(ca_bundle) if ca_bundle is not None else None
         self._way = Way(proxy, bundle, key_header, self._sent.headers, self._sent.query)
         # A request and a canary may be under way together.
-        self._client = self._connection(timeout, max_in_flight + 1)
+        connections = [self._connection(timeout, max_in_flight + 1, url) for url in self.urls]
+        self._client = connections[0] if len(connections) == 1 else ReplicaClient(connections)
         self._api = self._new_api()
         self._batched = BatchedClient(self._client, Journal(self._batch_folder())) if batch else None
         if batch:
@@ -269,7 +280,7 @@ class OpenAIBackend(Backend):
         """
         async with self._probing:
             if self._report is None or anew:
-                self._report = await self._recorded_or_new_report(anew)
+                self._report = await self._report_of_all(anew)
                 self._first_verified = self._last_verified = time.time()
                 self._since_canary = 0
             return self._report
@@ -333,7 +344,7 @@ class OpenAIBackend(Backend):
 
         async def count() -> list[int]:
             # A client of its own: the caller may be on the event loop that the other one belongs to.
-            client = self._connection(_MAX_COUNTING_SECONDS, 1)
+            client = self._connection(_MAX_COUNTING_SECONDS, 1, self.base_url)
             try:
                 async with asyncio.timeout(_MAX_COUNTING_SECONDS):
                     return await RemoteTokenizer(client, self.model, dialect).counts(texts)
@@ -365,7 +376,7 @@ class OpenAIBackend(Backend):
             own = RequestCost.in_one_call(request)
             return RequestCost(own.times_sent, own.generated_tokens + room * isinstance(request, GenerateRequest))
         if self._route_of(request) == "sampled" and self.samples is not None:
-            sent = -(-self.samples // MOST_CHOICES) if found.several else self.samples
+            sent = -(-self.samples // MOST_CHOICES) if found.together == "n" else self.samples
             tokens = self.samples * (tokens_drawn(request.continuations) + room)
             return RequestCost(sent, -(-tokens // sent))
         return RequestCost(len(request.continuations), 1)
@@ -424,8 +435,8 @@ class OpenAIBackend(Backend):
         self._unfinished.pop(request, None)
         return response
 
-    def _connection(self, timeout: float, connections: int) -> HttpClient:
-        return HttpClient(self.base_url, self._key, timeout=timeout, max_connections=connections, way=self._way)
+    def _connection(self, timeout: float, connections: int, url: str) -> HttpClient:
+        return HttpClient(url, self._key, timeout=timeout, max_connections=connections, way=self._way)
 
     def _new_api(self) -> ServerApi:
         return ServerApi(self._client, self.model, self.usage, self._sent)
@@ -452,6 +463,24 @@ class OpenAIBackend(Backend):
     def _notice(self, error: ModelChangedError) -> None:
         if self._changed is None:
             self._changed, self.unverified_since = error, self._last_verified
+
+    async def _report_of_all(self, anew: bool) -> ProbeReport:
+        """What the first server can do; raises `BackendError` where another one is not of the same model."""
+        if not isinstance(self._client, ReplicaClient):
+            return await self._recorded_or_new_report(anew)
+        first, *others = self._client.replicas
+        with self._client.pinned(first):
+            report = await self._recorded_or_new_report(anew)
+        for replica in others:
+            with self._client.pinned(replica):
+                if not await self._still_holds(report):
+                    url = replica.client.base_url
+                    hint = "Audit it as a model of its own"
+                    raise BackendError("inconsistent", f"{url} is not of the same model as {self.base_url}", hint=hint)
+        # Two servers may give one id to two answers.
+        capabilities = dataclasses.replace(report.capabilities, unique_response_ids=False)
+        self._api.configure(capabilities)
+        return dataclasses.replace(report, capabilities=capabilities)
 
     async def _recorded_or_new_report(self, anew: bool) -> ProbeReport:
         record = ProbeRecord(

@@ -65,8 +65,6 @@ class ServerCapabilities:
         Whether it reasons before it answers a chat.
     opened_before : bool
         Whether its template opens that thought, so that a text has its end alone.
-    several : bool
-        Whether one request of a chat gives several draws, by the field ``n``.
     """
 
     text_route: TextRoute | None = None
@@ -91,7 +89,6 @@ class ServerCapabilities:
     limit_name: LimitName = "max_tokens"
     reasons: bool = False
     opened_before: bool = False
-    several: bool = False
 
     @property
     def always_sent(self) -> dict[str, Any]:

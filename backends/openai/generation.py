@@ -38,7 +38,7 @@ async def draws(
 ) -> list[GenerateResponse]:
     """``count`` independent answers, as many to a request as the server gives. Raises `BackendError`."""
     if api.waits_for_batches:  # all of them in one
-        sizes = _portions(count, MOST_CHOICES if capabilities.several else 1)
+        sizes = _portions(count, MOST_CHOICES if capabilities.together == "n" else 1)
         places = itertools.accumulate(sizes, initial=0)
         drawn = await asyncio.gather(
             *(_together(api, capabilities, request, place, size) for place, size in zip(places, sizes, strict=False))
@@ -46,7 +46,7 @@ async def draws(
         answers = list(itertools.chain(*drawn))[:count]
     else:
         answers = []
-    several = capabilities.several
+    several = capabilities.together == "n"
     while len(answers) < count:
         size = min(count - len(answers), MOST_CHOICES) if several else 1
         found = await _together(api, capabilities, request, len(answers), size)

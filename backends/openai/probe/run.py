@@ -57,8 +57,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     session.record_values()
     distinct = api.response_ids.distinct
     unique = distinct >= 4 and distinct >= api.usage.requests // 2
-    several = session.capabilities.together == "n"
-    session.update(unique_response_ids=unique, answered_model=api.response_ids.model, several=several)
+    session.update(unique_response_ids=unique, answered_model=api.response_ids.model)
     found = session.capabilities
     if samples and session.text_list is None and session.chat_list is None and (found.completions or found.chat):
         await draws.variety(session)
