@@ -95,7 +95,7 @@ def summary(figures: Figures) -> list[Sentence]:
         for model in result.models
         for statement in model.statements
     ]
-    sentences = [*problems, *said, *sentences, *checks]
+    sentences = [*problems, *said, *checks, *sentences]
     return sorted(sentences, key=lambda s: list(HEADINGS).index(s.kind))
 
 

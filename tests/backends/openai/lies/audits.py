@@ -25,6 +25,8 @@ from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, que
 
 #: Of each question: a server that is asked about one continuation at a time gets as many requests.
 _CONTINUATIONS = 3
+#: Seconds that an answer takes: long enough for the client to have as many under way as it may.
+_ANSWERED_IN = 0.02
 
 
 class Questions(Suite):
@@ -88,7 +90,7 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
             )
             await backend.describe()
             server.probe_ended = outcome.probe_requests = server.requests
-            server.pause = 0.001
+            server.pause = _ANSWERED_IN
             audit = Audit({"m": backend}, [Questions(style, n)], db=Path(folder, "a.db"), out=Path(folder, "out"))
             try:
                 result = await audit.run()
