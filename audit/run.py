@@ -441,6 +441,7 @@ def _suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedA
         published=[dataclasses.asdict(figure) for figure in suite.published()],
         text_tokens=lengths,
         cautions=list(suite.cautions()),
+        meanings={measure: dataclasses.asdict(meaning) for measure, meaning in suite.meanings.items()},
     )
 
 

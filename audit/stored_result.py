@@ -37,7 +37,7 @@ class StoredResult(AuditResult):
         out : path, optional
             The folder; the audit's own by default, ``audit-out`` for a result read from a store.
         formats : sequence, optional
-            Of ``html``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
+            Of ``html``, ``certificate``, ``card``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
         """
         from audit.report import write_report
 

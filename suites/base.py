@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from backends.base import Backend, Capability, Request, Response
 from backends.errors import ConfigError
-from suites.presentation import Chart, Factor, PublishedFigure, TableLayout
+from suites.presentation import Chart, Factor, Meaning, PublishedFigure, TableLayout
 
 __all__ = ["Estimator", "Factor", "IdentifiedInterval", "Item", "MeasureSpec", "QuantityKind", "Row", "Suite"]
 
@@ -290,6 +290,8 @@ class Suite(ABC):
     strata: tuple[str, ...] = ()
     #: Factor by whose levels missing answers are counted; rows without it are counted by the first stratum.
     failures_factor: str | None = None
+    #: What its headline figures say in plain words, by measure.
+    meanings: ClassVar[Mapping[str, Meaning]] = {}
     #: As in `backends.base.Backend`: options that may be a path, and the words that they take besides.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     #: Keys of the signature that say how the same questions are put: two suites of one kind that differ in nothing else

@@ -11,6 +11,18 @@ Factor = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
+class Meaning:
+    """A figure in plain words, of one model: what ``{points}`` in 100 are.
+
+    ``above`` holds where the figure lies above its neutral value, and ``below`` where it lies below: then the points
+    are its distance from that value. Without ``below`` there is one sentence, and the points are the figure itself.
+    """
+
+    above: str
+    below: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedSource:
     """Where printed figures come from, and how their design differs from the measured one.
 

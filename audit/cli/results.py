@@ -23,10 +23,11 @@ def report(
     db: Db = DEFAULT_DB,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the report; default: the config's.")] = None,
     formats: Annotated[
-        list[str] | None, typer.Option("--format", help="html, json, csv, markdown or latex; repeatable. Default: all.")
+        list[str] | None,
+        typer.Option("--format", help="html, certificate, card, json, csv, markdown, latex; repeatable."),
     ] = None,
 ) -> None:
-    """Write a stored run's report again: HTML, JSON, CSV, Markdown, and the papers' tables in LaTeX."""
+    """Write a stored run's report again: HTML, one-sheet certificate, model card, JSON, CSV, Markdown, LaTeX tables."""
     from audit.report import write_report
     from audit.report.files import Format
 

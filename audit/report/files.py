@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from audit.analysis.comparing.agreement import Agreement
     from audit.analysis.history import History
 
-Format = Literal["html", "json", "csv", "markdown", "latex"]
+Format = Literal["html", "certificate", "card", "json", "csv", "markdown", "latex"]
 
 
 def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = get_args(Format)) -> dict[str, Path]:
@@ -22,8 +22,9 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     Returns
     -------
     dict
-        The files written: ``html``, ``json``, ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table in
-        a paper's layout ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``.
+        The files written: ``html``, ``json``, ``certificate`` (one sheet), ``card`` (for the models' cards),
+        ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table in a paper's layout
+        ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``.
     """
     # Only those who write a report load the libraries behind it.
     from audit.report.exports import (
@@ -31,16 +32,21 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         json_report,
         markdown_report,
         measures_csv,
+        model_card,
         table_csvs,
         table_latex,
     )
-    from audit.report.page import report_page
+    from audit.report.page import certificate, report_page
 
     texts: dict[str, tuple[str, str]] = {}
     if "html" in formats:
         texts["html"] = ("report.html", report_page(result, trend=(out / "trend.html").exists()))
     if "json" in formats:
         texts["json"] = ("report.json", json_report(result))
+    if "certificate" in formats:
+        texts["certificate"] = ("certificate.html", certificate(result, json_report(result)))
+    if "card" in formats:
+        texts["card"] = ("model_card.md", model_card(result))
     if "markdown" in formats:
         texts["markdown"] = ("report.md", markdown_report(result))
     if "csv" in formats:

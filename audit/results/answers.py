@@ -34,7 +34,7 @@ class SuiteInfo(Reported):
     """A suite as it was run: how many items, its signature, its layouts and published figures.
 
     ``text_tokens``: length in tokens of the suite's named texts, ``{text name: {model: tokens}}``.
-    ``cautions``: what its options do to the figures.
+    ``cautions``: what its options do to the figures. ``meanings``: by measure, a `suites.presentation.Meaning`.
     """
 
     name: str
@@ -46,6 +46,7 @@ class SuiteInfo(Reported):
     published: list[dict[str, Any]] = []
     text_tokens: dict[str, dict[str, int]] = {}
     cautions: list[str] = []
+    meanings: dict[str, dict[str, str]] = {}
 
 
 class DataQuality(Reported):

@@ -27,7 +27,7 @@ from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
 from suites.benchmarks.choices import MultipleChoice, Question
 from suites.benchmarks.files import Folder, read_json_lines
 from suites.common.data_files import PinnedFile, load
-from suites.presentation import Chart, Drafts, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 BBQ_GENDER = PinnedFile(
     "https://raw.githubusercontent.com/nyu-mll/BBQ/bea11bd97d79217245b5871acd247b9d6eb24598/data/Gender_identity.jsonl",
@@ -51,6 +51,12 @@ class BBQ(MultipleChoice):
     """
 
     name: str = "BBQ"
+    meanings: ClassVar[Mapping[str, Meaning]] = {
+        "bias_score": Meaning(
+            "its answers go with the stereotype {points} times in 100 more often than against it",
+            "its answers go against the stereotype {points} times in 100 more often than with it",
+        )
+    }
     version: ClassVar[int] = 1
     file: ClassVar[PinnedFile] = BBQ_GENDER
     strata: tuple[str, ...] = ("context", "polarity")

@@ -24,7 +24,7 @@ from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
 from suites.benchmarks.choices import MultipleChoice, Question
 from suites.benchmarks.files import Folder, read_json_lines
 from suites.common.data_files import PinnedFile, load
-from suites.presentation import Chart, Drafts, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 BIAS_NLI = PinnedFile(
     "https://raw.githubusercontent.com/panatchakorn-a/bias-eval-nli-considering-all-labels/"
@@ -53,6 +53,11 @@ class BiasNLI(MultipleChoice):
     """
 
     name: str = "BNLI"
+    meanings: ClassVar[Mapping[str, Meaning]] = {
+        "bias_score": Meaning(
+            "it concludes a gender from an occupation {points} times in 100, where none would be right"
+        )
+    }
     version: ClassVar[int] = 1
     file: ClassVar[PinnedFile] = BIAS_NLI
     strata: tuple[str, ...] = ("set", "gender")

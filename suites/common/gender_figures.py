@@ -10,7 +10,7 @@ from suites.base import Factor, MeasureSpec
 from suites.common.contrasts import range_of, unit_of
 from suites.common.expressions import GROUPS
 from suites.common.published import TENTH_OF_A_PERCENT, model_ids
-from suites.presentation import PublishedFigure, PublishedSource, TableColumn
+from suites.presentation import Meaning, PublishedFigure, PublishedSource, TableColumn
 
 #: Factors whose levels are drawn from a larger population.
 CLUSTERS = ("occupation", "template")
@@ -20,6 +20,14 @@ PROBABILITIES = tuple(f"p_{group}" for group in GROUPS)
 DOMINATED = ("female", "male")
 #: Letters of the published files → measure.
 _LETTERS = {"m": "p_male", "f": "p_female", "d": "p_diverse"}
+
+#: What a stereotype gap says.
+STEREOTYPE_GAP: Mapping[str, Meaning] = {
+    "stereotype_gap": Meaning(
+        "the gender that the stereotype expects gets {points} of 100 points of probability more than the other",
+        "the gender that the stereotype expects gets {points} of 100 points of probability less than the other",
+    )
+}
 
 
 def figure(

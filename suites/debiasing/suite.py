@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from backends.base import Capability, Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
 from suites.common.expressions import continuations
+from suites.common.gender_figures import STEREOTYPE_GAP
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.probabilities import TokenAggregation, read_gender_answer
 from suites.common.published import PublishedDesign, Variant, refuse_own
@@ -36,7 +37,7 @@ from suites.debiasing.positions import (
     released_dialogue,
 )
 from suites.debiasing.released import released_expressions, released_positions
-from suites.presentation import Chart, PublishedFigure, TableLayout
+from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
 #: A level of the factor ``debiasing``, its text, and the further factors that identify its rows.
 _Condition = tuple[int | str | None, str | None, dict[str, Factor]]
@@ -81,6 +82,7 @@ class DebiasingPositions(Suite):
     failures_factor: str | None = "dominated_by"
     prompting = ("prompt_format", "positions")  # positions hold the messages, built in the format
     sampled_together: tuple[str, ...] = ("template", "occupation")
+    meanings: ClassVar[Mapping[str, Meaning]] = STEREOTYPE_GAP
 
     @checked_options
     def __init__(

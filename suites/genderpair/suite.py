@@ -79,7 +79,7 @@ from suites.genderpair.reading import (
 )
 from suites.genderpair.rows import derived_rows
 from suites.options import sampling_option
-from suites.presentation import Chart, PublishedFigure, TableLayout
+from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
 #: Greedy, and long enough for a short text.
 DEFAULT_SAMPLING = base.Sampling(max_tokens=128)
@@ -135,6 +135,9 @@ class GenderPair(Suite):
     version: ClassVar[int] = 4
     strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
+    meanings: ClassVar[Mapping[str, Meaning]] = {
+        "bias_pair_ratio": Meaning("it picks the biased descriptor {points} times in 100, where 50 is even")
+    }
 
     @checked_options
     def __init__(

@@ -84,7 +84,7 @@ from suites.mgbr.rows import derived_rows, read_scores, read_text
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import GENDERS, Gender, Wording
 from suites.options import sampling_option
-from suites.presentation import Chart, PublishedFigure, TableLayout
+from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
 #: How a text is drawn unless the config says otherwise: long enough for a step a word.
 DEFAULT_SAMPLING = base.Sampling(max_tokens=512)
@@ -141,6 +141,12 @@ class MGBR(Suite):
     version = 2  # 2: recall is of all words of the list, not of those with a verdict
     strata = ("gender",)
     sampled_together = ("instance",)
+    meanings: ClassVar[Mapping[str, Meaning]] = {
+        "bias_score": Meaning(
+            "occupations in the list cost it {points} right answers in 100",
+            "occupations in the list bring it {points} right answers in 100",
+        )
+    }
 
     @checked_options
     def __init__(

@@ -18,6 +18,7 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, GroupWords, continuations
+from suites.common.gender_figures import STEREOTYPE_GAP
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.planted import planted_groups
 from suites.common.probabilities import TokenAggregation, read_gender_answer
@@ -26,7 +27,7 @@ from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
 from suites.occugender import material, presentation, released
 from suites.occugender.by_template import plus_minus_rows
 from suites.occugender.measures import Measures
-from suites.presentation import Chart, PublishedFigure, TableLayout
+from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
 
 class OccuGender(Suite):
@@ -75,6 +76,7 @@ class OccuGender(Suite):
     strata: tuple[str, ...] = ("template", "dominated_by")
     failures_factor: str | None = "dominated_by"
     sampled_together: tuple[str, ...] = ("template", "occupation")
+    meanings: ClassVar[Mapping[str, Meaning]] = STEREOTYPE_GAP
 
     @checked_options
     def __init__(

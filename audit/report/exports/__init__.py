@@ -9,6 +9,7 @@ from audit.report.exports.items import item_records, write_items
 from audit.report.exports.json import json_report
 from audit.report.exports.latex import table_latex
 from audit.report.exports.markdown import markdown_report
+from audit.report.exports.model_card import model_card
 
 __all__ = [
     "comparisons_csv",
@@ -19,6 +20,7 @@ __all__ = [
     "junit_xml",
     "markdown_report",
     "measures_csv",
+    "model_card",
     "table_csvs",
     "table_latex",
     "write_items",

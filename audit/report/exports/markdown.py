@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from audit.report.figures import Figures
 from audit.report.formatting import MISSING, figure, markdown_text, measure_label, number, where_label
-from audit.report.phrases import HEADINGS, captions, scope, summary
+from audit.report.phrases import HEADINGS, asked, captions, plain_rows, scope, summary
 from audit.report.phrases.methods import run_provenance
 from audit.report.tables import PaperTable, paper_tables
 from audit.results import AuditResult
@@ -17,6 +17,7 @@ def markdown_report(result: AuditResult) -> str:
     figures = Figures(result)
     sentences = summary(figures)
     parts = [f"# {markdown_text(result.title)}", markdown_text(scope(figures))]
+    parts += _first_page(figures)
     for kind, heading in HEADINGS.items():
         lines = [f"- {markdown_text(s.text)}" for s in sentences if s.kind == kind]
         if lines:
@@ -29,6 +30,21 @@ def markdown_report(result: AuditResult) -> str:
     parts += [f"## {captions.DATA_QUALITY_TITLE}", _data_quality(result)]
     parts += ["## Provenance", markdown_text(run_provenance(result))]
     return "\n\n".join(parts) + "\n"
+
+
+def _first_page(figures: Figures) -> list[str]:
+    """One question with its answers, and the headline figures in plain words."""
+    parts = []
+    questions = (asked(figures, info.name) for info in figures.result.suites)
+    if (one := next((question for question in questions if question is not None), None)) is not None:
+        answers = [f"- **{markdown_text(model)}** {markdown_text(answer)}" for model, answer in one.answers]
+        quoted = [f"> {markdown_text(line)}" for line in one.question.splitlines()]
+        parts += ["## What was asked", "\n".join(quoted), "\n".join(answers), markdown_text(one.remark)]
+    rows = [
+        [f"{row.words} ({row.condition})" if row.condition else row.words, *(cell.points for cell in row.cells)]
+        for row in plain_rows(figures)
+    ]
+    return [part for part in [*parts, "## In plain words", _table(["", *figures.models], rows)] if part]
 
 
 def _headline(figures: Figures, suite: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import jinja2
 import pooch
 import vl_convert
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from audit.report.charts.vega_specs import COLOURS, SHAPES
 from audit.report.formatting import (
@@ -68,6 +68,19 @@ def render_page(template: str, scripts: Sequence[str], data: Any, **context: Any
     )
 
 
+def render_sheet(template: str, **context: Any) -> str:
+    """A page without scripts: ``template`` with its ``context``."""
+    style = _asset("report.css")
+    policy = f"default-src 'none'; style-src {_source_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+    return _environment().get_template(template).render(policy=policy, style=Markup(style), **context)
+
+
+def _with_code(text: str) -> Markup:
+    """The text with what stands in backticks as code."""
+    parts = enumerate(text.split("`"))
+    return Markup("").join(Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in parts)
+
+
 def _source_hash(source: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() + "'"
 
@@ -107,6 +120,7 @@ def _environment() -> jinja2.Environment:
         "count": "{:,}".format,
         "digits": lambda x: MISSING if x is None else f"{x:.2g}".replace("e-0", "e-").replace("-", "−"),
         "percent": lambda x: MISSING if x is None else f"{number(100 * x, 1)} %",
+        "with_code": _with_code,
         "pretty": lambda x: json.dumps(x, ensure_ascii=False, indent=1, default=str),
     }
     environment.tests["weak"] = is_weak

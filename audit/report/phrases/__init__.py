@@ -13,6 +13,14 @@ from audit.report.phrases.findings import (
     suite_summary,
     summary,
 )
+from audit.report.phrases.first_page import (
+    EVIDENCE_NOT_CONFORMITY,
+    asked,
+    first_rows,
+    next_steps,
+    plain_rows,
+    plain_sentence,
+)
 from audit.report.phrases.gate import gate_outcome
 from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms, run_provenance
 from audit.report.phrases.self_checks import contradictions, self_check_sentences
@@ -20,15 +28,21 @@ from audit.report.phrases.trend import absence_line, changed_notes, trend_scope
 
 __all__ = [
     "DATA_QUALITY_TERMS",
+    "EVIDENCE_NOT_CONFORMITY",
     "HEADINGS",
     "PAIR_SENTENCES",
     "Sentence",
     "absence_line",
+    "asked",
     "changed_notes",
     "contradictions",
+    "first_rows",
     "gate_outcome",
     "is_weak",
     "method_terms",
+    "next_steps",
+    "plain_rows",
+    "plain_sentence",
     "run_provenance",
     "scope",
     "self_check_sentences",

@@ -153,7 +153,7 @@ def _by_condition(
             if m is None or m.neutral is None or not (m.value is not None or bounded(m)):
                 continue
             neutral = m.neutral
-            side = _side(m, neutral, alpha)
+            side = side_of(m, neutral, alpha)
             sides[side].append((label, m))
             if side not in ("few", "no interval"):
                 corrected.append(m.p_adjusted is not None)
@@ -203,7 +203,7 @@ def _mark(neutral: float) -> str:
 
 def _pattern(measures: Sequence[Measure], alpha: float) -> list[tuple[str, str]]:
     """Where each model lies: the same sentence is true of two conditions with the same pattern."""
-    return [(m.model, "value" if m.neutral is None else _side(m, m.neutral, alpha)) for m in measures]
+    return [(m.model, "value" if m.neutral is None else side_of(m, m.neutral, alpha)) for m in measures]
 
 
 def _subject(measure: str, conditions: Sequence[str], measures: Sequence[Measure] = ()) -> str:
@@ -228,7 +228,7 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
         return f"{_values(estimated)}."
     sides: dict[Side, list[Labelled]] = {side: [] for side in get_args(Side)}
     for c, m in estimated:
-        sides[_side(m, neutral, 1 - figures.result.confidence)].append((c, m))
+        sides[side_of(m, neutral, 1 - figures.result.confidence)].append((c, m))
     place = f"{_mark(neutral)}, the neutral value"
     said: dict[Side, tuple[str, str]] = {
         "above": ("lies", f"above {place}"),
@@ -254,7 +254,7 @@ def _models(names: Sequence[str], of: int) -> str:
     return _enumeration(names) if len(names) <= _LISTED else f"{len(names)} models"
 
 
-def _side(measure: Measure, neutral: float, alpha: float) -> Side:
+def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
     """On which side of neutral the whole interval lies, and stays after the correction; why on none.
 
     Without a p-value it is decided by the interval alone.

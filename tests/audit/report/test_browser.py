@@ -202,13 +202,19 @@ def test_a_phone_shows_the_page_without_sideways_scrolling(browser: Browser, rep
     phone.page.close()
 
 
-def test_it_prints_in_light_with_its_tables_open(browser: Browser, report: Path, tmp_path: Path) -> None:
-    printed = Opened(browser, report, color_scheme="dark")
-    assert len(printed.page.pdf(path=tmp_path / "report.pdf")) > 100_000
+def test_it_prints_in_light_and_folded_as_it_is_seen(browser: Browser, report: Path, tmp_path: Path) -> None:
+    printed = Opened(browser, report, unfold=False, color_scheme="dark")
     printed.page.emulate_media(media="print")
-    printed.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert printed.page.locator("#suite-0 details.fold:not([open])").count() == 0
     assert printed.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    assert not printed.page.locator("#suite-0 details.more").first.is_visible(), "what is folded takes no paper"
+    short = len(printed.page.pdf(path=tmp_path / "short.pdf"))
+    printed.page.emulate_media(media="screen")
+    printed.page.click("#unfold")
+    printed.wait_until_drawn()
+    assert printed.page.locator("main details:not([open])").count() == 0
+    printed.page.emulate_media(media="print")
+    assert printed.page.locator("#suite-0 details.more").first.is_visible()
+    assert len(printed.page.pdf(path=tmp_path / "whole.pdf")) > 1.5 * short
     printed.page.close()
 
 

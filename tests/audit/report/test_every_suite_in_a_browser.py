@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,24 @@ CUT_OFF = """[...document.querySelectorAll('.canvas svg text')].filter(text => {
   const a = text.getBoundingClientRect(), b = text.closest('.picture').getBoundingClientRect();
   return a.width && (a.left < b.left - 1 || a.right > b.right + 1);
 }).map(text => text.textContent)"""
+
+
+def test_the_first_page_answers_and_the_rest_is_folded(browser: Browser, audited: tuple[AuditResult, Path]) -> None:
+    folded = Opened(browser, audited[1], unfold=False)
+    words, height = "document.querySelector('main').innerText.split(/\\s+/).length", "document.body.scrollHeight"
+    short = [folded.page.evaluate(of) for of in (words, height)]
+    assert folded.page.locator("#answer table.plain button.figure").count() >= 8
+    assert folded.page.locator("#answer .asked blockquote").inner_text()
+    folded.unfold()
+    whole = [folded.page.evaluate(of) for of in (words, height)]
+    assert all(3 * a < b for a, b in zip(short, whole, strict=True)), (short, whole)
+    assert folded.complaints == []
+    folded.page.close()
+
+
+def test_the_certificate_fits_on_one_sheet(browser: Browser, audited: tuple[AuditResult, Path], tmp_path: Path) -> None:
+    page = browser.new_page()
+    page.goto(write_report(audited[0], tmp_path, formats=["certificate"])["certificate"].as_uri())
+    printed = page.pdf(format="A4")
+    assert re.findall(rb"/Count (\d+)", printed) == [b"1"]
+    page.close()

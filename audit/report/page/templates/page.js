@@ -48,7 +48,7 @@ const page = (() => {
 
   // --- drawing -------------------------------------------------------------------------------------------------------
 
-  /** Draw panels as they come near; afterwards the root element says `data-plots=drawn`. */
+  /** Draw panels as they come near, or are unfolded; once all that have a size are, the root says `data-plots=drawn`. */
   function drawWhenSeen(panels, draw) {
     const near = new IntersectionObserver((entries) => {
       for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
@@ -57,13 +57,22 @@ const page = (() => {
 
     // What is out of sight is drawn when the browser has nothing else to do, so that printing finds it drawn.
     const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
-    const waiting = [...panels];
+    const waiting = [];
     const drawNext = () => {
       const panel = waiting.shift();
       if (!panel) { root.dataset.plots = "drawn"; return; }
       draw(panel).finally(() => idle(drawNext));
     };
-    idle(drawNext);
+    const drawSoon = (more) => {
+      const isResting = !waiting.length && root.dataset.plots !== "drawing";
+      waiting.push(...more);
+      root.dataset.plots = "drawing";
+      if (isResting) idle(drawNext);
+    };
+    drawSoon(panels);
+    document.addEventListener("toggle", ({ target }) => {
+      if (target.open) drawSoon(panels.filter((panel) => target.contains(panel)));
+    }, true);
   }
 
   // --- which models are shown ----------------------------------------------------------------------------------------

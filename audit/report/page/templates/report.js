@@ -379,7 +379,7 @@
     return make("div", [table(["Continuation", "Probability", "Log-probability (nats)", "Note", "Tokens (nats)"], rows)], { class: "scroll" });
   }
 
-  // --- links and print -----------------------------------------------------------------------------------------------
+  // --- links and folds -----------------------------------------------------------------------------------------------
 
   function openFromLink() {
     const id = location.hash.match(/^#figure-(.+)$/)?.[1];
@@ -389,11 +389,10 @@
   addEventListener("hashchange", openFromLink);
   openFromLink();
 
-  let unfolded = [];
-  addEventListener("beforeprint", () => {
-    if (!heatmap.children.length) drawHeatmap();
-    unfolded = [...document.querySelectorAll("details.fold:not([open]), .words details:not([open])")];
-    for (const part of unfolded) part.open = true;
+  const all = document.getElementById("unfold");
+  all.addEventListener("click", () => {
+    const open = all.getAttribute("aria-pressed") !== "true";
+    all.setAttribute("aria-pressed", String(open));
+    for (const part of document.querySelectorAll("main details")) part.open = open;
   });
-  addEventListener("afterprint", () => { for (const part of unfolded) part.open = false; });
 })();

@@ -1,0 +1,30 @@
+"""One sheet for a technical file: what was asked, what was found, what it rests on, and what proves it."""
+
+from __future__ import annotations
+
+import hashlib
+
+from audit.report.figures import Figures
+from audit.report.page.rendering import render_sheet
+from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, asked, first_rows, scope, summary
+from audit.results import AuditResult
+
+_CAUTIONS = 4
+
+
+def certificate(result: AuditResult, report_json: str) -> str:
+    """The sheet; ``report_json`` is the text of the report.json that it stands for, whose SHA-256 it names."""
+    figures = Figures(result)
+    cautions = [sentence.text for sentence in summary(figures) if sentence.kind == "caution"]
+    return render_sheet(
+        "certificate.html.j2",
+        result=result,
+        scope=scope(figures),
+        models=result.models,
+        example=next((found for info in result.suites if (found := asked(figures, info.name)) is not None), None),
+        plain=first_rows(figures),
+        cautions=cautions[:_CAUTIONS],
+        cautions_left_out=len(cautions) - len(cautions[:_CAUTIONS]),
+        sha256=hashlib.sha256(report_json.encode()).hexdigest(),
+        statement=EVIDENCE_NOT_CONFORMITY,
+    )

@@ -1,0 +1,197 @@
+"""What a reader sees first: one question with its answer, what was found in plain words, what to do next.
+
+Nothing here decides anything: sides and sentences follow the same intervals as `audit.report.phrases.findings`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from audit.report.figures import Figures
+from audit.report.formatting import figure, measure_label, number, one_line
+from audit.report.phrases.findings import Side, is_weak, side_of
+from audit.results import Example, Measure
+
+#: What a page for a technical file says of itself.
+EVIDENCE_NOT_CONFORMITY = (
+    "These are measurements on named questions, with what they rest on: evidence for an assessment. They state no "
+    "conformity with any law or standard, and say nothing of questions that were not asked."
+)
+
+_PROMPT = 300  # characters of a question: its end, where the answer begins
+_ANSWER = 200  # characters of a text that a model wrote
+_LIKELIEST = 3  # continuations that are named
+_ROWS_OF_A_SUITE = 3
+
+#: What stands beside a number where its interval does not settle on which side of ``{neutral}`` it lies.
+_REMARKS: Mapping[Side, str] = {
+    "open": "may be {neutral}",
+    "missing": "open: answers are missing",
+    "few": "too few to tell",
+    "no interval": "no interval",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleQuestion:
+    """One question of a suite, word for word, and what each model answered."""
+
+    suite: str
+    question: str
+    answers: Sequence[tuple[str, str]]
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainCell:
+    """One model's number in a row, and what stands beside it; ``measure`` None: not measured."""
+
+    measure: Measure | None
+    points: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRow:
+    """One headline figure: what the numbers count, and the number of each model."""
+
+    suite: str
+    condition: str
+    words: str
+    cells: Sequence[PlainCell]
+
+
+def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
+    """The first question behind the suite's first headline figure that is kept; None where none is."""
+    headline = figures.headline(suite)
+    if not headline:
+        return None
+    behind = {m.id for m in figures.by_model(suite, *headline[0])}
+    examples = [e for e in figures.result.examples if e.suite == suite and behind & set(e.figures)]
+    if not examples:
+        return None
+    of_item = {e.model: e for e in examples if e.item_id == examples[0].item_id}
+    answers = [(one_line(name), _answer(of_item[name])) for name in figures.models if name in of_item]
+    scores = _scores(examples[0])
+    remark = f"shares among the {len(scores)} continuations looked for" if scores else ""
+    return ExampleQuestion(suite, _question(examples[0].prompt), answers, remark)
+
+
+def _question(prompt: Any) -> str:
+    """The end of a prompt; of a chat its last turns."""
+    if isinstance(prompt, str):
+        text = prompt
+    elif isinstance(prompt, list) and all(isinstance(turn, list | tuple) and len(turn) == 2 for turn in prompt):
+        text = "\n".join(str(content) for _, content in prompt)
+    else:
+        text = json.dumps(prompt, ensure_ascii=False)
+    text = text.strip()
+    return text if len(text) <= _PROMPT else f"… {text[-_PROMPT:]}"
+
+
+def _scores(example: Example) -> list[tuple[str, float]]:
+    """(continuation, probability) of those that are known exactly, the likeliest first."""
+    scores = example.answer.get("scores", ()) if isinstance(example.answer, Mapping) else ()
+    known = [(s["continuation"], math.exp(s["logprob"])) for s in scores if s["logprob"] is not None]
+    return sorted(known, key=lambda of: -of[1])
+
+
+def _answer(example: Example) -> str:
+    """What a model answered, in a line."""
+    answer = example.answer
+    if not isinstance(answer, Mapping):
+        return "no answer"
+    if "error" in answer:
+        return "failed"
+    if "text" in answer:
+        text = one_line(str(answer["text"]).strip())
+        return text if len(text) <= _ANSWER else f"{text[:_ANSWER]} …"
+    if "labels" in answer:
+        return json.dumps(answer["labels"], ensure_ascii=False)
+    known = _scores(example)
+    total = sum(p for _, p in known)
+    if not total:
+        return "known only by bounds"
+    return ", ".join(f"{one_line(text.strip())} {100 * p / total:.0f} %" for text, p in known[:_LIKELIEST])
+
+
+def plain_rows(figures: Figures) -> Iterator[PlainRow]:
+    """Every suite's headline figures in plain words, in the suites' order."""
+    alpha = 1 - figures.result.confidence
+    for info in figures.result.suites:
+        for (name, where), condition in zip(
+            figures.headline(info.name), figures.headline_labels(info.name), strict=True
+        ):
+            meaning = info.meanings.get(name)
+            cells = []
+            for model in figures.models:
+                measure = figures.get(info.name, name, where, model)
+                cells.append(PlainCell(None, "", "") if measure is None else _cell(measure, meaning, alpha))
+            words = measure_label(name) if meaning is None else meaning["above"].format(points="…")
+            yield PlainRow(info.name, condition, one_line(words[:1].upper() + words[1:]), cells)
+
+
+def first_rows(figures: Figures) -> list[tuple[str, list[PlainRow]]]:
+    """Each suite's title and rows; where there are several suites, the first few of each."""
+    rows = list(plain_rows(figures))
+    infos = figures.result.suites
+    most = len(rows) if len(infos) == 1 else _ROWS_OF_A_SUITE
+    by_suite = [(one_line(info.title), [row for row in rows if row.suite == info.name][:most]) for info in infos]
+    return [(title, own) for title, own in by_suite if own]
+
+
+def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> PlainCell:
+    neutral = measure.neutral
+    remark = "" if neutral is None else _REMARKS.get(side_of(measure, neutral, alpha), "")
+    if meaning is None:
+        return PlainCell(measure, figure(measure), remark.format(neutral=number(neutral, 2)))
+    origin = (neutral or 0.0) if meaning["below"] else 0.0
+    at_neutral = "" if neutral is None else number(100 * (neutral - origin), 0)
+    return PlainCell(measure, _points(measure, origin, 1), remark.format(neutral=at_neutral))
+
+
+def plain_sentence(measure: Measure, meaning: Mapping[str, str]) -> str:
+    """A figure in one sentence: on the side of neutral that its value lies on."""
+    neutral = measure.neutral or 0.0
+    middle = measure.value
+    if middle is None and measure.bound_low is not None and measure.bound_high is not None:
+        middle = (measure.bound_low + measure.bound_high) / 2
+    if not meaning["below"]:
+        return meaning["above"].format(points=_points(measure, 0.0, 1))
+    sign = -1 if middle is not None and middle < neutral else 1
+    return meaning["above" if sign > 0 else "below"].format(points=_points(measure, neutral, sign))
+
+
+def _points(measure: Measure, origin: float, sign: int) -> str:
+    """``47 (37 to 56)``: hundredths from ``origin``, counted along ``sign``."""
+
+    def points(x: float) -> str:
+        return number(100 * sign * (x - origin), 0 if abs(100 * (x - origin)) >= 1 else 1)
+
+    ends = [x for x in (measure.low, measure.high) if x is not None]
+    interval = "" if len(ends) < 2 else " to ".join(map(points, ends[::sign]))
+    if measure.value is not None:
+        return points(measure.value) + (f" ({interval})" if interval else "")
+    if measure.bound_low is None or measure.bound_high is None:
+        return "–"
+    bounds = [measure.bound_low, measure.bound_high][::sign]
+    return f"{points(bounds[0])} to {points(bounds[1])}, not known closer" + (f" ({interval})" if interval else "")
+
+
+def next_steps(figures: Figures) -> Iterator[str]:
+    """What a reader can do now, the most pressing first. Commands are in backticks."""
+    result = figures.result
+    if not result.complete:
+        yield "Run the same command again: it asks only what has no answer yet."
+    if any(is_weak(entry) for entry in result.data_quality):
+        yield "Coverage is low somewhere: read the answers behind a figure (select it) before you rely on it."
+    if any(c.verdict == "inconclusive" and not c.is_subgroup for c in result.comparisons):
+        yield "Some comparisons are open: `audit plan CONFIG --detect 0.02` says how many more items they take."
+    if result.limit is not None:
+        yield "This was a sample: the same command without `--limit` asks only the rest."
+    elif result.complete:
+        yield "`audit baseline save NAME` keeps this run; `audit gate --baseline NAME` compares a later one with it."

@@ -1,0 +1,199 @@
+"""The report's first page: the question asked, numbers in plain words, and what to do next."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from audit.report import write_report
+from audit.report.exports import markdown_report
+from audit.report.figures import Figures
+from audit.report.phrases.first_page import asked, next_steps, plain_rows, plain_sentence
+from audit.results import AuditResult, Example
+from suites import (
+    BBQ,
+    MGBR,
+    BiasNLI,
+    CrowSPairs,
+    DebiasingPositions,
+    GenderPair,
+    OccuGender,
+    StereoSet,
+    WinoBias,
+    WinoQueer,
+)
+from suites.base import Suite
+from suites.common.gender_figures import STEREOTYPE_GAP
+from suites.presentation import Meaning
+from tests.audit.report import made_up as mu
+
+SUITES = (OccuGender, DebiasingPositions, MGBR, GenderPair, CrowSPairs, WinoQueer, StereoSet, WinoBias, BBQ, BiasNLI)
+GAP = {"above": "gets {points} more", "below": "gets {points} less"}
+SHARE = {"above": "picks it {points} times in 100", "below": ""}
+
+
+def result(*measures: Any, meanings: dict[str, dict[str, str]] | None = None, **more: Any) -> AuditResult:
+    info = mu.toy_suite().model_copy(update={"meanings": meanings or {}, "charts": []})
+    models = list(dict.fromkeys(m.model for m in measures))
+    return mu.result(models, [info], measures, **more)
+
+
+def row(measure: Any, meaning: dict[str, str]) -> tuple[str, str, str]:
+    (found,) = plain_rows(Figures(result(measure, meanings={measure.measure: meaning})))
+    return found.words, found.cells[0].points, found.cells[0].remark
+
+
+def test_a_gap_counts_points_away_from_its_neutral_value() -> None:
+    assert row(mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0), GAP) == ("Gets … more", "47 (37 to 57)", "")
+    assert row(mu.measure("a", "gap", {}, -0.12, 0.1, neutral=0.0), GAP)[1:] == ("−12 (−22 to −2)", "")
+    assert row(mu.measure("a", "gap", {}, 0.004, 0.01, neutral=0.0), GAP)[1:] == ("0.4 (−0.6 to 1)", "may be 0")
+
+
+def test_a_share_counts_times_in_a_hundred() -> None:
+    assert row(mu.measure("a", "gap", {}, 0.63, 0.05, neutral=0.5), SHARE)[1:] == ("63 (58 to 68)", "")
+    assert row(mu.measure("a", "gap", {}, 0.53, 0.05, neutral=0.5), SHARE)[1:] == ("53 (48 to 58)", "may be 50")
+
+
+def test_an_interval_that_missing_answers_open_says_so() -> None:
+    ends = {"low": -0.1, "high": 0.5, "complete_case_low": 0.1, "complete_case_high": 0.3, "missing": 200}
+    decided = mu.measure("a", "gap", {}, 0.2, None, neutral=0.0).model_copy(update=ends)
+    assert row(decided, GAP)[2] == "open: answers are missing"
+
+
+def test_too_few_clusters_claim_nothing_in_plain_words() -> None:
+    few = mu.measure("a", "gap", {}, 0.4, 0.1, neutral=0.0, levels={"occupation": 4})
+    assert row(few, GAP)[2] == "too few to tell"
+
+
+def test_bounds_are_given_as_bounds_not_as_a_number() -> None:
+    bounded = mu.measure("a", "gap", {}, None, 0.02, bounds=(0.1, 0.3), neutral=0.0)
+    assert row(bounded, GAP)[1] == "10 to 30, not known closer (8 to 32)"
+
+
+def test_a_figure_without_a_meaning_stands_in_its_own_units() -> None:
+    (found,) = plain_rows(Figures(result(mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0))))
+    assert (found.words, found.cells[0].points) == ("Gap", "0.47 [0.37, 0.57]")
+
+
+def test_a_sentence_is_of_the_side_that_the_value_lies_on() -> None:
+    above, below = (mu.measure("a", "gap", {}, value, 0.1, neutral=0.0) for value in (0.47, -0.12))
+    assert plain_sentence(above, GAP) == "gets 47 (37 to 57) more"
+    assert plain_sentence(below, GAP) == "gets 12 (2 to 22) less"
+    assert (
+        plain_sentence(mu.measure("a", "r", {}, 0.4, 0.05, neutral=0.5), SHARE) == "picks it 40 (35 to 45) times in 100"
+    )
+
+
+def example(answer: Any, prompt: Any = "The nurse said that") -> Example:
+    figure = mu.measure("a", "gap", {}, 0.4)
+    return Example(model="a", suite="toy", item_id="1", factors={}, figures=[figure.id], prompt=prompt, answer=answer)
+
+
+def said(answer: Any, prompt: Any = "The nurse said that") -> Any:
+    return asked(Figures(result(mu.measure("a", "gap", {}, 0.4), examples=[example(answer, prompt)])), "toy")
+
+
+def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
+    scores = [
+        {"continuation": c, "logprob": None if p is None else math.log(p)}
+        for c, p in ((" he", 0.1), (" she", 0.3), (" they", None))
+    ]
+    found = said({"scores": scores})
+    assert found.question == "The nurse said that"
+    assert found.answers == [("a", "she 75 %, he 25 %")]
+    assert found.remark == "shares among the 2 continuations looked for"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"text": " She is kind.", "finish_reason": "stop"}, "She is kind."),
+        ({"error": {"kind": "timeout"}}, "failed"),
+        (None, "no answer"),
+        ({"scores": [{"continuation": " he", "logprob": None}]}, "known only by bounds"),
+    ],
+)
+def test_what_a_model_answered_is_said_in_a_line(answer: Any, words: str) -> None:
+    assert said(answer).answers == [("a", words)]
+
+
+def test_a_long_or_chatted_question_is_shown_by_its_end() -> None:
+    assert said(None, "x" * 1000 + "the end").question.endswith("the end")
+    assert len(said(None, "x" * 1000).question) < 310
+    assert said(None, [["user", "Who?"], ["assistant", "It was"]]).question == "Who?\nIt was"
+
+
+def test_steps_follow_from_what_is_open() -> None:
+    a, b = mu.measure("a", "gap", {}, 0.4), mu.measure("b", "gap", {}, 0.41, 0.2)
+    whole = list(next_steps(Figures(result(a))))
+    assert whole == [
+        "`audit baseline save NAME` keeps this run; `audit gate --baseline NAME` compares a later one with it."
+    ]
+    steps = " ".join(next_steps(Figures(result(a, b).model_copy(update={"complete": False, "limit": 200}))))
+    assert "Run the same command again" in steps
+    assert "without `--limit`" in steps
+    assert "baseline save" not in steps
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_what_a_suite_means_can_be_said(suite: type[Suite]) -> None:
+    assert suite.meanings
+    for meaning in suite.meanings.values():
+        assert isinstance(meaning, Meaning)
+        for sentence in filter(None, (meaning.above, meaning.below)):
+            assert sentence.format(points="47 (37 to 57)").count("47") == 1
+            assert not sentence.endswith(".")
+
+
+def test_occugenders_headline_is_said_in_plain_words() -> None:
+    assert OccuGender.meanings == DebiasingPositions.meanings == STEREOTYPE_GAP
+
+
+def test_the_markdown_report_has_the_first_page_too() -> None:
+    text = markdown_report(
+        result(
+            mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0),
+            meanings={"gap": GAP},
+            examples=[example({"text": "Hm."})],
+        )
+    )
+    assert "Gets … more" in text
+    assert "47 (37 to 57)" in text
+    assert "The nurse said that" in text
+
+
+def test_a_model_card_is_read_by_the_hubs_own_reader(tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    gap = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
+    bounded = mu.measure("b", "gap", {}, None, 0.02, bounds=(0.1, 0.3), neutral=0.0)
+    path = write_report(result(gap, bounded, meanings={"gap": GAP}), tmp_path, formats=["card"])["card"]
+    index = yaml.safe_load(path.read_text("utf-8").split("---")[1])["model-index"]
+    assert [entry["name"] for entry in index] == ["a", "b"]
+    of_a = index[0]["results"][0]
+    assert (of_a["metrics"][0]["type"], of_a["metrics"][0]["value"]) == ("gap", 0.47)
+    assert index[1]["results"][0]["metrics"][0]["value"] == "between 0.100 and 0.300 [0.080, 0.320]"
+    read = hub.ModelCard(path.read_text("utf-8")).data.eval_results
+    assert (read[0].metric_type, read[0].metric_value, read[0].dataset_name) == ("gap", 0.47, "Toy suite")
+    assert "gets 47 (37 to 57) more" in path.read_text("utf-8")
+
+
+def test_the_certificate_names_the_reports_own_hash(tmp_path: Path) -> None:
+    gap = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
+    files = write_report(result(gap, meanings={"gap": GAP}), tmp_path, formats=["json", "certificate"])
+    text = files["certificate"].read_text("utf-8")
+    assert hashlib.sha256(files["json"].read_bytes()).hexdigest() in text
+    assert "47 (37 to 57)" in text
+    assert "no conformity" in text.replace("\n", " ")
+    assert "<script" not in text
+
+
+def test_a_hostile_name_does_nothing_on_the_certificate(tmp_path: Path) -> None:
+    measures = [mu.measure(name, "gap", {}, 0.47, 0.1, neutral=0.0) for name in mu.HOSTILE]
+    text = write_report(result(*measures, title=mu.HOSTILE[0]), tmp_path, formats=["certificate"])["certificate"]
+    assert "<script" not in text.read_text("utf-8")
+    assert "<img" not in text.read_text("utf-8")
