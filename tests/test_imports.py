@@ -69,8 +69,8 @@ LAYERS = {
 }
 
 
-#: Factors whose names are plain words or keys of chart specifications too.
-PLAIN = {"aspect", "condition", "form", "group", "kind", "p", "q", "r"}
+#: Factors whose names are plain words, or keys of chart specifications or of a model card too.
+PLAIN = {"aspect", "condition", "form", "group", "kind", "p", "q", "r", "task", "type"}
 
 
 def project_imports(file: Path) -> set[str]:
