@@ -73,8 +73,8 @@ def of_measures(
     """Figures that no row can give a value, and values that a figure's kind cannot have.
 
     ``of_all``: these are the rows of all items, and all that looks wrong is told. Else only what surely is: names that
-    are nearly those of a factor or quantity. What depends on what a model writes is told only where ``is_scored``: all
-    that is asked are probabilities.
+    no row has, of a suite that derives none from others, as what it derives may need other answers than these. What
+    depends on what a model writes is told only where ``is_scored``: all that is asked are probabilities.
     """
     if not specs:
         yield _at(suite, "measures", suite.name, "it reports no figure", "Yield at least one MeasureSpec")
@@ -87,30 +87,27 @@ def of_measures(
         if name in seen:
             yield _at(suite, "measures", _named(spec), "the same figure twice", "Give it another name or where")
         seen.add(name)
-        unknown = [*_unknown_factors(suite, spec, factors, of_all)]
+        if not of_all and type(suite).derive is not Suite.derive:
+            continue
+        unknown = [*_unknown_factors(suite, spec, factors)]
         if not unknown and is_scored:
-            unknown = [*_unknown_quantities(suite, spec, quantities, of_all)]
+            unknown = [*_unknown_quantities(suite, spec, quantities)]
         yield from unknown or (_of_measure(suite, spec, table) if of_all else ())
 
 
-def _unknown_factors(
-    suite: Suite, spec: MeasureSpec, factors: Collection[str], any_name: bool
-) -> Iterator[ConfigError]:
+def _unknown_factors(suite: Suite, spec: MeasureSpec, factors: Collection[str]) -> Iterator[ConfigError]:
     figure = _named(spec)
     fields = {"where": [*spec.where], "clusters": spec.clusters, "stratum": [spec.stratum]}
     fields |= {"covariate": [spec.covariate], "membership": [spec.membership]}
     for field, names in fields.items():
         for name in names:
-            if name and name not in factors and (any_name or _is_a_slip(name, factors)):
+            if name and name not in factors:
                 yield _at(suite, "measures", name, f"{field} of {figure} names no factor", _close(name, factors))
 
 
-def _unknown_quantities(
-    suite: Suite, spec: MeasureSpec, quantities: Collection[str], any_name: bool
-) -> Iterator[ConfigError]:
+def _unknown_quantities(suite: Suite, spec: MeasureSpec, quantities: Collection[str]) -> Iterator[ConfigError]:
     for quantity in (spec.quantity, spec.probability_mass):
-        is_unknown = quantity is not None and quantities and quantity not in quantities
-        if quantity is not None and is_unknown and (any_name or _is_a_slip(quantity, quantities)):
+        if quantity is not None and quantities and quantity not in quantities:
             problem = f"{_named(spec)}: no row has this quantity"
             yield _at(suite, "measures", quantity, problem, _close(quantity, quantities))
 
@@ -172,11 +169,6 @@ def of_signature(suite: Suite) -> Iterator[ConfigError]:
 
 def _named(spec: MeasureSpec) -> str:
     return spec.measure + (f" {dict(spec.where)}" if spec.where else "")
-
-
-def _is_a_slip(name: str, names: Collection[str]) -> bool:
-    """Whether a name is nearly one of those that there are. Others may come with rows that made-up answers lack."""
-    return bool(difflib.get_close_matches(name, list(names), n=1, cutoff=0.8))
 
 
 def _close(name: str, names: Iterable[str]) -> str:
