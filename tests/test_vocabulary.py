@@ -13,7 +13,14 @@ from tests.house import PACKAGES
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = (*PACKAGES, "tests", "examples")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "backends/openai/QUIRKS.md", "docs/papers.md")
+DOCUMENTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "backends/openai/QUIRKS.md",
+    "docs/papers.md",
+    "docs/evidence.md",
+)
 
 #: Words that no text of the project uses any more, in code, comments, messages or documents.
 ANYWHERE = """
