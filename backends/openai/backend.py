@@ -267,7 +267,7 @@ class OpenAIBackend(Backend):
             frozenset(capabilities),
             notes,
             retired=report.retired_fields() | RETIRED,
-            statements=report.statements,
+            statements=(*report.statements, *_of_draws(found, self.samples)),
             limits=report.limits,
             requests=report.requests,
             absent={"score": report.without_scores} if report.without_scores and "score" not in capabilities else {},
@@ -557,6 +557,12 @@ def _access(found: ServerCapabilities, samples: int | None) -> str:
         return f"{samples} drawn answers a question, counted"
     routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), found.routes, strict=True) if route]
     return f"log-probabilities of {', '.join(routes)}" if routes else "texts alone"
+
+
+def _of_draws(found: ServerCapabilities, samples: int | None) -> tuple[str, ...]:
+    if "sampled" not in found.routes:
+        return ()
+    return (f"its probabilities are shares of {samples} drawn answers a question: intervals hold that error too",)
 
 
 def _credential(

@@ -8,21 +8,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.backends.openai.batches.server import BatchServer
 from tests.backends.openai.raw_server import Reply
 
 _N_ITEMS = 60
-#: An audit of written texts in a process of its own. Stores what comes; the parent kills it.
+#: An audit of written texts in a process that is killed: a copy of one that has imported everything, for each line.
 _AUDIT = """
-import sys
+import os, sys, traceback
 from collections.abc import Iterator
 from pathlib import Path
 from audit import Audit
@@ -44,11 +47,24 @@ class Questions(Suite):
     def measures(self, rows):
         yield MeasureSpec("p", "p", clusters=("q",), unit="share", kind="share")
 
-url, folder = sys.argv[1], Path(sys.argv[2])
-backend = OpenAIBackend(url, model="strict-1", api_key_env=None, probe_folder=folder, batch=True)
-audit = Audit(models={"m": backend}, suites=[Questions()], db=folder / "audit.db", out=folder / "report")
-model = audit.run_sync().models[0]
-print(N_ITEMS - model.asked - model.cached)
+def audited(url, folder):
+    backend = OpenAIBackend(url, model="strict-1", api_key_env=None, probe_folder=folder, batch=True)
+    audit = Audit(models={"m": backend}, suites=[Questions()], db=folder / "audit.db", out=folder / "report")
+    model = audit.run_sync().models[0]
+    (folder / "left").write_text(str(N_ITEMS - model.asked - model.cached))
+
+import backends.openai, audit.run, audit.report, scipy.special
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            audited(sys.argv[1], Path(sys.argv[2]))
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """.replace("N_ITEMS", str(_N_ITEMS))
 
 
@@ -84,52 +100,45 @@ async def one_audit(kills: int, seed: int) -> Outcome:
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         async with WatchedServer(_answers).running() as server:
+            copier = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _AUDIT, server.base_url, folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
             done = 0
-            while True:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-c", _AUDIT, server.base_url, folder,
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                )  # fmt: skip
-                if done < kills:
-                    killed = await _killed(process, server, draw)
-                    done += killed
-                    if killed:
-                        continue
-                said, trouble = await process.communicate()
-                assert process.returncode == 0, trouble.decode()[-2000:]
-                return Outcome(
-                    done, sum(n > 1 for n in server.paid.values()), int(said.split()[-1]), len(server.batches)
-                )
-                return Outcome(
-                    done, sum(n > 1 for n in server.paid.values()), int(said.split()[-1]), len(server.batches)
-                )
+            while (code := await _run(copier, server, draw if done < kills else None)) < 0:
+                done += 1
+            copier.terminate()
+            await copier.wait()
+            assert code == 0
+            twice = sum(n > 1 for n in server.paid.values())
+            return Outcome(done, twice, int((Path(folder) / "left").read_text()), len(server.batches))
 
 
-async def _killed(process: asyncio.subprocess.Process, server: WatchedServer, draw: random.Random) -> int:
-    """Kill the process after one of the steps of a batch; 0 where it has ended before."""
+async def _run(copier: asyncio.subprocess.Process, server: WatchedServer, draw: random.Random | None) -> int:
+    """One process of the audit, killed after one of the steps of a batch, unless ``draw`` is None. Its exit code."""
+    assert copier.stdin is not None
+    assert copier.stdout is not None
+    copier.stdin.write(b"go\n")
+    pid = int(await copier.stdout.readline())
+    if draw is None:
+        return int(await copier.stdout.readline())
     step = draw.choice(("files", "batches", "batches/", "batches/", "content", "content"))
-    after, moment = draw.choice((0.0, 0.0, 0.05, 0.3)), asyncio.Event()
+    after, loop = draw.choice((0.0, 0.0, 0.05, 0.3)), asyncio.get_running_loop()
+
+    def kill() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
     def watch(path: str) -> None:
         rest = path.removeprefix("/v1/").partition("?")[0]
         if rest == step or (step == "batches/" and rest.startswith(step)) or rest.endswith(f"/{step}"):
-            if not after:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()  # before its answer is sent
-            moment.set()
+            server.on_request = lambda path: None
+            if after:
+                loop.call_later(after, kill)
+            else:
+                kill()  # before its answer is sent
 
     server.on_request = watch
-    waits = [asyncio.create_task(moment.wait()), asyncio.create_task(process.wait())]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=60)
-    server.on_request = lambda path: None
-    if process.returncode is None and after:
-        await asyncio.sleep(after)
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-    for task in waits:
-        task.cancel()
-    code = await process.wait()
-    return int(code < 0)
+    return int(await copier.stdout.readline())
 
 
 def main() -> None:
