@@ -67,8 +67,11 @@ class Design:
                 place = (self.source.rows_field, row, name)
                 raise self.source.refuse(place, None, f"missing, but {field} names it", "Give it in every row")
 
-    def figures(self, spec: MeasureSpec) -> Iterator[MeasureSpec]:
-        """A figure over all questions, and that of each level of the declared factors."""
+    def figures(self, spec: MeasureSpec, *, all_strata: bool = False) -> Iterator[MeasureSpec]:
+        """A figure over all questions, and that of each level of the declared factors.
+
+        ``all_strata``: it compares the levels of its stratum, so that one without all of them has no such figure.
+        """
         population = self.head.population or spec.population
         spec = replace(spec, clusters=self.sampled, population=population)
         spec = replace(spec, neutral=self.head.neutral.get(spec.measure, spec.neutral))
@@ -77,17 +80,33 @@ class Design:
         yield spec
         for factor in self.by:
             for level in dict.fromkeys(one[factor] for one in self.factors):
-                own = spec if spec.stratum != self.head.stratum else self._stratified(spec, {factor: level})
-                of_level = {**own.where, factor: level}
-                yield replace(own, where=of_level, primary=False, family=f"by {factor.replace('_', ' ')}")
+                own = self._of_level(spec, {factor: level}, all_strata)
+                if own is not None:
+                    of_level = {**own.where, factor: level}
+                    yield replace(own, where=of_level, primary=False, family=f"by {factor.replace('_', ' ')}")
+
+    def _of_level(self, spec: MeasureSpec, within: Mapping[str, Factor], all_strata: bool) -> MeasureSpec | None:
+        if spec.stratum is None or spec.weights is None or spec.stratum == self.head.stratum:
+            return self._stratified(spec, within)
+        present = {one.get(spec.stratum) for one in self._matching(within)}
+        weights = {level: weight for level, weight in spec.weights.items() if level in present}
+        if len(weights) == len(spec.weights):
+            return spec
+        if all_strata or not weights:
+            return None
+        total = sum(weights.values())
+        several = {level: weight / total for level, weight in weights.items()} if len(weights) > 1 else None
+        return replace(spec, stratum=spec.stratum if several else None, weights=several)
+
+    def _matching(self, within: Mapping[str, Factor]) -> list[Mapping[str, Factor]]:
+        return [one for one in self.factors if all(one[name] == level for name, level in within.items())]
 
     def _stratified(self, spec: MeasureSpec, within: Mapping[str, Factor]) -> MeasureSpec:
         """The figure averaged over the stratum's levels of the questions with the factors ``within``."""
         stratum = self.head.stratum
         if stratum is None:
             return spec
-        matching = [one for one in self.factors if all(one[name] == level for name, level in within.items())]
-        sizes = Counter(one[stratum] for one in matching)
+        sizes = Counter(one[stratum] for one in self._matching(within))
         if stratum in within or len(sizes) < 2:
             return replace(spec, stratum=None, weights=None)
         equal = self.head.weights == "equal"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from backends.errors import ConfigError
 from backends.options import located_error
 from suites.base import Suite
-from suites.own.schema import KINDS, SuiteFile
+from suites.own.schema import KINDS, TAKEN_FACTORS, SuiteFile, Templates
 from suites.own.source import DataRows, Source, read_data, read_toml
 
 #: Kind → module and class of its suite: imported when a file is of that kind.
@@ -53,7 +53,8 @@ def from_file(path: str | Path, **options: Any) -> Suite:
         file = model(**content)
     except ValidationError as error:
         raise _refusal(error, model, content, source) from None
-    _check_rows(getattr(file, rows_field), source)
+    taken = {*TAKEN_FACTORS[content["kind"]], *([file.slot] if isinstance(file, Templates) else [])}
+    _check_rows(getattr(file, rows_field), source, taken)
     module, name = _SUITES[content["kind"]]
     suite: Suite = getattr(importlib.import_module(module), name)(file, source)
     suite.name, suite.title = file.name or _name_of(path), file.title or file.name or path.stem
@@ -141,13 +142,17 @@ def _refusal(error: ValidationError, model: type[BaseModel], content: Mapping[st
     return source.refuse(place, found.value, found.problem, found.hint)
 
 
-def _check_rows(rows: Any, source: Source) -> None:
-    """Refuse a file without rows, and two of one id."""
+def _check_rows(rows: Any, source: Source, taken: Collection[str]) -> None:
+    """Refuse a file without rows, two of one id, and a factor of a name that is taken."""
     if not rows:
         hint = f'Write them as [[{source.rows_field}]], or name a file: data = "….csv"'
         raise source.refuse((), None, f"has no {source.rows_field}", hint)
     first: dict[str, int] = {}
     for number, row in enumerate(rows):
+        for name in row.factors:
+            if name in taken:
+                place = (source.rows_field, number, name)
+                raise source.refuse(place, row.factors[name], "a name that the kind gives a meaning", "Rename it")
         row_id = row.id or str(number + 1)
         if row_id in first:
             problem = f"also the id of {source.where((source.rows_field, first[row_id], 'id'))}"

@@ -248,6 +248,13 @@ class Texts(Head):
 
 
 SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="kind")]
+#: Factors that a kind's questions have anyway: no row may have others of these names.
+TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
+    "pairs": (),
+    "templates": ("template",),
+    "choices": ("condition", "kind", "against"),
+    "texts": ("kind", "scorer", "draw"),
+}
 #: Kind → its model, and the field of its rows.
 KINDS: Mapping[str, tuple[type[Pairs | Templates | Choices | Texts], str, type[Row]]] = {
     "pairs": (Pairs, "pairs", Pair),

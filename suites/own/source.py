@@ -39,6 +39,11 @@ class DataRows:
                 raise ConfigError(
                     f"{self.path.name}:1: {column}", column, f"no such column, for {name}", f"It has: {known}"
                 )
+            if name != column and self.rows and name in self.rows[0] and name not in columns.values():
+                hint = "Rename it, or leave the field out of columns"
+                raise ConfigError(
+                    f"{self.path.name}:1: {name}", name, f"a column too, beside {column!r} for {name}", hint
+                )
         own = {column: name for name, column in columns.items()}
         renamed = ({own.get(column, column): value for column, value in row.items()} for row in self.rows)
         rows = [{name: value for name, value in row.items() if name} for row in renamed]  # a column without a name

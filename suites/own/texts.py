@@ -103,7 +103,7 @@ class TextsFromFile(ContinuedTexts):
             for contrast, weights in self.contrasts.items():
                 counted = all(abs(weight) == 1 for weight in weights.values())
                 spec = self.contrast_of(contrast, name, "text", primary=place == 0, is_count=counted, **population)
-                yield from self.design.figures(replace(spec, family=name))
+                yield from self.design.figures(replace(spec, family=name), all_strata=True)
             for group in self.groups:
                 where = {"kind": "text", "group": group}
                 yield from self.design.figures(
@@ -113,7 +113,7 @@ class TextsFromFile(ContinuedTexts):
             if spec.measure == "empty_share" and self._patterns:
                 continue  # an empty text is a missing answer
             is_of_texts = "group" in spec.where or spec.stratum == "group"
-            yield from self.design.figures(spec) if is_of_texts else (spec,)
+            yield from self.design.figures(spec, all_strata=True) if is_of_texts else (spec,)
 
     def charts(self) -> Sequence[Chart]:
         names = dict.fromkeys(spec.measure for spec in self._specs if spec.primary)

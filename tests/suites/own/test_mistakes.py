@@ -120,6 +120,7 @@ MISTAKES = {
         "m.toml:4: questions[0].answers",
         "means",
     ),
+    "a factor of a name that is taken": ("m.toml", TEXTS + 'draw = "x"\n', "m.toml:10: prompts[1].draw", "Rename"),
     "texts that nothing reads": (
         "m.toml",
         TEXTS.replace("[readings]\nloud", "[other]\nloud"),
