@@ -96,8 +96,14 @@ def _question(prompt: Any) -> str:
 def _scores(example: Example) -> list[tuple[str, float]]:
     """(continuation, probability) of those that are known exactly, the likeliest first."""
     scores = example.answer.get("scores", ()) if isinstance(example.answer, Mapping) else ()
-    known = [(s["continuation"], math.exp(s["logprob"])) for s in scores if s["logprob"] is not None]
+    known = [(_continuation(s), math.exp(s["logprob"])) for s in scores if s["logprob"] is not None]
     return sorted(known, key=lambda of: -of[1])
+
+
+def _continuation(score: Mapping[str, Any]) -> str:
+    """A score's text: in a list where its first token is given."""
+    kept = score["continuation"]
+    return str(kept[0] if isinstance(kept, list) else kept)
 
 
 def _answer(example: Example) -> str:
