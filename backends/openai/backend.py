@@ -219,6 +219,7 @@ class OpenAIBackend(Backend):
         self._since_canary = 0
         self._first_verified = self._last_verified = 0.0
         self._own = OwnQuestions()
+        self._requests_of_probe = 0
         self._changed: ModelChangedError | None = None
         self._unfinished: dict[Request, dict[str, dict[str, object]]] = {}
 
@@ -282,7 +283,7 @@ class OpenAIBackend(Backend):
             if self._report is None or anew:
                 self._report = await self._report_of_all(anew)
                 self._first_verified = self._last_verified = time.time()
-                self._since_canary = 0
+                self._since_canary, self._requests_of_probe = 0, self._client.requests
             return self._report
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
@@ -315,7 +316,8 @@ class OpenAIBackend(Backend):
         except ModelChangedError as error:
             self._notice(error)
             return
-        reason = await contradiction(self._api, self._report.capabilities, self._tokenizer, self._own.take())
+        found, sent = self._report.capabilities, self._client.requests - self._requests_of_probe
+        reason = await contradiction(self._api, found, self._tokenizer, self._own.take(), sent)
         if reason:
             self._last_verified, self.unverified_reason = self._first_verified, reason
             self._notice(ModelChangedError(reason))

@@ -23,7 +23,9 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 #: Questions of a run that are drawn after: this share, and so many at most, fewer where each draw takes a request.
 _SHARE, _MOST, _MOST_ONE_BY_ONE = 0.1, 10, 5
 #: Draws after all of them together: 20 requests, or 30.
-_DRAWS: Mapping[Together | None, int] = {"n": 1000, "prompts": 600, None: 30}
+_DRAWS: Mapping[Together, int] = {"n": 1000, "prompts": 600}
+#: Where each takes a request: this share of the run's requests, at least and at most so many.
+_DRAWS_SHARE, _FEWEST_DRAWS, _MOST_DRAWS = 0.02, 30, 300
 #: Entries of each list.
 _LISTED = 1000
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
@@ -60,10 +62,11 @@ async def contradiction(
     capabilities: ServerCapabilities,
     tokenizer: RemoteTokenizer | None,
     asked: Sequence[tuple[ScoreRequest, ScoreResponse]],
+    requests: int,
 ) -> str:
     """How the server contradicts the scores of these questions; empty where it does not, or where it cannot be asked.
 
-    A true server is contradicted once in 10,000 times, as by the probe.
+    ``requests`` is how many the run has sent. A true server is contradicted once in 10,000 times, as by the probe.
     """
     session = ProbeSession(api)
     session.capabilities, session.tokenizer = capabilities, tokenizer
@@ -84,8 +87,11 @@ async def contradiction(
     if not listed:
         return ""
 
+    alone = min(max(round(_DRAWS_SHARE * requests), _FEWEST_DRAWS), _MOST_DRAWS)
+    draws = _DRAWS[way] if way else alone
+
     async def draw() -> list[list[Place]]:
-        return [await drawn_places(session, listed, math.ceil(_DRAWS[way] / len(listed)))]
+        return [await drawn_places(session, listed, math.ceil(draws / len(listed)))]
 
     try:
         _, fit, message = await compare_draws(session, draw, pooled=True)
