@@ -341,6 +341,8 @@ def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceC
             finds = smallest_found(found, design, alpha=alpha, is_count=spec.from_counts)
             return f"{finds:.3f} with {described} (by an earlier run, {basis})"
     bound = _bound(spec, design, alpha)
+    if bound >= spec.limits[1] - spec.limits[0]:
+        return f"none for certain with {described} (no earlier run: by what its values can be)"
     return f"at worst {bound:.2g} with {described} (no earlier run: by what its values can be)"
 
 

@@ -122,7 +122,9 @@ def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
         return items
     specs = leading_specs(suite)
     sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(specs))
-    taken = sample.take(audit.limit)
+    # A limit below one set of items is told the number that decides something, not the one that is barely a set.
+    is_set = audit.small_sample or audit.limit >= min(sample.smallest, len(items))
+    taken = sample.take(audit.limit) if is_set else []
     if not audit.small_sample and len(taken) < len(items):
         _check_useful(name, audit.limit, sample, taken, Requirement(items, specs))
     return PackedItems(taken)

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from backends.errors import BackendError
 
+_ROUNDING = 1e-6  # nats above 0 that a sum of logarithms may come to
+
 Role = Literal["system", "user", "assistant"]
 
 
@@ -171,7 +173,7 @@ class ContinuationScore:
     def __post_init__(self) -> None:
         for name in ("logprob", "low", "high"):
             value = getattr(self, name)
-            if value is not None and (not math.isfinite(value) or value > 1e-6):
+            if value is not None and (not math.isfinite(value) or value > _ROUNDING):
                 raise ValueError(f"ContinuationScore.{name} = {value!r}: a log-probability is finite and at most 0")
         if self.exactness == "exact" and self.logprob is None:
             raise ValueError("ContinuationScore: an exact score needs its logprob")
@@ -184,8 +186,9 @@ class ContinuationScore:
         boundary: Boundary = "clean",
         route: str = "",
     ) -> ContinuationScore:
-        """The score whose log-probability is the sum over ``tokens``."""
-        total = min(math.fsum(t.logprob for t in tokens), 0.0)
+        """The score whose log-probability is the sum over ``tokens``. Raises ValueError where it is above 0."""
+        total = math.fsum(t.logprob for t in tokens)
+        total = 0.0 if 0 < total <= _ROUNDING else total
         return cls(total, total, total, "exact", boundary, tuple(tokens), route)
 
 

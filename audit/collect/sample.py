@@ -67,6 +67,11 @@ class Sample:
         chosen = self._choose(limit)
         return list(itertools.compress(self._items, (unit in chosen for unit in self._of_item)))
 
+    @property
+    def smallest(self) -> int:
+        """The smallest limit that holds a set of items: one set, and all controls."""
+        return self._controls + min((unit.size for unit in self._units.values() if not unit.first), default=0)
+
     def order(self) -> tuple[list[int], list[int]]:
         """Names of the items' sets in the order in which they are drawn, and for each item (n,) the name of its set."""
         return list(_in_order(self._units)), self._of_item
@@ -95,12 +100,14 @@ class Sample:
                 break
             chosen.add(rank)
         if all(self._units[rank].first for rank in chosen):
-            controls = sum(unit.size for unit in self._units.values() if unit.first)
-            smallest = controls + min((unit.size for unit in self._units.values() if not unit.first), default=0)
-            besides = f", and the {controls} controls" if controls else ""
-            problem = f"is smaller than one set of items that belong together{besides} ({smallest})"
-            raise ConfigError("limit", limit, problem, "Raise it")
+            besides = f", and the {self._controls} controls" if self._controls else ""
+            problem = f"is smaller than one set of items that belong together{besides}"
+            raise ConfigError("limit", limit, problem, f"Give {self.smallest} or more")
         return chosen
+
+    @property
+    def _controls(self) -> int:
+        return sum(unit.size for unit in self._units.values() if unit.first)
 
 
 @dataclass

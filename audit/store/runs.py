@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,6 @@ from audit.store.codecs import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
 from audit.store.keys import from_bytes, to_bytes
 from audit.store.sqlite.database import Database, StoreError, portions
 from backends.errors import ConfigError
-from suites.base import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +143,6 @@ class Runs:
             except (zlib.error, ValueError, TypeError) as error:
                 raise StoreError(self._database.path, "damaged", f"rows of run {run_id}: {error}") from None
             yield from rows
-
-    def rows_of(self, run_id: str) -> Callable[[str, str], Sequence[Row]]:
-        """``(model, suite) → rows`` of a run; empty where the store has none."""
-        return lambda model, suite: [stored.row for stored in self.read_rows(run_id, model, suite)]
 
     # -- baselines ---------------------------------------------------------------------------
 

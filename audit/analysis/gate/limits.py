@@ -18,7 +18,7 @@ from audit.analysis.design import fewest_levels, layout_of, undefined_strata
 from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
 from audit.analysis.gate.results import LimitCheck, LimitVerdict
 from audit.analysis.measures import measure_rows
-from audit.analysis.missing import completed
+from audit.analysis.missing import completed, has_range
 from audit.analysis.table import Bools, RowTable
 from audit.results import AuditResult, Measure, OpenBecause, where_key
 from suites.base import MeasureSpec
@@ -90,7 +90,10 @@ def check_again(check: LimitCheck, measure: Measure, table: RowTable, confidence
 
 
 def _of_measure(m: Measure) -> _Limited:
+    """A measure's own interval; nothing is known of one without a range while answers are missing: they may be any."""
     bounds, complete = (m.bound_low, m.bound_high), (m.complete_case_low, m.complete_case_high)
+    if m.missing and not has_range(m.spec):
+        return _Limited(m.value, None, None, None, None, m.n_items, m.missing, m.least_levels, *complete)
     return _Limited(m.value, m.low, m.high, *bounds, m.n_items, m.missing, m.least_levels, *complete)
 
 
@@ -184,7 +187,7 @@ def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
         return "missing answers"
     value, at_least, at_most = limited.value, limited.bound_low, limited.bound_high
     if at_least is None or at_most is None:
-        return None
+        return "missing answers"
     # Known only by bounds: taken to keep the limit, so that what is missing never passes for a bounded answer.
     under = least is not None and at_least + (0.0 if value is None or least <= value else limited.above) < least
     over = most is not None and at_most - (0.0 if value is None or value <= most else limited.below) > most

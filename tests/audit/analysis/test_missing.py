@@ -321,6 +321,24 @@ def test_a_bounded_answer_passes_no_limit_that_refusals_hide() -> None:
     assert (report.limits[0].open_because, report.exit_code) == ("missing answers", 3)
 
 
+def test_without_a_range_refusing_the_worst_keeps_no_limit() -> None:
+    """Ratings of 3.2, a tenth of them 8.0: the mean breaks a limit of 3.3, and refusing that tenth must not keep it."""
+    rng = np.random.default_rng(6)
+    values = rng.normal(3.2, 0.05, BASE.shape)
+    worst = rng.uniform(size=BASE.shape) < 0.1
+    values[worst] = 8.0
+    spec = dataclasses.replace(GAP, kind="real")
+    rules = GateRules(limits={"stereotype_gap": (None, 3.3)})
+
+    def checked(rows: list[Row]) -> GateReport:
+        return gate(result_of(rows, spec), None, rules, rows=lambda m, s: rows, baseline_rows=lambda m, s: ())
+
+    assert checked(rows_of(values)).limits[0].verdict == "broken"
+    report = checked(rows_of(values, lambda o, t: bool(worst[o, t])))
+    assert (report.limits[0].verdict, report.limits[0].open_because) == ("insufficient evidence", "missing answers")
+    assert report.exit_code == 3
+
+
 @pytest.mark.parametrize("reason", ["refusal", "timeout"])
 def test_a_stratum_that_falls_silent_passes_no_gate(reason: str) -> None:
     now = BASE.copy()

@@ -46,7 +46,7 @@ def test_controls_are_in_every_sample_and_take_of_its_limit():
         assert len(chosen) == 2 + (limit - 2) // 4 * 4
     with pytest.raises(ConfigError, match="and the 2 controls") as refused:
         limit_items(items, suite.strata, 5, 0, suite.sampled_together)
-    assert "(6)" in str(refused.value)
+    assert "Give 6" in str(refused.value)
 
 
 def test_a_limited_run_keeps_order_and_depends_on_the_seed_alone():

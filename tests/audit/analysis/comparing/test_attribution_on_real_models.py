@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -85,10 +86,10 @@ def test_each_change_is_one_step_and_engines_are_none(climbed: tuple[AuditResult
 def test_the_steps_are_those_of_the_stored_rows(climbed: tuple[AuditResult, Path]) -> None:
     result, db = climbed
     with Store.open(db, read_only=True) as store:
-        rows = store.runs.rows_of(result.run_id)
+        rows = partial(store.runs.read_rows, result.run_id)
         of = {
             # Rows over templates hold no p_female: they are no answers.
-            (m.name, s.name): {row.item_id: row for row in rows(m.name, s.name) if "p_female" in row.values}
+            (m.name, s.name): {r.row.item_id: r.row for r in rows(m.name, s.name) if "p_female" in r.row.values}
             for m in result.models
             for s in result.suites
         }

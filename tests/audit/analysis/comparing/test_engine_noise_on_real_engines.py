@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -113,8 +114,8 @@ def test_noise_is_the_largest_difference_between_engines(night: tuple[AuditResul
     """Each difference from other weights says what part of it that may be."""
     result, db = night
     with Store.open(db, read_only=True) as store:
-        rows = store.runs.rows_of(result.run_id)
-        of_model = {m.name: {row.item_id: row for row in rows(m.name, "OccuGender")} for m in result.models}
+        rows = partial(store.runs.read_rows, result.run_id)
+        of_model = {m.name: {r.row.item_id: r.row for r in rows(m.name, "OccuGender")} for m in result.models}
     others = [c for c in result.comparisons if OTHER in (c.a, c.b) and c.measure == "p_female" and not c.is_subgroup]
     assert others
     for c in others:
