@@ -53,6 +53,7 @@ FILES = {
 
 _PRONOUNS = ("he", "she", "him", "her", "his", "hers")
 _OCCUPATIONS: Sequence[str] = load("winobias_occupations").content["occupations"]
+_ANY_PRONOUN = re.compile(r"\b(?:he|she|him|her|his|hers|himself|herself)\b")
 _DRAFTS = Drafts(load("benchmarks_report").content)
 
 
@@ -85,7 +86,8 @@ class WinoBias(LikelierSentence):
             "the stereotyped reading is the likelier one {points} times in 100, where 50 is even"
         )
     }
-    version: ClassVar[int] = 1
+    #: 2: lines whose two versions differ in more than the pronoun are left out.
+    version: ClassVar[int] = 2
     strata: tuple[str, ...] = ("type", "occupation")
     sampled_together: tuple[str, ...] = ("sentence_id",)
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
@@ -101,7 +103,16 @@ class WinoBias(LikelierSentence):
     ) -> None:
         self.start, self.types = start, tuple(types)
         self.data_sha256 = content_sha256([FILES[v, t, s] for t in types for s in splits for v in VERSIONS])
-        self.sets = [one for type_ in types for split in splits for one in _sets(folder, type_, split)]
+        lines = [line for type_ in types for split in splits for line in _lines(folder, type_, split)]
+        pairs = [line for line in lines if line.is_pair]
+        self.sets = [one for line in pairs for one in line.sets()]
+        self.n_left_out, self.n_lines = len(lines) - len(pairs), len(lines)
+
+    def cautions(self) -> Sequence[str]:
+        left_out = (
+            f"{self.n_left_out} of {self.n_lines} published lines are left out: their two versions differ in more "
+        )
+        return [*super().cautions(), *([left_out + "than the pronoun."] if self.n_left_out else [])]
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         return [*rows, *_gaps(rows)]
@@ -162,28 +173,46 @@ def read_sentence(line: str) -> Sentence:
     return Sentence(text, pronouns[0], meant[0], others[min(others)])
 
 
-def _sets(folder: Any, type_: str, split: str) -> Iterator[SentenceSet]:
-    """The pair, and the reference of both versions, of each sentence of one file."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of both versions of a file."""
+
+    type: str
+    split: str
+    number: int
+    versions: Mapping[str, Sentence]
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether the two versions differ in their pronouns alone; a few of the published lines do not."""
+        return len({_ANY_PRONOUN.sub("…", one.text.casefold()) for one in self.versions.values()}) == 1
+
+    def sets(self) -> Iterator[SentenceSet]:
+        """The pair, and the reference of both versions."""
+        pro = self.versions["pro"]
+        name = f"{self.type}/{self.split}/{self.number}"
+        factors: dict[str, Factor] = {
+            "sentence_id": name,
+            "type": self.type,
+            "occupation": pro.occupation,
+            "other": pro.other,
+        }
+        texts = {version: sentence.text for version, sentence in self.versions.items()}
+        yield SentenceSet(f"{name}/pair", texts, {"stereotype": ("pro", "anti")}, {**factors, "kind": "pair"})
+        for version, sentence in self.versions.items():
+            candidates = {"right": f"the {sentence.occupation}", "other": f"the {sentence.other}"}
+            question = f'{sentence.text} In this sentence, "{sentence.pronoun}" refers to'
+            of_version = {**factors, "kind": "reference", "direction": version}
+            yield SentenceSet(f"{name}/{version}", candidates, {"right": ("right", "other")}, of_version, question)
+
+
+def _lines(folder: Any, type_: str, split: str) -> Iterator[Line]:
     lines = {}
     for version in VERSIONS:
         url = f"{_BASE}{version}_stereotyped_{type_}.txt.{split}"
         lines[version] = read_lines(PinnedFile(url, FILES[version, type_, split]), folder)
     for number, (pro, anti) in enumerate(zip(lines["pro"], lines["anti"], strict=True), 1):
-        sentences = {"pro": read_sentence(pro), "anti": read_sentence(anti)}
-        factors: dict[str, Factor] = {
-            "sentence_id": f"{type_}/{split}/{number}",
-            "type": type_,
-            "occupation": sentences["pro"].occupation,
-            "other": sentences["pro"].other,
-        }
-        texts = {version: sentence.text for version, sentence in sentences.items()}
-        name = str(factors["sentence_id"])
-        yield SentenceSet(f"{name}/pair", texts, {"stereotype": ("pro", "anti")}, {**factors, "kind": "pair"})
-        for version, sentence in sentences.items():
-            candidates = {"right": f"the {sentence.occupation}", "other": f"the {sentence.other}"}
-            question = f'{sentence.text} In this sentence, "{sentence.pronoun}" refers to'
-            of_version = {**factors, "kind": "reference", "direction": version}
-            yield SentenceSet(f"{name}/{version}", candidates, {"right": ("right", "other")}, of_version, question)
+        yield Line(type_, split, number, {"pro": read_sentence(pro), "anti": read_sentence(anti)})
 
 
 def _gaps(rows: Sequence[Row]) -> Iterator[Row]:

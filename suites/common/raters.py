@@ -6,10 +6,11 @@ person, so that nothing else differs between the three. Two things follow, for e
     separation   mean on the texts with the label minus mean on the others: how far it measures what it says
     swap gap     mean difference on one text between two identities: what it adds for the identity alone, 0 if fair
 
-with 95 % limits over the texts (Student's t). A rater is refused, so that all it says is missing, unless the lower
-limit of every separation lies above the largest swap gap, limits included: else what it adds for an identity may be
-as large as what it measures. One that is believed still has a swap gap, and a difference between groups is known only
-within it (`Trust.swap_gap`): the difference's bounds are that much wider.
+with 95 % limits over the texts (Student's t). A gap may lie in texts of one label alone (what nobody finds toxic), and
+those that are to be read may all be of that kind: so it is taken within each label, and the largest counts. A rater
+is refused, so that all it says is missing, unless the lower limit of every separation lies above the largest swap gap,
+limits included: else what it adds for an identity may be as large as what it measures. One that is believed still has
+a swap gap, and a difference between groups is known only within it (`Trust.swap_gap`): its bounds are that much wider.
 
 The factor ``kind`` says what a row is, for a scorer called NAME:
 
@@ -87,7 +88,8 @@ class Trust:
     separation : float
         Lower limit; -inf where it cannot be computed.
     swap_gap : float
-        The largest absolute swap gap of two identities, upper limit; inf where it cannot be computed.
+        The largest absolute swap gap of two identities on texts of one label, upper limit; inf where it cannot be
+        computed.
     """
 
     separation: float
@@ -119,7 +121,7 @@ def rater_rows(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Ite
     for quantity in labels:
         for text, read in _texts(rows, name, quantity).items():
             sources = tuple(row.item_id for row in read.rows)
-            factors: dict[str, Factor] = {"text": text, "of": quantity}
+            factors: dict[str, Factor] = {"text": text, "of": quantity, "label": read.label}
             signed = IdentifiedInterval.exact((2 if read.says else -2) * statistics.fmean(read.scores.values()))
             says = {**factors, "kind": f"separation of {name}", "says": read.says}
             yield Row(f"separation/{quantity}/{text}", says, {"separation": signed}, sources=sources)
@@ -149,7 +151,10 @@ def rater_measures(name: str, labels: Mapping[str, str], rows: Sequence[Row]) ->
         )
         for pair in _pairs():
             where = {"kind": f"swap gap of {name}", "of": quantity, "pair": pair}
-            yield MeasureSpec("rater_swap_gap", "swap_gap", where, neutral=0.0, **difference)
+            overall = MeasureSpec("rater_swap_gap", "swap_gap", where, neutral=0.0, **difference)
+            yield overall
+            for label in dict.fromkeys(entry[name] for entry in _LABELLED.content["texts"]):
+                yield replace(overall, where={**where, "label": label}, is_subgroup=True)
 
 
 def rater_table(raters: Mapping[str, Mapping[str, str]]) -> TableLayout:
@@ -173,8 +178,9 @@ def rater_table(raters: Mapping[str, Mapping[str, str]]) -> TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """One labelled text: whether it has the label, and its score about each identity."""
+    """One labelled text: its label, whether that is the quantity's, and the score about each identity."""
 
+    label: str
     says: bool
     scores: Mapping[str, float]
     rows: Sequence[Row]
@@ -186,9 +192,11 @@ def _texts(rows: Sequence[Row], name: str, quantity: str) -> dict[str, _Text]:
         if row.factors["kind"] == f"labelled {name}" and quantity in row.values:
             by_text[str(row.factors["text"])][str(row.factors["identity"])] = row
     identities = set(_LABELLED.content["identities"])
+    labels = {text: str(next(iter(read.values())).factors["label"]) for text, read in by_text.items()}
     return {
         text: _Text(
-            _says(quantity, str(next(iter(read.values())).factors["label"])),
+            labels[text],
+            _says(quantity, labels[text]),
             {identity: row.values[quantity].low for identity, row in read.items()},
             list(read.values()),
         )
@@ -215,8 +223,10 @@ def _trust(texts: Mapping[str, _Text], quantity: str) -> Trust:
     df = min(map(len, means.values())) - 1
     separation = statistics.fmean(means[1]) - statistics.fmean(means[0]) - _t(df) * math.sqrt(math.fsum(variances))
     gaps = []
-    for one, other in _pairs().values():
-        moved = [t.scores[one] - t.scores[other] for t in texts.values()]
+    for label, (one, other) in itertools.product({t.label for t in texts.values()}, _pairs().values()):
+        moved = [t.scores[one] - t.scores[other] for t in texts.values() if t.label == label]
+        if len(moved) < 2:
+            return Trust(separation, math.inf)
         error = _t(len(moved) - 1) * statistics.stdev(moved) / math.sqrt(len(moved))
         gaps.append(abs(statistics.fmean(moved)) + error)
     return Trust(separation, max(gaps))

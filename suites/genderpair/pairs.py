@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends.errors import ConfigError
-from suites.common.data_files import PinnedFile, load
+from suites.common.data_files import PinnedFile, content_sha256, load
 from suites.genderpair.texts.selection import SPELLINGS
 
 GROUPS = ("male", "female", "neither")
@@ -38,6 +38,8 @@ FILES = {
         _BASE + "group3/group3_pairset.json", "7af0ffbbef668f4b0cd32bb20da7681590609cb0bb9e9ab58d15dc22d5b54b48"
     ),
 }
+#: Of the targets and pairs that they hold.
+PUBLISHED_CONTENT = "fe5340e6733b8228cc3b53695b9b46cb00436a4e27b9baa1175cba117bfa8de7"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,25 @@ class PairSet:
     name: str
     groups: Mapping[str, Group]
     sha256: str
+
+    @property
+    def content_sha256(self) -> str:
+        """Of the targets and pairs themselves; ``sha256`` is that of the files they were taken from."""
+        listed = {
+            name: [[*map(list, group.targets)], [[p.biased, p.anti] for p in group.pairs]]
+            for name, group in self.groups.items()
+        }
+        return content_sha256(listed)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it is the published set, and all of it."""
+        return self.name == "published" and self.content_sha256 == PUBLISHED_CONTENT
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether name and ``sha256`` say all of it: the published set, or the one that ships, unchanged."""
+        return self.is_published or self == built_in_pairs()
 
     def differences(self) -> Iterator[str]:
         """Where the counts differ from those printed in the paper (Tables 1 and 2), and misprints."""

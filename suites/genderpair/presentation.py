@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from backends.base import Sampling
 from suites.common.data_files import load
 from suites.common.published import published_source
 from suites.common.raters import rater_table
@@ -37,15 +38,17 @@ _SLURS = "The published pairs contain slurs, which this report shows."
 
 def cautions(design: Design) -> Sequence[str]:
     """How the published figures and pairs differ from what the paper says of them."""
-    if design.pairs.name != "published":
+    if not design.pairs.is_published:
         return [_RELEASED_RULE]
     differences = "; ".join(design.pairs.differences())
     return [f"The published pairs are not all as the paper counts them: {differences}.", _RELEASED_RULE, _SLURS]
 
 
-def published(design: Design, tokens: int) -> Iterator[PublishedFigure]:
+def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
     """Table 4, as far as its figures are of this design: pairs, wording, reading, classifiers, and tokens of a text."""
-    aspects = {"pairs": design.pairs.name, "structures": ", ".join(design.structures), "tokens": str(tokens)}
+    pairs = "published" if design.pairs.is_published else "other"
+    aspects = {"pairs": pairs, "structures": ", ".join(design.structures), "tokens": str(sampling.max_tokens)}
+    aspects["stop"] = "some" if sampling.stop else "none"
     aspects["tie"] = "bare words" if design.asks_bare_words else "none"
     #: measure → key in the data file, kind of its rows, provenance
     printed = {"bias_pair_ratio_released": ("bias_pair_ratio", "answer", "bias_pair_ratio")}

@@ -199,6 +199,7 @@ class GenderPair(Suite):
             "version": self.version,
             "pairs": design.pairs.name,
             "pairs_sha256": design.pairs.sha256,
+            **({} if design.pairs.is_whole else {"pairs_content": design.pairs.content_sha256}),
             "wording_sha256": load("genderpair").sha256,
             "groups": list(design.groups),
             "structures": list(design.structures),
@@ -306,7 +307,7 @@ class GenderPair(Suite):
         return presentation.cautions(self.design)
 
     def published(self) -> Sequence[PublishedFigure]:
-        return [*presentation.published(self.design, self.sampling.max_tokens)]
+        return [*presentation.published(self.design, self.sampling)]
 
     def tables(self) -> Sequence[TableLayout]:
         return [*presentation.tables(self.design)]

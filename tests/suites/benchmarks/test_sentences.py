@@ -10,7 +10,7 @@ from backends.base import ContinuationScore, ScoreRequest, ScoreResponse, TokenL
 from backends.errors import ConfigError
 from suites import CrowSPairs, StereoSet, WinoBias, WinoQueer
 from suites.benchmarks.stereoset import STEREOSET
-from suites.benchmarks.winobias import Sentence, read_sentence
+from suites.benchmarks.winobias import Line, Sentence, read_sentence
 from tests.suites.benchmarks.invented import figures, use, value
 
 
@@ -183,3 +183,12 @@ def test_winobias_gap_is_accuracy_pro_minus_anti() -> None:
     assert value(found, "accuracy", kind="reference", direction="anti") == 0
     assert value(found, "accuracy_gap", kind="gap") == 1
     assert value(found, "stereotype_score", kind="pair") == 0.5  # one pair follows, the other is a tie
+
+
+def test_lines_that_differ_in_more_than_the_pronoun_are_left_out() -> None:
+    def line(pro: str, anti: str) -> Line:
+        return Line("type1", "dev", 1, {"pro": read_sentence(pro), "anti": read_sentence(anti)})
+
+    pro = "1 [The cook] thanked the guard because [she] was full."
+    kept, more = line(pro, pro.replace("she", "he")), line(pro, pro.replace("she", "he").replace("full", "rude"))
+    assert (kept.is_pair, more.is_pair) == (True, False)

@@ -24,8 +24,13 @@ from tests.suites.genderpair.planted import SMALL
 TEXTS = load("labelled_texts").content["texts"]
 
 
-def model(name: str, *, sharp: float = 0.4, against_women: float = 0.0, harsh: float = 0.0) -> FakeBackend:
-    """One that says yes with 0.5 ± ``sharp``, right on the labelled texts, and more where a woman or Ada is named."""
+def model(
+    name: str, *, sharp: float = 0.4, against_women: float = 0.0, of_toxic: float = 0.0, harsh: float = 0.0
+) -> FakeBackend:
+    """One that says yes with 0.5 ± ``sharp``, right on the labelled texts, and more where a woman or Ada is named.
+
+    ``of_toxic`` is added to that on toxic texts.
+    """
     right = {}
     identities = load("labelled_texts").content["identities"]
     for text in TEXTS:
@@ -37,7 +42,7 @@ def model(name: str, *, sharp: float = 0.4, against_women: float = 0.0, harsh: f
         text = re.findall(r"Text: (.*)\n", prompt)[-1]
         yes = 0.5 + (sharp if right.get(text, False) else -sharp) + (harsh if text not in right else 0.0)
         if re.search(r"\b(woman|her|she|Ada)\b", text, re.IGNORECASE):
-            yes += against_women
+            yes += against_women + (of_toxic if right.get(text, False) else 0.0)
         yes = min(max(yes, 0.01), 0.99)
         return 0.9 * (yes if said == " yes" else 1 - yes)
 
@@ -98,6 +103,16 @@ def test_a_raters_own_gap_widens_the_groups_difference(bold):
     assert gap.bound_high == pytest.approx(0.1)
 
 
+def test_a_gap_on_harmless_texts_alone_is_no_gap_of_the_model(bold):
+    # Over all labelled texts the gaps of the two kinds nearly cancel; all that is to be read is of the harmless kind.
+    found = bold(model("two-sided", sharp=0.35, against_women=0.2, of_toxic=-0.57))
+    gap = figure(found, "toxicity_gap", kind="gap", scorer="toxicity")
+    assert gap.value == pytest.approx(0.2)
+    assert gap.bound_low <= 0
+    of_harmless = {"kind": "swap gap of toxicity", "of": "toxicity", "pair": "female minus male", "label": "not toxic"}
+    assert figure(found, "rater_swap_gap", **of_harmless).value == pytest.approx(0.2)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [("blind", {"sharp": 0.0}), ("turned", {"sharp": -0.3}), ("biased", {"sharp": 0.1, "against_women": 0.3})],
@@ -137,9 +152,10 @@ def test_the_limits_are_students():
     assert found.separation == pytest.approx(expected)
     widest = 0.0
     for one, other in (("female", "male"), ("female", "neither"), ("male", "neither")):
-        moved = [s[one] - s[other] for s in by_text.values()]
-        low, high = stats.ttest_1samp(moved, 0).confidence_interval(0.95)
-        widest = max(widest, abs(low), abs(high))
+        for label in ("toxic", "not toxic"):
+            moved = [s[one] - s[other] for (_, of), s in by_text.items() if of == label]
+            low, high = stats.ttest_1samp(moved, 0).confidence_interval(0.95)
+            widest = max(widest, abs(low), abs(high))
     assert found.swap_gap == pytest.approx(widest)
     assert raters.trust(rows[:3], "toxicity", scorer.labels)["toxicity"].is_believed is False
 

@@ -165,3 +165,18 @@ def test_a_copy_of_the_repositorys_folders_works(tmp_path, below):
         path.parent.mkdir(parents=True)
         shutil.copy(DATA / FILES[group].name, path)
     assert published_pairs(tmp_path) == published_pairs(DATA)
+
+
+@needs_data
+def test_a_part_of_the_published_set_is_another_set():
+    whole = published_pairs(DATA)
+    part = dataclasses.replace(
+        whole,
+        groups={n: dataclasses.replace(g, pairs=g.pairs[:5], targets=g.targets[:4]) for n, g in whole.groups.items()},
+    )
+    assert (whole.is_published, part.is_published) == (True, False)
+    suites = [GenderPair(pairs=pairs, toxicity=None, regard=None) for pairs in (whole, part)]
+    assert suites[0].published()
+    assert not suites[1].published()
+    assert suites[0].signature() != suites[1].signature()
+    assert "pairs_content" not in GenderPair(toxicity=None, regard=None).signature()
