@@ -29,9 +29,10 @@ FEWEST_MODELS = 5
 
 
 class RankedFigure(Reported):
-    """A primary figure and its value for each model that has one, from the model's latest run.
+    """A primary figure and its value for each model that has one, from the model's latest run, on ``items`` items.
 
-    ``left_out`` are models whose latest value was asked or computed otherwise than the latest of all.
+    A later run of fewer items of the same kind replaces none of more. ``left_out`` are models whose latest value was
+    asked or computed otherwise than the latest of all.
     """
 
     suite: str
@@ -40,6 +41,7 @@ class RankedFigure(Reported):
     unit: str
     values: dict[str, float]
     ranks: dict[str, float]
+    items: dict[str, int] = Field(default_factory=dict)
     left_out: list[str] = Field(default_factory=list)
 
 
@@ -73,15 +75,15 @@ def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agree
     Parameters
     ----------
     results : iterable of AuditResult
-        Oldest first: of one figure of one model, the last counts.
+        Oldest first: of one figure of one model, the last counts, or one before it of more items.
     """
     latest: dict[tuple[str, str, object], dict[str, Measure]] = {}
     for result in results:
         for measure in result.measures:
             if measure.spec.primary and not measure.is_subgroup:
                 of_models = latest.setdefault((measure.suite, measure.measure, where_key(measure.where)), {})
-                of_models.pop(measure.model, None)  # the latest of all stands last
-                of_models[measure.model] = measure
+                before = of_models.pop(measure.model, None)  # the latest of all stands last
+                of_models[measure.model] = measure if before is None else _fuller(before, measure)
     figures = [_ranked(list(of_models.values())) for of_models in latest.values()]
     pairs = itertools.combinations(range(len(figures)), 2)
     return Agreement(
@@ -90,6 +92,12 @@ def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agree
         correlations=[_correlated(figures, a, b, confidence) for a, b in pairs if figures[a].suite != figures[b].suite],
         confidence=confidence,
     )
+
+
+def _fuller(before: Measure, after: Measure) -> Measure:
+    """The later figure, unless it is of fewer items asked in the same way."""
+    alike = signature_changes(before.signature, after.signature).keys() <= EXTENT
+    return before if alike and before.n_items > after.n_items else after
 
 
 def _ranked(measures: Sequence[Measure]) -> RankedFigure:
@@ -102,6 +110,7 @@ def _ranked(measures: Sequence[Measure]) -> RankedFigure:
         where=last.where,
         unit=last.unit,
         values=values,
+        items={m.model: m.n_items for m in alike if m.value is not None},
         ranks=dict(zip(values, ranks(list(values.values())), strict=True)),
         left_out=[m.model for m in measures if m not in alike],
     )

@@ -33,7 +33,7 @@ def agreement_scope(found: Agreement, fewest: int) -> list[str]:
     models, figures = len(found.models), len(found.figures)
     sentences = [
         f"{figures} primary figure{'' if figures == 1 else 's'} of {models} model{'' if models == 1 else 's'}, "
-        "each model's latest run."
+        "each model's latest run, or one before it of more items."
     ]
     if models < fewest:
         sentences.append(
@@ -45,6 +45,10 @@ def agreement_scope(found: Agreement, fewest: int) -> list[str]:
             "sampling error is not in the intervals; it draws ρ towards 0. Of many pairs some leave 0 out by chance: "
             f"about {number(len(found.correlations) * (1 - found.confidence), 1)} of {len(found.correlations)} here."
         )
+    for figure in found.figures:
+        if len(set(figure.items.values())) > 1:
+            asked = ", ".join(f"{one_line(model)} {n:,}" for model, n in figure.items.items())
+            sentences.append(f"{figure_title(figure)}: the models were not asked the same number of items ({asked}).")
     left_out = sorted({one_line(model) for figure in found.figures for model in figure.left_out})
     if left_out:
         sentences.append(

@@ -9,12 +9,13 @@ import pytest
 from scipy import stats
 
 from audit.analysis.comparing.agreement import agreement, ranks, spearman
+from audit.report.phrases.agreement import agreement_scope
 from audit.results import AuditResult
 from suites.base import MeasureSpec
 from tests.audit.report import made_up as mu
 
 
-def run(values: dict[str, dict[str, float]], signature: str = "v:1") -> AuditResult:
+def run(values: dict[str, dict[str, float]], signature: str = "v:1", n_items: int | None = None) -> AuditResult:
     """A result with one primary figure a suite, and a secondary one that nobody ranks."""
     models = list(dict.fromkeys(model for of_suite in values.values() for model in of_suite))
     measures = [
@@ -26,6 +27,7 @@ def run(values: dict[str, dict[str, float]], signature: str = "v:1") -> AuditRes
             suite=suite,
             spec=MeasureSpec(name, name, primary=name == "bias"),
             signature=signature,
+            **({} if n_items is None else {"n_items": n_items}),
         )
         for suite, of_suite in values.items()
         for model, value in of_suite.items()
@@ -98,3 +100,15 @@ def test_a_models_latest_run_of_one_way_of_asking_counts() -> None:
     assert figure.values == {"a": 0.3, "b": 0.4}
     assert figure.ranks == {"a": 2, "b": 1}
     assert figure.left_out == ["old"]
+
+
+def test_a_later_sample_replaces_no_figure_of_more_items() -> None:
+    whole = run({"one": {"a": 0.1, "b": 0.2}}, n_items=262)
+    sample = run({"one": {"a": 0.9}}, signature="v:1|limit:20", n_items=20)
+    (figure,) = agreement([whole, sample]).figures
+    assert (figure.values, figure.items) == ({"b": 0.2, "a": 0.1}, {"b": 262, "a": 262})
+    other = run({"one": {"a": 0.9}}, signature="v:2|limit:20", n_items=20)  # asked otherwise: that is the latest
+    (figure,) = agreement([whole, other]).figures
+    assert (figure.values, figure.left_out) == ({"a": 0.9}, ["b"])
+    fewer = agreement([run({"one": {"b": 0.2}}, n_items=262), sample])
+    assert "one: bias: the models were not asked the same number of items (b 262, a 20)." in agreement_scope(fewer, 5)
