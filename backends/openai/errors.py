@@ -15,6 +15,7 @@ httpx.CookieConflict, StreamError   internal
 from __future__ import annotations
 
 import json
+import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,8 @@ ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
 }
 
 MAX_MESSAGE_CHARS = 240
+#: Where an environment names its proxy.
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 
 #: Long enough for a secret, in the letters of base64, hex and URLs.
 _WORD = re.compile(r"[A-Za-z0-9+/_=%~.-]{20,}")
@@ -52,7 +55,7 @@ _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.I)
 _CONTEXT = re.compile(r"context.{0,12}(length|size|window)|exceed_context|maximum context|too many tokens", re.I)
 #: A parameter of the request, and words that refuse it: such a 403 says nothing of the key.
 _PARAMETER = re.compile(
-    r"\b(logprobs|top_logprobs|temperature|top_p|max(_completion)?_tokens|stop|seed|n|parameter|argument)\b", re.I
+    r"\b(logprobs|top_logprobs|temperature|top_p|max(_completion)?_tokens|stop|seed|parameter|argument)\b", re.I
 )
 _REFUSED = re.compile(r"not allowed|not supported|unsupported|deprecated|does not support|not permitted|invalid", re.I)
 #: OpenAI's words for a limit that was spent before the answer began.
@@ -87,10 +90,17 @@ def from_exception(error: Exception, url: str = "") -> BackendError:
         if isinstance(cause, OSError) and cause.strerror:
             reason = f" ({cause.strerror})"
         cause = cause.__cause__ or cause.__context__
-    hint = "Check base_url, and that the server is running" if isinstance(error, httpx.ConnectError) else ""
+    hint = _hint_of_connection() if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) else ""
     if isinstance(error, httpx.ProxyError):
         hint = "Check proxy, and the key or name that it asks for"
     return BackendError(kind, f"{type(error).__name__}{reason}{at}", retryable=retryable, hint=hint)
+
+
+def _hint_of_connection() -> str:
+    """What may help where no connection is made; a proxy that the environment names is used only when asked for."""
+    named = next((name for name in _PROXIES if os.environ.get(name)), None)
+    proxy = f'; this machine has a proxy: proxy="{named}" would use it' if named else ""
+    return f"Check base_url, and that the server is running{proxy}"
 
 
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:

@@ -14,7 +14,7 @@ from backends.errors import BackendError
 from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, single_choice
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.errors import inconsistent
-from backends.openai.usage import reasoning_tokens, reported_tokens
+from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.reasoning import reported_thought, split_reasoning, stopped, unfinished_thought
 
 #: Draws of one request.
@@ -124,7 +124,7 @@ def read_answer(
         answer,
         "stop" if ended == "stop" else "length",
         reported_tokens(usage, "prompt_tokens") or 0,
-        reported_tokens(usage, "completion_tokens") or 0,
+        generated_tokens(usage) or 0,
         thought or inline,
         spent,
     )

@@ -84,7 +84,7 @@ class Usage:
         """Count a response's tokens and return those of the prompt, None where it does not report them."""
         self._reserved -= reserved
         usage = (response or {}).get("usage")
-        prompt, completion = reported_tokens(usage, "prompt_tokens"), reported_tokens(usage, "completion_tokens")
+        prompt, completion = reported_tokens(usage, "prompt_tokens"), generated_tokens(usage)
         if prompt is None or completion is None:
             self._spent += reserved if charged else 0.0
             return prompt
@@ -118,6 +118,15 @@ def reported_tokens(usage: Any, name: str) -> int | None:
     """A count of a response's ``usage``, None where it is missing or not a count."""
     value = usage.get(name) if isinstance(usage, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def generated_tokens(usage: Any) -> int | None:
+    """All tokens that a model generated, its thought's included, which xAI and Gemini count in the total alone."""
+    completion, total = reported_tokens(usage, "completion_tokens"), reported_tokens(usage, "total_tokens")
+    prompt = reported_tokens(usage, "prompt_tokens")
+    if completion is None or total is None or prompt is None or reasoning_tokens(usage) == 0:
+        return completion
+    return max(completion, total - prompt)
 
 
 def reasoning_tokens(usage: Any) -> int:

@@ -53,7 +53,15 @@ ANSWERS = (
     st.builds(
         ScoreResponse, st.lists(EXACT | BOUNDED | SAMPLED, min_size=1, max_size=4).map(tuple), st.integers(0, 999)
     )
-    | st.builds(GenerateResponse, TEXT, st.sampled_from(["stop", "length"]), st.integers(0), st.integers(0))
+    | st.builds(
+        GenerateResponse,
+        TEXT,
+        st.sampled_from(["stop", "length"]),
+        st.integers(0),
+        st.integers(0),
+        st.just("") | TEXT,
+        st.integers(0),
+    )
     | st.builds(ClassifyResponse, st.dictionaries(TEXT, st.floats(0, 1), max_size=4))
 )
 

@@ -98,3 +98,20 @@ async def test_requests_stop_before_the_cost_limit(honest: Liar, tmp_path: Path)
     assert honest.requests == sent
     assert backend.usage.cost is not None
     assert 0.03 < backend.usage.cost <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("usage", "generated"),
+    [
+        ({"completion_tokens": 50, "total_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"completion_tokens": 10, "total_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"completion_tokens": 10, "total_tokens": 60}, 10),
+    ],
+    ids=["as OpenAI", "as xAI", "without a thought"],
+)
+def test_a_thought_is_counted_and_paid_for(usage: dict[str, Any], generated: int) -> None:
+    counted = Usage(PriceTable(prompt=0.0, completion=1.0))
+    response = {"usage": {"prompt_tokens": 10, **usage}}
+    counted.settle(counted.reserve({"prompt": "x", "max_tokens": 99}), response)
+    assert counted.completion_tokens == generated
+    assert counted.cost == pytest.approx(generated / 1e6)
