@@ -190,7 +190,10 @@ async def _describe(name: str, backend: Backend, store: Store) -> DescribedBacke
         raise error.within(f"models.{name}") from None
     except BackendError as error:
         raise ConfigError(
-            f"models.{name}", type(backend).__name__, str(error), error.hint or "Check that it can be reached"
+            f"models.{name}",
+            type(backend).__name__,
+            f"{error.kind}: {error.message}",
+            error.hint or "Check that it can be reached",
         ) from None
     identity = await asyncio.to_thread(store.fingerprints.resolve, description.fingerprint, description.retired)
     return DescribedBackend(name, backend, description, identity)

@@ -365,8 +365,13 @@ def _problems(
 ) -> Iterator[str]:
     for name, rounds in outcomes.items():
         yield from (f"{name}: {outcome.stopped}" for outcome in rounds if outcome.stopped)
-    if unanswered:
+        for outcome in rounds:
+            yield from (f"{name}: {outcome.failures[kind]} × {reason}" for kind, reason in outcome.reasons.items())
+    for_good = sum(outcome.for_good for rounds in outcomes.values() for outcome in rounds)
+    if unanswered > for_good:
         yield f"{unanswered} questions have no answer; run the same command again to ask them"
+    elif unanswered:
+        yield f"{unanswered} questions have no answer; asked again as they are, they would fail alike"
     try:
         check_names((measure.measure for measure in measures), audit.margins, audit.limits)
     except ConfigError as error:

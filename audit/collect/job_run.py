@@ -353,6 +353,8 @@ class JobRun:
         self._work_left -= planned.question.work
         self.outcome.failed += 1
         self.outcome.failures[error.kind] += 1
+        self.outcome.reasons.setdefault(error.kind, str(error))
+        self.outcome.for_good += not error.retryable
         planned.deliver(error)
 
     # -- waiting and reporting -------------------------------------------------------------

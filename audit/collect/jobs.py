@@ -68,8 +68,9 @@ class Progress:
 class Outcome:
     """What came of a job, in items; ``retried`` counts attempts after the first.
 
-    ``asked_again`` counts questions that got a second answer, ``unanswered_again`` those that got none. ``stopped``
-    says why not all was asked, None if all was.
+    ``asked_again`` counts questions that got a second answer, ``unanswered_again`` those that got none.
+    ``reasons`` has the first failure of each kind in words, ``for_good`` counts those that asking again would not
+    help. ``stopped`` says why not all was asked, None if all was.
     """
 
     name: str
@@ -84,6 +85,8 @@ class Outcome:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+    for_good: int = 0
     stopped: str | None = None
 
 

@@ -72,6 +72,10 @@ class Credential(ABC):
     def identity(self) -> str:
         """Distinguishes keys without revealing them; ``none`` for no key."""
 
+    def missing(self) -> str:
+        """Why no key is sent, where none is."""
+        return "no key was sent"
+
     def secrets(self) -> Iterator[str]:
         """All that must never be shown or stored."""
         if value := self.read():
@@ -205,6 +209,11 @@ class ApiKey(Credential):
         if self._file is not None:
             return _content(self._file)
         return (os.environ.get(self._env) or "").strip() or None if self._env else None
+
+    def missing(self) -> str:
+        if self._file is not None:
+            return "no key was sent: the key file is empty"
+        return f"no key was sent: {self._env} is not set" if self._env else "no key was sent: api_key_env names none"
 
     def identity(self) -> str:
         """Distinguishes keys without revealing them; ``none`` for no key."""

@@ -181,6 +181,8 @@ class HttpClient:
         except BackendError as error:
             if key and error.kind in ("auth", "quota") and self._key.refuse(key):
                 raise BackendError("rate_limited", f"{error.message}: with one of the keys", retryable=True) from None
+            if error.kind == "auth" and not key:
+                raise BackendError("auth", f"{error.message}; {self._key.missing()}", hint="Set the key") from None
             raise
         except TimeoutError:
             message = f"no whole answer within {self._timeout:g} s from {url}"

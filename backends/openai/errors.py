@@ -44,6 +44,8 @@ ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
 }
 
 MAX_MESSAGE_CHARS = 240
+#: Codes in front of a sentence that says the same.
+_CODES = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+ )+(?=[A-Z`'])")
 #: Where an environment names its proxy.
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 
@@ -87,6 +89,9 @@ def from_exception(error: Exception, url: str = "") -> BackendError:
                 f"the certificate{at} is not trusted ({cause.verify_message})",
                 hint="Check the host name; for an authority of your own set ca_bundle to the file of its certificate",
             )
+        if isinstance(cause, ssl.SSLError):
+            hint = "If it speaks plain http, write http:// in base_url"
+            return BackendError("connection", f"no TLS{at} ({cause.reason or 'handshake failed'})", hint=hint)
         if isinstance(cause, OSError) and cause.strerror:
             reason = f" ({cause.strerror})"
         cause = cause.__cause__ or cause.__context__
@@ -105,7 +110,7 @@ def _hint_of_connection() -> str:
 
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:
     """An HTTP response without success. ``text`` is its body as `message_of` gives it."""
-    shown = without_opaque_words(text)[:MAX_MESSAGE_CHARS]
+    shown = _CODES.sub("", without_opaque_words(text))[:MAX_MESSAGE_CHARS]
     message = f"HTTP {status}" + (f": {shown}" if shown else "")
     wait = seconds_to_wait(headers)
     if wait is None and (retry_in := _RETRY_IN.search(text)):

@@ -35,6 +35,7 @@ from suites.benchmarks.files import Folder
 from suites.common.conditions import CONDITIONS
 from suites.common.contrasts import contrast
 from suites.common.data_files import PinnedFile, load
+from suites.common.probabilities import drawn_share
 
 Mode = Literal["likelihood", "generation"]
 Answers = Literal["letter", "text"]
@@ -320,6 +321,8 @@ def _mass(scores: Sequence[base.ContinuationScore]) -> IdentifiedInterval:
     """The probability of all answers together."""
     if all(score.exactness == "exact" for score in scores):
         return IdentifiedInterval.exact(math.fsum(math.exp(score.high) for score in scores))
+    if all(score.exactness == "sampled" for score in scores):
+        return IdentifiedInterval.exact(math.fsum(map(drawn_share, scores)))
     low = math.fsum(0.0 if score.low is None else math.exp(score.low) for score in scores)
     return IdentifiedInterval(None, low, max(low, min(1.0, math.fsum(math.exp(score.high) for score in scores))))
 

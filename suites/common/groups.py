@@ -17,7 +17,7 @@ from itertools import permutations
 from backends.base import ContinuationScore
 from suites.base import IdentifiedInterval
 from suites.common.expressions import Expressions
-from suites.common.probabilities import ROUNDING, GroupProbabilities, ImpossibleMassError, token_path
+from suites.common.probabilities import ROUNDING, GroupProbabilities, ImpossibleMassError, drawn_share, token_path
 
 
 def refuse_double(
@@ -76,6 +76,9 @@ def _own_masses(
 ) -> Iterator[IdentifiedInterval]:
     """Each expression's probability without those that go on from it, all divided by exp(shift)."""
     paths = [token_path(score) for score in scores]
+    if all(score.exactness == "sampled" for score in scores):
+        yield from _drawn_masses(scores, texts, shift)
+        return
     for place, score in enumerate(scores):
         longer = [
             i for i in range(len(scores)) if i != place and _goes_on(paths[place], paths[i], texts[place], texts[i])
@@ -86,6 +89,25 @@ def _own_masses(
         ]
         surely = [i for i in nearest if paths[place] and paths[i]]
         yield _difference(score, [scores[i] for i in surely], [scores[i] for i in nearest if i not in surely], shift)
+
+
+def _drawn_masses(
+    scores: Sequence[ContinuationScore], texts: Sequence[str], shift: float
+) -> Iterator[IdentifiedInterval]:
+    """The same from counted answers, where "profesora" was no answer "profesor": shares, as of all drawn answers.
+
+    An answer that goes on by a further word ("gender neutral") was counted for its beginning too, and leaves it here.
+    """
+    for score, text in zip(scores, texts, strict=True):
+        longer = [other for other in texts if _goes_on_by_a_word(text, other)]
+        nearest = [other for other in longer if not any(_goes_on_by_a_word(one, other) for one in longer)]
+        held = math.fsum(drawn_share(scores[texts.index(other)], shift) for other in nearest)
+        yield IdentifiedInterval.exact(max(0.0, drawn_share(score, shift) - held))
+
+
+def _goes_on_by_a_word(text: str, other: str) -> bool:
+    rest = other[len(text) :][:1]
+    return bool(rest) and other.startswith(text) and not (_is_word_character(rest) and _is_word_character(text[-1]))
 
 
 def _goes_on(path: tuple[object, ...], longer: tuple[object, ...], text: str, other: str) -> bool:

@@ -197,10 +197,15 @@ def _probability(score: ContinuationScore, shift: float) -> IdentifiedInterval:
     over items, where it averages out. It is no bound within which the probability could be on all items alike.
     """
     if score.exactness == "sampled":
-        return IdentifiedInterval.exact(0.0 if score.logprob is None else math.exp(score.logprob - shift))
+        return IdentifiedInterval.exact(drawn_share(score, shift))
     low = 0.0 if score.low is None else math.exp(score.low - shift)
     value = None if score.logprob is None else math.exp(score.logprob - shift)
     return _number(low, value, math.exp(score.high - shift), exact=score.low == score.logprob == score.high)
+
+
+def drawn_share(score: ContinuationScore, shift: float = 0.0) -> float:
+    """The share of drawn answers that begin with this continuation, divided by exp(shift)."""
+    return 0.0 if score.logprob is None else math.exp(score.logprob - shift)
 
 
 def _number(low: float, value: float | None, high: float, *, exact: bool) -> IdentifiedInterval:

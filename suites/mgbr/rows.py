@@ -9,7 +9,7 @@ from dataclasses import replace
 from backends.base import ContinuationScore, GenerateResponse, ScoreResponse
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, flag
 from suites.common.contrasts import contrast
-from suites.common.probabilities import exclusive
+from suites.common.probabilities import drawn_share, exclusive
 from suites.mgbr.design import TEST_SETS, Design, gender_of, has_occupations, row_id
 from suites.mgbr.parsing import read_written
 from suites.mgbr.prior import LOG_PROBABILITY, log_probabilities, prior_rows
@@ -50,6 +50,8 @@ def _compared(a: ContinuationScore, b: ContinuationScore) -> tuple[IdentifiedInt
 def _probability(score: ContinuationScore) -> IdentifiedInterval:
     if score.exactness == "exact":
         return IdentifiedInterval.exact(math.exp(score.high))
+    if score.exactness == "sampled":
+        return IdentifiedInterval.exact(drawn_share(score))
     return IdentifiedInterval(None, 0.0 if score.low is None else math.exp(score.low), math.exp(score.high))
 
 

@@ -359,8 +359,8 @@ def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
             yield Sentence(
                 "caution",
                 f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "
-                "the server does not report every probability. The bounds are drawn as dashed bands, separate from "
-                "sampling error.",
+                "the server does not report every probability, or no answer that it drew names what is asked about. "
+                "The bounds are drawn as dashed bands, separate from sampling error.",
             )
         lost = sum(e.failures.values())
         if lost and lost >= _MANY_FAILED * e.n_items:

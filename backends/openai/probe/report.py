@@ -125,7 +125,8 @@ class ProbeReport:
         signs = {True: "ok  ", False: "FAIL", None: "-   "}
         width = max((len(c.name) for c in self.checks), default=0)
         lines += [f"  {signs[c.passed]} {c.name:<{width}}  {c.message}" for c in self.checks]
-        lines += [f"  note  {statement}" for statement in self.statements]
+        notes = [*self.statements, *([self.without_scores] if self.without_scores else [])]
+        lines += [f"  note  {note}" for note in notes]
         lines += [f"  limit {limit}" for limit in self.limits]
         return "\n".join(lines)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.parameters import without_system
+from suites import GenderPair
 from tests.backends.openai.lying_server import MODEL as PLAIN
 from tests.backends.openai.lying_server import ChatLiar, Liar
 from tests.backends.openai.raw_server import Reply
@@ -24,6 +27,7 @@ from tests.backends.openai.strict_server import (
     THINKING,
     Manner,
     StrictServer,
+    refusal,
     varied,
 )
 
@@ -146,3 +150,58 @@ async def test_a_refused_connection_names_its_address_and_cause(tmp_path: Path, 
     assert caught.value.kind == "connection"
     assert "http://127.0.0.1:9/v1/" in caught.value.message
     assert "refused" in caught.value.message.lower() or "connect call failed" in caught.value.message.lower()
+
+
+class WantsKey(StrictServer):
+    """Refuses what comes without a key."""
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if "authorization" not in self.headers[-1].lower():
+            return refusal(401, "You didn't provide an API key.")
+        return super().reply(path, sent)
+
+
+async def test_a_key_that_is_not_set_is_not_told_as_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOPE", raising=False)
+    async with WantsKey(DEPRECATED, varied).running() as server:
+        backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env="NOPE", probe_folder=tmp_path)
+        with pytest.raises(BackendError) as caught:
+            await backend.describe()
+        await backend.close()
+    assert "NOPE is not set" in caught.value.message
+    assert "permissions" not in str(caught.value)
+
+
+async def test_tls_to_a_plain_server_is_said(tmp_path: Path, waits: list[float]) -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    backend = OpenAIBackend(url, model=MODEL, api_key_env=None, probe_folder=tmp_path, timeout=5)
+    with pytest.raises(BackendError) as caught:
+        await backend.describe()
+    await backend.close()
+    server.close()
+    assert "http://" in caught.value.hint
+
+
+async def test_failures_for_good_are_told_with_their_reason(tmp_path: Path) -> None:
+    async with StrictServer(THINKING, lambda _: {"Female": 1.0}).running() as server:
+        backend = backend_of(server, tmp_path, reasoning_tokens=64)
+        await backend.describe()
+        server.thought_tokens = 500
+        audit = Audit(
+            models={"m": backend},
+            suites=[GenderPair(prompt_format="chat", fallback="none")],
+            limit=10,
+            small_sample=True,
+            db=tmp_path / "a.db",
+            out=tmp_path / "r",
+        )
+        result = await audit.run()
+    problems = " ".join(result.problems)
+    assert "Raise reasoning_tokens" in problems
+    assert "they would fail alike" in problems

@@ -114,14 +114,13 @@ async def logit_bias(session: ProbeSession) -> Outcome:
 
 @experiment("n, several choices")
 async def several_choices(session: ProbeSession) -> Outcome:
-    """Whether ``n`` is obeyed, refused or ignored. It is not used."""
+    """Whether ``n`` is obeyed, refused or ignored, whatever is drawn."""
     answer = await session.experiment(PROMPT, n=2, max_tokens=1, temperature=1.0, seed=1)
     if isinstance(answer, BackendError):
-        return Outcome(None, f"refused ({answer.kind}); not used")
+        return Outcome(None, f"refused ({answer.kind})")
     choices = answer.get("choices")
     count = len(choices) if isinstance(choices, Sequence) else 0
-    obeyed = "obeyed" if count == 2 else f"ignored: {count} choice where 2 were asked for"
-    return Outcome(None, f"{obeyed}; not used")
+    return Outcome(None, "obeyed" if count == 2 else f"ignored: {count} choice where 2 were asked for")
 
 
 @experiment("several prompts in one request")

@@ -55,7 +55,7 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     choice = _choice(first)
     opened = is_opened_before(choice)
     reasons = opened or has_reasoned(choice) or reasoning_tokens(first.get("usage")) > 0
-    parts = ["all are taken"] if not refused else [f"{name} is refused ({refused[name]})"[:120] for name in refused]
+    parts = [f"refused: {', '.join(refused)}" if refused else "all are taken"]
     parts += ["the limit is max_completion_tokens"] * (session.api.parameters.limit != "max_tokens")
     parts += ["it reasons before it answers"] * reasons
     limit = session.api.parameters.limit

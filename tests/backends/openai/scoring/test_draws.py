@@ -16,6 +16,7 @@ from backends.openai import OpenAIBackend
 from backends.openai.scoring.sampled import score_by_sampling
 from suites import GenderPair, OccuGender
 from suites.common.expressions import spellings
+from suites.common.groups import read_groups
 from suites.common.probabilities import group_probabilities
 from tests.backends.openai.strict_server import (
     DEPRECATED,
@@ -154,3 +155,19 @@ async def test_without_draws_the_true_reason_is_told(tmp_path: Path) -> None:
     for part in ("not allowed to request logprobs", "samples=20"):
         assert part in str(caught.value)
     assert "key" not in str(caught.value)
+
+
+async def test_groups_of_a_suite_from_a_file_are_counted_alike() -> None:
+    words = ("Male", "profesor", "Gender", "Gender neutral", "profesora")
+
+    async def draw(count: int, tokens: int) -> list[GenerateResponse]:
+        said = ["Male"] * 4 + ["Gender neutral"] * 3 + ["Gender"] + ["profesora"] * 2
+        return [GenerateResponse(text, "stop") for text in said]
+
+    scores = await score_by_sampling(draw, words, 10)
+    found = read_groups(scores, {"m": ("Male", "profesor"), "g": ("Gender",), "n": ("Gender neutral", "profesora")})
+    assert {group: mass.value for group, mass in found.normalised.items()} == pytest.approx(
+        {"m": 0.4, "g": 0.1, "n": 0.5}
+    )
+    assert all(mass.low == mass.value == mass.high for mass in found.normalised.values())
+    assert found.probability_mass.value == pytest.approx(1.0)
