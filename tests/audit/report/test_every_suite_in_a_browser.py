@@ -150,7 +150,7 @@ CUT_OFF = """[...document.querySelectorAll('.canvas svg text')].filter(text => {
 }).map(text => text.textContent)"""
 
 
-def test_the_first_page_answers_and_the_rest_is_folded(browser: Browser, audited: tuple[AuditResult, Path]) -> None:
+def test_the_first_page_answers_and_the_rest_is_folded(audited: tuple[AuditResult, Path], browser: Browser) -> None:
     folded = Opened(browser, audited[1], unfold=False)
     words, height = "document.querySelector('main').innerText.split(/\\s+/).length", "document.body.scrollHeight"
     short = [folded.page.evaluate(of) for of in (words, height)]
@@ -163,7 +163,7 @@ def test_the_first_page_answers_and_the_rest_is_folded(browser: Browser, audited
     folded.page.close()
 
 
-def test_the_certificate_fits_on_one_sheet(browser: Browser, audited: tuple[AuditResult, Path], tmp_path: Path) -> None:
+def test_the_certificate_fits_on_one_sheet(audited: tuple[AuditResult, Path], browser: Browser, tmp_path: Path) -> None:
     page = browser.new_page()
     page.goto(write_report(audited[0], tmp_path, formats=["certificate"])["certificate"].as_uri())
     printed = page.pdf(format="A4")
