@@ -21,6 +21,10 @@ _NEXT_WEEK = re.compile(
 )
 _ONE_OF_SEVERAL = re.compile(r"\b(?:an?|some|any|another|no|two|many|one|this|that)\s(?:\w+\s){1,2}of\s$", re.I)
 _ADVERB = r"(?:\w+ly|always|never|also|often|still|just|only|even|soon|now|then|not|once|both|perhaps|sometimes|who)"
+#: After "her" these are no nouns: bit her hard; with her gone.
+_ADVERBS = frozenset(["hard", "well", "badly", "fast", "back", "off", "away", "again", "twice", "first", "alone"])
+_STATES = frozenset(["gone", "away", "here", "there", "around", "asleep", "dead", "present", "absent", "back", "out"])
+_DETERMINER = re.compile(r"\s+(?:her|his|their|the|an?|my|your|this|that|it|them|him)\b", re.I)
 _PLACE = re.compile(r"\b(?:to|in|at|on|into)\b")
 #: A woman who is the verb's subject: "her" after it is her own.
 _OWN_SUBJECT = re.compile(
@@ -156,6 +160,8 @@ class _Pronouns:
                 follows_a_verb = self.verb_changed and len(words) <= 1 and not "".join(words).endswith("s")
                 has_an_object = re.match(r"\s+(?!and\b|or\b)\w", self.text[match.end() : match.end() + 20]) is not None
                 follows_a_verb |= self.verb_changed and has_an_object and _PLACE.search(between) is not None
+                with_pronoun = re.match(r"\s+(?:it|them|him|her|us|me)\b", self.text[match.end() : match.end() + 20])
+                follows_a_verb |= self.verb_changed and with_pronoun is not None
                 if _normalised(second) in self.table or follows_a_verb:
                     agreed = self._agreed(second, listed_only=True)
                     if agreed != second:
@@ -187,7 +193,9 @@ def _is_object(before: str, after: str) -> bool:
         return True
     if verb in _WORDS["verbs_of_seeing"] and word.endswith("ing") and word not in _WORDS["ing_nouns"]:
         return True
-    if verb in _LETS and word in _WORDS["verbs_only"]:
+    if verb in _LETS and (word in _WORDS["verbs_only"] or (word in _WORDS["base_verbs"] and _DETERMINER.match(rest))):
+        return True
+    if (ends and word in _ADVERBS and verb not in ("", "with")) or (verb == "with" and word in _STATES and ends):
         return True
     if ends and verb in _WORDS["verbs_of_making"] and (word in _WORDS["adjectives"] or _ADJECTIVE_ENDING.search(word)):
         return True

@@ -22,6 +22,7 @@ SENTENCES = [
     ("I gave him bread.", "I gave her bread.", "I gave them bread."),
     ("The car is his.", "The car is hers.", "The car is theirs."),
     ("He hurt himself.", "She hurt herself.", "They hurt themself."),
+    ("He has a dog and walks it daily.", "She has a dog and walks it daily.", "They have a dog and walk it daily."),
     ("He always loves his uncle.", "She always loves her aunt.", "They always love their pibling."),
     ("HE was an actor.", "SHE was an actress.", "THEY were an actor."),
     ("He walked and was lazy.", "She walked and was lazy.", "They walked and were lazy."),
@@ -71,6 +72,10 @@ OBJECT_OR_POSSESSIVE = [
     ("People see her everywhere.", "People see him everywhere."),
     ("She made her bed.", "He made his bed."),
     ("I told her that.", "I told him that."),
+    ("The dog bit her hard.", "The dog bit him hard."),
+    ("They let her keep her job.", "They let him keep his job."),
+    ("With her gone, the office felt empty.", "With him gone, the office felt empty."),
+    ("With her hard hat on, she went in.", "With his hard hat on, he went in."),
 ]
 
 
