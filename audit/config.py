@@ -69,7 +69,9 @@ def _name_suites(suites: Any) -> dict[str, Suite]:
         if isinstance(suite, type) and issubclass(suite, Suite):
             raise refused_at((place,), suite, "a class, not an instance", f"Write {suite.__name__}()")
         if not isinstance(suite, Suite):
-            raise refused_at((place,), suite, "not a suite", "Use one of the package `suites`, or your own")
+            raise refused_at(
+                (place,), suite, "not a suite", "Use one of the package `suites`, `suites.from_file`, or your own"
+            )
         name = suite.name if isinstance(place, int) else place
         if not isinstance(name, str) or not _SUITE_NAME.fullmatch(name):
             raise refused(f"{name!r} is not a valid suite name", "Use letters, digits and . _ + -")
@@ -232,7 +234,7 @@ def _from_toml(path: Path, of: type[A]) -> A:
     suites = _tables(fields, "suites", 'e.g. [suites.occugender] suite = "OccuGender"')
     fields["suites"] = {
         name: _from_file(f"suites.{name}", table, path.parent)
-        if isinstance(table, Mapping) and "file" in table
+        if isinstance(table, Mapping) and _file_of(table) is not None
         else _build(f"suites.{name}", table, "suite", path.parent)
         for name, table in suites.items()
     }
@@ -252,17 +254,29 @@ def named_class(of: Literal["backend", "suite"], name: object, field: str) -> An
     """The class of that name. Raises `ConfigError` for none, and for something else than a backend or suite."""
     known = kinds(of)
     if not isinstance(name, str) or name not in known:
-        raise ConfigError(field, name, "unknown", f"Use one of: {', '.join(known)}")
+        close = difflib.get_close_matches(str(name), known, n=1)
+        did = f"Did you mean {close[0]!r}? " if close else ""
+        file = ", or a suite's file" if of == "suite" else ""
+        raise ConfigError(field, name, "unknown", f"{did}Use one of: {', '.join(known)}{file}")
     found = known[name]()
     if not (isinstance(found, type) and issubclass(found, Backend if of == "backend" else Suite)):
         raise ConfigError(field, name, f"a {type(found).__name__}, not a class of a {of}", "Correct the plugin")
     return found
 
 
+def _file_of(table: Mapping[str, Any]) -> Any:
+    """The file that a table names, as ``file`` or as its ``suite``; None where it names none."""
+    suite = table.get("suite")
+    is_file = isinstance(suite, str) and suite.lower().endswith(SUITE_FILES)
+    return table.get("file", suite if is_file else None)
+
+
 def _from_file(field: str, table: Mapping[str, Any], folder: Path) -> Suite:
     """The suite of a table that names its file; its other fields stand in place of the file's."""
-    options = dict(table)
-    file = options.pop("file")
+    file = _file_of(table)
+    if "file" in table and "suite" in table:
+        raise ConfigError(f"{field}.suite", table["suite"], "a file is given as well", "Keep one of the two")
+    options = {name: value for name, value in table.items() if name not in ("file", "suite")}
     if not isinstance(file, str) or not (folder / file).is_file():
         raise ConfigError(f"{field}.file", file, "no such file", f"Looked in {folder}")
     try:

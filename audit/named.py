@@ -10,7 +10,7 @@ from typing import Any
 import backends
 import suites as suite_package
 from audit.api import Audit
-from audit.config import SUITE_FILES, kinds, named_class
+from audit.config import SUITE_FILES, named_class
 from backends.base import Backend
 from backends.errors import ConfigError
 from suites.base import Suite
@@ -46,13 +46,10 @@ def named_audit(
 
 def named_suite(name: str) -> Suite:
     """A suite from its file, or by its name. Raises `ConfigError` for neither."""
-    if name.endswith(SUITE_FILES):
+    if name.lower().endswith(SUITE_FILES):
         return suite_package.from_file(name)
-    if name in kinds("suite"):
-        suite: Suite = named_class("suite", name, "--suite")()
-        return suite
-    hint = f"Give a {', '.join(SUITE_FILES)} file, or one of: {', '.join(kinds('suite'))}"
-    raise ConfigError("--suite", name, "no suite of that name, and no suite's file", hint)
+    suite: Suite = named_class("suite", name, "--suite")()
+    return suite
 
 
 def _split(given: str) -> tuple[str, str]:

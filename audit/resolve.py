@@ -195,5 +195,13 @@ async def _describe(name: str, backend: Backend, store: Store) -> DescribedBacke
             f"{error.kind}: {error.message}",
             error.hint or "Check that it can be reached",
         ) from None
-    identity = await asyncio.to_thread(store.fingerprints.resolve, description.fingerprint, description.retired)
+    except Exception as error:  # what an engine or another's backend raises of a model that is not there
+        first = next(iter(str(error).strip().splitlines()), "")
+        problem = f"describing it raised {type(error).__name__}: {first}"
+        raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Check its name and its files") from error
+    try:
+        identity = await asyncio.to_thread(store.fingerprints.resolve, description.fingerprint, description.retired)
+    except (TypeError, AttributeError) as error:
+        problem = f"its description cannot be kept: {error}"
+        raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Give texts and numbers") from error
     return DescribedBackend(name, backend, description, identity)

@@ -27,7 +27,7 @@ from suites.common.data_files import content_sha256
 from suites.common.planted import chance, planted_scores
 from suites.own.figures import Design
 from suites.own.schema import Choices, Question
-from suites.own.source import Source
+from suites.own.source import Source, refuse_repeated
 from suites.presentation import Chart
 
 _POPULATION = "new questions of these kinds"
@@ -39,13 +39,14 @@ class ChoicesFromFile(AnsweredQuestions):
     version: ClassVar[int] = 1
 
     def __init__(self, file: Choices, source: Source) -> None:
+        refuse_repeated(file.questions, lambda row: (row.question, frozenset(row.answers)), "question", source)
         for number, row in enumerate(file.questions):
             _check_question(number, row, source)
         self._mark = file.answer_mark
         self.asking = Asking(("zero-shot",), file.mode, file.answers, file.prompt_format)
         self._rows = {row.id or str(number): row for number, row in enumerate(file.questions, 1)}
         self.questions = [*self._questions(rotated=file.order == "rotated")]
-        self.design = Design(file, source, [one.factors for one in self.questions], file.sampled)
+        self.design = Design(file, source, [one.factors for one in self.questions], file.sampled or ("question",))
         self.design.check_factors(range(len(self.questions)))
         self.strata = self.design.by
         self.data_sha256 = content_sha256([[q.id, q.text, q.answers, q.roles, dict(q.factors)] for q in self.questions])

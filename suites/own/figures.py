@@ -50,6 +50,8 @@ class Design:
                 if name is not None:
                     self._check_factor(field, name, of_row)
         stratum = self.head.stratum
+        if stratum is None and self.head.weights != "in proportion":
+            raise self.source.refuse(("weights",), self.head.weights, "there is no stratum", "Name it, or leave it out")
         if stratum is not None and stratum in self.head.sampled:
             hint = "Its levels are fixed, or they stand for others: name it in one of the two"
             raise self.source.refuse(("sampled",), stratum, "also the stratum", hint)

@@ -69,10 +69,10 @@ def suite_schema() -> dict[str, Any]:
 
 def _read(path: Path) -> tuple[dict[str, Any], Source]:
     """What a file says, its rows not yet among it where they stand in a file of their own."""
-    if path.suffix == ".toml":
+    if path.suffix.lower() == ".toml":
         content, lines = read_toml(path)
         return content, Source(path, "", lines)
-    if path.suffix not in (".csv", ".tsv", ".jsonl"):
+    if path.suffix.lower() not in (".csv", ".tsv", ".jsonl"):
         raise ConfigError(str(path), path.suffix, "not a .csv, .jsonl or .toml file", "Save it as one of them")
     data = read_data(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
     columns = dict.fromkeys(name for row in data.rows for name in row)
@@ -124,7 +124,7 @@ def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tupl
     columns = content.get("columns") or {}
     if isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values()):
         data = data.renamed(columns)
-    rows = [_listed(row) if data.path.suffix != ".jsonl" else row for row in data.rows]
+    rows = [_listed(row) if data.path.suffix.lower() != ".jsonl" else row for row in data.rows]
     return {**content, rows_field: rows}, Source(source.path, rows_field, source.lines, data)
 
 
@@ -139,6 +139,8 @@ def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refusal(error: ValidationError, model: type[BaseModel], content: Mapping[str, Any], source: Source) -> ConfigError:
     place, found = located_error(error, model, content)
+    if source.data is not None and place[-1:] == ("answers",) and found.problem == "too few":
+        return source.refuse(place, found.value, found.problem, f"Put {_LIST_SIGN!r} between them")
     return source.refuse(place, found.value, found.problem, found.hint)
 
 

@@ -35,12 +35,12 @@ class PairsFromFile(LikelierSentence):
                 pair.id or str(number),
                 {"stereotyping": pair.stereotype, "counterpart": pair.counterpart},
                 _ASKED,
-                pair.factors,
+                pair.factors if file.sampled else {**pair.factors, "pair": pair.id or str(number)},
                 pair.context,
             )
             for number, pair in enumerate(file.pairs, 1)
         ]
-        self.design = Design(file, source, [one.factors for one in self.sets], file.sampled)
+        self.design = Design(file, source, [one.factors for one in self.sets], file.sampled or ("pair",))
         self.design.check_factors(range(len(self.sets)))
         self.strata = self.design.by
         self.data_sha256 = content_sha256(
@@ -68,9 +68,9 @@ class PairsFromFile(LikelierSentence):
 
 
 def _check_pairs(file: Pairs, source: Source) -> None:
-    first: dict[tuple[str, str, str], int] = {}
+    first: dict[tuple[str, ...], int] = {}
     for number, pair in enumerate(file.pairs):
-        texts = pair.context, pair.stereotype, pair.counterpart
+        texts = pair.context, *sorted((pair.stereotype, pair.counterpart))
         if pair.stereotype == pair.counterpart:
             hint = "Write it with the other group"
             raise source.refuse(("pairs", number, "counterpart"), pair.counterpart, "the same as the stereotype", hint)

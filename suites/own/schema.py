@@ -25,7 +25,7 @@ def _unspaced(text: str) -> str:
     if not text.strip():
         raise refused("an empty text", "Give one")
     if text != text.strip():
-        raise refused("has spaces around it, which a model would read too", "Remove them")
+        raise refused("has spaces around it", "Remove them")
     return text
 
 
@@ -57,6 +57,9 @@ class Described(Options):
             close = difflib.get_close_matches(str(name), cls.model_fields, n=1, cutoff=0.8)
             if name not in cls.model_fields and close and close[0] not in given:
                 raise refused_at((str(name),), given[name], "no such field", f"Did you mean {close[0]!r}?")
+            if name not in cls.model_fields and isinstance(given[name], list | Mapping):
+                hint = f"Fields: {', '.join(cls.model_fields)}; what describes it is one text or number"
+                raise refused_at((str(name),), given[name], "no such field", hint)
         return given
 
 
@@ -250,7 +253,7 @@ class Texts(Head):
 SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="kind")]
 #: Factors that a kind's questions have anyway: no row may have others of these names.
 TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
-    "pairs": (),
+    "pairs": ("pair",),
     "templates": ("template",),
     "choices": ("condition", "kind", "against"),
     "texts": ("kind", "scorer", "draw"),

@@ -7,14 +7,17 @@ import io
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from backends.errors import ConfigError
 from backends.options import Place
 from suites.own.toml_lines import lines_of
+
+T = TypeVar("T")
 
 #: What separates the cells of a table; German spreadsheets write semicolons.
 _DELIMITERS = (",", ";", "\t")
@@ -86,6 +89,24 @@ class Source:
         return f"{self.path.name}{line}: {shown}" if shown else f"{self.path.name}{line}"
 
 
+def refuse_repeated(rows: Sequence[T], asked: Callable[[T], Hashable], field: str, source: Source) -> None:
+    """Refuse a row that asks what an earlier one asks: it would count as another one."""
+    first: dict[Hashable, int] = {}
+    for number, row in enumerate(rows):
+        what = asked(row)
+        if what in first:
+            problem = f"asked already: {source.where((source.rows_field, first[what], field))}"
+            raise source.refuse(
+                (source.rows_field, number, field), getattr(row, field), problem, "Remove one of the two"
+            )
+        first[what] = number
+
+
+def without_spaces(character: str) -> bool:
+    """Whether a letter is of a script that is written without spaces between words."""
+    return unicodedata.name(character, "").startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER"))
+
+
 def read_text(path: Path) -> str:
     """A file's text. Raises `ConfigError` where it cannot be read, or is no UTF-8."""
     try:
@@ -96,7 +117,9 @@ def read_text(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path.name}:{line}", raw[error.start : error.end], "no UTF-8", "Save it as UTF-8") from None
+        raise ConfigError(
+            f"{path.name}:{line}", raw[error.start : error.end], "not valid UTF-8", "Save it as UTF-8"
+        ) from None
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
@@ -107,14 +130,14 @@ def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         place = f"{path.name}:{found[1]}" if found else path.name
-        raise ConfigError(place, path.name, f"no TOML: {error}", _TOML_HINT) from None
+        raise ConfigError(place, path.name, f"not valid TOML: {error}", _TOML_HINT) from None
 
 
 def read_data(path: Path, columns: Iterable[str]) -> DataRows:
     """The rows of a .csv or .jsonl file; ``columns`` are those that it may have."""
-    if path.suffix == ".jsonl":
+    if path.suffix.lower() == ".jsonl":
         rows = _json_lines(path)
-    elif path.suffix in (".csv", ".tsv"):
+    elif path.suffix.lower() in (".csv", ".tsv"):
         rows = _csv(path, set(columns))
     else:
         raise ConfigError(str(path), path.name, "not a .csv or .jsonl file", "Save the rows as one of the two")
@@ -131,7 +154,9 @@ def _json_lines(path: Path) -> DataRows:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise ConfigError(f"{path.name}:{number}", line, f"no JSON: {error}", "Write one object a line") from None
+            raise ConfigError(
+                f"{path.name}:{number}", line, f"not valid JSON: {error}", "Write one object a line"
+            ) from None
         if not isinstance(row, dict):
             raise ConfigError(f"{path.name}:{number}", line, "no JSON object", "Write one object a line")
         rows.append(row)
@@ -150,7 +175,7 @@ def _csv(path: Path, columns: set[str]) -> DataRows:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise ConfigError(f"{path.name}:{line}", path.name, f"no CSV: {error}", "Close the quotes") from None
+            raise ConfigError(f"{path.name}:{line}", path.name, f"not valid CSV: {error}", "Close the quotes") from None
         if cells is None:
             break
         if names is None:

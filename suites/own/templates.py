@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import backends.base as base
+from backends.options import Place
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, both_cases, continuations
@@ -25,7 +26,7 @@ from suites.common.probabilities import ImpossibleMassError
 from suites.own.contrasts import Weights, contrasts_of
 from suites.own.figures import Design
 from suites.own.schema import Filler, Template, Templates
-from suites.own.source import Source
+from suites.own.source import Source, refuse_repeated, without_spaces
 from suites.presentation import Chart
 
 #: The factor of a filler's stereotype, and its level where there is none.
@@ -56,9 +57,8 @@ class TemplatesFromFile(Suite):
         self.questions = [*self._questions()]
         self._by_id = {question.id: question for question in self.questions}
         rows = [row for _ in file.templates for row in range(len(file.fillers))]
-        sampled = file.sampled or tuple(
-            name for name, n in ((file.slot, len(file.fillers)), ("template", len(file.templates))) if n > 1
-        )
+        several = {file.slot: len(file.fillers), "template": len(file.templates)}
+        sampled = file.sampled or tuple(name for name, n in several.items() if n > 1 and name != file.stratum)
         self.design = Design(file, source, [question.factors for question in self.questions], sampled)
         self.design.check_factors(rows)
         taken = {"coverage", "stereotype_gap", *(f"p_{group}" for group in self.groups)}
@@ -130,8 +130,20 @@ class TemplatesFromFile(Suite):
                 raise self._source.refuse(("groups", name), name, problem, "Give them in one of the two")
             found[name] = both_cases(words) if self._file.both_cases else tuple(dict.fromkeys(words))
         at = (rows_field, place, "expressions") if own else ("groups",)
+        self._check_separator(found, filler, at)
         refuse_double(found, self._shared(), lambda group, *rest: self._source.refuse((*at, group), *rest))
         return found
+
+    def _check_separator(self, found: Expressions, filler: Filler, at: Place) -> None:
+        """Refuse an expression that runs into the word before it."""
+        if self._file.separator or self._file.prompt_format == "chat":
+            return
+        ends = {self._prompt(template, filler)[0][-1:] for template in self._file.templates}
+        for group, words in found.items():
+            for word in words:
+                if any(str(end).isalnum() and not without_spaces(str(end)) for end in ends) and word[0].isalnum():
+                    problem = 'runs into the word before it: the separator is ""'
+                    raise self._source.refuse((*at, group), word, problem, 'Leave separator out, or give " "')
 
     def _shared(self) -> tuple[str, ...]:
         return both_cases(self._file.shared) if self._file.both_cases else self._file.shared
@@ -143,6 +155,8 @@ class TemplatesFromFile(Suite):
             if group not in self.groups:
                 hint = f"Groups: {', '.join(self.groups)}"
                 raise self._source.refuse(("stereotypes",), group, "no such group", hint)
+        if len(set(named)) < 2:
+            raise self._source.refuse(("stereotypes",), named, "one group only", "Name two or more, or leave it out")
         for place, filler in enumerate(self._file.fillers):
             if filler.stereotype is not None and filler.stereotype not in named:
                 where = (self._source.rows_field, place, "stereotype")
@@ -230,7 +244,7 @@ def _slot(file: Templates) -> str:
 
 def _check_templates(file: Templates, source: Source) -> None:
     """Templates, their form, and that no two questions are the same."""
-    slot, first = _slot(file), dict[str, int]()
+    slot, first, texts = _slot(file), dict[str, int](), dict[tuple[str, str], int]()
     for number, template in enumerate(file.templates):
         at = ("templates", number)
         if slot not in template.question + template.start:
@@ -239,17 +253,17 @@ def _check_templates(file: Templates, source: Source) -> None:
         if name in first:
             raise source.refuse((*at, "id"), name, "given twice", "Give each template an id of its own")
         first[name] = number
+        asked = (template.question, template.start)
+        if asked in texts:
+            problem = f"the same as {source.where(('templates', texts[asked]))}: it would count as another one"
+            raise source.refuse(at, template.question, problem, "Remove one of the two")
+        texts[asked] = number
         if file.separator.startswith(" ") and (template.start or template.question)[-1:].isspace():
             raise source.refuse(
                 (*at, "start"), template.start, "ends in a space, and so begins the separator", "Keep one"
             )
     _check_form(file, source)
-    texts: dict[str, int] = {}
-    for number, filler in enumerate(file.fillers):
-        if filler.text in texts:
-            problem = f"also {source.where((source.rows_field, texts[filler.text], 'text'))}"
-            raise source.refuse((source.rows_field, number, "text"), filler.text, problem, "Name each filler once")
-        texts[filler.text] = number
+    refuse_repeated(file.fillers, lambda filler: filler.text, "text", source)
 
 
 def _check_form(file: Templates, source: Source) -> None:

@@ -8,7 +8,6 @@ as whole words, whatever their case, or anywhere in the text where a script has 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -23,7 +22,7 @@ from suites.common.text_scorer import TextScorer, text_scorer
 from suites.own.contrasts import contrasts_of
 from suites.own.figures import Design
 from suites.own.schema import Texts
-from suites.own.source import Source
+from suites.own.source import Source, refuse_repeated, without_spaces
 from suites.presentation import Chart
 
 #: Names that rows and measures have already.
@@ -46,7 +45,7 @@ class TextsFromFile(ContinuedTexts):
         self.openings = [*self._openings()]
         self._contrasts = self._contrasts_of()
         factors = [{**one.factors, "group": one.group} for one in self.openings]
-        self.design = Design(file, source, factors, file.sampled or (("prompt",) if file.draws > 1 else ()))
+        self.design = Design(file, source, factors, file.sampled or ("prompt",))
         self.design.check_factors([row for row in range(len(file.prompts)) for _ in range(file.draws)])
         self.clusters = self.design.sampled
         self.strata = tuple(dict.fromkeys(("group", *self.design.by)))
@@ -127,8 +126,7 @@ class TextsFromFile(ContinuedTexts):
             row_id = row.id or str(number)
             for draw in range(1, self._file.draws + 1):
                 several = self._file.draws > 1
-                drawn: dict[str, Factor] = {"prompt": row_id, "draw": draw} if several else {}
-                factors = {**row.factors, **drawn}
+                factors: dict[str, Factor] = {**row.factors, "prompt": row_id, **({"draw": draw} if several else {})}
                 yield Opening(f"{row_id}/{draw}" if several else row_id, row.prompt, row.group, factors)
 
     def _text_scorers(self) -> dict[str, TextScorer]:
@@ -147,8 +145,9 @@ class TextsFromFile(ContinuedTexts):
 
     def _check(self) -> None:
         file, source = self._file, self._source
+        refuse_repeated(file.prompts, lambda row: (row.group, row.prompt), "prompt", source)
         if not file.readings and not file.scorers:
-            raise source.refuse((), None, "says not how texts are read", "Give readings or scorers")
+            raise source.refuse((), None, "does not say how texts are read", "Give readings or scorers")
         if file.stratum is not None:
             hint = "Leave it out: contrasts compare the groups; `by` gives figures by level"
             raise source.refuse(("stratum",), file.stratum, "is not for texts", hint)
@@ -158,7 +157,7 @@ class TextsFromFile(ContinuedTexts):
             if name in _TAKEN:
                 raise source.refuse(("readings", name), name, "a name that is taken", "Give it another")
             for place, word in enumerate(words):
-                if file.match == "words" and any(map(_without_spaces, word)):
+                if file.match == "words" and any(map(without_spaces, word)):
                     problem = "of a script that puts no spaces between words"
                     raise source.refuse(("readings", name, place), word, problem, 'Give match = "anywhere"')
 
@@ -166,11 +165,6 @@ class TextsFromFile(ContinuedTexts):
 def _pattern(words: Sequence[str], match: str) -> re.Pattern[str]:
     any_of = "|".join(re.escape(word) for word in words)
     return re.compile(any_of if match == "anywhere" else rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
-
-
-def _without_spaces(character: str) -> bool:
-    """Whether a letter is of a script that is written without spaces between words."""
-    return unicodedata.name(character, "").startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER"))
 
 
 def _is_empty(row: Row) -> bool:

@@ -24,7 +24,7 @@ def rehearsal_lines(found: Sequence[SuiteCheck], of_config: Sequence[ConfigError
 
 def _design(one: SuiteCheck) -> Iterator[str]:
     if not one.levels:
-        yield "  No figure is primary: none is tested first."
+        yield "  No measure is primary, so none is tested first: name one with `primary`."
     for measure, levels in one.levels.items():
         few = {factor: n for factor, n in levels.items() if n < _LEAST_LEVELS}
         for factor, n in few.items():
@@ -43,5 +43,6 @@ def _recovery(one: Recovery) -> str:
     means = ["no value" if value is None else f"{value:.3f}" for value in (one.with_bias, one.without)]
     return (
         f"  {one.measure}{where}: with a planted bias of {one.bias:g} it is {means[0]} on average, without {means[1]}; "
-        f"of {one.draws} made-up models each, {one.found} and {one.false_alarms} are told from {one.neutral:g}."
+        f"the interval leaves out {one.neutral:g} in {one.found} of {one.draws} made-up models with bias, and in "
+        f"{one.false_alarms} of {one.draws} without."
     )

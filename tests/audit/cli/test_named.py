@@ -59,3 +59,24 @@ def test_what_cannot_be_run_is_refused_with_a_hint(arguments, said, pairs, audit
     code, _, err = audit("run", *arguments)
     assert code == 2
     assert said in err
+
+
+def test_a_plan_and_a_dry_run_know_pairs_without_sampled_factors(pairs, audit, tmp_path):
+    _, out, _ = audit("run", "--suite", "pairs.csv", "--model", "fake", "--dry-run")
+    assert "with 10 pairs" in out
+    config = 'db = "a.db"\n[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "pairs.csv"\n'
+    (tmp_path / "audit.toml").write_text(config, "utf-8")
+    assert audit("run", tmp_path / "audit.toml")[0] == 0
+    code, out, _ = audit("plan", tmp_path / "audit.toml", "--detect", "0.3")
+    assert code == 0
+    assert "pilot: 10 pairs" in out
+    code, _, err = audit("run", tmp_path / "audit.toml", "--limit", "1")
+    assert code == 2
+    assert "1 level of 'pair'" in err
+
+
+def test_a_model_that_is_not_there_is_told_in_a_line(pairs, audit):
+    code, _, err = audit("run", "--suite", "pairs.csv", "--model", "nobody/nothing")
+    assert code == 2
+    assert err.startswith("Error: models.nothing")
+    assert err.count("\n") == 1

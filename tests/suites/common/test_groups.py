@@ -57,6 +57,18 @@ def test_without_tokens_a_shorter_word_is_bounded():
     assert (share.low, share.high) == pytest.approx((0.3 / 0.5, 0.4 / 0.6))
 
 
+def test_drawn_answers_count_by_their_share():
+    """As in the suites that ship: how far a share may be off is sampling error, no bound."""
+
+    def drawn(p):
+        return ContinuationScore(math.log(p), math.log(p / 2), math.log(min(1, 2 * p)), "sampled", samples=20)
+
+    none = ContinuationScore(None, None, math.log(0.1), "sampled", samples=20)
+    answer = read_groups([drawn(0.2), drawn(0.3), none], {"a": ("red",), "b": ("blue",), "c": ("green",)})
+    assert [m.value for m in answer.normalised.values()] == pytest.approx([0.4, 0.6, 0.0])
+    assert all(m.is_exact and m.low == m.high for m in answer.normalised.values())
+
+
 def test_a_longer_word_likelier_than_its_start_is_refused():
     with pytest.raises(ImpossibleMassError, match="likelier"):
         read_groups([score(("x", 0.1)), score(("x", 0.5), ("y", 0.9))], {"a": ("x",), "b": ("xy",)})
