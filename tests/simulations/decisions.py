@@ -183,13 +183,16 @@ def found_among(others: int, draws: int, *, shift: float = 0.06, seed: int = 0) 
         noise = rng.normal(0, 0.03, (20, 1, others + 1)) + rng.normal(0, 0.06, before.shape)
         noise[..., 0] += shift
         tables = [RowTable(grid(values)) for values in (before, before + noise)]
+        specs = [
+            MeasureSpec(f"f{i}", f"q{i}", clusters=("occupation", "template"), kind="probability", neutral=0.0,
+                        primary=i == 0)
+            for i in range(others + 1)
+        ]  # fmt: skip
         family = []
-        for i in range(others + 1):
-            spec = MeasureSpec(f"f{i}", f"q{i}", clusters=("occupation", "template"), kind="probability", neutral=0.0,
-                               primary=i == 0)  # fmt: skip
-            (difference,) = paired_differences(tables, [spec], [(0, 1)])
+        for difference in paired_differences(tables, specs, [(0, 1)]):
             difference.margin = 0.02
-            family.append((difference, Change(FigureName("s", f"f{i}", {}, "m"), 0.0, difference).claims(ALPHA)))
+            name = FigureName("s", difference.spec.measure, {}, "m")
+            family.append((difference, Change(name, 0.0, difference).claims(ALPHA)))
         alone += decide(family[:1], ALPHA)[0].outcome == "regressed"
         among += decide(family, ALPHA)[0].outcome == "regressed"
     return alone / draws, among / draws
