@@ -48,6 +48,10 @@ def simulated(reps: int) -> Iterator[Coverage]:
         yield outlier_templates(design, reps)
     for design in ((40, 25), (20, 7)):
         yield extremes(design, reps)
+    for share in (0.0, 0.5, 1.0):
+        yield bounded(share, reps)
+    for is_worst in (False, True):
+        yield a_fifth_missing(is_worst, reps)
     for r in (0.0, 0.7, 0.96):
         yield correlation(r, reps)
         yield correlation(r, reps, has_heavy_tails=True)
@@ -113,6 +117,36 @@ def outlier_templates(design: tuple[int, int], reps: int) -> Coverage:
     y = 0.3 + outlier[b] + rng.uniform(-0.1, 0.1, (design[0], reps))[a] + rng.uniform(-0.1, 0.1, (len(a), reps))
     low, high = mean_of_kind(y, [a, b], PROBABILITY).interval(0.95)
     return _counted("outlier templates", design, low, high, 0.33)
+
+
+def _between(process: str, low: np.ndarray, high: np.ndarray, clusters: list[np.ndarray]) -> Coverage:
+    """Of means between those of items at their lower and at their upper bounds; the true mean is 0.3."""
+    ends = [mean_of_kind(bound, clusters, PROBABILITY).interval(0.95) for bound in (low, high)]
+    return _counted(process, (20, 25), ends[0][0], ends[1][1], 0.3)
+
+
+def _answers_at_03(seed: int, reps: int) -> tuple[np.random.Generator, np.ndarray, list[np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    a, b = grid(20, 25)
+    y = 0.3 + rng.laplace(0, 0.05, (20, reps))[a] + rng.uniform(-0.1, 0.1, (25, reps))[b]
+    return rng, np.clip(y + rng.uniform(-0.1, 0.1, y.shape), 0, 1), [a, b]
+
+
+def bounded(share: float, reps: int) -> Coverage:
+    """A share of the items is known only by bounds, up to 0.02 apart, as of servers that list the top tokens."""
+    rng, y, clusters = _answers_at_03(8, reps)
+    room = np.where(rng.random(y.shape) < share, rng.uniform(0, 0.02, y.shape), 0.0)
+    low = np.clip(y - room * rng.random(y.shape), 0, 1)
+    return _between(f"bounded, {share:.0%} of the items", low, np.minimum(low + room, 1.0), clusters)
+
+
+def a_fifth_missing(is_worst: bool, reps: int) -> Coverage:
+    """A fifth of the answers is missing, at random or the highest ones; each may be anything."""
+    rng, y, clusters = _answers_at_03(9, reps)
+    rank = y if is_worst else rng.random(y.shape)
+    missing = rank > np.quantile(rank, 0.8, axis=0)
+    name = f"a fifth missing, {'the worst' if is_worst else 'at random'}"
+    return _between(name, np.where(missing, 0.0, y), np.where(missing, 1.0, y), clusters)
 
 
 def extremes(design: tuple[int, int], reps: int) -> Coverage:
