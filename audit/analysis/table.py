@@ -80,7 +80,7 @@ class RowTable:
         n = len(self.index)
         if index is None and n == len(rows):
             position = np.arange(n)
-            self.reasons: list[str | None] = [row.missing for row in rows]
+            self.reasons: list[str | None] = [_reason(row) for row in rows]
         else:
             position = np.array([self.index[row.item_id] for row in rows], dtype=np.intp)
             times = np.bincount(position)
@@ -88,7 +88,7 @@ class RowTable:
                 raise ValueError(f"item {list(self.index)[int(times.argmax())]!r} has more than one row")
             self.reasons = [None] * n
             for at, row in zip(position.tolist(), rows, strict=True):
-                self.reasons[at] = row.missing
+                self.reasons[at] = _reason(row)
         self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
         self.answered: Bools = np.zeros(n, dtype=np.bool_)
         self.answered[position] = True
@@ -153,6 +153,11 @@ class RowTable:
                 self._masks[factor, code] = self.codes(factor) == code
             mask &= self._masks[factor, code]
         return mask
+
+
+def _reason(row: Row) -> str | None:
+    """Why a row has no answer. One without any value has none, whatever it says."""
+    return row.missing if row.missing is not None or row.values else "no value"
 
 
 def item_index(rows_of_models: Iterable[Sequence[Row]]) -> dict[str, int]:

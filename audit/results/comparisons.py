@@ -19,7 +19,9 @@ VERDICT_WORDS: dict[Verdict, str] = {
 
 
 #: Why a question is open although more items of the same kind might not close it.
-OpenBecause = Literal["too few clusters", "missing answers", "unpaired items", "kinds not asked"]
+OpenBecause = Literal[
+    "too few clusters", "missing answers", "unpaired items", "kinds not asked", "side of neutral unknown"
+]
 
 
 class Comparison(OfFigure, Reported):

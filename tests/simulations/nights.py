@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.analysis.comparing.differences import paired_differences
+from audit.analysis.comparing.differences import paired_differences, paired_sums
 from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.decisions import Claim, decide
 from audit.analysis.estimators import ValueKind, mean_of_kind
@@ -90,9 +90,12 @@ def changes(scenario: Scenario, nights: int, rng: np.random.Generator) -> Iterat
     all_rows = [rows_of(before), *(rows_of(night(number)) for number in range(1, nights + 1))]
     index, levels = item_index(all_rows[:1]), Levels()
     tables = [RowTable(rows, index, levels) for rows in all_rows]
-    for difference in paired_differences(tables, [scenario.spec], [(0, k) for k in range(1, nights + 1)]):
+    pairs = [(0, k) for k in range(1, nights + 1)]
+    neutral = scenario.spec.neutral
+    sums = [None] * nights if neutral is None else paired_sums(tables, [scenario.spec], pairs)
+    for difference, total in zip(paired_differences(tables, [scenario.spec], pairs), sums, strict=True):
         difference.margin = MARGIN
-        yield Change(FigureName("s", scenario.spec.measure, {}, "m"), scenario.spec.neutral, difference)
+        yield Change(FigureName("s", scenario.spec.measure, {}, "m"), neutral, difference, total)
 
 
 def is_alarm(difference: PairedDifference, claims: Sequence[Claim], share: float) -> bool:

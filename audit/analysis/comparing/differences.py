@@ -50,9 +50,33 @@ def paired_differences(
     return list(itertools.chain.from_iterable(together(_of_figure(tables, spec, pairs) for spec in specs)))
 
 
+def paired_sums(
+    tables: Sequence[RowTable], specs: Iterable[MeasureSpec], pairs: Sequence[tuple[int, int]]
+) -> list[PairedDifference]:
+    """For pairs with the first table, how far the two figures together lie from neutral: b + a - 2 · neutral.
+
+    It is the difference of b and of a mirrored about the neutral value, with all that goes with one.
+    """
+    return list(itertools.chain.from_iterable(together(_of_figure(tables, s, pairs, s.neutral) for s in specs)))
+
+
+def _mirrored(quantity: Quantity, about: float) -> Quantity:
+    return Quantity(*(2 * about - values for values in (quantity.value, quantity.high, quantity.low)))
+
+
+def _mirrored_too(spec: MeasureSpec, about: float) -> MeasureSpec:
+    """The specification of a quantity that may also be mirrored."""
+    if not has_range(spec):
+        return spec
+    least, most = spec.limits
+    both = min(least, 2 * about - most), max(most, 2 * about - least)
+    return replace(spec, kind="difference", range=both, is_count=spec.from_counts)
+
+
 def _of_figure(
-    tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]]
+    tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]], about: float | None = None
 ) -> Generator[MeanOf, Estimate, list[PairedDifference]]:
+    """The figure's differences; ``about``: the first table, which is a of all pairs, mirrored about that value."""
     if not has_range(spec) and len(tables) > 2 and any(missing_rows(table, spec).any() for table in tables):
         of_pairs = []
         for pair in pairs:  # what a missing answer can be is taken from these two alone
@@ -60,9 +84,12 @@ def _of_figure(
             of_pairs.append(replace(one, a=pair[0], b=pair[1], undefined=tuple(pair[i] for i in one.undefined)))
         return of_pairs
     answers = completed(tables, spec)
-    of_answered = yield from _each_pair(
-        tables, spec, [table.quantity(spec.quantity) for table in tables], [answer.used for answer in answers], pairs
-    )
+    quantities = [table.quantity(spec.quantity) for table in tables]
+    if about is not None:
+        quantities[0] = _mirrored(quantities[0], about)
+        answers[0] = replace(answers[0], quantity=_mirrored(answers[0].quantity, about))
+        spec = _mirrored_too(spec, about)
+    of_answered = yield from _each_pair(tables, spec, quantities, [answer.used for answer in answers], pairs)
     with_missing = [pair for pair in pairs if any(answers[i].missing.any() for i in pair) and of_answered[pair].n_items]
     of_asked = yield from _each_pair(
         tables, spec, [answer.quantity for answer in answers], [answer.asked for answer in answers], with_missing

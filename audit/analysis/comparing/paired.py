@@ -175,10 +175,10 @@ class PairedDifference:
     def allow_unseen(self, largest_change: float | None) -> None:
         """Assume that clusters of a kind not seen are apart by at most so much.
 
-        None: by `MARGINS_OF_UNSEEN` margins where the quantity has a range, and by all that a yes or no can be apart.
+        None: by `MARGINS_OF_UNSEEN` margins, and by all that a yes or no can be apart.
         """
         is_counted = self.spec.from_counts or self.discordant is not None
-        if largest_change is None and self.has_range and not is_counted:
+        if largest_change is None and not is_counted:
             largest_change = MARGINS_OF_UNSEEN * self.margin
         if largest_change is not None:
             self.largest_change = min(self.largest_change, largest_change)
@@ -241,16 +241,14 @@ class PairedDifference:
         of them, α = (1 - confidence) / 2, may be of a kind that was not seen, and be apart by as much as the quantity
         can be (3 / n at 95 %: the rule of three, Hanley & Lippman-Hand 1983, JAMA 249(13)). Student's t knows
         nothing of them: it calls two models alike although a tenth of the templates moved by 0.3, whenever none
-        of the ten in the sample is one of these. Strata have kinds of their own, which weigh as the strata do. Without
-        a range there is no such room, and a correlation's has no bound.
+        of the ten in the sample is one of these. Strata have kinds of their own, which weigh as the strata do. A
+        correlation has no such bound, nor has a quantity without a range of which nothing is assumed.
         """
         low, high = self.interval(confidence)
         if self.largest_change == 0:
             return self._with_unpaired(low, high)
-        if self.spec.estimator == "correlation":
+        if self.spec.estimator == "correlation" or math.isinf(self.largest_change):
             return -math.inf, math.inf
-        if math.isinf(self.largest_change):
-            return self._with_unpaired(low, high)
         alpha = (1 - confidence) / 2
         unseen = max((weight * (1 - alpha ** (1 / n)) for weight, n in self.weighted_levels if n), default=1.0)
         most = self.largest_change

@@ -4,8 +4,8 @@ Worse means farther from the figure's neutral value. The harm of a change is
 
     harm = |current - neutral| - |baseline - neutral|
 
-with the baseline as it was measured, and the change estimated item by item on the questions that
-both runs answered. A figure has
+with the change estimated item by item on the questions that both runs answered, and the baseline no surer than
+its own sampling error (`audit.analysis.gate.changes.Change`). A figure has
 
 * regressed    where the interval of harm lies entirely above the margin,
 * improved     where it lies entirely below minus the margin,
@@ -30,7 +30,7 @@ from typing import Any
 
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import decide, margin_of
-from audit.analysis.gate.changes import Change, change_of_intervals
+from audit.analysis.gate.changes import Change, change_of_intervals, sum_of
 from audit.analysis.gate.limits import check_limits
 from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle
 from audit.analysis.gate.rules import GateRules, Margins, check_names
@@ -214,9 +214,10 @@ def _compared(
         return _not_comparable(measure, "measured differently", differing=differing)
     pair = tables.pair(measure.model, measure.suite)
     if pair is None:
-        difference = change_of_intervals(before, measure, *(run.confidence for run in runs))
+        difference, total = change_of_intervals(before, measure, *(run.confidence for run in runs))
     else:
         (difference,) = paired_differences(pair, [measure.spec], [(0, 1)])
+        total = sum_of(pair, measure.spec)
         if difference.n_items == 0:
             undefined_for = [("baseline", "run")[i] for i in difference.undefined]
             silent = "missing answers" if measure.missing and not measure.n_items else None
@@ -225,7 +226,7 @@ def _compared(
         difference = difference.of_one_model()
     difference.margin = difference.answered.margin = margin_of(margins, measure.measure)
     is_defined = measure.value is not None or measure.bound_low is not None
-    return Change(measure.figure, _reference_value(measure), difference, pair is not None, is_defined)
+    return Change(measure.figure, _reference_value(measure), difference, total, pair is not None, is_defined)
 
 
 def _is_same_model(name: str, runs: tuple[AuditResult, AuditResult]) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from scipy import special
 
+from audit.analysis.comparing.differences import paired_sums
 from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.decisions import Claim, Decision, highest_confidence, why_open
 from audit.analysis.estimators import finite
 from audit.analysis.gate.results import GatedFigure, GateVerdict
-from audit.results import FigureName, Measure
+from audit.analysis.table import RowTable
+from audit.results import FigureName, Measure, OpenBecause
+from suites.base import MeasureSpec
 
 Interval = tuple[float, float]
 
@@ -21,10 +24,20 @@ Interval = tuple[float, float]
 class Change:
     """A figure's change against the baseline.
 
+    With b the baseline's distance from the neutral value, signed, and c the run's, the harm is |c| - |b|: as far as the
+    smaller of |c - b| and |c + b|, and above 0 where these two have one sign. So a harm above the margin is shown where
+    the change and the sum are both shown to be above it, or both below minus it; an improvement where one is above and
+    the other below. Each is tested at the full level (intersection-union test, Berger 1982, Technometrics 24(4)). No
+    harm and no improvement beyond the margin is shown where the change is within it, whichever side of neutral the two
+    are on. So the baseline's own sampling error is allowed for: a change that is known well, of a baseline that is not,
+    may be either.
+
     Attributes
     ----------
     neutral : float or None
         The value that the harm is measured from; None: any change is harm.
+    total : PairedDifference or None
+        The sum b + c (`audit.analysis.comparing.differences.paired_sums`); None where it is not known.
     paired : bool
         Whether it was taken item by item.
     is_defined : bool
@@ -34,42 +47,51 @@ class Change:
     name: FigureName
     neutral: float | None
     difference: PairedDifference
+    total: PairedDifference | None = None
     paired: bool = True
     is_defined: bool = True
 
-    def harm(self, change: Interval, room: float = 0.0) -> Interval:
-        """Interval of the harm: its extremes over an interval of the change and the baseline's bounds.
-
-        ``room``: how far beyond these the baseline may lie.
-        """
+    def harm(self, change: Interval, total: Interval) -> Interval:
+        """Interval of the harm: its extremes over intervals of the change and of the sum."""
         low, high = change
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return math.nan, math.nan
         if self.neutral is None:
             return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
-        a, b = self.difference.a_low - self.neutral - room, self.difference.a_high - self.neutral + room
-        # |base + change| - |base| is piecewise linear: extremes lie at ends and kinks.
-        bases = {a, b, *(x for x in (0.0, -low, -high) if a < x < b)}
-        harms = [
-            abs(base + change) - abs(base)
-            for base in bases
-            for change in (low, high, *([-base] if low < -base < high else []))
-        ]
-        return min(harms), max(harms)
+        # It rises with either of the two or falls, by the other's sign: its extremes are at the corners.
+        corners = [_smaller(c, s) for c in change for s in total]
+        return min(corners), max(corners)
+
+    def _total(self, of: Callable[[PairedDifference], Interval]) -> Interval:
+        """What is known of the sum: on one side for certain where the neutral value is an end of the range."""
+        least, most = _range(self.difference.spec)
+        if self.neutral is None or self.neutral <= least:
+            return math.inf, math.inf
+        if self.neutral >= most:
+            return -math.inf, -math.inf
+        low, high = (math.nan, math.nan) if self.total is None else of(self.total)
+        return (low, high) if math.isfinite(low) and math.isfinite(high) else (-math.inf, math.inf)
+
+    def _with(self, of: Callable[[PairedDifference], PairedDifference]) -> Change:
+        """The same of other items."""
+        return replace(self, difference=of(self.difference), total=None if self.total is None else of(self.total))
 
     def harm_at(self, confidence: float) -> Interval:
         """Confidence interval of the harm."""
-        return self._of(self.difference.interval, confidence)
+        return self.harm(self.difference.interval(confidence), self._total(lambda total: total.interval(confidence)))
 
     def harm_with_unpaired(self, confidence: float) -> Interval:
         """The same of all items, see `PairedDifference.interval_with_unpaired`."""
-        return self._of(self.difference.interval_with_unpaired, confidence, self.difference.unpaired_room)
+        return self.harm(
+            self.difference.interval_with_unpaired(confidence),
+            self._total(lambda total: total.interval_with_unpaired(confidence)),
+        )
 
-    def harm_with_unseen(self, confidence: float) -> Interval:
-        """The same with room for clusters of a kind not seen, see `PairedDifference.interval_with_unseen`."""
-        return self._of(self.difference.interval_with_unseen, confidence, self.difference.unpaired_room)
-
-    def _of(self, interval: Callable[[float], Interval], confidence: float, room: float = 0.0) -> Interval:
-        low, high = interval(confidence)
-        return self.harm((low, high), room) if math.isfinite(low) and math.isfinite(high) else (math.nan, math.nan)
+    def change_with_unseen(self, confidence: float) -> Interval:
+        """Interval of the change with room for clusters of a kind not seen: harm and improvement are within it."""
+        low, high = self.difference.interval_with_unseen(confidence)
+        most = max(abs(low), abs(high)) if math.isfinite(low) and math.isfinite(high) else math.nan
+        return (-most if self.neutral is not None else 0.0), most
 
     def claims(self, alpha: float) -> list[Claim]:
         """That it regressed, improved, or is unchanged. Above ``alpha`` the p of "unchanged" does not matter."""
@@ -89,7 +111,7 @@ class Change:
         if self.neutral is not None:
             better = 1 - highest_confidence(lambda level: self.harm_with_unpaired(level)[1] < -margin)
         # Two one-sided tests: their p is half of that of the two-sided interval.
-        shown = highest_confidence(lambda level: _within(self.harm_with_unseen(level), margin), 1 - 2 * alpha)
+        shown = highest_confidence(lambda level: _within(self.change_with_unseen(level), margin), 1 - 2 * alpha)
         outside = (1 - shown) / 2 if shown else 1.0
         if self.difference.discordant is not None:  # yes or no: as in a comparison, the more conservative test counts
             outside = max(outside, self.difference.p_of_counts_outside)
@@ -104,8 +126,8 @@ class Change:
         harm, (decided, confidence) = self.harm_at(1 - alpha), self._decided(decision)
         exact = answered.exact and answered.a_low == answered.a_high
         verdict: GateVerdict = decision.outcome or "inconclusive"  # type: ignore[assignment]
-        if_answered = replace(self, difference=answered).claims(alpha)
-        if_paired = replace(self, difference=difference.of_pairs).claims(alpha) if difference.n_unpaired else ()
+        if_answered = self._with(lambda of: of.answered).claims(alpha)
+        if_paired = self._with(lambda of: of.of_pairs).claims(alpha) if difference.n_unpaired else ()
         return GatedFigure(
             model=self.name.model or "",
             suite=self.name.suite,
@@ -127,15 +149,16 @@ class Change:
             decided_low=finite(decided[0]),
             decided_high=finite(decided[1]),
             decided_confidence=finite(confidence),
-            unchanged_within=finite(max(map(abs, self.harm_with_unseen(1 - 2 * decision.levels[2])))),
+            unchanged_within=finite(self.change_with_unseen(1 - 2 * decision.levels[2])[1]),
             largest_change=difference.assumed_change,
             open_because=why_open(
                 decision,
                 if_answered,
                 if_paired,
                 may_hide=self._may_hide_harm(decision, alpha),
-                is_seen_alike=_within(self.harm_at(1 - 2 * decision.levels[2]), difference.margin),
-            ),
+                is_seen_alike=_within(difference.interval(1 - 2 * decision.levels[2]), difference.margin),
+            )
+            or self._side_unknown(decision),
             margin=difference.margin,
             neutral=self.neutral,
             primary=difference.spec.primary,
@@ -153,10 +176,16 @@ class Change:
         """The interval of the harm that decided, and its confidence."""
         if decision.outcome == "unchanged":
             confidence = 1 - 2 * decision.levels[2]
-            return self.harm_with_unseen(confidence), confidence
+            return self.change_with_unseen(confidence), confidence
         if decision.outcome == "improved":
             return self.harm_with_unpaired(1 - decision.levels[1]), 1 - decision.levels[1]
         return self.harm_at(1 - decision.levels[0]), 1 - decision.levels[0]
+
+    def _side_unknown(self, decision: Decision) -> OpenBecause | None:
+        """Whether the figure surely moved by more than the margin, and only the side of neutral leaves it open."""
+        low, high = self.difference.interval(1 - decision.levels[0])
+        moved = low > self.difference.margin or high < -self.difference.margin
+        return "side of neutral unknown" if decision.outcome is None and self.neutral is not None and moved else None
 
     def _may_hide_harm(self, decision: Decision, alpha: float) -> bool:
         """Whether the missing answers may hold a harm above the margin.
@@ -167,9 +196,9 @@ class Change:
         difference = self.difference
         if decision.outcome is not None or not difference.n_missing:
             return False
-        answered = replace(self, difference=difference.answered)
+        answered = self._with(lambda of: of.answered)
         seen, worst = (
-            change.harm((change.difference.low.value, change.difference.high.value))[1] for change in (answered, self)
+            change.harm(_bounds(change.difference), change._total(_bounds))[1] for change in (answered, self)
         )
         if math.isnan(worst):
             return math.isfinite(seen)
@@ -178,7 +207,7 @@ class Change:
         if seen <= difference.margin:
             return worst > difference.margin
         moved = (_moved(difference.answered, to) for to in (difference.low.value, difference.high.value))
-        return any(replace(self, difference=change).claims(alpha)[0].p < decision.levels[0] for change in moved)
+        return any(replace(answered, difference=change).claims(alpha)[0].p < decision.levels[0] for change in moved)
 
 
 def _moved(difference: PairedDifference, value: float) -> PairedDifference:
@@ -187,12 +216,39 @@ def _moved(difference: PairedDifference, value: float) -> PairedDifference:
     return replace(difference, low=low, high=high, discordant=None)
 
 
+def sum_of(pair: Sequence[RowTable], spec: MeasureSpec) -> PairedDifference | None:
+    """The sum of a figure's distances from neutral in two runs; None where its side of neutral is no question."""
+    least, most = _range(spec)
+    if spec.neutral is None or not least < spec.neutral < most:
+        return None
+    if spec.estimator == "correlation" and spec.neutral != 0:  # mirrored items have the opposite correlation
+        return None
+    (total,) = paired_sums(pair, [spec], [(0, 1)])
+    return total
+
+
+def _range(spec: MeasureSpec) -> Interval:
+    """What the figure can be."""
+    return (-1.0, 1.0) if spec.estimator == "correlation" else spec.limits
+
+
+def _smaller(change: float, total: float) -> float:
+    """(|s + c| - |s - c|) / 2 of a change and a sum: the smaller of the two, below 0 where their signs differ."""
+    return math.copysign(min(abs(change), abs(total)), math.copysign(1, change) * math.copysign(1, total))
+
+
+def _bounds(difference: PairedDifference) -> Interval:
+    return difference.low.value, difference.high.value
+
+
 def _within(harm: Interval, margin: float) -> bool:
     return -margin < harm[0] and harm[1] < margin
 
 
-def change_of_intervals(before: Measure, now: Measure, confidence_before: float, confidence: float) -> PairedDifference:
-    """The change between two figures whose items are not at hand: their errors add up."""
+def change_of_intervals(
+    before: Measure, now: Measure, confidence_before: float, confidence: float
+) -> tuple[PairedDifference, PairedDifference | None]:
+    """The change and the sum of two figures whose items are not at hand: their errors add up."""
     fewest = min((before, now), key=lambda measure: measure.least_levels)
     difference = PairedDifference(
         now.spec,
@@ -205,11 +261,17 @@ def change_of_intervals(before: Measure, now: Measure, confidence_before: float,
         weighted_levels=[(1.0, fewest.least_levels)],
         largest_change=now.spec.limits[1] - now.spec.limits[0],
     )
-    _place(difference, _ends(before, confidence_before), _ends(now, confidence))
+    total = None if now.neutral is None else replace(difference)
+    ends, answered = ((of(before, confidence_before), of(now, confidence)) for of in (_ends, _answered_ends))
+    _place(difference, *ends)
+    _place_sum(total, now.neutral, *ends)
     if difference.n_missing:
         difference.complete = replace(difference, n_missing=0, complete=None)
-        _place(difference.complete, _answered_ends(before, confidence_before), _answered_ends(now, confidence))
-    return difference
+        _place(difference.complete, *answered)
+        if total is not None:
+            total.complete = replace(total, n_missing=0, complete=None)
+            _place_sum(total.complete, now.neutral, *answered)
+    return difference, total
 
 
 def _place(difference: PairedDifference, old: tuple[End, End] | None, new: tuple[End, End] | None) -> None:
@@ -219,6 +281,18 @@ def _place(difference: PairedDifference, old: tuple[End, End] | None, new: tuple
     difference.low = End(new_low.value - old_high.value, math.hypot(new_low.se, old_high.se), math.inf)
     difference.high = End(new_high.value - old_low.value, math.hypot(new_high.se, old_low.se), math.inf)
     difference.a_low, difference.a_high = old_low.value, old_high.value
+
+
+def _place_sum(
+    total: PairedDifference | None, neutral: float | None, old: tuple[End, End] | None, new: tuple[End, End] | None
+) -> None:
+    if total is None or neutral is None or old is None or new is None:
+        return
+    # The two are of the same items: their errors may be one and the same.
+    total.low, total.high = (
+        End(ours.value + theirs.value - 2 * neutral, ours.se + theirs.se, math.inf)
+        for ours, theirs in zip(new, old, strict=True)
+    )
 
 
 def _ends(measure: Measure, confidence: float) -> tuple[End, End] | None:

@@ -215,7 +215,11 @@ def _decisive_reason(check: Check) -> OpenBecause | None:
     if check.decisive_verdict not in OPEN_VERDICTS:
         return None
     over_nights = None if check.over_nights is None else check.over_nights.open_because
-    return over_nights if over_nights == "missing answers" else check.open_because or over_nights
+    return over_nights if over_nights in _HIDDEN else check.open_because or over_nights
+
+
+#: What a model may hide behind: answers that did not come, and items that have no value any more.
+_HIDDEN = ("missing answers", "unpaired items")
 
 
 #: Which open questions fail a gate: none, those that missing answers leave open, or all.
@@ -225,8 +229,9 @@ OpenFails = Literal["none", "missing", "all"]
 class GateReport(Reported):
     """What the gate found. ``exit_code`` is 3 where it fails, else 0.
 
-    What got worse, or breaks a limit, fails the gate. A question that missing answers leave open fails it too unless
-    ``open_fails`` is "none": a model must not pass by its silence. With "all", every open question does.
+    What got worse, or breaks a limit, fails the gate. A question that missing answers, or items without a value in one
+    of the runs, leave open fails it too unless ``open_fails`` is "none": a model must not pass by its silence. With
+    "all", every open question does.
     """
 
     run_id: str
@@ -248,7 +253,7 @@ class GateReport(Reported):
 
     def _fails(self, check: Check) -> bool:
         if check.decisive_verdict in OPEN_VERDICTS:
-            hidden = self.open_fails == "missing" and check.decisive_reason == "missing answers"
+            hidden = self.open_fails == "missing" and check.decisive_reason in _HIDDEN
             return hidden or self.open_fails == "all"
         return check.decisive_verdict in ("regressed", "broken")
 

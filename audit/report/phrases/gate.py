@@ -76,6 +76,8 @@ def _figure_words(f: GatedFigure) -> str:
         statement += {
             None: ": its interval is too wide for the margin",
             "kinds not asked": f": what was asked shows no harm, but {kinds_not_asked(f.levels, f.largest_change)}",
+            "side of neutral unknown": ": it moved by more than the margin, but whether towards its neutral value or "
+            "away from it is not sure",
         }.get(f.open_because, "")
     return f"{f.figure} {statement} ({_interval(f)}).{_within(f)}{_missing(f)}{_left_out(f)}"
 

@@ -195,7 +195,8 @@ def with_shares(values: np.ndarray, refused: int) -> list[Row]:
 def test_few_missing_answers_do_not_hide_a_steeper_correlation() -> None:
     rng = np.random.default_rng(3)
     flat = 0.5 + rng.normal(0, 0.05, (OCCUPATIONS, 1)) + rng.normal(0, 0.02, (OCCUPATIONS, TEMPLATES))
-    steeper = flat + 0.05 * (SHARES[:, None] - 0.5)
+    flat += 0.15 * (SHARES[:, None] - 0.5)  # its side of 0 is sure
+    steeper = flat + 0.15 * (SHARES[:, None] - 0.5)
     by_hand = []
     for answer in np.linspace(0, 1, 501):
         answered = steeper.copy()
@@ -206,7 +207,7 @@ def test_few_missing_answers_do_not_hide_a_steeper_correlation() -> None:
     assert [found[n].figures[0].verdict for n in (0, 1, 4)] == ["regressed", "regressed", "inconclusive"]
     one = found[1].figures[0]
     assert one.bound_low is not None
-    assert min(by_hand) - 1e-4 < one.bound_low <= min(by_hand), "a bound that no answer need reach"
+    assert min(by_hand) - 3e-3 < one.bound_low <= min(by_hand), "a bound that no answer need reach"
     assert one.bound_high == pytest.approx(max(by_hand), abs=1e-6)
     assert (found[4].figures[0].open_because, found[4].exit_code) == ("missing answers", 3)
     assert "what they would have been may decide this" in check_words(found[4].figures[0])

@@ -128,7 +128,7 @@ def test_the_interval_that_decided_is_the_one_printed() -> None:
     a = rng.uniform(size=(40, 10))
     b = a + 0.01 + rng.normal(0, 0.05, (40, 10))
     specs = [replace(CLUSTERED, measure=f"x{i}", kind="real", primary=True) for i in range(4)]
-    found = compare_models({"a": rows_of(a), "b": rows_of(b)}, specs, suite="s", margins=0.02)
+    found = compare_models({"a": rows_of(a), "b": rows_of(b)}, specs, suite="s", margins=0.02, largest_change=1e-9)
     for c in found:
         assert c.verdict == "equivalent"
         assert c.decided_confidence in (pytest.approx(0.9), pytest.approx(1 - 0.1 / 2), pytest.approx(1 - 0.1 / 3),

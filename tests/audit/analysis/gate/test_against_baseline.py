@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
@@ -69,7 +70,7 @@ BASE = np.random.default_rng(0).uniform(0.1, 0.3, (20, 7))
     [(0.05, "regressed", 3), (-0.05, "improved", 0), (0.004, "unchanged", 0), (0.02, "inconclusive", 0)],
 )
 def test_verdicts_by_the_distance_from_neutral(change: float, verdict: str, code: int) -> None:
-    report = gate_of(Run(BASE + change + noise(1)), Run(BASE))
+    report = gate_of(Run(BASE + change + noise(1)), Run(BASE), largest_change=0.01)
     (figure,) = report.figures
     assert (figure.verdict, report.exit_code) == (verdict, code)
     assert figure.change == pytest.approx((change + noise(1)).mean())
@@ -130,8 +131,11 @@ def test_worst_items_left_out_rule_out_unchanged_and_improved() -> None:
         (figure,) = gate_of(run, Run(base, bounded)).figures
         assert (figure.verdict, figure.open_because) == (hidden_verdict, None)
         kept = run.rows[22:]  # 4.4 % of the items: they moved to a gap of 1, and have no value any more
-        (figure,) = gate_of(Run(base, bounded, rows=kept), Run(base, bounded)).figures
+        report = gate_of(Run(base, bounded, rows=kept), Run(base, bounded))
+        (figure,) = report.figures
         assert (figure.verdict, figure.open_because) == ("inconclusive", "unpaired items")
+        assert report.exit_code == 3
+        assert report.model_copy(update={"open_fails": "none"}).exit_code == 0
         assert (figure.n_unpaired, figure.n_items) == (22, 478)
         assert "They may hide a change, so it is not called unchanged." in check_words(figure)
     (figure,) = gate_of(Run(base, bounded, rows=run.rows[2:]), Run(base, bounded)).figures
@@ -170,11 +174,32 @@ def test_harm_is_away_from_neutral_on_either_side() -> None:
     assert verdict(low, low + 0.05) == "improved"
     assert verdict(high, high + 0.05) == "regressed"
     assert verdict(high, high - 0.05) == "improved"
-    assert verdict(low, 1 - low) == "unchanged", "as far from neutral on the other side"
+    assert verdict(low, 1 - low) == "inconclusive", "as far from neutral on the other side"
     crossing = BASE - BASE.mean() + 0.49
-    report = gate_of(Run(crossing + 0.05 + noise(3, 0.001), FEMALE), Run(crossing, FEMALE))
-    assert report.figures[0].harm_low == pytest.approx(0.03, abs=0.002)
-    assert report.figures[0].verdict == "regressed"
+    (figure,) = gate_of(Run(crossing + 0.1 + noise(3, 0.001), FEMALE), Run(crossing, FEMALE)).figures
+    harm = (figure.harm_low or 0) + (figure.harm_high or 0)
+    assert harm / 2 == pytest.approx(0.08, abs=0.002)
+    assert figure.verdict == "regressed"
+
+
+@pytest.mark.parametrize("kind", ["real", "difference"])
+def test_a_baseline_near_neutral_is_no_surer_than_its_error(kind: str) -> None:
+    gap = dataclasses.replace(GAP, kind=kind, primary=True)  # type: ignore[arg-type]
+    rng, found = np.random.default_rng(5), Counter[str]()
+    for _ in range(40):  # the figure is 0 in truth, ± 0.05 in a sample; the run is 0.05 below: worse by 0.05
+        base = rng.normal(0, 0.15, (20, 1)) + rng.normal(0, 0.15, (1, 15)) + rng.normal(0, 0.1, (20, 15))
+        now = base - 0.05 + rng.normal(0, 0.01, (20, 1)) + rng.normal(0, 0.01, (20, 15))
+        (figure,) = gate_of(Run(now, gap), Run(base, gap)).figures
+        found[figure.verdict] += 1
+        if figure.verdict == "inconclusive":
+            assert figure.open_because == "side of neutral unknown"
+            assert "whether towards its neutral value or away from it is not sure" in check_words(figure)
+    assert found["improved"] <= 3
+    assert found["unchanged"] == 0
+    for shift, verdict in ((-0.05, "regressed"), (0.05, "improved")):  # far from neutral nothing is lost
+        later = now + shift + rng.normal(0, 0.04, now.shape)
+        (figure,) = gate_of(Run(later / 2 - 0.4, gap), Run(now / 2 - 0.4, gap), margins=0.01).figures
+        assert figure.verdict == verdict
 
 
 EFFECT = MeasureSpec("effect", "p", clusters=("occupation", "template"), neutral=0.0, unit="difference", contrast=True)
@@ -190,7 +215,7 @@ def test_contrast_is_gated_only_by_a_named_margin() -> None:
         (figure,) = gate_of(now, works, margins={"effect": 0.02}).figures
         assert (figure.verdict, figure.harm_low) == ("regressed", pytest.approx(0.3, abs=0.01))
         assert "moved away from the baseline by more than the margin" in check_words(figure)
-    (figure,) = gate_of(works, works, margins={"effect": 0.02}).figures
+    (figure,) = gate_of(works, works, margins={"effect": 0.02}, largest_change=0.01).figures
     assert figure.verdict == "unchanged"
 
 
@@ -208,19 +233,20 @@ def test_baseline_without_contrast_marks_takes_the_runs() -> None:
 
 
 @given(
-    base=st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
+    total=st.tuples(st.floats(-2, 2), st.floats(-2, 2)),
     change=st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
     neutral=st.floats(-1, 1),
     at=st.tuples(st.floats(0, 1), st.floats(0, 1)),
 )
 def test_the_harm_interval_holds_every_harm_within(
-    base: tuple[float, float], change: tuple[float, float], neutral: float, at: tuple[float, float]
+    total: tuple[float, float], change: tuple[float, float], neutral: float, at: tuple[float, float]
 ) -> None:
-    (a, b), (low, high) = sorted(base), sorted(change)
-    ends = {"low": End(low, 0, 9), "high": End(high, 0, 9)}
-    difference = PairedDifference(GAP, 0, 1, "", **ends, a_low=a, a_high=b, margin=0.02)
-    harm = Change(FigureName("s", "gap", {}), neutral, difference).harm_at(0.95)
-    before, moved = a + at[0] * (b - a), low + at[1] * (high - low)
+    between = [
+        PairedDifference(GAP, 0, 1, "", low=End(min(of), 0, 9), high=End(max(of), 0, 9)) for of in (change, total)
+    ]
+    harm = Change(FigureName("s", "gap", {}), neutral, *between).harm_at(0.95)
+    moved, both = (min(of) + part * (max(of) - min(of)) for of, part in zip((change, total), at, strict=True))
+    before = neutral + (both - moved) / 2
     within = abs(before + moved - neutral) - abs(before - neutral)
     assert harm[0] - 1e-9 <= within <= harm[1] + 1e-9
 
@@ -231,7 +257,8 @@ def test_figure_without_neutral_is_gated_by_name_both_ways() -> None:
     after = Run(BASE - 0.05 + noise(4), open_figure)
     assert gate_of(after, before, margins=0.02).figures == []
     assert gate_of(after, before, margins={"p_diverse": 0.02}).figures[0].verdict == "regressed"
-    assert gate_of(before, before, margins={"p_diverse": 0.02}).figures[0].verdict == "unchanged"
+    (same,) = gate_of(before, before, margins={"p_diverse": 0.02}, largest_change=0.01).figures
+    assert same.verdict == "unchanged"
 
 
 def test_detail_figures_are_not_gated() -> None:
@@ -444,7 +471,7 @@ def test_reports_for_ci_systems() -> None:
     markdown = gate_markdown(report)
     assert markdown.startswith("# Gate failed: 1 of 3 checks")
     assert "p\\|" in markdown
-    assert gate_markdown(gate_of(before, before)).startswith("# Gate passed: 2 checks")
+    assert gate_markdown(gate_of(before, before, largest_change=0.01)).startswith("# Gate passed: 2 checks")
 
 
 def test_gate_without_conclusive_checks_decided_nothing() -> None:
