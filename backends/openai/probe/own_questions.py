@@ -22,10 +22,10 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 
 #: Questions of a run that are drawn after: this share, and so many at most, fewer where each draw takes a request.
 _SHARE, _MOST, _MOST_ONE_BY_ONE = 0.1, 10, 5
-#: Draws after all of them together: 20 requests, or 30.
-_DRAWS: Mapping[Together, int] = {"n": 1000, "prompts": 600}
-#: Where each takes a request: this share of the run's requests, at least and at most so many.
-_DRAWS_SHARE, _FEWEST_DRAWS, _MOST_DRAWS = 0.02, 30, 300
+#: Requests for draws: this share of the run's own, at least and at most so many; and draws of each request.
+_REQUESTS_SHARE = 0.02
+_REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
+_OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
 #: Entries of each list.
 _LISTED = 1000
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
@@ -86,9 +86,8 @@ async def contradiction(
         return f"the scores of {moved} of {len(listed)} questions are not those that it lists after them"
     if not listed:
         return ""
-
-    alone = min(max(round(_DRAWS_SHARE * requests), _FEWEST_DRAWS), _MOST_DRAWS)
-    draws = _DRAWS[way] if way else alone
+    fewest, most = _REQUESTS[way]
+    draws = _OF_A_REQUEST[way] * min(max(round(_REQUESTS_SHARE * requests), fewest), most)
 
     async def draw() -> list[list[Place]]:
         return [await drawn_places(session, listed, math.ceil(draws / len(listed)))]
