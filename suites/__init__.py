@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from suites.base import Suite as Suite
     from suites.benchmarks import BBQ, BOLD, EEC, BiasNLI, CrowSPairs, GeneralAbility, StereoSet, WinoBias, WinoQueer
     from suites.debiasing import DebiasingPositions
     from suites.genderpair import GenderPair
@@ -43,6 +44,7 @@ _MODULES = {
     "GenderPair": "suites.genderpair",
     "MGBR": "suites.mgbr",
     "OccuGender": "suites.occugender",
+    "Suite": "suites.base",
     "from_file": "suites.own",
     "suite_schema": "suites.own",
 }

@@ -36,6 +36,8 @@ class SuiteCheck:
         Made-up answers that could not be read, by reason.
     unseen : list of str
         Measures, some of whose figures no made-up answer gave a value.
+    unused : list of str
+        Factors of the items that no figure, stratum or sample rests on.
     plants_bias : bool
         Whether the suite says what a biased model would answer.
     """
@@ -47,6 +49,7 @@ class SuiteCheck:
     levels: dict[str, dict[str, int]] = field(default_factory=dict)
     unreadable: Counter[str] = field(default_factory=Counter)
     unseen: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
     plants_bias: bool = False
     recovered: list[Recovery] = field(default_factory=list)
     specs: list[MeasureSpec] = field(default_factory=list)
@@ -150,7 +153,20 @@ def check_items(
     found.n_figures = len(found.specs)
     table = RowTable(parsed.rows)
     found.unseen = sorted({spec.measure for spec in found.specs if mistakes.without_value(spec, table)})
+    found.unused = _unused_factors(suite, items, found.specs)
     reasons = [one.row.missing for one in parsed.by_item.values() if one.failure is None]
     found.unreadable = Counter(reason for reason in reasons if reason is not None)
     found.levels = {spec.measure: levels_behind(items, spec) for spec in found.specs if spec.primary}
     return found
+
+
+def _unused_factors(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> list[str]:
+    """Factors that only describe: those of which each item has another level count as names."""
+    used = {*suite.strata, *suite.sampled_together, suite.failures_factor}
+    for spec in specs:
+        used |= {*spec.where, *spec.clusters, spec.stratum, spec.covariate, spec.membership}
+    levels: dict[str, set[object]] = {}
+    for item in items:
+        for name, level in item.factors.items():
+            levels.setdefault(name, set()).add(level)
+    return [name for name, of in levels.items() if name not in used and 1 < len(of) < len(items)]

@@ -34,6 +34,8 @@ def _design(one: SuiteCheck) -> Iterator[str]:
         yield f"  {share} made-up answers could not be read ({reason})."
     if one.unseen:
         yield f"  No made-up answer gave a value to some figures of {', '.join(one.unseen)}."
+    if one.unused:
+        yield f"  No figure uses {', '.join(one.unused)} (a suite's file does by `by`, `stratum` or `sampled`)."
     if not one.plants_bias:
         yield "  It plants no bias (method `planted`), so only its form was tried."
 

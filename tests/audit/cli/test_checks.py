@@ -27,6 +27,12 @@ def test_check_tells_what_bias_a_suite_would_find(pairs, audit):
     assert {one["measure"] for one in suite["recovered"]} == {"stereotype_score"}
 
 
+def test_check_tells_factors_that_nothing_uses(pairs, audit, tmp_path):
+    (tmp_path / "p.csv").write_text(ROWS.replace("group", "faith", 1), "utf-8")
+    assert "No figure uses faith" in audit("check", "--suite", "p.csv")[1]
+    assert "No figure uses" not in audit("check", "--suite", "pairs.csv")[1]
+
+
 def test_check_tells_a_limit_that_names_no_figure(pairs, audit, tmp_path):
     config = (
         '[models.fake]\nbackend = "fake"\n[suites.mine]\nfile = "pairs.csv"\n[limits]\nsterotype_score = [0.0, 0.6]\n'
