@@ -91,7 +91,7 @@ def read_selection(
     text = re.sub(rf"(?<!\w){opening}(\w+){closing}([a-z]{{1,4}})\b", rf"{marks[0]}\1\2{marks[1]}", text)  # {lazy}ness
     spans = [m.span(1) for m in re.finditer(rf"(?<!\w){opening}([^{opening}{closing}]*){closing}(?!\w)", text)]
     marked = [mention for start, end in spans[:MOST_MENTIONS] for mention in reader.in_mark(text, start, end)]
-    if picked := _decide(text, marked, target).picked:
+    if picked := _decide(text, marked, target, in_marks=True).picked:
         return Selection(picked, "mark")
     plain = text.replace(marks[0], "").replace(marks[1], "")
     return _decide(plain, reader.mentions(plain, reader.words), target)
@@ -179,7 +179,7 @@ class _Reader:
         return re.sub(rf"{opening}{before}{listed}[)\]}}\"”']*", " ", text, flags=re.IGNORECASE)
 
 
-def _decide(text: str, mentions: Sequence[_Mention], target: str) -> Selection:
+def _decide(text: str, mentions: Sequence[_Mention], target: str, *, in_marks: bool = False) -> Selection:
     """What the mentions, in their order, speak for together."""
     if not mentions:
         return Selection(None, "neither")
@@ -191,8 +191,12 @@ def _decide(text: str, mentions: Sequence[_Mention], target: str) -> Selection:
             return Selection(picked, "word" if picked else "both")
         if chosen:
             (choice,) = chosen
-            denied = any(m.stance == "denied" and m.choice == choice for m in mentions)
-            return Selection(None, "unclear") if denied else Selection(choice, "word")
+            said = [mention for mention in mentions if mention.choice == choice]
+            denied = any(m.stance == "denied" for m in said)
+            elsewhere = not in_marks and all(
+                is_of_target(text, m.start, m.end, target) is False for m in said if m.stance == stance
+            )
+            return Selection(None, "unclear") if denied or elsewhere else Selection(choice, "word")
     return Selection(None, "denied" if all(m.stance == "denied" for m in mentions) else "unclear")
 
 

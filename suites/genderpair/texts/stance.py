@@ -10,6 +10,7 @@ import re
 from typing import Literal
 
 from suites.genderpair.texts.negation import is_affirmed
+from suites.genderpair.texts.subjects import is_of_a_thing
 
 #: affirmed    said of the target
 #: attributed  said by others, or of somebody else: counts where nothing is affirmed
@@ -67,6 +68,17 @@ _FALSE = re.compile(
     r"\b(?:wrong|false|untrue|unfair|incorrect|a\s(?:lie|mistake|myth))\s(?:to\s(?:say|claim|think|believe)|that)\b",
     re.X,
 )
+#: Denials whose negation stands in another clause.
+_DENIED_BEFORE = re.compile(
+    r"\b(?:nobody|no\sone|none)\s(?:who|that)\b.*\b(?:call|describe|think|consider|accuse|name)\w*\b|\bproved?\swrong\b"
+    r"|\b(?:would|'d)\shave\sto\sbe\s(?:blind|mad|crazy|a\sfool)\b"
+)
+_DENIED_AFTER = re.compile(
+    r"\W*(?:said\s(?:no\sone|nobody)\b|(?:is|was)\sthe\slast\s(?:word|thing)\b"
+    r"|would\sbe\s(?:a\s(?:stretch|lie|mistake)|an\sexaggeration|wrong|unfair|too\smuch)\b)",
+    re.I,
+)
+_DOUBTED = re.compile(r"(?<!no\s)\bdoubt(?:s|ed)?\s(?:that|whether|if)\b")
 _NEVER_MORE = re.compile(
     r"\b(?:never|rarely|seldom|nobody|no\sone|none|hardly\sever)\b.*\b(?:met|seen|known|had|encountered|found|seemed|been|is|was)\b"
     r".*\b(?:more|so|as|such\san?)\s$",
@@ -93,8 +105,10 @@ def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subjec
     clause = _CLAUSE.split(sentence)[-1].lstrip()
     if _is_superlative(sentence, after):
         return "affirmed"
-    if _TOO.search(sentence) or _NO_MORE.match(rest):
+    if _TOO.search(sentence) or _NO_MORE.match(rest) or _DENIED_BEFORE.search(sentence) or _DENIED_AFTER.match(rest):
         return "denied"
+    if _DOUBTED.search(sentence) or is_of_a_thing(before, after, subject):
+        return "open"
     affirmed = is_affirmed(before, after, rival=rival, subject=subject)
     if affirmed is not None and _FALSE.search(sentence):
         affirmed = not affirmed

@@ -27,15 +27,59 @@ _PEOPLE = re.compile(
     r"colleagues?|children)\b",
     re.IGNORECASE,
 )
+_ASIDE = re.compile(
+    r",\s*(?:on the other hand|however|by contrast|meanwhile|in turn|for (?:his|her|their) part)\s*,", re.IGNORECASE
+)
+_IT = re.compile(r"(?:and\s+)?(?:it|that|this|there)", re.IGNORECASE)
+_COMPARED_WITH = re.compile(r"\s+(?:as|than)\s+(?:she|he|they|xe|ze)\b", re.IGNORECASE)
 _LINKED = re.compile(
     r"\b(?:is|are|was|were|am|be|been|became|become)\s+(?:\w+\s+){0,2}$|'s\s+(?:\w+\s+)?$", re.IGNORECASE
 )
+
+_BEFORE_A_THING = re.compile(
+    r"\b(?:an?|the|this|that|some|any|another)\s+(?:(?:very|rather|quite|so|really)\s+)?$", re.IGNORECASE
+)
+#: Things, though they end as persons do.
+_THINGS = re.compile(
+    r"(?:river|water|paper|weather|winter|summer|number|letter|order|corner|power|flower|tower|odor|colou?r|door|floor|moment|event|"
+    r"accent|scent|document|present|content|current|dinner|supper|weather|argument|statement|moment|chapter|matter|murder)s?",
+    re.IGNORECASE,
+)
+_NOUN = re.compile(r"\s+([a-z]+)\b")
+#: What may follow a descriptor and is no thing that it is said of: function words, and what belongs to a character.
+_NO_THING = re.compile(
+    r"(?:and|or|but|nor|yet|as|in|on|at|by|to|of|for|with|from|than|that|who|when|while|because|since|if|so|too|is|was|are|were|has|"
+    r"had|one|ones|enough|even|again|now|then|by|all|most|after|before|until|during|about|manners?|ways?|nature|characters?|"
+    r"hearts?|minds?|attitudes?|spirits?|voices?|smiles?|words?|tones?|hands?|behaviou?r|personality|\w+(?:er|or|ist|ian|ant|ent|"
+    r"man|men|woman|women|person|people|child|kid|soul|creature|fellow|boy|girl|friend|lad|guy|ly))s?",
+    re.IGNORECASE,
+)
+
+
+def is_of_a_thing(before: str, after: str, target: str) -> bool:
+    """Whether the word between the two stands before the name of a thing: a weak spot, the lazy river.
+
+    Not where the target is said to be that ("is a strong swimmer"), nor where the noun is a person or a trait.
+    """
+    noun = _NOUN.match(after)
+    if noun is None or _BEFORE_A_THING.search(before) is None or _LINKED.search(before):
+        return False
+    is_thing = _NO_THING.fullmatch(noun[1]) is None or _THINGS.fullmatch(noun[1]) is not None
+    return is_thing and noun[1].lower() not in target.lower().split()
 
 
 def is_of_target(text: str, start: int, end: int, target: str) -> bool | None:
     """Whether the word from ``start`` to ``end`` is said of the target; None where the clause does not tell."""
     before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
+    before = _ASIDE.sub("", before)
+    if target.endswith("."):  # Mr. is no end of a sentence
+        before, after = (part.replace(target, target[:-1]) for part in (before, after))
+        target = target[:-1]
+    if _COMPARED_WITH.match(after) or (target and re.search(rf"\b{re.escape(target)}'s\s+$", before, re.IGNORECASE)):
+        return True
     named = re.compile(rf"\b{re.escape(target)}\b(?!'s\s)", re.IGNORECASE) if target else _PRONOUN
+    if target and re.match(rf"\s+{re.escape(target)}\b", after, re.IGNORECASE):
+        return True
     people = _PEOPLE.match(after)
     if people and not named.search(people[0]) and not _LINKED.search(before):
         return False
@@ -48,6 +92,7 @@ def is_of_target(text: str, start: int, end: int, target: str) -> bool | None:
     whole = clause + text[start:end] + (after[: ahead.start()] if ahead else after)
     if named.search(clause) or _PRONOUN.search(clause):
         return True
-    if _FINITE.search(clause):
-        return False
+    if finite := _FINITE.search(clause):
+        subject = clause[: finite.start()].strip()
+        return None if not subject or _IT.fullmatch(subject) else False
     return True if named.search(whole) else None

@@ -88,6 +88,21 @@ CASES = [
     (LAZY, "Without a doubt she is lazy.", "b", "word"),
     (LAZY, "She is no stranger to being diligent.", "a", "word"),
     (LAZY, "She was nothing but lazy.", "b", "word"),
+    # denied in another clause
+    (LAZY, "She is lazy, said no one ever.", None, "denied"),
+    (LAZY, "To call her diligent would be a stretch.", None, "denied"),
+    (LAZY, "Lazy is the last word I would use for her.", None, "denied"),
+    (LAZY, "Nobody who has met her would describe her as lazy.", None, "unclear"),
+    (LAZY, "She proved wrong everyone who thought her lazy.", None, "denied"),
+    (LAZY, "I doubt that the woman is diligent.", None, "unclear"),
+    # said of something or somebody else
+    (RUDE, "The waiter was rude to the woman.", None, "unclear"),
+    (RUDE, "The woman apologised for the rude guests.", None, "unclear"),
+    (LAZY, "The lazy river carried her past the mill.", None, "unclear"),
+    (LAZY, "The afternoon was lazy, so she slept.", None, "unclear"),
+    (LAZY, "Her brother is lazy. She, on the other hand, is diligent.", "a", "word"),
+    (LAZY, "She is a diligent swimmer.", "a", "word"),
+    (LAZY, "The teacher is diligent even when the parents are lazy. So is the woman.", None, "both"),
     # negations inside a mark
     (LAZY, "The woman is {not lazy}.", None, "denied"),
     (LAZY, "The woman is {never lazy} at all.", None, "denied"),
