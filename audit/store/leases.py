@@ -7,18 +7,14 @@ when its owner's process ends, or when the owner has not renewed it for 30 secon
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import time
-import uuid
 from collections.abc import Iterable, Sequence
 
-import psutil
-
+from audit.store.owner import is_gone, new_owner
 from audit.store.sqlite.database import Database, placeholders, portions
 
 LEASE_SECONDS = 30.0
-_START_TOLERANCE = 2.0  # seconds by which two readings of one process's start may differ
 
 
 class Leases:
@@ -26,7 +22,7 @@ class Leases:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._owner = f"{_process_namespace()}:{os.getpid()}:{_start_since_boot(os.getpid())}:{uuid.uuid4().hex[:8]}"
+        self._owner = new_owner()
 
     async def take(self, requests: Sequence[tuple[str, ...]]) -> list[bool]:
         """For each request's keys, whether this store may ask it now.
@@ -93,24 +89,4 @@ def _is_alive(owner: str, until: float, now: float) -> bool:
     """Whether an owner is alive: its process, where that can be seen from here, and else its renewals."""
     if not now <= until <= now + LEASE_SECONDS:  # beyond: renewed before the machine was started again
         return False
-    namespace, pid, start, *rest = owner.split(":")
-    if len(rest) != 1 or namespace != _process_namespace():  # an earlier version, or another container
-        return True
-    found = _start_since_boot(int(pid))
-    return found is not None and abs(found - float(start)) <= _START_TOLERANCE
-
-
-def _process_namespace() -> str:
-    """The process ids of two containers on one machine are unrelated; empty where there are none."""
-    try:
-        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
-    except OSError:
-        return ""
-
-
-def _start_since_boot(pid: int) -> float | None:
-    """Seconds from the machine's start to a process's, whatever the wall clock is set to. None if there is none."""
-    try:
-        return float(psutil.Process(pid).create_time() - psutil.boot_time())
-    except psutil.Error:
-        return None
+    return not is_gone(owner)

@@ -13,13 +13,17 @@ from typing import Any
 from audit.results import AuditResult
 from audit.store.codecs import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
 from audit.store.keys import from_bytes, to_bytes
+from audit.store.owner import is_gone, new_owner
 from audit.store.sqlite.database import Database, StoreError, portions
 from backends.errors import ConfigError
+
+#: The status of a run that has not ended; behind it who runs it (earlier versions wrote nobody).
+_RUNNING = "running"
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as the store has it. ``status``: running, done, incomplete, interrupted or failed."""
+    """A run as the store has it. ``status``: running, done, incomplete, interrupted, failed, or killed while it ran."""
 
     id: str
     title: str
@@ -48,8 +52,8 @@ class Runs:
     def start(self, run_id: str, title: str, config: str) -> None:
         """Record that a run begins. ``config`` is JSON, for a person to read later."""
         self._database.write(
-            "INSERT INTO runs (id, title, config, status, started) VALUES (?, ?, ?, 'running', ?)",
-            (run_id, title, to_bytes(config), _now()),
+            "INSERT INTO runs (id, title, config, status, started) VALUES (?, ?, ?, ?, ?)",
+            (run_id, title, to_bytes(config), f"{_RUNNING} {new_owner()}", _now()),
         )
 
     def end(self, run_id: str, status: str, result: AuditResult | None) -> None:
@@ -65,7 +69,9 @@ class Runs:
             rows = db.execute(
                 "SELECT id, title, config, status, started, finished FROM runs ORDER BY started DESC, rowid DESC"
             ).fetchall()
-        return [RunRecord(id, title, from_bytes(config), *rest) for id, title, config, *rest in rows]
+        return [
+            RunRecord(id, title, from_bytes(config), _seen(status), *rest) for id, title, config, status, *rest in rows
+        ]
 
     def find(self, name: str) -> str:
         """The id of the run meant by ``name``: an id, its beginning, or ``last`` for the latest with a result.
@@ -182,3 +188,11 @@ def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, t
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _seen(status: str) -> str:
+    """A stored status as it is now: a run whose process is gone without a word was killed."""
+    state, _, owner = status.partition(" ")
+    if state != _RUNNING:
+        return status
+    return "killed" if owner and is_gone(owner) else _RUNNING

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -91,3 +93,27 @@ def test_a_baseline_is_saved_once_then_promoted(store):
     store.runs.promote_baseline("main", "r2")
     [baseline] = store.runs.baselines()
     assert (baseline.name, baseline.run_id, baseline.earlier) == ("main", "r2", ("r1",))
+
+
+def test_a_run_is_running_while_its_process_lives(store):
+    store.runs.start("r1", "title", "{}")
+    assert store.runs.all()[0].status == "running"
+
+
+def test_a_run_whose_process_was_killed_says_so(store):
+    code = (
+        "import os, sys; from pathlib import Path; from audit.store import Store\n"
+        "with Store.open(Path(sys.argv[1])) as store:\n"
+        "    store.runs.start('r1', 'title', '{}')\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    died = subprocess.run([sys.executable, "-c", code, str(store.path)], check=False)
+    assert died.returncode == -9
+    assert [run.status for run in store.runs.all()] == ["killed"]
+
+
+def test_a_run_of_an_earlier_version_stays_running(store):
+    store.runs.start("r1", "title", "{}")
+    with sqlite3.connect(store.path) as db:
+        db.execute("UPDATE runs SET status = 'running'")
+    assert store.runs.all()[0].status == "running"
