@@ -14,7 +14,7 @@ from suites.own.schema import Head
 from suites.own.source import Source
 
 #: Fewer levels of a sampled factor decide nothing.
-_LEAST_LEVELS = 5
+LEAST_LEVELS = 5
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,13 @@ class Design:
             said.append(f"Source: {self.head.source or 'not named'}; licence: {self.head.licence or 'not named'}.")
         for factor in self.sampled:
             levels = len({one.get(factor) for one in self.factors})
-            if levels < _LEAST_LEVELS:
-                said.append(f"{factor} has {levels} levels: with fewer than {_LEAST_LEVELS} nothing is decided.")
+            if levels < LEAST_LEVELS:
+                said.append(f"{factor} has {levels} levels: with fewer than {LEAST_LEVELS} nothing is decided.")
+        stratum = self.head.stratum
+        sizes = Counter(one[stratum] for one in self.factors) if stratum is not None else {}
+        few = [str(level) for level, n in sizes.items() if n < LEAST_LEVELS]
+        if few:
+            said.append(f"Strata of fewer than {LEAST_LEVELS} questions leave the whole undecided: {', '.join(few)}.")
         return said
 
     def signature(self) -> Mapping[str, Any]:

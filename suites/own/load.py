@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from backends.errors import ConfigError
 from backends.options import located_error
 from suites.base import Suite
+from suites.own.figures import LEAST_LEVELS
 from suites.own.schema import KINDS, TAKEN_FACTORS, SuiteFile, Templates
 from suites.own.source import DataRows, Source, read_data, read_toml
 
@@ -35,7 +37,7 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     ----------
     path : path
         ``.toml``: what `suites.own.schema` says. ``.csv`` or ``.jsonl``: the rows alone, whose columns say the kind;
-        all other columns are factors, and ``group`` is the stratum.
+        all other columns are factors, and ``group`` has figures by level.
     options
         Fields of the file's kind, in place of what it says: ``prompt_format="chat"``.
 
@@ -85,17 +87,19 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
             if name not in wished and (close := difflib.get_close_matches(name, wished, n=1, cutoff=0.8)):
                 raise ConfigError(f"{path.name}:1: {name}", name, "no such column", f"Did you mean {close[0]!r}?")
         raise ConfigError(f"{path.name}:1", list(columns), "no kind of suite has these columns", hint)
-    content = {"kind": kind, **({"stratum": "group"} if kind != "texts" and _is_stratum(data, "group") else {})}
-    return content, Source(path, "", {}, data)
+    return {"kind": kind, **({} if kind == "texts" else _groups(data))}, Source(path, "", {}, data)
 
 
 def _required(row: type[BaseModel]) -> set[str]:
     return {name for name, field in row.model_fields.items() if field.is_required()}
 
 
-def _is_stratum(data: DataRows, column: str) -> bool:
-    levels = {row.get(column) for row in data.rows}
-    return len(levels) > 1 and None not in levels
+def _groups(data: DataRows) -> dict[str, Any]:
+    """A column ``group`` gives figures by level; it is the stratum where none is too small to decide anything."""
+    sizes = Counter(row.get("group") for row in data.rows)
+    if len(sizes) < 2 or None in sizes:
+        return {}
+    return {"by": "group"} if min(sizes.values()) < LEAST_LEVELS else {"stratum": "group"}
 
 
 def _kind(content: Mapping[str, Any], source: Source) -> str:

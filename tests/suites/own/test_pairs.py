@@ -72,11 +72,22 @@ def test_csv_jsonl_and_toml_give_the_same_questions(tmp_path):
     (tmp_path / "a.csv").write_text("\ufeff" + header + "\r\n".join(lines), "utf-8")
     (tmp_path / "b.jsonl").write_text("\n\n".join(map(json.dumps, rows)), "utf-8")
     tables = "".join("[[pairs]]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in row.items()) for row in rows)
-    (tmp_path / "c.toml").write_text(f'kind = "pairs"\nstratum = "group"\n{tables}', "utf-8")
+    (tmp_path / "c.toml").write_text(f'kind = "pairs"\nby = "group"\n{tables}', "utf-8")
     read = [from_file(tmp_path / name) for name in ("a.csv", "b.jsonl", "c.toml")]
     assert len({repr(list(suite.items())) for suite in read}) == 1
     assert len({repr(list(suite.measures(()))) for suite in read}) == 1
     assert len({json.dumps(suite.signature()) for suite in read}) == 1
+
+
+def test_a_small_group_does_not_leave_the_whole_undecided(tmp_path):
+    """Ten pairs of three groups: a stratum of three pairs decides nothing, and neither would the figure over all."""
+    rows = [f"Reds {n}.,Blues {n}.,{'aaaabbbccc'[n]}\n" for n in range(10)]
+    (tmp_path / "a.csv").write_text("stereotype,counterpart,group\n" + "".join(rows), "utf-8")
+    found = figures(from_file(tmp_path / "a.csv"), lambda prompt, text: -1.0 if text.startswith("Reds") else -2.0)
+    whole = found["stereotype_score", ()]
+    assert (whole.value, whole.n_items) == (1.0, 10)
+    assert whole.low > 0.5  # Wilson's interval of 10 of 10 begins at 0.72
+    assert {dict(where).get("group") for _, where in found} == {None, "a", "b", "c"}
 
 
 def test_a_context_stands_before_both_sentences(tmp_path):
@@ -101,3 +112,5 @@ def test_declared_strata_primary_and_neutral_are_used(tmp_path):
     assert found["stereotype_score", ()].spec.neutral == 0.4
     assert {dict(where).get("town") for _, where in found} >= {"0", "5"}
     assert suite.cautions()[-1] == "Made up."
+    small = from_file(tmp_path / "a.toml", stratum="town", by=[], sampled=[])
+    assert "Strata of fewer than 5 questions leave the whole undecided: 0, 1, 2, 3, 4, 5." in small.cautions()
