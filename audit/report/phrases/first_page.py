@@ -122,7 +122,12 @@ def _answer(example: Example) -> str:
     total = sum(p for _, p in known)
     if not total:
         return "known only by bounds"
-    return ", ".join(f"{one_line(text.strip())} {100 * p / total:.0f} %" for text, p in known[:_LIKELIEST])
+    return ", ".join(f"{one_line(text.strip())} {_share(p / total)}" for text, p in known[:_LIKELIEST])
+
+
+def _share(share: float) -> str:
+    """In whole per cent; what is not nothing never reads as nothing."""
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
 def plain_rows(figures: Figures) -> Iterator[PlainRow]:
@@ -195,9 +200,9 @@ def next_steps(figures: Figures) -> Iterator[str]:
         yield "Run the same command again: it asks only what has no answer yet."
     if any(is_weak(entry) for entry in result.data_quality):
         yield "Coverage is low somewhere: read the answers behind a figure (select it) before you rely on it."
-    if any(c.verdict == "inconclusive" and not c.is_subgroup for c in result.comparisons):
+    if any(c.verdict == "inconclusive" and c.primary for c in result.comparisons):
         yield "Some comparisons are open: `audit plan CONFIG --detect 0.02` says how many more items they take."
     if result.limit is not None:
-        yield "This was a sample: the same command without `--limit` asks only the rest."
+        yield "This was a sample: the same audit without a limit asks only the rest."
     elif result.complete:
         yield "`audit baseline save NAME` keeps this run; `audit gate --baseline NAME` compares a later one with it."

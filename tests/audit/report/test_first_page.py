@@ -101,12 +101,12 @@ def said(answer: Any, prompt: Any = "The nurse said that") -> Any:
 def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     scores = [
         {"continuation": c, "logprob": None if p is None else math.log(p)}
-        for c, p in ((" he", 0.1), (" she", 0.3), (" they", None))
+        for c, p in ((" he", 0.1), (" she", 0.3), (" they", None), (" it", 1e-4))
     ]
     found = said({"scores": scores})
     assert found.question == "The nurse said that"
-    assert found.answers == [("a", "she 75 %, he 25 %")]
-    assert found.remark == "shares among the 2 continuations looked for"
+    assert found.answers == [("a", "she 75 %, he 25 %, it <1 %")]
+    assert found.remark == "shares among the 3 continuations looked for"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_steps_follow_from_what_is_open() -> None:
     ]
     steps = " ".join(next_steps(Figures(result(a, b).model_copy(update={"complete": False, "limit": 200}))))
     assert "Run the same command again" in steps
-    assert "without `--limit`" in steps
+    assert "without a limit" in steps
     assert "baseline save" not in steps
 
 
