@@ -83,13 +83,16 @@ def stereoset(folder: Path, keep: slice, of: Logprobs) -> Figures:
 
 def winobias(folder: Path, keep: slice, of: Logprobs) -> Figures:
     likelier, right = [], {"pro": [], "anti": []}
-    lines = {
-        v: (folder / f"{v}_stereotyped_type1.txt.dev").read_text("utf-8").splitlines()[keep] for v in ("pro", "anti")
-    }
-    for pro, anti in zip(lines["pro"], lines["anti"], strict=True):
-        texts = {
-            v: re.sub(r"\s+", " ", re.sub(r"^\d+ |[][]", "", x)).strip() for v, x in (("pro", pro), ("anti", anti))
-        }
+    lines = [(folder / f"{v}_stereotyped_type1.txt.dev").read_text("utf-8").splitlines() for v in ("pro", "anti")]
+    plain = [
+        [re.sub(r"\s+", " ", re.sub(r"^\d+ |[][]", "", line)).strip() for line in of_version] for of_version in lines
+    ]
+    without = [
+        [re.sub(r"\b(he|she|him|her|his|hers)(self)?\b", "", x.casefold()) for x in version] for version in plain
+    ]
+    pairs = [row for row, a, b in zip(zip(*lines, *plain, strict=True), *without, strict=True) if a == b]
+    for pro, anti, plain_pro, plain_anti in pairs[keep]:
+        texts = {"pro": plain_pro, "anti": plain_anti}
         likelier.append(sum(of("", texts["pro"])) > sum(of("", texts["anti"])))
         for version, line in (("pro", pro), ("anti", anti)):
             held = [part.casefold().strip() for part in re.findall(r"\[(.*?)\]", line)]
