@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.analysis.comparing.differences import paired_differences, paired_sums
+from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.decisions import Claim, decide
 from audit.analysis.estimators import ValueKind, mean_of_kind
-from audit.analysis.gate.changes import Change
+from audit.analysis.gate.changes import Change, sums_of
 from audit.analysis.gate.limits import limit_verdict
 from audit.analysis.gate.over_nights import share_of_look
 from audit.analysis.table import Levels, RowTable, item_index
@@ -91,11 +91,10 @@ def changes(scenario: Scenario, nights: int, rng: np.random.Generator) -> Iterat
     index, levels = item_index(all_rows[:1]), Levels()
     tables = [RowTable(rows, index, levels) for rows in all_rows]
     pairs = [(0, k) for k in range(1, nights + 1)]
-    neutral = scenario.spec.neutral
-    sums = [None] * nights if neutral is None else paired_sums(tables, [scenario.spec], pairs)
+    sums = sums_of(tables, scenario.spec, pairs)
     for difference, total in zip(paired_differences(tables, [scenario.spec], pairs), sums, strict=True):
         difference.margin = MARGIN
-        yield Change(FigureName("s", scenario.spec.measure, {}, "m"), neutral, difference, total)
+        yield Change(FigureName("s", scenario.spec.measure, {}, "m"), scenario.spec.neutral, difference, total)
 
 
 def is_alarm(difference: PairedDifference, claims: Sequence[Claim], share: float) -> bool:

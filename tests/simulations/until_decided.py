@@ -19,7 +19,7 @@ import numpy as np
 
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import decide
-from audit.analysis.gate.changes import Change, sum_of
+from audit.analysis.gate.changes import Change, sums_of
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.collect import Look, Sample, looks_of_items, plan_looks
 from audit.results import FigureName
@@ -88,7 +88,8 @@ def look_by_look(process: Process, mean: float, seed: int) -> Iterator[tuple[Loo
         (difference,) = paired_differences(tables, [GAP], [(0, 1)])
         difference.margin = MARGIN
         difference.allow_unseen(MOST)
-        change = Change(FigureName("s", GAP.measure, {}, "m"), GAP.neutral, difference, sum_of(tables, GAP))
+        (total,) = sums_of(tables, GAP, [(0, 1)])
+        change = Change(FigureName("s", GAP.measure, {}, "m"), GAP.neutral, difference, total)
         claims = change.claims(ALPHA * look.error)
         (decision,) = decide([(difference, claims)], ALPHA * look.error)
         yield look, sum(asked), decision.outcome

@@ -30,7 +30,7 @@ from typing import Any
 
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import decide, margin_of
-from audit.analysis.gate.changes import Change, change_of_intervals, sum_of
+from audit.analysis.gate.changes import Change, change_of_intervals, sums_of
 from audit.analysis.gate.limits import check_limits
 from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle
 from audit.analysis.gate.rules import GateRules, Margins, check_names
@@ -217,7 +217,7 @@ def _compared(
         difference, total = change_of_intervals(before, measure, *(run.confidence for run in runs))
     else:
         (difference,) = paired_differences(pair, [measure.spec], [(0, 1)])
-        total = sum_of(pair, measure.spec)
+        (total,) = sums_of(pair, measure.spec, [(0, 1)])
         if difference.n_items == 0:
             undefined_for = [("baseline", "run")[i] for i in difference.undefined]
             silent = "missing answers" if measure.missing and not measure.n_items else None

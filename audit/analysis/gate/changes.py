@@ -216,15 +216,15 @@ def _moved(difference: PairedDifference, value: float) -> PairedDifference:
     return replace(difference, low=low, high=high, discordant=None)
 
 
-def sum_of(pair: Sequence[RowTable], spec: MeasureSpec) -> PairedDifference | None:
-    """The sum of a figure's distances from neutral in two runs; None where its side of neutral is no question."""
+def sums_of(
+    tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]]
+) -> list[PairedDifference | None]:
+    """Of pairs with the first table, the sum of the distances from neutral; None where the side is no question."""
     least, most = _range(spec)
-    if spec.neutral is None or not least < spec.neutral < most:
-        return None
-    if spec.estimator == "correlation" and spec.neutral != 0:  # mirrored items have the opposite correlation
-        return None
-    (total,) = paired_sums(pair, [spec], [(0, 1)])
-    return total
+    is_known = spec.neutral is None or not least < spec.neutral < most
+    if is_known or (spec.estimator == "correlation" and spec.neutral != 0):  # mirrored items have the opposite r
+        return [None] * len(pairs)
+    return [*paired_sums(tables, [spec], pairs)]
 
 
 def _range(spec: MeasureSpec) -> Interval:
