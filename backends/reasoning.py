@@ -44,10 +44,12 @@ def opens_thought(prompt: str) -> bool:
     return _OPENED.search(prompt) is not None
 
 
-def unfinished_thought() -> BackendError:
-    """The error of an answer of which there is only a thought."""
-    hint = "Raise reasoning_tokens, or switch the model's reasoning down or off"
-    return BackendError("unsupported", "the tokens ended before the model's thought did: no answer", hint=hint)
+class UnfinishedThoughtError(BackendError):
+    """Of an answer there is only a thought."""
+
+    def __init__(self) -> None:
+        hint = "Raise reasoning_tokens, or switch the model's reasoning down or off"
+        super().__init__("unsupported", "the tokens ended before the model's thought did: no answer", hint=hint)
 
 
 def stopped(text: str, stops: Sequence[str], reason: str) -> tuple[str, str]:

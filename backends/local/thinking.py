@@ -7,7 +7,7 @@ from typing import Protocol
 
 from backends.base import GenerateRequest, GenerateResponse, Prompt
 from backends.errors import BackendError
-from backends.reasoning import opens_thought, split_reasoning, stopped, unfinished_thought
+from backends.reasoning import UnfinishedThoughtError, opens_thought, split_reasoning, stopped
 
 #: Tokens of a thought where none are set.
 DEFAULT_ROOM = 4096
@@ -36,7 +36,7 @@ def without_thought(
     opened = not isinstance(request.prompt, str) and opens_thought(encoder.text(request.prompt))
     thought, text = split_reasoning(answer.text, opened_before=opened)
     if text is None:
-        return unfinished_thought()
+        return UnfinishedThoughtError()
     reason = answer.finish_reason
     if had_room:
         text, ended = stopped(text, request.sampling.stop, reason)

@@ -15,7 +15,7 @@ from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, singl
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.errors import inconsistent
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
-from backends.reasoning import reported_thought, split_reasoning, stopped, unfinished_thought
+from backends.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
 
 #: Draws of one request.
 MOST_CHOICES = 50
@@ -35,8 +35,11 @@ async def generate(api: ServerApi, capabilities: ServerCapabilities, request: Ge
 
 async def draws(
     api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, count: int
-) -> list[GenerateResponse]:
-    """``count`` independent answers, as many to a request as the server gives. Raises `BackendError`."""
+) -> list[GenerateResponse | None]:
+    """``count`` independent answers, as many to a request as the server gives. Raises `BackendError`.
+
+    None stands for an answer of which there is only a thought, which has no end.
+    """
     if api.waits_for_batches:  # all of them in one
         sizes = _portions(count, MOST_CHOICES if capabilities.together == "n" else 1)
         places = itertools.accumulate(sizes, initial=0)
@@ -61,7 +64,7 @@ def _portions(count: int, most: int) -> list[int]:
 
 async def _together(
     api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, place: int, size: int
-) -> list[GenerateResponse]:
+) -> list[GenerateResponse | None]:
     """Up to ``size`` answers of one request, the draws from ``place`` on; one where the server gives no more."""
     drawn = dataclasses.replace(request, repeat=place)
     response, prefill = await _asked(
@@ -70,7 +73,13 @@ async def _together(
     choices = response.get("choices")
     if size == 1 or not isinstance(choices, Sequence) or len(choices) != size:
         choices = [single_choice({"choices": choices[:1] if isinstance(choices, list) else choices})]
-    return [read_answer(capabilities, drawn, choice, response.get("usage"), prefill) for choice in choices]
+    answers: list[GenerateResponse | None] = []
+    for choice in choices:
+        try:
+            answers.append(read_answer(capabilities, drawn, choice, response.get("usage"), prefill))
+        except UnfinishedThoughtError:
+            answers.append(None)
+    return answers
 
 
 async def _asked(
@@ -108,7 +117,7 @@ def read_answer(
         text, prefill = message["refusal"], ""  # OpenAI's place for a model that declines: it starts anew
     thought, spent = reported_thought(choice), reasoning_tokens(usage)
     if not text and choice.get("finish_reason") in CUT_SHORT and (thought or spent):
-        raise unfinished_thought()
+        raise UnfinishedThoughtError()
     text, reason = _checked(text, choice.get("finish_reason"))
     if prefill and capabilities.prefill == "repeated":
         if not text.startswith(prefill):
@@ -116,7 +125,7 @@ def read_answer(
         text = text[len(prefill) :]
     inline, answer = split_reasoning(text, opened_before=capabilities.opened_before)
     if answer is None:
-        raise unfinished_thought()
+        raise UnfinishedThoughtError()
     ended = FINISH_REASONS[reason]
     if capabilities.reasons or "stop" in capabilities.refused:
         answer, ended = stopped(answer, request.sampling.stop, ended)

@@ -51,7 +51,7 @@ class Routes:
         asked = prompt if self._capabilities.completions else (Message("user", prompt),)
         sampling = Sampling(temperature=1.0, max_tokens=tokens)
         answers = await draw_answers(self._api, self._capabilities, GenerateRequest(asked, sampling), draws)
-        return len({answer.text for answer in answers}) > 1
+        return len({answer.text for answer in answers if answer is not None}) > 1
 
     async def _text(self, prompt: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
         capabilities, tokenizer = self._capabilities, self._tokenizer
@@ -102,7 +102,7 @@ class Routes:
     async def _sampled(
         self, prompt: str | tuple[Message, ...], continuations: Sequence[str]
     ) -> tuple[ContinuationScore, ...]:
-        async def draw(count: int, tokens: int) -> list[GenerateResponse]:
+        async def draw(count: int, tokens: int) -> list[GenerateResponse | None]:
             request = GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=tokens))
             return await draw_answers(self._api, self._capabilities, request, count)
 

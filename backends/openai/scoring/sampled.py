@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from backends.base import ContinuationScore, GenerateResponse
 from backends.openai.errors import inconsistent
+from backends.reasoning import UnfinishedThoughtError
 
-Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse]]]
+Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
 _CONFIDENCE = 0.95
 #: So many answers of so many tokens, cut off and not ended, are not all one text where they are drawn.
 _MIN_ALIKE, _MIN_TOKENS = 10, 6
@@ -20,7 +21,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     Parameters
     ----------
     draw : callable
-        ``(draws, tokens) → that many answers``, at temperature 1.
+        ``(draws, tokens) → that many answers``, at temperature 1; None for one that never came.
     samples : int
         Number of draws; one set of draws serves all continuations.
 
@@ -28,7 +29,8 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     -------
     tuple of ContinuationScore
         ``sampled``; ``low`` and ``high`` are Wilson's 95 % interval (J. Am. Stat. Assoc. 22, 1927), in nats.
-        A continuation that is never drawn has no value: ``logprob`` and ``low`` are None.
+        A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. Where answers never came,
+        ``bounded``: each of these may have been any.
 
     Raises
     ------
@@ -38,7 +40,10 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     from scipy.stats import binomtest
 
     tokens = tokens_drawn(continuations)
-    answers = await draw(samples, tokens)
+    drawn = await draw(samples, tokens)
+    answers = [answer for answer in drawn if answer is not None]
+    if not answers:
+        raise UnfinishedThoughtError
     texts = [answer.text for answer in answers]
     is_long = tokens >= _MIN_TOKENS and all(answer.finish_reason == "length" for answer in answers)
     if samples >= _MIN_ALIKE and is_long and len(set(texts)) == 1:
@@ -46,6 +51,10 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     scores = []
     for continuation in continuations:
         count = sum(_begins(text, continuation) for text in texts)
+        if lost := len(drawn) - len(answers):
+            low, high = (math.log(n / samples) if n else None for n in (count, count + lost))
+            scores.append(ContinuationScore(None, low, high or 0.0, "bounded", "clean", (), "sampled", samples))
+            continue
         interval = binomtest(count, samples).proportion_ci(_CONFIDENCE, method="wilson")
         scores.append(
             ContinuationScore(

@@ -11,7 +11,7 @@ import pytest
 
 from audit import Audit
 from backends.base import GenerateResponse, Message, ScoreRequest, ScoreResponse
-from backends.errors import ConfigError
+from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.scoring.sampled import score_by_sampling
 from suites import GenderPair, OccuGender
@@ -171,3 +171,21 @@ async def test_groups_of_a_suite_from_a_file_are_counted_alike() -> None:
     )
     assert all(mass.low == mass.value == mass.high for mass in found.normalised.values())
     assert found.probability_mass.value == pytest.approx(1.0)
+
+
+async def test_answers_that_never_came_may_have_been_any() -> None:
+    async def draw(count: int, tokens: int) -> list[GenerateResponse | None]:
+        return [*(GenerateResponse(text, "stop") for text in ["Male"] * 12 + ["Female"] * 6), None, None]
+
+    scores = await score_by_sampling(draw, ("Male", "Female", "Other"), 20)
+    assert [score.exactness for score in scores] == ["bounded"] * 3
+    found = read_groups(scores, {"m": ("Male",), "f": ("Female",), "o": ("Other",)})
+    assert found.normalised["m"].low <= 12 / 20
+    assert found.normalised["m"].high >= 14 / 20
+    assert found.normalised["m"].value is None
+
+    async def none(count: int, tokens: int) -> list[GenerateResponse | None]:
+        return [None] * count
+
+    with pytest.raises(BackendError, match="thought"):
+        await score_by_sampling(none, ("Male",), 5)
