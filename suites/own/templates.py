@@ -206,14 +206,17 @@ class TemplatesFromFile(Suite):
             yield from self.design.figures(gap)
         for name, weights in self.contrasts.items():
             ends = min(0.0, *weights.values()), max(0.0, *weights.values())
-            contrast = MeasureSpec(name, name, kind="difference", range=ends, neutral=0.0, **mass)
+            contrast = MeasureSpec(
+                name, name, kind="difference", range=ends, neutral=0.0, primary=not stereotyped, **mass
+            )
             yield from self.design.figures(replace(contrast, unit="difference of probabilities", family="contrasts"))
         for group in self.groups:
             share = MeasureSpec(f"p_{group}", f"p_{group}", kind="probability", family="group probabilities", **mass)
             yield from self.design.figures(share)
         raw = MeasureSpec("coverage", "coverage", kind="probability", family="group probabilities: raw mass")
         yield from self.design.figures(replace(raw, population=population))
-        yield from self._by_filler(mass)
+        if self._file.slot not in self.design.by:
+            yield from self._by_filler(mass)
 
     def _by_filler(self, mass: Mapping[str, Any]) -> Iterator[MeasureSpec]:
         """The groups' probabilities of each filler."""

@@ -175,6 +175,16 @@ def test_gendered_nouns_of_each_filler_are_scored(tmp_path):
     assert value(found, "hombre_minus_mujer") == pytest.approx(fmean([-0.5, 0.6, 0.0, 0.5]))
 
 
+def test_without_a_stereotype_the_contrast_is_primary(tmp_path):
+    text = SPANISH.replace("hombre = {}", 'hombre = ["un hombre"]').replace("mujer = {}", 'mujer = ["una mujer"]')
+    text = text.replace('slot = "oficio"', 'slot = "oficio"\nfillers = ["la obra", "el taller"]\nby = "oficio"')
+    text = text.replace("hospital", "[OFICIO]").replace("Llegó", "En [OFICIO]")
+    specs = list(suite_of(tmp_path, text).measures(()))
+    assert [(spec.measure, dict(spec.where)) for spec in specs if spec.primary] == [("hombre_minus_mujer", {})]
+    named = [(spec.measure, *spec.where.items()) for spec in specs]
+    assert len(named) == len(set(named))
+
+
 def test_prompts_have_the_declared_form_and_separator(tmp_path):
     text = """
 kind = "templates"
