@@ -127,10 +127,11 @@ class Design:
         if not self.head.primary:
             return list(specs)
         levels = set(self.by)
-        return [
-            replace(spec, primary=spec.measure in self.head.primary and not levels & spec.where.keys())
-            for spec in specs
-        ]
+
+        def is_primary(spec: MeasureSpec) -> bool:
+            return spec.measure in self.head.primary and not spec.is_subgroup and not levels & spec.where.keys()
+
+        return [replace(spec, primary=is_primary(spec)) for spec in specs]
 
     def _check_neutral(self, specs: Sequence[MeasureSpec]) -> None:
         limits = {spec.measure: spec.limits for spec in specs}

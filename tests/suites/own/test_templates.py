@@ -181,6 +181,8 @@ def test_without_a_stereotype_the_contrast_is_primary(tmp_path):
     text = text.replace("hospital", "[OFICIO]").replace("Llegó", "En [OFICIO]")
     specs = list(suite_of(tmp_path, text).measures(()))
     assert [(spec.measure, dict(spec.where)) for spec in specs if spec.primary] == [("hombre_minus_mujer", {})]
+    whole = suite_of(tmp_path, 'primary = "p_mujer"\n' + text.replace('by = "oficio"\n', "")).measures(())
+    assert [(spec.measure, dict(spec.where)) for spec in whole if spec.primary] == [("p_mujer", {})]
     named = [(spec.measure, *spec.where.items()) for spec in specs]
     assert len(named) == len(set(named))
 
