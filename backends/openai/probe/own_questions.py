@@ -103,7 +103,10 @@ async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, 
     """What is asked, as the routes ask it, and the next tokens listed after it."""
     found, prompt = session.capabilities, request.prompt
     if not isinstance(prompt, str) and found.chat_route == "rendered":
-        prompt = await session.api.rendered_chat(prompt)
+        rendered = await session.ask(session.api.rendered_chat, prompt)
+        if isinstance(rendered, BackendError):
+            return prompt, rendered
+        prompt = rendered
     if isinstance(prompt, str):
         return prompt, await session.next_tokens(prompt, min(found.largest_k, _LISTED))
     if prompt[-1].role == "assistant":  # servers differ in how they draw on
