@@ -47,9 +47,9 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
     (tmp_path / "test_bias.py").write_text(TESTS, "utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", "-p", "no:cacheprovider", "-rA"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, timeout=240
-    )
+    # Named once: an installed plugin is loaded by its entry point too.
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
     lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines() if "::" in line]
     outcomes = {name.split("::")[1]: outcome for outcome, name in lines}
     assert outcomes == {
