@@ -227,3 +227,14 @@ class ApiKey(Credential):
             raise ConfigError("key_file", str(file), f"cannot be read ({error.strerror})", "Give a file") from None
         if not stat.S_ISREG(mode) or mode & 0o077:
             raise ConfigError("key_file", str(file), "others may read it", f"Run: chmod 600 {file}")
+
+
+def credential(
+    names: str | Sequence[str] | None, file: str | Path | None, token: Callable[[], str] | Literal["azure"] | None
+) -> Credential:
+    """What a backend's options name: a token, a key from a file or the environment, or several keys."""
+    if token is not None:
+        return BearerToken(token)
+    if isinstance(names, str) or not names or file is not None:
+        return ApiKey(names if isinstance(names, str) else None, file)
+    return KeyRing([ApiKey(name, None) for name in names])

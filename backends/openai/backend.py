@@ -37,7 +37,7 @@ from backends.base import (
 from backends.errors import BackendError, ConfigError
 from backends.openai.address import is_this_machine, server_url
 from backends.openai.api import ServerApi
-from backends.openai.auth import NAME_NONE, ApiKey, BearerToken, Credential, KeyRing
+from backends.openai.auth import NAME_NONE, BearerToken, credential
 from backends.openai.batches import BatchedClient, Journal
 from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
@@ -200,7 +200,7 @@ class OpenAIBackend(Backend):
         self.unverified_since: float | None = None
         self.unverified_reason = ANOTHER_MODEL
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
-        self._key = _credential(api_key_env, key_file, token)
+        self._key = credential(api_key_env, key_file, token)
         self._sent = SentAlong(
             headers or {}, query or {}, extra_body or {}, service_tier, reasoning_effort, reasoning_tokens
         )
@@ -260,7 +260,7 @@ class OpenAIBackend(Backend):
             "server": found.family or "unknown",
             "spread": f"{found.repeat_noise:.2g} nats",
             "list": f"{found.largest_k} next tokens, identified by {found.identity}",
-            "access": _access(found, self.samples),
+            "access": found.access(self.samples),
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
         return Description(
@@ -268,7 +268,7 @@ class OpenAIBackend(Backend):
             frozenset(capabilities),
             notes,
             retired=report.retired_fields() | RETIRED,
-            statements=(*report.statements, *_of_draws(found, self.samples)),
+            statements=(*report.statements, *found.said_of_draws(self.samples)),
             limits=report.limits,
             requests=report.requests,
             absent={"score": report.without_scores} if report.without_scores and "score" not in capabilities else {},
@@ -551,27 +551,3 @@ class OpenAIBackend(Backend):
 def _largest_move(report: ProbeReport, canary: Canary, watched: Sequence[Watched]) -> float:
     """How far the canary and the questions drawn for the probe have moved since, in nats."""
     return max(largest_move(report.canary, canary), largest_watched_move(report.watched, watched))
-
-
-def _access(found: ServerCapabilities, samples: int | None) -> str:
-    """How its probabilities are known: for a reader who compares models."""
-    if "sampled" in found.routes:
-        return f"{samples} drawn answers a question, counted"
-    routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), found.routes, strict=True) if route]
-    return f"log-probabilities of {', '.join(routes)}" if routes else "texts alone"
-
-
-def _of_draws(found: ServerCapabilities, samples: int | None) -> tuple[str, ...]:
-    if "sampled" not in found.routes:
-        return ()
-    return (f"its probabilities are shares of {samples} drawn answers a question: intervals hold that error too",)
-
-
-def _credential(
-    names: str | Sequence[str] | None, file: str | Path | None, token: Callable[[], str] | Literal["azure"] | None
-) -> Credential:
-    if token is not None:
-        return BearerToken(token)
-    if isinstance(names, str) or not names or file is not None:
-        return ApiKey(names if isinstance(names, str) else None, file)
-    return KeyRing([ApiKey(name, None) for name in names])

@@ -100,6 +100,19 @@ class ServerCapabilities:
         """The route for texts and the one for chats."""
         return self.text_route, self.chat_route
 
+    def access(self, samples: int | None) -> str:
+        """How its probabilities are known: for a reader who compares models."""
+        if "sampled" in self.routes:
+            return f"{samples} drawn answers a question, counted"
+        routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), self.routes, strict=True) if route]
+        return f"log-probabilities of {', '.join(routes)}" if routes else "texts alone"
+
+    def said_of_draws(self, samples: int | None) -> tuple[str, ...]:
+        """What a reader of figures must know where they come from draws."""
+        if "sampled" not in self.routes:
+            return ()
+        return (f"its probabilities are shares of {samples} drawn answers a question: intervals hold that error too",)
+
     def fingerprint(self) -> dict[str, str | int | float | bool | None]:
         """The fields that may change an answer, given these routes."""
         names = [*_ANSWER_FIELDS, "answered_model"]
