@@ -11,6 +11,7 @@ import pytest
 import suites
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
+from audit.rehearsal.check import check_items
 from backends.fake import FakeBackend
 from suites.base import Item, Suite
 from suites.genderpair.pairs import PairSet
@@ -88,6 +89,14 @@ async def test_a_config_of_the_page_fills_its_table(config: str, table: str) -> 
     assert len(specs) == len(cells)
     measures = measure_rows(RowTable(rows), specs, model="m", suite="s", signature={})
     assert any(m.value is not None for m in measures)
+
+
+@pytest.mark.parametrize("config", sorted({config for config, _ in MADE}))
+@pytest.mark.usefixtures("published_files")
+def test_a_config_of_the_page_passes_what_every_run_checks(config: str) -> None:
+    suite = suite_of(config)
+    items = list(suite.items())
+    assert check_items("suite", suite, some_of(items), all_items=items).mistakes == []
 
 
 def test_the_page_names_every_table_of_the_papers() -> None:
