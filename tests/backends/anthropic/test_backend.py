@@ -141,7 +141,8 @@ async def test_occugender_is_audited_by_draws(tmp_path: Path) -> None:
     (female,) = [m for m in result.measures if m.measure == "p_female" and m.where == where]
     assert female.low is not None
     assert female.high is not None
-    assert female.low < 2 / 3 < female.high
+    width = female.high - female.low  # a 95 % interval misses the truth once in 20: four standard errors do not
+    assert female.low - width / 2 < 2 / 3 < female.high + width / 2
     assert female.high - female.low < 0.3
 
 
