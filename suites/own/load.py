@@ -25,6 +25,8 @@ _SUITES = {
     "choices": ("suites.own.choices", "ChoicesFromFile"),
     "texts": ("suites.own.texts", "TextsFromFile"),
 }
+#: Kinds that rows alone make a suite of: fillers lack templates, and prompts what reads the texts.
+_ALONE = ("pairs", "choices")
 #: What a CSV file separates several answers or expressions with.
 _LIST_SIGN = "|"
 _LISTS = ("answers",)
@@ -79,15 +81,15 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
     data = read_data(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
     columns = dict.fromkeys(name for row in data.rows for name in row)
     kind = next((k for k, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
-    if kind is None or kind == "templates":  # fillers alone are no suite
-        wanted = " or ".join(", ".join(sorted(_required(row))) for k, (_, _, row) in KINDS.items() if k != "templates")
+    if kind not in _ALONE:
+        wanted = " or ".join(", ".join(sorted(_required(KINDS[of][2]))) for of in _ALONE)
         hint = f"Name its columns {wanted}; or write a .toml file that names this one as data, and its columns"
         for name in columns:
             wished = [field for _, _, row in KINDS.values() for field in _required(row)]
             if name not in wished and (close := difflib.get_close_matches(name, wished, n=1, cutoff=0.8)):
                 raise ConfigError(f"{path.name}:1: {name}", name, "no such column", f"Did you mean {close[0]!r}?")
         raise ConfigError(f"{path.name}:1", list(columns), "no kind of suite has these columns", hint)
-    return {"kind": kind, **({} if kind == "texts" else _groups(data))}, Source(path, "", {}, data)
+    return {"kind": kind, **_groups(data)}, Source(path, "", {}, data)
 
 
 def _required(row: type[BaseModel]) -> set[str]:

@@ -40,6 +40,7 @@ group = "blues"
 #: What was done wrong → the file, where the message says it is, and a word of the message.
 MISTAKES = {
     "a table without a header": ("m.csv", "Reds lie.,Blues lie.\nA.,B.\n", "m.csv:1", "columns"),
+    "prompts that nothing reads": ("m.csv", "prompt,group\nReds are,reds\n", "m.csv:1", "names this one as data"),
     "a column misspelt": ("m.csv", "stereotyp,counterpart\nA.,B.\n", "m.csv:1: stereotyp", "'stereotype'"),
     "a column twice": ("m.csv", "stereotype,counterpart,group,group\nA.,B.,c,d\n", "m.csv:1: group", "two columns"),
     "a comma without quotes": ("m.csv", "stereotype,counterpart\nA, b.,B.\n", "m.csv:2", "3 cells under 2"),
