@@ -20,8 +20,12 @@ from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError,
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
-#: Questions of a run that are drawn after: this share, and so many at most, fewer where each draw takes a request.
-_SHARE, _MOST, _MOST_ONE_BY_ONE = 0.1, 10, 5
+#: Questions of a run that are taken: this share, and so many at most; from so many on.
+_SHARE, _MOST, _FEWEST_SEEN = 0.25, 30, 10
+#: Of these, so many are drawn after at most, fewer where each draw takes a request. The others are compared with their
+#: lists alone, where the scores are of another route.
+_SHARE_DRAWN, _MOST_DRAWN, _MOST_ONE_BY_ONE = 0.4, 10, 5
+_OTHER_ROUTES = ("echo", "prompt_logprobs")
 #: Requests for draws: this share of the run's own, at least and at most so many; and draws of each request.
 _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
@@ -30,9 +34,8 @@ _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
 _LISTED = 1000
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
-#: The share of the questions that must differ, and how many: a few answers of another model are the second asking's
-#: to find.
-_SHARE_OFF, _MIN_OFF = 0.5, 2
+#: Questions that must differ.
+_MIN_OFF = 2
 
 
 class OwnQuestions:
@@ -52,7 +55,8 @@ class OwnQuestions:
 
     def take(self) -> list[tuple[ScoreRequest, ScoreResponse]]:
         """A share of those that were seen; none of them is kept."""
-        taken = self._kept[: round(_SHARE * self._seen)]
+        n = min(round(_SHARE * self._seen), _MOST) if self._seen >= _FEWEST_SEEN else 0
+        taken = self._draw.sample(self._kept, n)
         self._kept, self._seen = [], 0
         return taken
 
@@ -76,14 +80,19 @@ async def contradiction(
     is_chat = not isinstance(asked[0][0].prompt, str) and capabilities.chat_route != "rendered"
     way = None if is_chat and capabilities.together == "prompts" else capabilities.together
     listed: list[tuple[Asked, dict[str, float]]] = []
-    moved = 0
-    for request, response in asked[: _MOST if way else _MOST_ONE_BY_ONE]:
+    n_compared = n_moved = 0
+    n_drawn = min(math.ceil(_SHARE_DRAWN * len(asked)), _MOST_DRAWN if way else _MOST_ONE_BY_ONE)
+    for at, (request, response) in enumerate(asked):
+        if at >= n_drawn and capabilities.text_route not in _OTHER_ROUTES:
+            break
         prompt, top = await _listed(session, request)
         if isinstance(top, TopLogprobs):
-            listed.append((prompt, listed_texts(top, trimmed=not isinstance(prompt, str))))
-            moved += _difference(response, top) > max(_OFF, 4 * capabilities.repeat_noise)
-    if moved >= max(_MIN_OFF, _SHARE_OFF * len(listed)):
-        return f"the scores of {moved} of {len(listed)} questions are not those that it lists after them"
+            if at < n_drawn:
+                listed.append((prompt, listed_texts(top, trimmed=not isinstance(prompt, str))))
+            n_compared += 1
+            n_moved += _difference(response, top) > max(_OFF, 4 * capabilities.repeat_noise)
+    if n_moved >= _MIN_OFF:
+        return f"the scores of {n_moved} of {n_compared} questions are not those that it lists after them"
     if not listed:
         return ""
     fewest, most = _REQUESTS[way]

@@ -17,8 +17,8 @@ def _scored(at: int) -> tuple[ScoreRequest, ScoreResponse]:
     return ScoreRequest(f"question {at}", ("a",)), ScoreResponse((score,))
 
 
-@pytest.mark.parametrize(("seen", "taken"), [(0, 0), (4, 0), (24, 2), (95, 10), (500, 10)])
-def test_a_tenth_is_taken_and_ten_at_most(seen: int, taken: int) -> None:
+@pytest.mark.parametrize(("seen", "taken"), [(0, 0), (9, 0), (24, 6), (95, 24), (500, 30)])
+def test_a_quarter_is_taken_and_thirty_at_most(seen: int, taken: int) -> None:
     own = OwnQuestions()
     for at in range(seen):
         own.add(*_scored(at))
@@ -34,7 +34,7 @@ def test_each_question_is_as_likely_to_be_taken() -> None:
             own.add(*_scored(at))
         counts.update(str(request.prompt) for request, _ in own.take())
     assert len(counts) == 100
-    assert all(130 < count < 270 for count in counts.values())  # 200 ± 13.4, five times that
+    assert all(400 < count < 600 for count in counts.values())  # 500 ± 19.4, five times that
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -43,7 +43,7 @@ def test_rows_false_for_the_audited_words_alone_are_seen(seed: int) -> None:
     assert outcome.ended == "stopped: another model noticed"
 
 
-@pytest.mark.parametrize("style", ["lists", "whole", "chat"])
+@pytest.mark.parametrize("style", ["whole", "chat"])
 def test_a_lie_about_the_audited_words_alone_is_seen(style: Style) -> None:
     (outcome,) = trials("the likeliest audited word 0.6 nats down", style, range(4, 5))
     assert outcome.ended == "stopped: another model noticed"
