@@ -271,8 +271,8 @@ def test_a_run_without_all_answers_exits_1_and_says_so(audit, config):
     [
         (("run", "nowhere.py"), "no such file"),
         (("report", "--db", "nowhere.db"), "no such store"),
-        (("ls", "nonsense"), "runs, models or suites"),
-        (("report", "--format", "word"), "html, json, csv, markdown, latex"),
+        (("ls", "nonsense"), "runs, models, suites, backends or scorers"),
+        (("report", "--format", "word"), "html, certificate, card, json, csv, markdown, latex"),
         (("show", "abc", "--db", "nowhere.db"), "no such store"),
         (("run",), "CONFIG"),
         (("nonsense",), "nonsense"),
@@ -300,9 +300,10 @@ def test_an_unwritable_folder_is_named_without_a_traceback(audit, config, tmp_pa
     assert "Traceback" not in err
 
 
-def test_a_limit_that_names_no_figure_is_reported_by_the_run(audit, config):
+def test_a_limit_that_names_no_figure_is_refused_before_it(audit, config):
     path = config()
     path.write_text(path.read_text().replace('"p_diverse": (0.0', '"p_divers": (0.0'))
     code, _, err = audit("run", path)
-    assert code == 0
-    assert "Problem: limits.p_divers" in err
+    assert code == 2
+    assert "limits.p_divers" in err
+    assert not (path.parent / "audit-out" / "report.html").exists()
