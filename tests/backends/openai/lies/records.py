@@ -25,7 +25,9 @@ tells one lie. Each cell says how many seeds ended in which way:
   changes none;
 - **ACCEPTED**: wrong exact scores or false bounds (how many of how many) in a run that names no problem.
 
-A cell is empty where a style has no way to tell the lie. Lies that begin after the probe are told to audits of 160
+Trials are kept in a file and repeated only when it is taken away: those below were made over a day in which the
+engine changed. A number of seeds below six was not run further. A cell is empty where a style has no way to tell the
+lie. Lies that begin after the probe are told to audits of 160
 questions, of which 40 are asked again. What those leave possible (up to 9.1 % of the answers where no two disagree)
 stands on the report's first screen; *within the bound* counts runs in which no more of the questions than that got
 wrong scores.
