@@ -21,7 +21,7 @@ demo: $(VENV)/.demo
 # Real models take all cores themselves, so their tests go one by one.
 test: $(VENV)/.dev lint
 	$(BIN)/python -m tests.house
-	$(BIN)/python -m pytest --numprocesses auto -m "not models and not servers and not battery"
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not models and not servers and not battery"
 	$(BIN)/python -m pytest -m "(models or servers) and not battery"
 
 battery: $(VENV)/.dev

@@ -73,7 +73,7 @@ def test_a_model_that_prefers_small_numbers_reads_no_list() -> None:
 
 def test_a_model_misled_by_occupations_is_so_with_the_prior_too() -> None:
     def misled(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
-        known = {count: -0.1 * count for count in range(1, 21)}
+        known = {count: -4.0 - 0.1 * count for count in range(1, 21)}
         if not words:
             return known
         count = sum(w in (WOMEN if gender == "female" else MEN) for w in words)
