@@ -9,7 +9,7 @@ from audit.report.page.rendering import render_sheet
 from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, asked, first_rows, scope, summary
 from audit.results import AuditResult
 
-_CAUTIONS = 4
+_CAUTIONS = 2
 
 
 def certificate(result: AuditResult, report_json: str) -> str:

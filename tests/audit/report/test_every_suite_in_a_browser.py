@@ -163,6 +163,7 @@ def test_the_first_page_answers_and_the_rest_is_folded(audited: tuple[AuditResul
     folded.page.close()
 
 
+@pytest.mark.battery
 def test_the_certificate_fits_on_one_sheet(audited: tuple[AuditResult, Path], browser: Browser, tmp_path: Path) -> None:
     page = browser.new_page()
     page.goto(write_report(audited[0], tmp_path, formats=["certificate"])["certificate"].as_uri())
