@@ -122,11 +122,13 @@ def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
         return items
     specs = leading_specs(suite)
     sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(specs))
-    # A limit below one set of items is told the number that decides something, not the one that is barely a set.
-    is_set = audit.small_sample or audit.limit >= min(sample.smallest, len(items))
-    taken = sample.take(audit.limit) if is_set else []
+    requirement = Requirement(items, specs)
+    if not audit.small_sample and audit.limit < min(sample.smallest, len(items)):
+        # Not even one set of items: told the number that decides something, rather than the one that is barely a set.
+        _check_useful(name, audit.limit, sample, [], requirement)
+    taken = sample.take(audit.limit)
     if not audit.small_sample and len(taken) < len(items):
-        _check_useful(name, audit.limit, sample, taken, Requirement(items, specs))
+        _check_useful(name, audit.limit, sample, taken, requirement)
     return PackedItems(taken)
 
 

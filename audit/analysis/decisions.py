@@ -131,7 +131,7 @@ def why_open(
     if difference.fewest_levels < FEWEST_CLUSTERS:
         return "too few clusters"
     if_complete, if_paired = (
-        [claim for claim, level in zip(claims, decision.levels, strict=False) if claim.p < level]
+        [claim for claim, level in zip(claims, decision.levels, strict=True) if claim.p < level] if claims else []
         for claims in (if_complete, if_paired)
     )
     if difference.n_missing and (may_hide or if_complete):

@@ -41,10 +41,12 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     texts: dict[str, tuple[str, str]] = {}
     if "html" in formats:
         texts["html"] = ("report.html", report_page(result, trend=(out / "trend.html").exists()))
+    if "json" in formats or "certificate" in formats:
+        report_json = json_report(result)
     if "json" in formats:
-        texts["json"] = ("report.json", json_report(result))
+        texts["json"] = ("report.json", report_json)
     if "certificate" in formats:
-        texts["certificate"] = ("certificate.html", certificate(result, json_report(result)))
+        texts["certificate"] = ("certificate.html", certificate(result, report_json))
     if "card" in formats:
         texts["card"] = ("model_card.md", model_card(result))
     if "markdown" in formats:

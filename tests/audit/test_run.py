@@ -407,8 +407,7 @@ def test_provenance_holds_only_items_with_the_quantity(tmp_path):
             for example in result.examples:
                 if figure.id in example.figures:
                     keys = {answer["key"] for item in behind for answer in item["answers"]}
-                    found = filter(None, map(store.answers.inspect, keys))
-                    assert any(answer["prompt"] == example.prompt for answer in found)
+                    assert any(store.answers.inspect(key)["prompt"] == example.prompt for key in keys)
     entry = next(entry for entry in result.data_quality if entry.model == "b")
     assert sum(entry.failures_by.values()) == sum(entry.failures.values()) > 0
 

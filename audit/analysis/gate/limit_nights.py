@@ -55,13 +55,13 @@ def limits_over_nights(
 def _data(table: RowTable, limited: Sequence[tuple[LimitCheck, Measure]]) -> Iterator[tuple[str, str]]:
     """For each limit the name of its sequence, and a hash of the answers that it is held against."""
     hash_of = hash_of_rows(table)
+    of_figures = data_of_figures(table, [m for check, m in limited if check.limit not in (COVERAGE, REFUSALS)])
     for check, measure in limited:
         if check.limit in (COVERAGE, REFUSALS):
             low, high, used, _ = limited_rows(table, measure.spec, check.limit)
-            data = hash_of(used, low, high)
+            yield sequence_of(check), hash_of(used, low, high)
         else:
-            data = data_of_figures(table, [measure])[measure.id]
-        yield sequence_of(check), data
+            yield sequence_of(check), of_figures[measure.id]
 
 
 def sequence_of(check: LimitCheck) -> str:

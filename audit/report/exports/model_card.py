@@ -20,7 +20,7 @@ def model_card(result: AuditResult) -> str:
     """Front matter with every model's results, then a section for each model."""
     figures = Figures(result)
     index = [
-        {"name": name, "results": [_metadata(figures, *found) for found in _headline(figures, name)]}
+        {"name": one_line(name), "results": [_metadata(figures, *found) for found in _headline(figures, name)]}
         for name in figures.models
     ]
     parts = [f"---\nmodel-index: {json.dumps(index, ensure_ascii=False, indent=1)}\n---"]
@@ -59,10 +59,10 @@ def _metadata(figures: Figures, suite: str, condition: str, measure: Measure) ->
     label = measure_label(measure.measure)
     return {
         "task": {"type": "text-generation"},
-        "dataset": {"type": suite.lower(), "name": title},
+        "dataset": {"type": one_line(suite.lower()), "name": title},
         "metrics": [
             {
-                "type": measure.measure,
+                "type": one_line(measure.measure),
                 "name": f"{label} ({condition})" if condition else label,
                 "value": figure(measure) if measure.value is None else measure.value,
                 "verified": False,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,9 +76,23 @@ def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
         return None
     of_item = {e.model: e for e in examples if e.item_id == examples[0].item_id}
     answers = [(one_line(name), _answer(of_item[name])) for name in figures.models if name in of_item]
-    scores = _scores(examples[0])
-    remark = f"shares among the {len(scores)} continuations looked for" if scores else ""
+    remark = _of_which(of_item.values())
     return ExampleQuestion(suite, _question(examples[0].prompt), answers, remark)
+
+
+def _of_which(examples: Iterable[Example]) -> str:
+    """Among what the shares are: what is known only by bounds has none, and must not read as nothing."""
+    counts = {(len(_scores(e)), _n_asked(e)) for e in examples if _n_asked(e)}
+    known, asked = min((n for n, _ in counts), default=0), max((n for _, n in counts), default=0)
+    if not known:
+        return ""
+    if known == asked:
+        return f"shares among the {known} continuations looked for"
+    return f"shares among those of the {asked} continuations looked for whose probability is known: {known} or more"
+
+
+def _n_asked(example: Example) -> int:
+    return len(example.answer.get("scores", ())) if isinstance(example.answer, Mapping) else 0
 
 
 def _question(prompt: Any) -> str:

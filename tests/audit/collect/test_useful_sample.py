@@ -1,15 +1,17 @@
 """A sample that could decide nothing is refused, with the limit that would do."""
 
+import itertools
 from collections import Counter
 
 import pytest
 
 from audit import Audit
 from audit.collect import Requirement, Sample, leading_specs, levels_behind, sampled_factors
+from audit.resolve import suite_items
 from backends import FakeBackend
 from backends.base import GenerateRequest
 from backends.errors import ConfigError
-from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
+from suites import MGBR, DebiasingPositions, GenderPair, GeneralAbility, OccuGender
 from suites.base import Item, MeasureSpec
 
 SUITES = [OccuGender(), DebiasingPositions(), GenderPair(), MGBR(n=60)]
@@ -74,3 +76,23 @@ def test_a_design_with_three_templates_needs_no_more_than_these():
     assert requirement.lacking([item for item in items if item.factors["o"] < 5]) is None
     assert requirement.lacking([item for item in items if item.factors["o"] < 4]) == ("p", "o", 4, 5)
     assert requirement.lacking([item for item in items if item.factors["t"] < 2]) == ("p", "t", 2, 3)
+
+
+class PairsOfNothing(GeneralAbility):
+    """Sets of four questions, and no figure that generalises over anything."""
+
+    sampled_together = ("passage",)
+
+    def items(self):
+        for passage, part in itertools.product(range(6), range(4)):
+            yield Item(f"{passage}/{part}", GenerateRequest("x"), {"passage": passage, "part": part})
+
+    def measures(self, rows):
+        return iter(())
+
+
+@pytest.mark.parametrize("small_sample", [True, False])
+def test_a_limit_below_one_set_never_asks_nothing(tmp_path, small_sample):
+    audit = audit_of(tmp_path, PairsOfNothing(), 3, small_sample=small_sample)
+    with pytest.raises(ConfigError, match="Give 4 or more"):
+        suite_items("s", audit.suites["GeneralAbility"], audit)

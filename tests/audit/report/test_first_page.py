@@ -13,6 +13,7 @@ import yaml
 from audit.report import write_report
 from audit.report.exports import markdown_report
 from audit.report.figures import Figures
+from audit.report.formatting import one_line
 from audit.report.phrases.first_page import asked, next_steps, plain_rows, plain_sentence
 from audit.results import AuditResult, Example
 from suites import (
@@ -106,7 +107,9 @@ def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     found = said({"scores": scores})
     assert found.question == "The nurse said that"
     assert found.answers == [("a", "she 75 %, he 25 %, it <1 %")]
-    assert found.remark == "shares among the 3 continuations looked for"
+    assert found.remark == (
+        "shares among those of the 4 continuations looked for whose probability is known: 3 or more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,3 +200,16 @@ def test_a_hostile_name_does_nothing_on_the_certificate(tmp_path: Path) -> None:
     text = write_report(result(*measures, title=mu.HOSTILE[0]), tmp_path, formats=["certificate"])["certificate"]
     assert "<script" not in text.read_text("utf-8")
     assert "<img" not in text.read_text("utf-8")
+
+
+def test_a_hostile_name_leaves_the_cards_metadata_readable(tmp_path: Path) -> None:
+    names = [*mu.HOSTILE, "---", "emoji \U0001f600"]
+    measures = [mu.measure(name, "gap", {}, 0.47, 0.1, neutral=0.0) for name in names]
+    text = write_report(result(*measures), tmp_path, formats=["card"])["card"].read_text("utf-8")
+    index = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))["model-index"]
+    assert [entry["name"] for entry in index] == [one_line(name) for name in names]
+
+
+def test_shares_of_all_continuations_say_so() -> None:
+    scores = [{"continuation": c, "logprob": math.log(p)} for c, p in ((" he", 0.1), (" she", 0.3))]
+    assert said({"scores": scores}).remark == "shares among the 2 continuations looked for"
