@@ -138,9 +138,11 @@ def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[st
     value = None
     if total > 0 and all(m.value is not None for m in masses.values()):
         value = math.fsum(of[g] * (m.value / total) for g, m in masses.items() if m.value is not None)
+        if _all_exact(masses.values()):  # nearly always, on every item of a run: there are no bounds to work out
+            return IdentifiedInterval.exact(value)
     rising = sorted(masses, key=of.__getitem__)
     low, high = _least_average(rising, masses, of), _most_average(rising, masses, of)
-    return _number(low, value, high, exact=_all_exact(masses.values()))
+    return _number(low, value, high, exact=False)
 
 
 def _least_average(
