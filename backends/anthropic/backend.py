@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from backends.anthropic.client import MessagesClient
-from backends.openai.address import server_url
 from backends.openai.backend import AtLeastOne, CostLimit, OpenAIBackend, OptionalPath, OptionalText, Seconds
-from backends.openai.client import HttpClient
-from backends.openai.sent_along import ExtraBody, Headers
+from backends.openai.http.address import server_url
+from backends.openai.http.client import HttpClient
+from backends.openai.request_extras import ExtraBody, Headers
 from backends.openai.usage import PriceTable
 from backends.options import OnError, checked_options
 

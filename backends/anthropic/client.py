@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
-from backends.openai.client import HttpClient
+from backends.openai.http.client import HttpClient
 
 #: What the API has no word for. Such a request is refused here, before it costs anything.
 _UNKNOWN = ("logprobs", "top_logprobs", "n", "seed", "logit_bias")

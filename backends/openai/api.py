@@ -17,12 +17,12 @@ from backends.base import GenerateRequest, Message, Request
 from backends.errors import BackendError
 from backends.openai.batches import BatchedClient
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.client import HttpClient
-from backends.openai.errors import inconsistent
+from backends.openai.http.client import HttpClient
+from backends.openai.http.errors import inconsistent
 from backends.openai.parameters import LimitName, Parameters, turns_of
 from backends.openai.repeated_lists import ListTracker
+from backends.openai.request_extras import SentAlong
 from backends.openai.response_ids import ResponseIdTracker
-from backends.openai.sent_along import SentAlong
 from backends.openai.usage import Usage
 
 #: Why a text ended, in the words of several servers.

@@ -35,14 +35,16 @@ from backends.base import (
     ScoreResponse,
 )
 from backends.errors import BackendError, ConfigError
-from backends.openai.address import is_this_machine, server_url
 from backends.openai.api import ServerApi
-from backends.openai.auth import NAME_NONE, BearerToken, credential
 from backends.openai.batches import BatchedClient, Journal
 from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.client import HttpClient, Way
 from backends.openai.generation import MOST_CHOICES, generate
+from backends.openai.http.address import is_this_machine, server_url
+from backends.openai.http.auth import NAME_NONE, BearerToken, credential
+from backends.openai.http.client import HttpClient, Way
+from backends.openai.http.replicas import ReplicaClient
+from backends.openai.http.retries import with_retries
 from backends.openai.probe import (
     VERSION,
     Canary,
@@ -62,11 +64,9 @@ from backends.openai.probe import (
 )
 from backends.openai.probe.own_questions import OwnQuestions, contradiction
 from backends.openai.probe.report import Watched
-from backends.openai.replicas import ReplicaClient
+from backends.openai.request_extras import RETIRED, ExtraBody, Headers, Query, SentAlong
 from backends.openai.response_ids import ModelChangedError
-from backends.openai.retries import with_retries
 from backends.openai.scoring import RemoteTokenizer, Routes, tokens_drawn
-from backends.openai.sent_along import RETIRED, ExtraBody, Headers, Query, SentAlong
 from backends.openai.usage import PriceTable, Usage
 from backends.options import AS_TUPLE, OnError, checked_options
 

@@ -13,7 +13,7 @@ from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
 from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, single_choice
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.errors import inconsistent
+from backends.openai.http.errors import inconsistent
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
 

@@ -163,7 +163,7 @@ class KeyServer:
 
 
 class Questions(Suite):
-    """A few questions; ``broken`` raises when an answer is read, as a suite with a bug would."""
+    """A few questions; ``broken`` raises at a server's answer, as a suite with a bug that no rehearsal meets."""
 
     name = "questions"
 
@@ -183,7 +183,7 @@ class Questions(Suite):
 
     def read(self, item: Item, response: Response) -> Row:
         assert isinstance(response, GenerateResponse)
-        if self._broken:
+        if self._broken and "made-up" not in response.text:
             raise RuntimeError(f"a bug in a suite, met at {response.text!r}")
         return Row(item.id, item.factors, {"length": IdentifiedInterval.exact(float(len(response.text)))})
 

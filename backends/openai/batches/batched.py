@@ -16,9 +16,9 @@ from typing import Any
 
 from backends.errors import BackendError
 from backends.openai.batches.journal import Job, Journal
-from backends.openai.client import HttpClient
-from backends.openai.errors import from_error_body, from_status, message_of
-from backends.openai.retries import with_retries
+from backends.openai.http.client import HttpClient
+from backends.openai.http.errors import from_error_body, from_status, message_of
+from backends.openai.http.retries import with_retries
 
 MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
 #: Bytes of the answers to one batch: as many lines with long answers.

@@ -31,10 +31,10 @@ class ProbeRecord:
         model: str,
         key_identity: str,
         samples: int | None,
-        sent_along: Mapping[str, Scalar] | None = None,
+        request_extras: Mapping[str, Scalar] | None = None,
     ) -> None:
         folder = folder or platformdirs.user_cache_path("bias-audit") / "probes"
-        parts = [base_url, model, key_identity, samples, *([dict(sent_along)] if sent_along else [])]
+        parts = [base_url, model, key_identity, samples, *([dict(request_extras)] if request_extras else [])]
         name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
         self._file = folder / f"{name}.json"
 

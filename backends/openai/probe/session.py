@@ -12,9 +12,9 @@ from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
+from backends.openai.http.retries import is_down, with_retries
 from backends.openai.probe.calibration import Unseen
 from backends.openai.probe.report import Check
-from backends.openai.retries import is_down, with_retries
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs

@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from backends.base import ContinuationScore, GenerateResponse
-from backends.openai.errors import inconsistent
+from backends.openai.http.errors import inconsistent
 from backends.reasoning import UnfinishedThoughtError
 
 Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]

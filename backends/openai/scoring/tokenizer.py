@@ -9,7 +9,7 @@ from typing import Any, get_args
 from backends.base import Boundary
 from backends.errors import BackendError
 from backends.openai.capabilities import Dialect
-from backends.openai.client import HttpClient
+from backends.openai.http.client import HttpClient
 
 _CACHED_TEXTS = 4096
 #: Few tokens: some servers take a request for each to say what it stands for.

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from backends.errors import BackendError
 from backends.openai.api import check_finished, single_choice
-from backends.openai.errors import inconsistent
+from backends.openai.http.errors import inconsistent
 from backends.reasoning import begins_with_reasoning, has_reasoned
 
 #: How far a server's probabilities may add up to more than 1. llama.cpp divides by a running sum in float32, where

@@ -7,7 +7,7 @@ from typing import Any
 
 from backends.errors import BackendError
 from backends.openai.api import single_choice
-from backends.openai.errors import inconsistent
+from backends.openai.http.errors import inconsistent
 from backends.openai.probe.session import (
     OTHER,
     PROMPT,

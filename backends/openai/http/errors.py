@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 from backends.errors import BackendError, ErrorKind
-from backends.openai.retries import seconds_to_wait
+from backends.openai.http.retries import seconds_to_wait
 
 #: Each exception of httpx: kind, retryable. The nearest class in the exception's ancestry counts.
 ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {

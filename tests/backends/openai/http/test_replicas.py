@@ -12,7 +12,8 @@ import pytest
 
 from backends.base import Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
-from backends.openai import OpenAIBackend, replicas
+from backends.openai import OpenAIBackend
+from backends.openai.http import replicas
 from tests.backends.openai.lying_server import MODEL, ChatLiar
 from tests.backends.openai.raw_server import Reply
 

@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 
 from backends.errors import BackendError, ConfigError
-from backends.openai import errors as http_errors
-from backends.openai.auth import BearerToken, Credential
+from backends.openai.http import errors as http_errors
+from backends.openai.http.auth import BearerToken, Credential
 
 #: Longest body that is read, after decompression. The whole vocabulary of Gemma is 24 MB.
 MAX_BODY_BYTES = 32 * 2**20

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from backends.errors import BackendError
-from backends.openai.client import HttpClient
-from backends.openai.retries import is_down
+from backends.openai.http.client import HttpClient
+from backends.openai.http.retries import is_down
 
 #: Seconds for which a server that failed is not asked; doubled each time that it fails again.
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0

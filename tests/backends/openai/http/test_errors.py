@@ -7,7 +7,13 @@ import inspect
 import httpx
 import pytest
 
-from backends.openai.errors import ERROR_OF_EXCEPTION, from_exception, from_status, message_of, without_opaque_words
+from backends.openai.http.errors import (
+    ERROR_OF_EXCEPTION,
+    from_exception,
+    from_status,
+    message_of,
+    without_opaque_words,
+)
 
 
 def test_every_exception_of_httpx_is_mapped() -> None:

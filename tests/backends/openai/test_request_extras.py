@@ -15,7 +15,7 @@ import pytest
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
-from backends.openai.auth import BearerToken, KeyRing
+from backends.openai.http.auth import BearerToken, KeyRing
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from backends.errors import BackendError
-from backends.openai.auth import ApiKey
-from backends.openai.client import HttpClient
+from backends.openai.http.auth import ApiKey
+from backends.openai.http.client import HttpClient
 
 KEY = "sk-canary-7f3a91d2c4"
 

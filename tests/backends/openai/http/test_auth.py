@@ -10,7 +10,7 @@ import pytest
 
 from backends.errors import ConfigError
 from backends.openai import OpenAIBackend
-from backends.openai.auth import ApiKey
+from backends.openai.http.auth import ApiKey
 
 KEY = "sk-canary-7f3a91d2c4"
 
