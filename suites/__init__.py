@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from suites.base import Suite as Suite
     from suites.benchmarks import BBQ, BOLD, EEC, BiasNLI, CrowSPairs, GeneralAbility, StereoSet, WinoBias, WinoQueer
+    from suites.custom import from_file as from_file
+    from suites.custom import suite_schema as suite_schema
     from suites.debiasing import DebiasingPositions
     from suites.genderpair import GenderPair
     from suites.mgbr import MGBR
     from suites.occugender import OccuGender
-    from suites.own import from_file as from_file
-    from suites.own import suite_schema as suite_schema
 
 __all__ = [
     "BBQ",
@@ -45,8 +45,8 @@ _MODULES = {
     "MGBR": "suites.mgbr",
     "OccuGender": "suites.occugender",
     "Suite": "suites.base",
-    "from_file": "suites.own",
-    "suite_schema": "suites.own",
+    "from_file": "suites.custom",
+    "suite_schema": "suites.custom",
 }
 
 

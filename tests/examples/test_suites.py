@@ -13,7 +13,7 @@ from audit import load_audit
 from audit.rehearsal import check_items
 from suites import from_file, suite_schema
 from tests.suites.benchmarks.invented import figures, value
-from tests.suites.own.test_pairs import logprob
+from tests.suites.custom.test_pairs import logprob
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 LANGUAGES = ("spanish", "german", "chinese", "arabic")

@@ -6,7 +6,7 @@ import tomllib
 import jsonschema
 import pytest
 
-from tests.suites.own.test_mistakes import ASKED, JOBS, PAIRS, TEXTS
+from tests.suites.custom.test_mistakes import ASKED, JOBS, PAIRS, TEXTS
 
 ROWS = "stereotype,counterpart,group\n" + "".join(f"Reds {n} lie.,Blues {n} lie.,{'ab'[n % 2]}\n" for n in range(60))
 

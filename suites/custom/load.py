@@ -14,16 +14,16 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from backends.errors import ConfigError
 from backends.options import located_error
 from suites.base import Suite
-from suites.own.figures import LEAST_LEVELS
-from suites.own.schema import KINDS, TAKEN_FACTORS, SuiteFile, Templates
-from suites.own.source import DataRows, Source, read_data, read_toml
+from suites.custom.figures import LEAST_LEVELS
+from suites.custom.schema import KINDS, TAKEN_FACTORS, SuiteFile, Templates
+from suites.custom.source import DataRows, Source, read_data, read_toml
 
 #: Kind → module and class of its suite: imported when a file is of that kind.
 _SUITES = {
-    "pairs": ("suites.own.pairs", "PairsFromFile"),
-    "templates": ("suites.own.templates", "TemplatesFromFile"),
-    "choices": ("suites.own.choices", "ChoicesFromFile"),
-    "texts": ("suites.own.texts", "TextsFromFile"),
+    "pairs": ("suites.custom.pairs", "PairsFromFile"),
+    "templates": ("suites.custom.templates", "TemplatesFromFile"),
+    "choices": ("suites.custom.choices", "ChoicesFromFile"),
+    "texts": ("suites.custom.texts", "TextsFromFile"),
 }
 #: Kinds that rows alone make a suite of: fillers lack templates, and prompts what reads the texts.
 _ALONE = ("pairs", "choices")
@@ -38,7 +38,7 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     Parameters
     ----------
     path : path
-        ``.toml``: what `suites.own.schema` says. ``.csv`` or ``.jsonl``: the rows alone, whose columns say the kind;
+        ``.toml``: what `suites.custom.schema` says. ``.csv`` or ``.jsonl``: the rows alone, whose columns say the kind;
         all other columns are factors, and ``group`` has figures by level.
     options
         Fields of the file's kind, in place of what it says: ``prompt_format="chat"``.

@@ -19,10 +19,10 @@ from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
 from suites.common.planted import chance
 from suites.common.text_scorer import TextScorer, text_scorer
-from suites.own.contrasts import contrasts_of
-from suites.own.figures import Design
-from suites.own.schema import Texts
-from suites.own.source import Source, refuse_repeated, without_spaces
+from suites.custom.contrasts import contrasts_of
+from suites.custom.figures import Design
+from suites.custom.schema import Texts
+from suites.custom.source import Source, refuse_repeated, without_spaces
 from suites.presentation import Chart
 
 #: Names that rows and measures have already.

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from backends.errors import ConfigError
 from backends.options import Place
-from suites.own.toml_lines import lines_of
+from suites.custom.toml_lines import lines_of
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from suites.base import MeasureSpec, Row
 from suites.benchmarks.sentences import LikelierSentence, SentenceSet, given_start, share
 from suites.common.data_files import content_sha256, load
-from suites.own.figures import Design
-from suites.own.schema import Pairs
-from suites.own.source import Source
+from suites.custom.figures import Design
+from suites.custom.schema import Pairs
+from suites.custom.source import Source
 from suites.presentation import Chart, Drafts
 
 _ASKED = {"stereotype": ("stereotyping", "counterpart")}

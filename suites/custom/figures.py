@@ -10,8 +10,8 @@ from typing import Any
 
 from suites.base import Factor, MeasureSpec
 from suites.benchmarks.sentences import in_proportion
-from suites.own.schema import Head
-from suites.own.source import Source
+from suites.custom.schema import Head
+from suites.custom.source import Source
 
 #: Fewer levels of a sampled factor decide nothing.
 LEAST_LEVELS = 5

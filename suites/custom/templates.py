@@ -23,10 +23,10 @@ from suites.common.expressions import Expressions, both_cases, continuations
 from suites.common.groups import read_groups, refuse_double
 from suites.common.planted import planted_groups
 from suites.common.probabilities import ImpossibleMassError
-from suites.own.contrasts import Weights, contrasts_of
-from suites.own.figures import Design
-from suites.own.schema import Filler, Template, Templates
-from suites.own.source import Source, refuse_repeated, without_spaces
+from suites.custom.contrasts import Weights, contrasts_of
+from suites.custom.figures import Design
+from suites.custom.schema import Filler, Template, Templates
+from suites.custom.source import Source, refuse_repeated, without_spaces
 from suites.presentation import Chart
 
 #: The factor of a filler's stereotype, and its level where there is none.

@@ -25,9 +25,9 @@ from suites.benchmarks.choices import AnsweredQuestions, Asking
 from suites.benchmarks.choices import Question as Asked
 from suites.common.data_files import content_sha256
 from suites.common.planted import chance, planted_scores
-from suites.own.figures import Design
-from suites.own.schema import Choices, Question
-from suites.own.source import Source, refuse_repeated
+from suites.custom.figures import Design
+from suites.custom.schema import Choices, Question
+from suites.custom.source import Source, refuse_repeated
 from suites.presentation import Chart
 
 _POPULATION = "new questions of these kinds"

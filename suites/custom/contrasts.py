@@ -7,8 +7,8 @@ import math
 from collections.abc import Collection, Mapping
 
 from suites.base import Factor
-from suites.own.schema import Contrast
-from suites.own.source import Source
+from suites.custom.schema import Contrast
+from suites.custom.source import Source
 
 #: Group → weight.
 Weights = Mapping[str, float]
