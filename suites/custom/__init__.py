@@ -1,7 +1,7 @@
 """Suites from a file: pairs of sentences, templates with groups of expressions, multiple choice, texts.
 
-Takes a .csv, .jsonl or .toml file; gives a suite. `suites.custom.schema` defines what a file may contain; any mistake is
-reported with its file, line and field before a model is loaded.
+Takes a .csv, .jsonl or .toml file; gives a suite. `suites.custom.schema` defines what a file may contain; any mistake
+is reported with its file, line and field before a model is loaded.
 """
 
 from suites.custom.load import from_file, suite_schema
