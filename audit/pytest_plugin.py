@@ -87,12 +87,12 @@ class AuditFixture:
             Of `audit.Audit`: ``limit``, ``seed``, ``confidence``, ``db`` to keep the answers beyond the test…
         """
         from audit.api import Audit
-        from audit.named import named_suite
+        from audit.adhoc import load_suite
         from backends import named_backend
 
         given = {"db": self._folder / "audit.db", "out": self._folder / "audit-out", **options}
         backend = named_backend(model, api_key_env=api_key_env) if isinstance(model, str) else model
-        asked = Audit({"model": backend}, [named_suite(suite) if isinstance(suite, str) else suite], **given)
+        asked = Audit({"model": backend}, [load_suite(suite) if isinstance(suite, str) else suite], **given)
         result = asked.run_sync()
         if not result.complete:
             pytest.fail("\n".join(result.problems), pytrace=False)

@@ -34,8 +34,8 @@ LAYERS = {
     "rounds": ("analysis", "collect", "resolve", "store"),
     "stored_result": ("report", "results", "store"),
     "api": ("collect", "config", "run", "store", "stored_result"),
-    "pytest_plugin": ("analysis", "api", "named", "report", "results", "store"),
-    "named": ("api", "config"),
+    "pytest_plugin": ("analysis", "adhoc", "api", "report", "results", "store"),
+    "adhoc": ("api", "config"),
     "rehearsal": ("analysis", "collect", "config", "results"),
     "decided": ("analysis", "config", "results"),
     "run": (
@@ -53,11 +53,11 @@ LAYERS = {
     ),
     "schedule": ("analysis", "collect", "config", "report", "results", "run", "store"),
     "cli": (
+        "adhoc",
         "analysis",
         "collect",
         "config",
         "estimate",
-        "named",
         "planning",
         "rehearsal",
         "report",

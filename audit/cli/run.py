@@ -132,9 +132,9 @@ def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str
         return load_audit(config)
     if not (suites or models):
         raise ConfigError("CONFIG", None, "no audit config", "Give a .py or .toml file, or --suite and --model")
-    from audit.named import named_audit
+    from audit.adhoc import adhoc_audit
 
-    return named_audit(suites, models, api_key_env=api_key_env)
+    return adhoc_audit(suites, models, api_key_env=api_key_env)
 
 
 def _limit_cost(audit: Audit, max_cost: float) -> None:

@@ -1,4 +1,4 @@
-"""An audit without a config: suites and models by their names and files, as a command line gives them."""
+"""Audits without a config: suites and models given by name or file, as on the command line."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from backends.base import Backend
 from backends.errors import ConfigError
 from suites.base import Suite
 
-#: A name of one's own for a model: ``small=embedded:smollm2``.
-_OWN_NAME = re.compile(r"([\w. -]+)=(.+)")
+#: A label for a model: ``small=embedded:smollm2``.
+_LABELLED = re.compile(r"([\w. -]+)=(.+)")
 
 
-def named_audit(
+def adhoc_audit(
     suites: Sequence[str], models: Sequence[str], *, api_key_env: str | None = None, **options: Any
 ) -> Audit:
-    """The audit of these suites (files, or names of those that ship) on these models (`backends.named_backend`).
+    """Build an audit from suites (files, or names of those that ship) and models (see `backends.named_backend`).
 
     Raises
     ------
     ConfigError
-        Naming what is missing, or cannot be used.
+        If no suite or model is given, or one cannot be used.
     """
     if not suites:
-        raise ConfigError("--suite", None, "no suite", "Give a file of your own, or a name of `audit ls suites`")
+        raise ConfigError("--suite", None, "no suite", "Give a file, or a name that `audit ls suites` prints")
     if not models:
         raise ConfigError("--model", None, "no model", "Give one or more, e.g. --model embedded:smollm2")
-    chosen = [named_suite(name) for name in suites]
+    chosen = [load_suite(name) for name in suites]
     by_name: dict[str, Backend] = {}
     for given in models:
         name, spec = _split(given)
@@ -44,8 +44,8 @@ def named_audit(
     return Audit(by_name, chosen, **{"title": title, **options})
 
 
-def named_suite(name: str) -> Suite:
-    """A suite from its file, or by its name. Raises `ConfigError` for neither."""
+def load_suite(name: str) -> Suite:
+    """Load a suite from a file, or by its name. Raises `ConfigError` if it is neither."""
     if name.lower().endswith(SUITE_FILES):
         return suite_package.from_file(name)
     suite: Suite = named_class("suite", name, "--suite")()
@@ -53,9 +53,9 @@ def named_suite(name: str) -> Suite:
 
 
 def _split(given: str) -> tuple[str, str]:
-    """The name that the report shows, and what it stands for."""
-    own = _OWN_NAME.fullmatch(given)
-    if own is not None and not Path(given).exists():
-        return own[1], own[2]
+    """Split into the name that the report shows and the model's specification."""
+    labelled = _LABELLED.fullmatch(given)
+    if labelled is not None and not Path(given).exists():
+        return labelled[1], labelled[2]
     last = given.rpartition("#")[2] if "#" in given else given.rstrip("/").rpartition("/")[2]
     return last.removeprefix("embedded:").removesuffix(".gguf") or given, given
