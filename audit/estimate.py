@@ -19,7 +19,7 @@ from audit.collect import CHUNK, PackedItems
 from audit.collect.items import CHARACTERS_PER_TOKEN, shared_length
 from audit.collect.second_asking import EvenSample, number_asked_again
 from audit.config import AuditConfig
-from audit.paces import measure_paces, seconds_of, tokens_of
+from audit.request_timing import estimate_seconds, measure_timings, timed_tokens
 from audit.resolve import DescribedBackend, resolve_audit
 from audit.store import Store, join_answers, keyed_request
 from backends.base import (
@@ -148,14 +148,14 @@ def _estimate(
             items, model.fingerprint_id, model.backend, store, again, suite=suite, scorers=scorers, counts=counted
         )
     prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
-    paces = measure_paces(store, model.fingerprint_id)
-    seconds = seconds_of(counted.tokens_by_kind, paces)
+    timings = measure_timings(store, model.fingerprint_id)
+    seconds = estimate_seconds(counted.tokens_by_kind, timings)
     if not counted.requests and not counted.follow_ups:
         seconds_by = "nothing to ask"
     elif seconds is None:
-        seconds_by = "too few answers of this model in the store to measure its pace"
+        seconds_by = "too few stored answers of this model to measure its speed"
     else:
-        seconds_by = "; ".join(f"{kind}: {paces[kind].source}" for kind in counted.tokens_by_kind)
+        seconds_by = "; ".join(f"{kind}: {timings[kind].source}" for kind in counted.tokens_by_kind)
     cost = None
     if isinstance(model.backend, SupportsPrices):
         cost = model.backend.highest_cost(prompt_tokens, counted.generated_tokens)
@@ -191,7 +191,7 @@ class RequestCounts:
     follow_ups, texts_to_score : int
         The most questions that may follow, to the model itself and to scorers.
     requests_by_kind, tokens_by_kind : mapping
-        Of questions and follow-ups to the model: how many, and the tokens that set their time (`tokens_of`).
+        Of questions and follow-ups to the model: how many, and the tokens that set their time (`timed_tokens`).
     prompt_characters : int
         Of the requests, each prompt as often as it is sent.
     generated_tokens : int
@@ -303,7 +303,7 @@ def _count_request(
     cost = request_cost(backend, request)
     kind = _KINDS[type(request)]
     counts.requests_by_kind[kind] += 1
-    tokens = tokens_of(request, shared_length(counts.previous_text, text))
+    tokens = timed_tokens(request, shared_length(counts.previous_text, text))
     counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + times * tokens
     counts.previous_text = text
     counts.asked_again += times - 1

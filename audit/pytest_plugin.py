@@ -86,8 +86,8 @@ class AuditFixture:
         options
             Of `audit.Audit`: ``limit``, ``seed``, ``confidence``, ``db`` to keep the answers beyond the test…
         """
-        from audit.api import Audit
         from audit.adhoc import load_suite
+        from audit.api import Audit
         from backends import named_backend
 
         given = {"db": self._folder / "audit.db", "out": self._folder / "audit-out", **options}

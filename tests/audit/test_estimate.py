@@ -8,7 +8,7 @@ import pytest
 
 from audit import Audit
 from audit.estimate import count_requests, dry_run_audit
-from audit.paces import measure_paces, seconds_of
+from audit.request_timing import estimate_seconds, measure_timings
 from audit.store import Entry, Store, keyed_request
 from backends.base import (
     ContinuationScore,
@@ -129,17 +129,20 @@ async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monke
         clock[0] += 10.0  # a text of 20 tokens, of at most 100, takes 10 s
         text = GenerateResponse("t", "stop", 3, 20)
         await store.answers.write([entry(GenerateRequest(f"{batch}", Sampling(max_tokens=100)), text)])
-    paces = measure_paces(store, FP)
-    assert paces["score"].seconds_per_token == pytest.approx(0.2)
-    assert (paces["generate"].seconds_per_token, paces["generate"].length) == (pytest.approx(0.5), pytest.approx(0.2))
-    assert seconds_of({"score": 100, "generate": 1000}, paces) == pytest.approx(20 + 100)
+    timings = measure_timings(store, FP)
+    assert timings["score"].seconds_per_token == pytest.approx(0.2)
+    assert (timings["generate"].seconds_per_token, timings["generate"].length) == (
+        pytest.approx(0.5),
+        pytest.approx(0.2),
+    )
+    assert estimate_seconds({"score": 100, "generate": 1000}, timings) == pytest.approx(20 + 100)
 
 
-async def test_without_enough_answers_there_is_no_pace(store):
+async def test_without_enough_answers_there_is_no_timing(store):
     await answer(store, ScoreRequest("prompt 0", (" a", " b")))
-    assert measure_paces(store, FP) == {}
-    assert seconds_of({"score": 10}, {}) is None
-    assert seconds_of({}, {}) == 0
+    assert measure_timings(store, FP) == {}
+    assert estimate_seconds({"score": 10}, {}) is None
+    assert estimate_seconds({}, {}) == 0
 
 
 def entry(request, response):

@@ -1,4 +1,4 @@
-"""How fast a model answered each kind of request, measured from the times at which its answers were stored."""
+"""How long a model takes per token for each kind of request, measured from the times its answers were stored."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from audit.collect.items import CHARACTERS_PER_TOKEN, PROMPT_TOKENS_PER_GENERATE
 from audit.store import Store, StoredAnswer
 from backends.base import GenerateRequest, GenerateResponse, Request, ScoreRequest
 
-MOST_ANSWERS = 4000  # latest answers that a pace is measured from
-FEWEST_BATCHES = 3  # with fewer, the time to load the model may be all that is measured
-_IDLE = 20  # a gap of more than this many median gaps is no work: another run, or a pause
+MOST_ANSWERS = 4000  # latest answers that a timing is measured from
+FEWEST_BATCHES = 3  # with fewer, loading the model may dominate
+_IDLE = 20  # a gap longer than this many median gaps is idle time: between two runs, or a pause
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """Seconds for a token, read (kind ``score``) or generated (kind ``generate``).
+class RequestTiming:
+    """Seconds per token read (kind ``score``) or generated (kind ``generate``).
 
-    ``length`` is the mean length of the texts, as a share of the most tokens they were allowed; 1 for scores.
+    ``length`` is the mean length of the generated texts as a share of their token limit; 1 for scores.
+    ``source`` says what it was measured from.
     """
 
     seconds_per_token: float
@@ -29,8 +30,8 @@ class Pace:
     source: str
 
 
-def tokens_of(request: Request, shared_characters: int = 0) -> float:
-    """Tokens that set a request's time: those generated at most, or those of its texts that are not shared."""
+def timed_tokens(request: Request, shared_characters: int = 0) -> float:
+    """Tokens that determine a request's duration: its token limit if it generates, else those of its unshared text."""
     match request:
         case GenerateRequest():
             return float(request.sampling.max_tokens)
@@ -42,10 +43,11 @@ def tokens_of(request: Request, shared_characters: int = 0) -> float:
     return characters / CHARACTERS_PER_TOKEN
 
 
-def measure_paces(store: Store, fingerprint: str) -> dict[str, Pace]:
-    """The pace of each kind of request that a model has answered often enough; where one is, the other follows.
+def measure_timings(store: Store, fingerprint: str) -> dict[str, RequestTiming]:
+    """The timing of each kind of request that a model has answered often enough.
 
-    A generated token takes about as long as `PROMPT_TOKENS_PER_GENERATED` tokens that are read.
+    Where only one kind was measured, the other is estimated from it: generating a token takes about as long as
+    reading `PROMPT_TOKENS_PER_GENERATED` tokens.
     """
     batches: dict[str, list[tuple[float, list[StoredAnswer]]]] = defaultdict(list)
     answers = store.answers.latest(fingerprint, MOST_ANSWERS)
@@ -55,18 +57,18 @@ def measure_paces(store: Store, fingerprint: str) -> dict[str, Pace]:
         if previous is not None and len({answer.request_kind for answer in batch}) == 1:
             batches[batch[0].request_kind].append((at - previous, batch))
         previous = at
-    paces = {kind: pace for kind, of_kind in batches.items() if (pace := _pace(of_kind)) is not None}
+    timings = {kind: timing for kind, of_kind in batches.items() if (timing := _timing(of_kind)) is not None}
     for known, other, factor in (
         ("score", "generate", PROMPT_TOKENS_PER_GENERATED),
         ("generate", "score", 1 / PROMPT_TOKENS_PER_GENERATED),
     ):
-        if known in paces and other not in paces:
-            source = f"guessed from the pace of its {known} requests"
-            paces[other] = Pace(paces[known].seconds_per_token * factor, 1.0, source)
-    return paces
+        if known in timings and other not in timings:
+            source = f"estimated from its {known} requests"
+            timings[other] = RequestTiming(timings[known].seconds_per_token * factor, 1.0, source)
+    return timings
 
 
-def _pace(batches: Sequence[tuple[float, list[StoredAnswer]]]) -> Pace | None:
+def _timing(batches: Sequence[tuple[float, list[StoredAnswer]]]) -> RequestTiming | None:
     if len(batches) < FEWEST_BATCHES:
         return None
     longest = _IDLE * statistics.median(gap for gap, _ in batches)
@@ -75,11 +77,11 @@ def _pace(batches: Sequence[tuple[float, list[StoredAnswer]]]) -> Pace | None:
     seconds, (done, allowed) = sum(gap for gap, _ in worked), _tokens(answers)
     if not done or not seconds:
         return None
-    return Pace(seconds / done, done / allowed, f"from its last {len(answers):,} answers")
+    return RequestTiming(seconds / done, done / allowed, f"from its last {len(answers):,} answers")
 
 
 def _tokens(answers: Sequence[StoredAnswer]) -> tuple[float, float]:
-    """Tokens of the answers, and the most there could have been."""
+    """Tokens that were read or generated, and the most there could have been."""
     done = allowed = 0.0
     previous, shared = "", ""
     for answer in answers:
@@ -91,15 +93,17 @@ def _tokens(answers: Sequence[StoredAnswer]) -> tuple[float, float]:
             text = request.prompt if isinstance(request.prompt, str) else str(request.prompt)
             if text != previous:  # one row for each continuation of the same prompt
                 shared, previous = previous, text
-                tokens = tokens_of(request, shared_length(shared, text))
+                tokens = timed_tokens(request, shared_length(shared, text))
             else:
                 tokens = sum(map(len, request.continuations)) / CHARACTERS_PER_TOKEN
             done, allowed = done + tokens, allowed + tokens
     return done, allowed
 
 
-def seconds_of(tokens: Mapping[str, float], paces: Mapping[str, Pace]) -> float | None:
-    """Seconds that these tokens of each kind take; None where a kind has no pace."""
-    if any(count and kind not in paces for kind, count in tokens.items()):
+def estimate_seconds(tokens: Mapping[str, float], timings: Mapping[str, RequestTiming]) -> float | None:
+    """Seconds that ``tokens`` (by kind) take; None if a kind has no timing."""
+    if any(count and kind not in timings for kind, count in tokens.items()):
         return None
-    return sum(count * paces[kind].seconds_per_token * paces[kind].length for kind, count in tokens.items() if count)
+    return sum(
+        count * timings[kind].seconds_per_token * timings[kind].length for kind, count in tokens.items() if count
+    )
