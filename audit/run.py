@@ -32,6 +32,7 @@ from audit.analysis.gate.rules import GateRules, check_names
 from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
+from audit.answer_collector import AnswerCollector, SuiteQuestions
 from audit.collect import SAMPLE_VERSION, OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig
 from audit.decided import Question, is_comparison_decided, is_gate_decided, question_of
@@ -40,7 +41,6 @@ from audit.rehearsal import refuse_mistakes
 from audit.report.phrases import contradictions, with_words
 from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
 from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo, UntilDecided, VarianceComponents
-from audit.rounds import Rounds, SuiteQuestions
 from audit.store import Store, StoredRow, StoreError
 from backends.base import (
     ANOTHER_MODEL,
@@ -158,7 +158,7 @@ class _Run:
             backend = resolved.models[model].backend
             if isinstance(backend, SupportsSecondAnswers):
                 of_suite.responses.noise = backend.score_noise()[0]
-        self.rounds = Rounds(resolved, questions, store, audit.seed)
+        self.collector = AnswerCollector(resolved, questions, store, audit.seed)
         self._until: UntilDecided | None = None
         self._confidence = audit.confidence
 
@@ -169,7 +169,7 @@ class _Run:
         outcomes: dict[str, list[Outcome]] = {}
         looks = self._resolved.looks
         for look in looks:
-            for name, of_look in (await self.rounds.ask(look.number, stop, on_event)).items():
+            for name, of_look in (await self.collector.ask(look.number, stop, on_event)).items():
                 outcomes.setdefault(name, []).extend(of_look)
             self._confidence = 1 - (1 - self._audit.confidence) * look.error
             if question is None:
@@ -190,11 +190,11 @@ class _Run:
 
     def _asked(self, suite: str) -> list[int]:
         """The places of the items that were asked so far."""
-        return self._resolved.places(suite, range(1, self.rounds.look + 1))
+        return self._resolved.places(suite, range(1, self.collector.look + 1))
 
     def _is_decided(self, question: Question, before: AuditResult | None) -> bool:
         """Whether the answers so far decide the question, at this look's share of the error."""
-        responses = {name: self.rounds.parsed(name) for name in self._audit.suites}
+        responses = {name: self.collector.parsed(name) for name in self._audit.suites}
         results = [evaluate_suite(*self._evaluation(name, responses[name], {})) for name in responses]
         result = self._result(results, {}, complete=True, interrupted=False)
         if question == "comparison":
@@ -223,7 +223,7 @@ class _Run:
                 keys = await asyncio.to_thread(
                     self._store.answers.quarantine_since, described.fingerprint_id, since, "model changed"
                 )
-                self.rounds.retract(keys)
+                self.collector.retract(keys)
                 backend = described.backend
                 reason = backend.unverified_reason if isinstance(backend, ExplainsIdentityCheck) else ANOTHER_MODEL
                 problems.append(
@@ -242,16 +242,16 @@ class _Run:
                 continue
             noise = backend.score_noise()
             stored = self._store.second_answers.read(described.fingerprint_id)
-            held = self.rounds.held({pair.keys[0] for pair in stored})
+            held = self.collector.held({pair.keys[0] for pair in stored})
             pairs = [pair for pair in stored if pair.keys[0] in held]
             new = [pair for pair in disagreeing(pairs, noise[1]) if pair.at >= self._began]
             keys = [key for pair in new for key in pair.keys]
-            self.rounds.retract(self._store.answers.quarantine(keys, "a second answer disagreed"))
+            self.collector.retract(self._store.answers.quarantine(keys, "a second answer disagreed"))
             unanswered = sum(outcome.unanswered_again for outcome in outcomes.get(described.name, ()))
             check = self_check(described.name, pairs, noise, unanswered=unanswered, confidence=self._audit.confidence)
             checks.append(check)
             if check.noise > max(EXACT_WITHIN, noise[0]):
-                self.rounds.read_again(described.name, check.noise)
+                self.collector.read_again(described.name, check.noise)
         return checks
 
     def evaluate(
@@ -261,7 +261,7 @@ class _Run:
         checks: Sequence[SelfCheck],
         interrupted: bool,
     ) -> AuditResult:
-        """All figures, from the answers that the rounds collected."""
+        """All figures, from the collected answers."""
         audit = self._audit
         foreign = {check.model: check.foreign_at_most for check in checks if check.disagreed}
         suites = [self._evaluate_suite(name, foreign) for name in audit.suites]
@@ -342,7 +342,7 @@ class _Run:
         return SuiteResponses(name, suite, by_model), options
 
     def _evaluate_suite(self, name: str, foreign: Mapping[str, float]) -> _SuiteOutcome:
-        by_model = self.rounds.hand_over(name)
+        by_model = self.collector.release(name)
         result = evaluate_suite(*self._evaluation(name, by_model, foreign))
         self._ladder.add(name, {model: parsed.rows for model, parsed in by_model.items()}, result.specs)
         examples: list[Example] = []

@@ -130,11 +130,9 @@ async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monke
         text = GenerateResponse("t", "stop", 3, 20)
         await store.answers.write([entry(GenerateRequest(f"{batch}", Sampling(max_tokens=100)), text)])
     timings = measure_timings(store, FP)
-    assert timings["score"].seconds_per_token == pytest.approx(0.2)
-    assert (timings["generate"].seconds_per_token, timings["generate"].length) == (
-        pytest.approx(0.5),
-        pytest.approx(0.2),
-    )
+    score, generate = timings["score"], timings["generate"]
+    assert score.seconds_per_token == pytest.approx(0.2)
+    assert (generate.seconds_per_token, generate.length) == (pytest.approx(0.5), pytest.approx(0.2))
     assert estimate_seconds({"score": 100, "generate": 1000}, timings) == pytest.approx(20 + 100)
 
 

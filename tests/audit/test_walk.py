@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from audit import Audit, rounds
+from audit import Audit, answer_collector
 from audit.store import answers, codecs, keys
 from backends.base import GenerateRequest
 from backends.fake import FakeBackend
@@ -71,7 +71,7 @@ def walk(monkeypatch):
         monkeypatch.setattr(module, name, counted)
 
     counting(keys, "split_request", counts.split, lambda args, _: args[0].prompt)
-    for module in (keys, rounds):
+    for module in (keys, answer_collector):
         counting(module, "keyed_request", counts.keyed, lambda args, _: args)
     for module in (codecs, answers):
         counting(module, "answer_from_json", counts.decoded, lambda _, answer: answer.text)

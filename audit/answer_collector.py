@@ -1,7 +1,7 @@
-"""Asking in rounds: the suites' own items first, then the questions that follow from answers.
+"""Collect answers in rounds: first to the suites' own items, then to the questions that follow from answers.
 
-Every answer goes to the responses of its model and suite as soon as it is known, so that nothing is
-read again when the asking is over.
+Each answer is added to the responses of its model and suite as soon as it arrives, so that nothing is read from the
+store again for the evaluation.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from suites.base import Item
 
 
 class SuiteQuestions:
-    """The questions of one suite to one model, and what was answered.
+    """The questions of one suite to one model, and the answers to them.
 
     Attributes
     ----------
     responses : Responses
         The answers so far.
     pending : dict of Place to Question
-        Questions for a later round: they follow from answers, and have no answer themselves.
+        Questions for a later round: they follow from answers and are themselves unanswered.
     """
 
     def __init__(self, resolved: ResolvedAudit, model: str, suite: str, responses: Responses) -> None:
@@ -38,11 +38,11 @@ class SuiteQuestions:
         self.pending: dict[Place, Question] = {}
 
     def backend_for(self, item: Item) -> DescribedBackend:
-        """Who answers an item."""
+        """The backend that answers an item."""
         return self._resolved.backend_for(self._model, self._suite, item.scorer)
 
     def questions(self, looks: range) -> Iterator[Question]:
-        """The questions of the first round of these looks."""
+        """The first-round questions of these looks."""
         work = self._resolved.items[self._suite].work
         is_local = self._resolved.models[self._model].backend.device is not None
         for index, item in self._resolved.asked(self._suite, looks):
@@ -63,7 +63,7 @@ class SuiteQuestions:
         return follow_ups
 
     def retract(self, keys: Collection[str]) -> None:
-        """Take back the answers under ``keys``, and what followed from them."""
+        """Discard the answers under ``keys`` and the questions that followed from them."""
         retracted = set(self.responses.retract(keys))
         self.pending = {
             place: question
@@ -76,22 +76,22 @@ class SuiteQuestions:
         return Question(item, keyed, self, place, work)
 
 
-class Rounds:
-    """Asks the questions of an audit, round after round, until no answer gives rise to a further question.
+class AnswerCollector:
+    """Asks the questions of an audit, round after round, until no answer raises a further question.
 
     Parameters
     ----------
     resolved : ResolvedAudit
-        Who is asked what.
-    questions : mapping
-        For each (model, suite) its questions.
+        The models, scorers and items.
+    questions : dict
+        The questions by (model, suite).
     seed : int
-        Chooses the questions that are asked a second time.
+        Selects the questions that are asked a second time.
 
     Attributes
     ----------
     look : int
-        The look that is asked, or was last.
+        The current look, or the last one.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Rounds:
         self.look = 1
 
     async def ask(self, look: int, stop: ShutdownRequest, on_event: OnEvent) -> dict[str, list[Outcome]]:
-        """Ask all rounds of a look; after a stop only look up what is stored. Returns the outcomes by backend's name.
+        """Ask all rounds of a look, and return the outcomes by backend name.
 
-        Looks are asked one after the other, from 1.
+        After a shutdown request, answers are only looked up in the store. Looks are asked in order, from 1.
         """
         outcomes: dict[str, list[Outcome]] = {}
         self.look = look
@@ -117,26 +117,26 @@ class Rounds:
         return outcomes
 
     def parsed(self, suite: str) -> dict[str, ParsedResponses]:
-        """One suite's answers so far, by model."""
+        """The answers to one suite so far, by model."""
         return {model: self._questions[model, suite].responses.parsed() for model in self._resolved.models}
 
-    def hand_over(self, suite: str) -> dict[str, ParsedResponses]:
-        """One suite's answers by model, which are no longer held here: a second call finds none."""
+    def release(self, suite: str) -> dict[str, ParsedResponses]:
+        """The answers to one suite by model, which are dropped here to free memory: call it once per suite."""
         return {model: self._questions.pop((model, suite)).responses.parsed() for model in self._resolved.models}
 
     def held(self, keys: Collection[str]) -> set[str]:
-        """Those of ``keys`` that questions of this audit have."""
+        """Those of ``keys`` that belong to questions of this audit."""
         return set().union(*(questions.responses.held(keys) for questions in self._questions.values()))
 
     def read_again(self, model: str, noise: float) -> None:
-        """Read a model's stored answers once more, as no more exact than its noise (nats). Blocks."""
+        """Read a model's stored answers again, as intervals as wide as its measured noise (nats). Blocks."""
         own = [questions for (name, _), questions in self._questions.items() if name == model]
         for questions in own:
             questions.responses.noise = noise
         self._look_up_unasked([self._job(self._resolved.models[model], own, range(1, self.look + 1), 0)])
 
     def retract(self, keys: Collection[str]) -> None:
-        """Take back answers that turned out not to be the model's."""
+        """Discard answers that turned out not to be the model's."""
         for questions in self._questions.values():
             questions.retract(keys)
 
@@ -163,7 +163,7 @@ class Rounds:
         return Job(described.name, described.backend, plan, self.retract, self._second_asking(described, scored))
 
     def _second_asking(self, described: DescribedBackend, scored: Sequence[int]) -> SecondAsking | None:
-        """``scored``: of each question of the job whether its continuations are scored."""
+        """``scored``: for each question of the job, whether its continuations are scored."""
         backend = described.backend
         if not isinstance(backend, SupportsSecondAnswers):
             return None
@@ -171,7 +171,7 @@ class Rounds:
         return SecondAsking(backend, pairs, self._seed, len(scored), sum(scored))
 
     def _look_up_unasked(self, jobs: Sequence[Job]) -> None:
-        """Find stored answers to what a stopped job did not reach, and to the questions of the next round."""
+        """Look up stored answers to questions that a stopped job did not reach, and to those of the next round."""
         for job in jobs:
             job.plan.look_up_rest(self._store)
         for questions in self._questions.values():
