@@ -35,12 +35,12 @@ from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.answer_collector import AnswerCollector, SuiteQuestions
 from audit.collect import SAMPLE_VERSION, OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig
-from audit.decided import Question, is_comparison_decided, is_gate_decided, question_of
 from audit.logs import run_log
 from audit.rehearsal import refuse_mistakes
 from audit.report.phrases import contradictions, with_words
 from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
 from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo, UntilDecided, VarianceComponents
+from audit.stopping_rule import StoppingQuestion, is_comparison_decided, is_gate_decided, stopping_question
 from audit.store import Store, StoredRow, StoreError
 from backends.base import (
     ANOTHER_MODEL,
@@ -92,7 +92,7 @@ async def run_audit(
     if baseline is not None and audit.until is None:
         hint = "Add --until decided, or leave it out: audit gate compares a finished run"
         raise ConfigError("--baseline", baseline, "this run asks everything, whatever the baseline says", hint)
-    question = None if audit.until is None else question_of(audit, baseline)
+    question = None if audit.until is None else stopping_question(audit, baseline)
     started = _now()
     stop = stop or ShutdownRequest()
     run_id = f"{started[:19].replace(':', '').replace('-', '')}-{secrets.token_hex(3)}"
@@ -163,7 +163,7 @@ class _Run:
         self._confidence = audit.confidence
 
     async def ask(
-        self, question: Question | None, before: AuditResult | None, stop: ShutdownRequest, on_event: OnEvent
+        self, question: StoppingQuestion | None, before: AuditResult | None, stop: ShutdownRequest, on_event: OnEvent
     ) -> dict[str, list[Outcome]]:
         """Ask look by look until ``question`` is decided or all is asked. Returns the outcomes by backend's name."""
         outcomes: dict[str, list[Outcome]] = {}
@@ -192,7 +192,7 @@ class _Run:
         """The places of the items that were asked so far."""
         return self._resolved.places(suite, range(1, self.collector.look + 1))
 
-    def _is_decided(self, question: Question, before: AuditResult | None) -> bool:
+    def _is_decided(self, question: StoppingQuestion, before: AuditResult | None) -> bool:
         """Whether the answers so far decide the question, at this look's share of the error."""
         responses = {name: self.collector.parsed(name) for name in self._audit.suites}
         results = [evaluate_suite(*self._evaluation(name, responses[name], {})) for name in responses]

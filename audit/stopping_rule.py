@@ -1,11 +1,11 @@
-"""Whether a run has answered its question: what `until="decided"` asks after each look.
+"""When a run with `until="decided"` may stop: the rule that is applied after each interim look.
 
-The question is the gate's, where there is a baseline or limits: did it get worse? It is answered as soon as one figure
-regressed or one limit is broken, or when every figure is conclusive. Else it is how the models compare. A suite that
-declares primary figures is asked about these alone: the others have their say in the report, not in how long it takes.
+With a baseline or limits the question is the gate's: did the model get worse? It is answered once a figure regressed,
+a limit is broken, or every figure is conclusive. Otherwise the question is how the models compare. If a suite declares
+primary figures, only these decide when to stop; the others appear in the report all the same.
 
-The population is that of the fixed sample's decision: new items of these kinds, such as new occupations and templates.
-All items asked give that decision itself, at the error that is left for the last look.
+Decisions are about the same population as with a fixed sample: new items of these kinds, such as new occupations and
+templates. A run that asks all items makes the fixed-sample decision, at the error left for the last look.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from audit.config import AuditConfig
 from audit.results import AuditResult, Comparison, Measure
 from backends.errors import ConfigError
 
-Question = Literal["baseline", "limits", "comparison"]
+StoppingQuestion = Literal["baseline", "limits", "comparison"]
 
 
-def question_of(audit: AuditConfig, baseline: str | None) -> Question:
-    """What the audit asks until it is decided.
+def stopping_question(audit: AuditConfig, baseline: str | None) -> StoppingQuestion:
+    """The question that ends the run once it is decided.
 
     Raises
     ------
     ConfigError
-        There is nothing to decide.
+        If there is nothing to decide.
     """
     if baseline is not None:
         return "baseline"
@@ -40,29 +40,24 @@ def question_of(audit: AuditConfig, baseline: str | None) -> Question:
 
 
 def is_gate_decided(report: GateReport, result: AuditResult) -> bool:
-    """Whether the gate fails whatever else is asked, or has conclusive checks only."""
+    """Whether the gate already fails, or all its checks are conclusive."""
     if any(check.decisive_verdict in ("regressed", "broken") for check in report.checks):
         return True
     comparable = [figure for figure in report.figures if figure.obstacle is None]
-    primary = _primary(result)
+    primary = {measure.id for measure in _leading(result)}
     leading = [figure for figure in comparable if figure.figure.id in primary] or comparable
     checks: list[Check] = [*leading, *report.limits]
     return bool(checks) and all(check.decisive_verdict not in OPEN_VERDICTS for check in checks)
 
 
 def is_comparison_decided(comparisons: Sequence[Comparison], result: AuditResult) -> bool:
-    """Whether every pair of models is larger, smaller or equivalent in every figure that the question is about."""
+    """Whether every comparison of a leading figure is conclusive: larger, smaller or equivalent."""
     figures = [c for c in comparisons if not c.is_subgroup and c.verdict != "not comparable"]
     primary = {measure.figure.key[1:] for measure in _leading(result)}
     leading = [c for c in figures if c.figure.key[1:] in primary] or figures
     return bool(leading) and all(c.verdict != "inconclusive" for c in leading)
 
 
-def _primary(result: AuditResult) -> set[str]:
-    return {measure.id for measure in _leading(result)}
-
-
 def _leading(result: AuditResult) -> list[Measure]:
-    """The primary means. No correlation can be called unchanged or equivalent; of a mean, whether it can be depends on
-    how many clusters the suite has."""
+    """The primary means. Correlations are left out since they can never be called unchanged or equivalent."""
     return [measure for measure in result.measures if measure.spec.primary and measure.spec.estimator == "mean"]
