@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from audit.collect import (
     ALL_AT_ONCE,
-    Look,
+    InterimLook,
     PackedItems,
     Requirement,
     Sample,
+    assign_looks,
     leading_specs,
-    looks_of_items,
     plan_looks,
     sampled_factors,
 )
@@ -43,7 +43,7 @@ class ResolvedAudit:
     ----------
     scorers : mapping
         By (suite, scorer name).
-    looks : tuple of Look
+    looks : tuple of InterimLook
         When the run looks at its answers.
     look_of : mapping
         For each suite the number of the look (n,) by which each item is asked. A suite that is not named is asked
@@ -53,7 +53,7 @@ class ResolvedAudit:
     models: Mapping[str, DescribedBackend]
     scorers: Mapping[tuple[str, str], DescribedBackend]
     items: Mapping[str, PackedItems]
-    looks: tuple[Look, ...] = ALL_AT_ONCE
+    looks: tuple[InterimLook, ...] = ALL_AT_ONCE
     look_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def asked(self, suite: str, looks: range) -> Iterator[tuple[int, Item]]:
@@ -107,7 +107,7 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
         return ResolvedAudit(models, scorers, items)
     looks = plan_looks(map(len, items.values()))
     look_of = {
-        name: await asyncio.to_thread(_look_of, suite, items[name], audit, looks, store)
+        name: await asyncio.to_thread(_assign_looks, suite, items[name], audit, looks, store)
         for name, suite in audit.suites.items()
     }
     return ResolvedAudit(models, scorers, items, looks, look_of)
@@ -148,7 +148,9 @@ def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], 
     )
 
 
-def _look_of(suite: Suite, items: PackedItems, audit: AuditConfig, looks: tuple[Look, ...], store: Store) -> list[int]:
+def _assign_looks(
+    suite: Suite, items: PackedItems, audit: AuditConfig, looks: tuple[InterimLook, ...], store: Store
+) -> list[int]:
     """By which look each item is asked. The order is kept in the store, and taken from there if it is there."""
     depends_on = [suite.name, suite.version, dict(suite.signature()), audit.seed, audit.limit]
     order_id = hashlib.sha256(to_bytes(canonical_json(depends_on))).hexdigest()[:32]
@@ -165,7 +167,7 @@ def _look_of(suite: Suite, items: PackedItems, audit: AuditConfig, looks: tuple[
         for unit, item in zip(of_item, ids, strict=True):
             members.setdefault(unit, []).append(item)
         store.orders.write(order_id, [item for unit in units for item in members[unit]])
-    return looks_of_items(units, of_item, looks)
+    return assign_looks(units, of_item, looks)
 
 
 def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:

@@ -6,9 +6,9 @@ the pace that each endpoint sustains, writes every answer before it counts, and 
 
 from __future__ import annotations
 
+from audit.collect.interim_looks import ALL_AT_ONCE, InterimLook, assign_looks, plan_looks
 from audit.collect.items import PackedItems
 from audit.collect.jobs import Job, OnEvent, Outcome
-from audit.collect.looks import ALL_AT_ONCE, Look, looks_of_items, plan_looks
 from audit.collect.plan import CHUNK, Plan, Question, look_up
 from audit.collect.sample import SAMPLE_VERSION, Sample
 from audit.collect.scheduler import run_jobs
@@ -25,8 +25,8 @@ __all__ = [
     "ALL_AT_ONCE",
     "CHUNK",
     "SAMPLE_VERSION",
+    "InterimLook",
     "Job",
-    "Look",
     "OnEvent",
     "Outcome",
     "PackedItems",
@@ -35,11 +35,11 @@ __all__ = [
     "Requirement",
     "Sample",
     "ShutdownRequest",
+    "assign_looks",
     "leading_specs",
     "levels_behind",
     "levels_by_stratum",
     "look_up",
-    "looks_of_items",
     "plan_looks",
     "run_jobs",
     "sampled_factors",

@@ -21,7 +21,7 @@ from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import decide
 from audit.analysis.gate.changes import Change, sums_of
 from audit.analysis.table import Levels, RowTable, item_index
-from audit.collect import Look, Sample, looks_of_items, plan_looks
+from audit.collect import InterimLook, Sample, assign_looks, plan_looks
 from audit.results import FigureName
 from backends.base import GenerateRequest
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row
@@ -72,14 +72,14 @@ def rows_of(values: Values, questions: list[Item]) -> list[Row]:
     ]
 
 
-def look_by_look(process: Process, mean: float, seed: int) -> Iterator[tuple[Look, int, str | None]]:
+def look_by_look(process: Process, mean: float, seed: int) -> Iterator[tuple[InterimLook, int, str | None]]:
     """Each look of one run with the items asked so far and what the gate says, None while it is inconclusive."""
     rng, questions = np.random.default_rng(seed), items()
     before = 0.25 + rng.normal(0, 0.1, (OCCUPATIONS, TEMPLATES))
     now = rows_of(before + process.changes(rng, mean), questions)
     baseline = rows_of(before, questions)
     looks = plan_looks([len(questions)])
-    by = looks_of_items(*Sample(questions, ("template", "group"), seed, (), GAP.clusters).order(), looks)
+    by = assign_looks(*Sample(questions, ("template", "group"), seed, (), GAP.clusters).order(), looks)
     for look in looks:
         asked = [number <= look.number for number in by]
         of_run = [list(itertools.compress(rows, asked)) for rows in (baseline, now)]
