@@ -42,8 +42,8 @@ class ScoreRequest:
     backend can share the prompt's work.
 
     ``first_given``: each continuation is a whole text with nothing before it, and its first token is given, not
-    scored, where the model puts no token of its own in front. That is what a causal model's own loss sums. Of a text
-    of one such token nothing is scored: no tokens, and a log-probability of 0.
+    scored, where the model puts no token of its own in front. A causal model's own loss sums the same tokens. A text
+    of a single given token has no scored tokens and a log-probability of 0.
     """
 
     prompt: Prompt
@@ -89,7 +89,7 @@ class Sampling:
         ):
             if not ok:
                 raise ValueError(f"Sampling.{name} = {getattr(self, name)!r}: must be {hint}")
-        # A lone text would be taken for its letters, each of which would end a text.
+        # A bare string would be iterated letter by letter, and each letter would end a text.
         if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
             raise ValueError(f"Sampling.stop = {self.stop!r}: must be a tuple of texts, none of them empty")
 
@@ -156,7 +156,7 @@ class ContinuationScore:
         boundary is clean or merged. A straddled first token's ``logprob`` is already
         divided by the probability of its prompt part.
     route : str
-        How the number was got, e.g. ``tree``, ``batch``, ``echo``, ``top_k``.
+        How the number was obtained, e.g. ``tree``, ``batch``, ``echo``, ``top_k``.
     samples : int or None
         Number of draws behind a ``sampled`` score.
     """
@@ -202,9 +202,9 @@ class ScoreResponse:
 
 @dataclass(frozen=True, slots=True)
 class GenerateResponse:
-    """A generated text, without the prompt, an assistant prefill, and what the model thought before it.
+    """A generated text, without the prompt, an assistant prefill, or the model's reasoning.
 
-    ``thought`` is that reasoning, as far as it is shown; ``thought_tokens`` of the ``completion_tokens`` are its own.
+    ``thought`` is that reasoning, as far as it is shown; it accounts for ``thought_tokens`` of ``completion_tokens``.
     """
 
     text: str
@@ -215,7 +215,7 @@ class GenerateResponse:
     thought_tokens: int = 0
 
 
-#: Beside a language model's labels: the probability of all answers that count, of which each label's is a share.
+#: Stands beside a language model's labels: the total probability of all valid answers, of which each label is a share.
 ANSWER_MASS = "answer mass"
 
 
@@ -234,7 +234,7 @@ Capability = Literal["score", "score_alone", "generate", "chat", "classify"]
 
 Scalar = str | int | float | bool | None
 
-#: What a model is made of, the engine apart.
+#: What a model is made of, apart from the engine.
 ModelPart = Literal["weights", "quantisation", "adapter", "tokenizer", "chat_template", "settings"]
 
 
@@ -249,17 +249,17 @@ class Description:
     model. Stored fingerprints that are equal without these fields (left out on both sides) are the same model's, and
     their answers are used.
 
-    ``parts`` says what the model is made of, whatever computes it; ``engine_fields`` which fields of the fingerprint
-    are of the engine alone (program, version, device, dtype of the computation). Two are the same model on two
-    engines where their parts are equal and known, and all that differs in their fingerprints is of the engine. A part
-    has the same value on every engine: ``weights`` (the hash of their file, or hub id and revision), ``quantisation``,
-    ``adapter``, ``tokenizer``, ``chat_template``, ``settings``. None: there is no such part. Without parts (a
-    server) nothing is known.
+    ``parts`` says what the model is made of, whatever computes it; ``engine_fields`` names the fields of the
+    fingerprint that belong to the engine alone (program, version, device, dtype of the computation). Two descriptions
+    are of one model on two engines if their parts are known and equal, and their fingerprints differ only in engine
+    fields. A part has the same value on every engine: ``weights`` (the hash of their file, or hub id and revision),
+    ``quantisation``, ``adapter``, ``tokenizer``, ``chat_template``, ``settings``. None: there is no such part. Without
+    parts (a server) nothing is known.
 
     ``statements`` are sentences that a reader of the figures must know first, e.g. how a disagreement between two
-    routes to one number was decided; ``limits`` say what cannot be known of the numbers. None ends with a full stop.
-    ``requests`` is how many it took to find this out; what is kept is not asked again. ``absent`` says of a capability
-    that is not there why, and what would help.
+    routes to one number was decided; ``limits`` say what cannot be known about the numbers. Neither ends with a full
+    stop. ``requests`` counts the requests that this took; stored results are not requested again. ``absent`` maps a
+    missing capability to the reason, and what would help.
     """
 
     fingerprint: Mapping[str, Scalar]
@@ -279,7 +279,7 @@ OnResponse = Callable[[int, Answer], None]
 
 
 class Backend(ABC):
-    """What every model that can be asked must be: `check`, `describe` and `run`.
+    """The interface of every model: `check`, `describe` and `run`.
 
     Lifecycle: ``check`` (bad input, at once) → ``describe`` (identity, no weights) → ``run`` as often
     as needed (the first call loads) → ``close``. A closed backend may be run again: it loads again.
@@ -295,11 +295,11 @@ class Backend(ABC):
     batch_size : int
         The preferred number of requests for one call of ``run``.
     max_in_flight : int
-        The most calls of ``run`` that may be under way together.
+        The maximum number of concurrent calls of ``run``.
     """
 
-    #: Constructor options that may be a path, in tables too, and the words that they take besides. A relative path
-    #: in a TOML config starts at the config's folder.
+    #: Constructor options that may be a path (also inside tables), with the keywords that are not paths. A relative
+    #: path in a TOML config starts at the config's folder.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     device: str | None = None
     endpoint: str | None = None
@@ -308,7 +308,7 @@ class Backend(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise `ConfigError` for what can be seen to be wrong without loading anything."""
+        """Raise `ConfigError` for every mistake that can be found without loading anything."""
 
     @abstractmethod
     async def describe(self) -> Description:
@@ -325,7 +325,7 @@ class Backend(ABC):
 
 @runtime_checkable
 class SupportsStreaming(Protocol):
-    """A backend whose batch may have answers long before its last one."""
+    """A backend that may know some answers of a batch long before the last one."""
 
     async def run_streaming(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
         """`Backend.run`, which also reports answers as soon as they are known.
@@ -336,7 +336,7 @@ class SupportsStreaming(Protocol):
         ...
 
 
-#: What an identity check notices, mostly.
+#: What an identity check usually notices.
 ANOTHER_MODEL = "another model answers under this name"
 
 
@@ -354,7 +354,7 @@ class SupportsIdentityCheck(Protocol):
     unverified_since: float | None
 
     async def verify_identity(self) -> None:
-        """A last check whether it is still the same model; called once per run, when nothing is left to ask.
+        """Check one last time that it is still the same model; called once per run, after the last request.
 
         Raises `BackendError` when that cannot be determined.
         """
@@ -367,24 +367,24 @@ class SupportsIdentityCheck(Protocol):
 
 @runtime_checkable
 class ExplainsIdentityCheck(Protocol):
-    """A backend that says why its answers are not the audited model's, where it is not `ANOTHER_MODEL`."""
+    """A backend that says why its answers cannot be attributed to the audited model, if not by `ANOTHER_MODEL`."""
 
     unverified_reason: str
 
 
 @runtime_checkable
 class SupportsSecondAnswers(Protocol):
-    """A backend whose answers may come from another model: a part of a run's questions is asked twice.
+    """A backend behind which the model may change: some of a run's questions are asked twice.
 
-    A local model has no use for it: it is what was loaded.
+    A local model does not need it: it cannot change once loaded.
     """
 
     def repeats_itself(self, request: Request) -> bool:
-        """Whether the same model answers this request alike each time, as it does not where a text is drawn."""
+        """Whether an unchanged model gives this request the same answer each time; a sampled text differs."""
         ...
 
     def score_noise(self) -> tuple[float, float]:
-        """Nats by which the model's own scores are known to move when a question is repeated, and may move at most."""
+        """Nats by which repeated scores of one question were seen to differ, and the most they may differ."""
         ...
 
 
@@ -393,7 +393,7 @@ class SupportsPrices(Protocol):
     """A backend that may cost money. Amounts are in the currency of its prices."""
 
     def spent(self) -> float | None:
-        """What was paid so far; None without prices."""
+        """The cost so far; None without prices."""
         ...
 
     def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
@@ -441,12 +441,12 @@ class SupportsRequestCost(Protocol):
     """A backend that may need several calls of its server for one request."""
 
     def request_cost(self, request: Request) -> RequestCost:
-        """What answering ``request`` takes, for estimates; known after `Backend.describe`."""
+        """The calls and tokens that ``request`` takes, for estimates; known after `Backend.describe`."""
         ...
 
 
 def request_cost(backend: Backend, request: Request) -> RequestCost:
-    """What answering ``request`` takes: one call, unless the backend says otherwise."""
+    """The calls and tokens that ``request`` takes: one call, unless the backend says otherwise."""
     return (
         backend.request_cost(request) if isinstance(backend, SupportsRequestCost) else RequestCost.in_one_call(request)
     )

@@ -35,7 +35,7 @@ def gemma3_path() -> Path:
 
     folder = Path(platformdirs.user_cache_dir("bias-audit")) / "models"
     whole: Path = folder / package.MODEL_NAME
-    # Only a checked file gets this name: it needs no check again.
+    # Only a verified file gets this name, so it needs no second check.
     if not whole.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:

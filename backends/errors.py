@@ -30,14 +30,14 @@ ErrorKind = Literal[
     "out_of_memory",
     "internal",  # a bug of ours or of the engine
 ]
-#: Kinds by the names under which older stores keep them.
+#: Former names of kinds, as older stores hold them.
 _OLDER_KINDS = {"untruthful": "inconsistent"}
 ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
 
-#: How Python writes an object without a text of its own; messages give its type alone.
+#: Python's default repr of an object; messages show its type alone.
 _ADDRESS = re.compile(r"<[\w.<>]*?(\w+) object at 0x[0-9a-fA-F]+>")
 
-#: Seconds. A server that asks for a longer pause is not waited for.
+#: Seconds. If a server asks for a longer pause, the request is given up.
 LONGEST_ASKED_PAUSE = 300.0
 
 
@@ -88,11 +88,11 @@ class BackendError(AuditError):
     Parameters
     ----------
     kind : ErrorKind
-        What happened, from a closed list.
+        One of a closed list.
     message : str
-        Details for a person. Never holds a key or a whole response body.
+        Details for people. Never holds a key or a whole response body.
     retryable : bool
-        Whether asking the same again may succeed.
+        Whether the same request may succeed later.
     retry_after : float, optional
         Seconds the server asked to wait; overrides any backoff.
     hint : str
@@ -114,7 +114,7 @@ class BackendError(AuditError):
 
     @classmethod
     def of(cls, error: Exception) -> BackendError:
-        """Any failure as that of a request, its cause in one line: for engines in this process, which hold no key."""
+        """Any exception of a local engine, its cause in one line. Not for servers: the text might hold a key."""
         if isinstance(error, BackendError):
             return error
         if isinstance(error, ConfigError):  # found only by loading

@@ -2,7 +2,7 @@
 
 It goes through the same interface as a real model. What is planted is known exactly, so a suite
 or a statistic can be checked against the truth; latency and seeded faults show how an audit
-behaves when a server does not.
+behaves when a server misbehaves.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PlantedBias:
     groups : callable
         ``prompt text → {group: P̃(group)}``; the values of one prompt sum to 1.
     words : mapping or callable
-        Each group's expressions, in all the spellings that are asked; or a function of the
+        Each group's expressions, in every spelling that is scored; or a function of the
         prompt text giving them. A group's probability is shared evenly among them.
     coverage : float
         Raw mass ΣP of all groups together, in (0, 1].
@@ -59,7 +59,7 @@ class PlantedBias:
 
     def __post_init__(self) -> None:
         if not 0 < self.coverage <= 1:
-            raise ConfigError("PlantedBias.coverage", self.coverage, "a probability mass", "Give a value in (0, 1]")
+            raise ConfigError("PlantedBias.coverage", self.coverage, "not a probability mass", "Give a value in (0, 1]")
 
     def __call__(self, prompt: str, continuation: str) -> float:
         words = self.words(prompt) if callable(self.words) else self.words
@@ -74,8 +74,8 @@ class PlantedBias:
 class Faults:
     """Seeded failures, the same in every run: decided by (request, attempt), not by time.
 
-    A request is faulty with probability ``rate``; a faulty one fails with the kinds of
-    ``kinds``, one an attempt, and answers afterwards. With ``permanent``, it never answers.
+    A request is faulty with probability ``rate``. It then fails once with each of ``kinds``
+    and is answered afterwards; with ``permanent``, it is never answered.
     """
 
     rate: float
@@ -122,8 +122,8 @@ class FakeBackend(Backend):
     Parameters
     ----------
     name : str
-        Its identity: the fingerprint knows the name only, so give another name to a fake that
-        answers differently, or cached answers of the first are taken for the second.
+        Its identity. The fingerprint holds only the name: fakes that answer differently need
+        different names, or they share cached answers.
     score : callable
         ``(prompt text, continuation) → probability`` in (0, 1], e.g. a `PlantedBias`. Default:
         a fixed pseudo-random probability. Chat prompts arrive as their turns, a line each.
@@ -132,7 +132,7 @@ class FakeBackend(Backend):
     classify : callable
         ``text → {label: probability}``.
     latency : float
-        Seconds each `run` takes.
+        Seconds that each `run` takes.
     faults : Faults, optional
         Planted failures.
     device, batch_size, max_in_flight

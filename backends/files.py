@@ -1,4 +1,4 @@
-"""Atomic and private file writes. They stand in the lowest layer, so that backends and reports share them."""
+"""Atomic and private file writes, in the lowest layer because backends and reports both need them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 
 def private(path: str, flags: int) -> int:
-    """An `opener` for `open` whose new files are their owner's alone (0600)."""
+    """An `opener` for `open` that creates files only their owner can read (0600)."""
     return os.open(path, flags, 0o600)
 
 
 def atomic_write(path: Path, text: str) -> Path:
-    """Write a file as a whole, its folder made if missing: a reader sees the old text or the new one.
+    """Write a whole file, creating its folder if missing: a reader sees the old text or the new one.
 
-    A new file is its owner's alone (0600): it may hold prompts and answers. An existing one keeps its mode.
+    A new file is readable by its owner alone (0600): it may hold prompts and answers. An existing one keeps its mode.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def atomic_write(path: Path, text: str) -> Path:
 
 
 def atomic_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> Path:
-    """`atomic_write` of many lines, none of which is kept in memory; ``end`` follows each."""
+    """`atomic_write` of many lines, written as they come; ``end`` follows each."""
     with replacing(path) as part, open(part, "w", encoding="utf-8", newline="") as file:
         for line in lines:
             file.write(line + end)
@@ -37,13 +37,13 @@ def atomic_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> Path:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """An empty file to be filled within this block, which then takes the place of ``path``, as in `atomic_write`."""
+    """An empty file to fill within this block; it then replaces ``path``, as in `atomic_write`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         part.touch(mode=0o600)
         yield part
-        with contextlib.suppress(FileNotFoundError):  # who opened an earlier one to others meant it
+        with contextlib.suppress(FileNotFoundError):  # if others may read an earlier file, that was intended
             part.chmod(stat.S_IMODE(path.stat().st_mode))
         part.replace(path)
     finally:

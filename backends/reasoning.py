@@ -1,4 +1,4 @@
-"""Reasoning that a model writes before its answer: it is no part of the answer."""
+"""Reasoning that a model writes before its answer, separated from the answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from backends.errors import BackendError
 
+#: Tokens added to an answer's limit for reasoning, unless the user sets a number.
+DEFAULT_REASONING_TOKENS = 4096
 _NAMES = r"think|thinking|thought|reasoning|reason|analysis|scratchpad"
 _OPENING = re.compile(rf"\s*(?:<\|?(?:{_NAMES})\|?>|\[(?:THINK|REASONING)\]|◁think▷|<\|channel\|>\s*analysis)", re.I)
 _WHOLE = re.compile(
@@ -16,7 +18,7 @@ _WHOLE = re.compile(
     re.I | re.S,
 )
 _OPENED = re.compile(rf"<\|?(?:{_NAMES})\|?>\s*$|\[THINK\]\s*$", re.I)
-#: Where servers put what they cut off themselves.
+#: Where servers report reasoning that they have separated from the answer.
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -26,9 +28,9 @@ def begins_with_reasoning(text: str) -> bool:
 
 
 def split_reasoning(text: str, *, opened_before: bool = False) -> tuple[str, str | None]:
-    """A text's thought, and the answer after it; None where the thought does not end.
+    """A text's reasoning, and the answer after it; the answer is None if the reasoning does not end.
 
-    Some templates open the thought in the prompt: of such a model (``opened_before``) a text without an end is one.
+    Some templates open the reasoning in the prompt (``opened_before``): a text without an end is then all reasoning.
     """
     if not begins_with_reasoning(text):
         thought, end, rest = text.rpartition("</think>")
@@ -40,12 +42,12 @@ def split_reasoning(text: str, *, opened_before: bool = False) -> tuple[str, str
 
 
 def opens_thought(prompt: str) -> bool:
-    """Whether a prompt's text ends by opening a thought, as some templates do."""
+    """Whether a prompt ends by opening a passage of reasoning, as some templates do."""
     return _OPENED.search(prompt) is not None
 
 
 class UnfinishedThoughtError(BackendError):
-    """Of an answer there is only a thought."""
+    """The tokens ran out within the reasoning: there is no answer."""
 
     def __init__(self) -> None:
         hint = "Raise reasoning_tokens, or switch the model's reasoning down or off"
@@ -53,20 +55,20 @@ class UnfinishedThoughtError(BackendError):
 
 
 def stopped(text: str, stops: Sequence[str], reason: str) -> tuple[str, str]:
-    """A text up to the first of the stop strings, and why it ended; as an engine cuts it that does not think."""
+    """A text cut at its first stop string, and why it ended; for texts whose engine was given no stop strings."""
     ends = [at for at in (text.find(stop) for stop in stops) if at >= 0]
     return (text[: min(ends)], "stop") if ends else (text, reason)
 
 
 def reported_thought(choice: Mapping[str, Any]) -> str:
-    """What a choice reports as reasoning beside its answer; empty where it reports none."""
+    """The reasoning that a choice reports beside its answer; empty if there is none."""
     message = choice.get("message")
     fields = message if isinstance(message, Mapping) else choice
     return next((fields[name] for name in _FIELDS if isinstance(fields.get(name), str) and fields[name].strip()), "")
 
 
 def is_opened_before(choice: Mapping[str, Any]) -> bool:
-    """Whether a choice's text ends a thought that it does not begin."""
+    """Whether a choice's text ends a passage of reasoning that it does not open."""
     text = _text_of(choice)
     return not begins_with_reasoning(text) and "</think>" in text
 

@@ -1,6 +1,6 @@
-"""Models behind Anthropic's own API: texts, and scores counted in drawn answers.
+"""Models behind Anthropic's own API: generated texts, and scores estimated from sampled answers.
 
-Takes a model's name and a key; gives a backend that asks `backends.openai`'s questions in the words of this API.
+Takes a model's name and a key; gives a backend that translates the requests of `backends.openai` into this API.
 """
 
 from backends.anthropic.backend import AnthropicBackend

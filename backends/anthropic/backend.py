@@ -18,9 +18,9 @@ _VERSION = {"anthropic-version": "2023-06-01"}
 
 
 class AnthropicBackend(OpenAIBackend):
-    """A model behind ``/v1/messages``: it writes texts, and ``samples`` answers are counted where scores are asked.
+    """A model behind ``/v1/messages``: it generates texts; scores are estimated from ``samples`` drawn answers.
 
-    What the model takes (a temperature, a prefill) is found by experiment, as for `OpenAIBackend`.
+    Which parameters the model accepts (a temperature, a prefill) is tested empirically, as for `OpenAIBackend`.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class AnthropicBackend(OpenAIBackend):
     base_url : str
         Up to and including the version.
     extra_body : mapping, optional
-        Fields of each question: ``{"thinking": {"type": "adaptive"}}``.
+        Fields added to each request: ``{"thinking": {"type": "adaptive"}}``.
     reasoning_effort : str, optional
         Sent as ``output_config.effort``.
 

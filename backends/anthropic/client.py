@@ -1,4 +1,4 @@
-"""Chats in the words of Anthropic's Messages API, for all that asks in OpenAI's.
+"""Translates OpenAI-style chat requests into Anthropic's Messages API, and its answers back.
 
 https://docs.anthropic.com/en/api/messages: one endpoint, ``max_tokens`` required, system messages in a field of their
 own, content in blocks. There are no log-probabilities, no seeds, and one answer to a request.
@@ -12,8 +12,8 @@ from typing import Any
 from backends.errors import BackendError
 from backends.openai.http.client import HttpClient
 
-#: What the API has no word for. Such a request is refused here, before it costs anything.
-_UNKNOWN = ("logprobs", "top_logprobs", "n", "seed", "logit_bias")
+#: Parameters that the API lacks. A request with one of them is refused here, before it costs anything.
+_UNSUPPORTED = ("logprobs", "top_logprobs", "n", "seed", "logit_bias")
 _RENAMED = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
 _FINISH_REASONS = {
     "end_turn": "stop",
@@ -22,11 +22,11 @@ _FINISH_REASONS = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-_LONGEST_ANSWER = 4096
+_DEFAULT_MAX_TOKENS = 4096
 
 
 class MessagesClient(HttpClient):
-    """An `HttpClient` that sends chats to ``/messages`` and gives the answers back in OpenAI's form."""
+    """An `HttpClient` that sends chats to ``/messages`` and returns the answers in OpenAI's format."""
 
     async def post(
         self, path: str, payload: dict[str, Any], *, accept: Callable[[dict[str, Any]], None] = lambda _: None
@@ -38,12 +38,12 @@ class MessagesClient(HttpClient):
 
 
 def message_request(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """A chat's request as a message's. Raises `BackendError` for what the API cannot be asked."""
-    if unknown := next((name for name in _UNKNOWN if name in payload), None):
-        raise BackendError("unsupported", f"Anthropic's API has no {unknown}")
+    """An OpenAI chat request as a Messages request. Raises `BackendError` for parameters that the API lacks."""
+    if unsupported := next((name for name in _UNSUPPORTED if name in payload), None):
+        raise BackendError("unsupported", f"Anthropic's API has no {unsupported}")
     turns = payload["messages"]
     body = {_RENAMED.get(name, name): value for name, value in payload.items() if name != "messages"}
-    body.setdefault("max_tokens", _LONGEST_ANSWER)
+    body.setdefault("max_tokens", _DEFAULT_MAX_TOKENS)
     body["messages"] = [turn for turn in turns if turn["role"] != "system"]
     if system := [turn["content"] for turn in turns if turn["role"] == "system"]:
         body["system"] = "\n\n".join(system)
@@ -53,7 +53,7 @@ def message_request(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chat_response(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as a chat's response. Raises `BackendError` where it is none."""
+    """A Messages response as an OpenAI chat response. Raises `BackendError` when it is malformed."""
     blocks, reason = answer.get("content"), answer.get("stop_reason")
     if not isinstance(blocks, Sequence) or not all(isinstance(block, Mapping) for block in blocks):
         raise BackendError("malformed", "an answer without content", retryable=True)

@@ -1,4 +1,4 @@
-"""What all text classifiers share: batches of texts to labels, and a text that fails takes no other with it."""
+"""What all text classifiers share: a batch of texts in, labels out; one failing text does not fail the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labels = Mapping[str, float]
 
 
 class TextClassifier(LocalBackend):
-    """What all text classifiers share."""
+    """Answers `ClassifyRequest`; a subclass computes the labels."""
 
     batch_size = 64
 
@@ -28,10 +28,10 @@ class TextClassifier(LocalBackend):
         return answers
 
     def _answers(self, texts: list[str]) -> list[Answer]:
-        """The texts' labels; where they fail together, each is tried alone."""
+        """The texts' labels; if the batch fails, each text is tried alone."""
         try:
             return [ClassifyResponse(labels) for labels in self._labels(texts)]
-        except AuditError as error:  # of the classifier, not of a text
+        except AuditError as error:  # the classifier's fault, not a text's
             return [BackendError.of(error)] * len(texts)
         except Exception as error:  # foreign code: it may fail in any way
             if len(texts) > 1:

@@ -1,4 +1,4 @@
-"""Classifiers that are contained in a package: no model is fetched."""
+"""Classifiers that ship inside a Python package: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backends.local.options import need_package
 
 
 class _PackagedClassifier(TextClassifier):
-    """A classifier that is contained in a package: the package's version is its identity."""
+    """A classifier that ships inside a Python package, whose version is its identity."""
 
     device = "cpu"
     _package: str

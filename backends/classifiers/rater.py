@@ -1,9 +1,9 @@
-"""A language model as a text classifier: a rubric puts a question about the text, and the answer is the label.
+"""A language model as a text classifier: a rubric asks a question about the text, and the answer is the label.
 
 ``answer="likelihood"`` scores every answer of the rubric after the question; a label's probability is its answer's
-share of them all, and `ANSWER_MASS` the probability of all of them. ``answer="text"`` lets the model write, greedily,
-and takes the one answer that it begins with; anything else is an error, not a label. Whether such a rater can be
-believed is another question: see `suites.common.raters`.
+share of their sum, and `ANSWER_MASS` is that sum. ``answer="text"`` lets the model generate greedily and takes the
+answer that the text begins with; anything else is an error, not a label. Whether such a rater is reliable is tested
+in `suites.common.raters`.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _PLACE = "{text}"
 
 
 class RatedExample(Options):
-    """A text with the label that the rubric means it to have."""
+    """A text with the label that it should get."""
 
     text: str
     label: str
 
 
 class Rubric(Options):
-    """A question about a text, and the answers that count.
+    """A question about a text, and its valid answers.
 
     Attributes
     ----------
@@ -95,13 +95,13 @@ class Rubric(Options):
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Rubric:
-        """The rubric that a table of its fields says. Raises `ConfigError` naming the field."""
+        """The rubric from a table of its fields. Raises `ConfigError` naming the field."""
         examples = tuple(RatedExample.checked("rubric.examples", **example) for example in table.get("examples", ()))
         return cls.checked("rubric", **{**table, "examples": examples})
 
     @classmethod
     def read(cls, path: str | Path) -> Rubric:
-        """The rubric of a JSON file. Raises `ConfigError` where there is none."""
+        """The rubric in a JSON file. Raises `ConfigError` if it cannot be read."""
         try:
             return cls.of(json.loads(Path(path).expanduser().read_text("utf-8")))
         except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -110,26 +110,26 @@ class Rubric(Options):
 
     @property
     def sha256(self) -> str:
-        """Of all its fields."""
+        """Hash over all fields."""
         written = json.dumps(self.model_dump(), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(written.encode()).hexdigest()
 
 
 class LLMRater(Backend):
-    """Any backend that scores or writes, as a text classifier.
+    """Any backend that scores or generates texts, as a text classifier.
 
     Parameters
     ----------
     backend : Backend
         The model that rates.
     rubric : Rubric or path
-        What it is asked, or the JSON file that says it.
+        The question and its answers, or a JSON file of them.
     answer : {"likelihood", "text"}
-        Its answers' log-probabilities, which must be exact, or what it writes.
+        Score the answers' log-probabilities, which must be exact, or read the text that the model generates.
     prompt_format : {"raw", "chat"}
         Plain text, or turns of a chat.
     name : str, optional
-        What reports call the model; its own name, or its file's, unless given.
+        The model's name in reports. Default: its own name, or that of its file.
     """
 
     @checked_options
@@ -154,7 +154,7 @@ class LLMRater(Backend):
 
     @property
     def asking(self) -> dict[str, str]:
-        """All that is asked but the text: the rubric's hash, and how it is put and answered."""
+        """How texts are rated: the rubric's hash, the kind of answer, and the prompt format."""
         return {"rubric": self.rubric.sha256, "answer": self.answer, "prompt_format": self.prompt_format}
 
     def label_names(self) -> list[str]:
@@ -225,13 +225,13 @@ class LLMRater(Backend):
             case GenerateResponse(text):
                 chosen = self._label_of(text)
                 if chosen is None:
-                    return BackendError("malformed", "the rater wrote none of the rubric's answers, or two")
+                    return BackendError("malformed", "the rater's text begins with none of the rubric's answers")
                 return ClassifyResponse({label: float(label == chosen) for label in self.rubric.answers})
             case _:
                 return answer
 
     def _label_of(self, text: str) -> str | None:
-        """The label whose answer the text begins with; None for none, or several of which none is the longest."""
+        """The label whose answer the text begins with, the longest if several match; None if none does."""
         said = re.sub(r"\s+", " ", text).strip().strip("*_`\"'(").casefold()
         found = {
             label: answer
@@ -240,7 +240,7 @@ class LLMRater(Backend):
         }
         return max(found, key=lambda label: len(found[label])) if found else None
 
-    # -- what only some models can do ------------------------------------------------------------------
+    # -- optional protocols, forwarded to the rating model -----------------------------------------------
 
     def spent(self) -> float | None:
         """As `SupportsPrices`; None without prices."""

@@ -29,12 +29,12 @@ class SequenceClassifier(TextClassifier):
     device : str
         ``cpu``, ``cuda:0``…
     batch_size : int
-        Texts in one forward pass at most; they are sorted by length first.
+        Maximum number of texts in one forward pass; they are sorted by length first.
 
-    Texts longer than the model's limit are truncated, as the paper's code does. One label gives a
-    sigmoid, and so do several that its configuration calls ``multi_label_classification``; others give
-    a softmax. A model whose numbers are moved by padding, or that has no padding token, reads one text at a time:
-    a trial at loading tells.
+    Texts longer than the model's limit are truncated, as the paper's code does. A single label goes through a
+    sigmoid, and so do several if the configuration says ``multi_label_classification``; otherwise a softmax is used.
+    A model whose outputs change with padding, or that has no padding token, reads one text at a time; this is tested
+    when the model is loaded.
     """
 
     @checked_options
@@ -100,7 +100,7 @@ class SequenceClassifier(TextClassifier):
         labels = _labels_of(config)
         if twice := sorted({label for label in labels if labels.count(label) > 1}):
             raise ConfigError(
-                "classifier.model", self.model, f"several labels are called {twice[0]!r}", "Name them apart in id2label"
+                "classifier.model", self.model, f"several labels are called {twice[0]!r}", "Make id2label unique"
             )
         return config
 
@@ -108,12 +108,12 @@ class SequenceClassifier(TextClassifier):
         return ConfigError(
             "classifier.model",
             self.model,
-            f"it cannot be read here ({type(error).__name__}): not in the local cache, and the hub gave nothing",
+            f"cannot be loaded ({type(error).__name__}): not in the local cache, and the hub returned nothing",
             'Fetch it on a machine with network and give its folder, or use the embedded "profanity" and "vader"',
         )
 
     def _identity(self, config: Any) -> str:
-        """Hash of a folder's files; of a hub model, its id and commit."""
+        """A hash over a folder's files; for a hub model, its id and commit."""
         if self._folder is None:
             return f"{self.model}@{getattr(config, '_commit_hash', None) or self.revision}"
         digest = hashlib.sha256()
@@ -128,7 +128,7 @@ class SequenceClassifier(TextClassifier):
         labels = _labels_of(classifier.model.config)
         answers: list[Labels] = [{}] * len(texts)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        size = self.batch_size if classifier.takes_padding else 1
+        size = self.batch_size if classifier.tolerates_padding else 1
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
             logits = classifier.logits([texts[i] for i in chosen])
@@ -152,15 +152,15 @@ class SequenceClassifier(TextClassifier):
 
 
 class _Loaded:
-    """A classifier in memory, and whether it takes several texts at once."""
+    """A classifier in memory, and whether it can be given several texts at once."""
 
     def __init__(self, tokenizer: Any, model: Any) -> None:
         self.model, self._tokenizer = model, tokenizer
         self._limit = _token_limit(tokenizer, model)
-        if getattr(model.config, "use_cache", False):  # one pass needs none, and some kinds of cache break it
+        if getattr(model.config, "use_cache", False):  # useless in a single pass, and some kinds of cache break it
             model.config.use_cache = False
-        self.takes_padding = False
-        self.takes_padding = self._is_unmoved_by_padding()
+        self.tolerates_padding = False
+        self.tolerates_padding = self._ignores_padding()
 
     def logits(self, texts: list[str]) -> Any:
         """Logits (texts, labels) in float64."""
@@ -173,11 +173,11 @@ class _Loaded:
         with torch.inference_mode():
             return self.model(**inputs).logits.double()
 
-    def _is_unmoved_by_padding(self) -> bool:
+    def _ignores_padding(self) -> bool:
         texts = ["He said that she was kind to the old man.", "He said so."]
         try:
             together = self.logits(texts)
-        except Exception:  # without a padding token tokenizers and models refuse, each in its own way
+        except Exception:  # without a padding token, tokenizers and models fail in various ways
             return False
         alone = [self.logits([text])[0] for text in texts]
         # Padding that counts as a token moves a logit by far more than rounding does.
@@ -195,7 +195,7 @@ def _is_multi_label(config: Any) -> bool:
 
 
 def _token_limit(tokenizer: Any, model: Any) -> int:
-    """Most tokens that both tokenizer and model take."""
+    """The longest input, in tokens, that both tokenizer and model accept."""
     positions = getattr(model.config, "max_position_embeddings", None) or 512
     for name, table in model.named_modules():
         # In RoBERTa and its kin positions are counted from the padding token's row on.

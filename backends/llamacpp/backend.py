@@ -25,9 +25,9 @@ from backends.local.gguf_header import (
 from backends.local.options import OptionalCount, need_package
 from backends.options import OnError, checked_options
 
-#: Raise it when the way of computing changes so that log-probabilities may.
+#: Raise it when a change of the computation may change log-probabilities.
 SCORING_VERSION = 1
-#: Raise it when the same request may become, or score, other tokens. Files for which that never happened have none.
+#: Raise it when a change may tokenise the same request differently. Files that were never affected have no version.
 TEXT_VERSION = 2
 
 
@@ -37,17 +37,17 @@ class LlamaCppBackend(CausalBackend):
     Parameters
     ----------
     model : str or Path
-        The GGUF file; of one that is split, the first part.
+        The GGUF file; the first part if it is split.
     n_gpu_layers : int
         Layers computed on the GPU; -1 for all.
     threads : int, optional
         Default: all cores this process may use.
     context : int, optional
-        Most tokens of prompt and answer; default: what the model was trained on.
+        Maximum number of tokens of prompt and answer. Default: the length that the model was trained on.
     enable_thinking : bool, optional
-        What the chat template of a model that can think is told; None: nothing. Thoughts are kept apart from answers.
+        Passed to the chat template of a reasoning model; None: not passed. Reasoning is kept apart from answers.
     reasoning_tokens : int, optional
-        Tokens of a thought, added to the limit of each text where thinking is enabled. Default: 4096.
+        Extra tokens for reasoning, added to each text's limit if thinking is enabled. Default: 4096.
     """
 
     engine_fields = frozenset(
@@ -70,7 +70,7 @@ class LlamaCppBackend(CausalBackend):
         super().__init__(threads, enable_thinking, reasoning_tokens)
         self.model = Path(model).expanduser()
         self.n_gpu_layers, self.context = n_gpu_layers, context
-        self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"  # takes turns with other models there
+        self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"
 
     def check(self) -> None:
         need_package("model", "llama_cpp", "llamacpp")
@@ -115,7 +115,7 @@ class LlamaCppBackend(CausalBackend):
             "route": "tree: sequences that share cells in one batch, each distinct token computed once",
         }
         if (cells := longrope_cells(self.model, header)) is not None:
-            fingerprint["most_cells"] = cells  # in a larger context it is another model
+            fingerprint["most_cells"] = cells  # a larger context changes every result
             notes["context"] = f"{cells} cells: in a larger one this model's LongRoPE changes the results of every text"
         model_parts: dict[ModelPart, Scalar] = {
             "weights": weights,
@@ -137,7 +137,7 @@ class LlamaCppBackend(CausalBackend):
             enable_thinking=self.enable_thinking,
         )
         scorer = SequenceScorer(
-            engine, lambda start: engine.vocabulary.beginning_with(start), neighbour_proof=self.n_gpu_layers == 0
+            engine, lambda start: engine.vocabulary.beginning_with(start), batch_invariant=self.n_gpu_layers == 0
         )
 
         def close() -> None:
@@ -148,11 +148,11 @@ class LlamaCppBackend(CausalBackend):
 
 
 def _has_text_version(header: dict[str, Value]) -> bool:
-    """Whether a request may become, or score, other tokens of this file than before there was a `TEXT_VERSION`."""
-    # The space that tokenizers, but for byte-level ones, may put after a special token was not scored before.
+    """Whether requests to this file may be tokenised differently than before there was a `TEXT_VERSION`."""
+    # Tokenizers other than byte-level ones may put a space after a special token, which was not scored before.
     byte_level = header.get("tokenizer.ggml.model") == "gpt2"
     spaced = not byte_level and header.get("tokenizer.ggml.add_space_prefix") is not False
-    # Chats had no BOS that their template did not write, and found tools and documents undefined.
+    # Chats had no BOS unless their template wrote it, and tools and documents were undefined in templates.
     adds_bos = header.get("tokenizer.ggml.add_bos_token") is not False
     template = str(header.get("tokenizer.chat_template", ""))
     return spaced or (template != "" and (adds_bos or "tools" in template or "documents" in template))

@@ -19,11 +19,11 @@ from backends.local.gguf_header import longrope_cells, read_gguf_header
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _silence(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
-    """Discard log lines: llama.cpp writes hundreds to stderr; its failures come back as return values."""
+    """Discard log lines: llama.cpp writes hundreds to stderr, and reports failures by return values."""
 
 
 class LlamaEngine:
-    """A loaded model and its tokenizer; each user makes its own context.
+    """A loaded model and its tokenizer. Each user creates a context of its own.
 
     Parameters
     ----------
@@ -31,23 +31,23 @@ class LlamaEngine:
         GGUF file.
     n_gpu_layers, threads : int
     context : int or None
-        Most tokens of one sequence; None: as many as the model was trained on.
+        Maximum tokens of one sequence; None: the length that the model was trained on.
     vocab_only : bool
         Load the tokenizer alone.
 
     Raises
     ------
     BackendError
-        ``internal`` when llama.cpp cannot load the file; ``unsupported`` for models with an encoder or of diffusion.
+        ``internal`` when llama.cpp cannot load the file; ``unsupported`` for encoder and diffusion models.
 
     Attributes
     ----------
     model, vocab
         llama.cpp's ``llama_model *`` and ``llama_vocab *``, valid until `close`.
     n_ctx : int
-        Most tokens of one sequence.
+        Maximum tokens of one sequence.
     most_cells : int or None
-        Most cells of a context, see `longrope_cells`; ``n_ctx`` keeps to it.
+        Maximum cells of a context, see `longrope_cells`; ``n_ctx`` does not exceed it.
     threads : int
     chat_template : str or None
     """
@@ -91,8 +91,8 @@ class LlamaEngine:
         self._pieces: dict[int, bytes] = {}
         self._bos: int = llama_cpp.llama_vocab_bos(self.vocab)
         self._adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self.vocab)) and self._bos >= 0
-        self._room = (llama_cpp.llama_token * 4096)()
-        self._bytes = ctypes.create_string_buffer(4096)
+        self._token_buffer = (llama_cpp.llama_token * 4096)()
+        self._piece_buffer = ctypes.create_string_buffer(4096)
 
     def close(self) -> None:
         """Free the weights. May be called more than once."""
@@ -102,7 +102,7 @@ class LlamaEngine:
 
     @property
     def shares_cells(self) -> bool:
-        """Whether several sequences can share a start; the state of a recurrent layer belongs to one sequence."""
+        """Whether sequences can share a prefix; the state of a recurrent layer belongs to one sequence."""
         return not (llama_cpp.llama_model_is_recurrent(self.model) or llama_cpp.llama_model_is_hybrid(self.model))
 
     # -- tokens ---------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ class LlamaEngine:
         return render_chat(self.chat_template, prompt, special, self._enable_thinking)
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-        """Tokens of each text. BOS stands in front once if the model wants it, whether or not a template wrote it.
+        """Tokens of each text, with exactly one BOS in front if the model wants it, whether or not a template wrote it.
 
-        llama.cpp's own server, too, puts it before a chat whose template writes none; transformers does not.
+        llama.cpp's own server also adds it to a chat whose template writes none; transformers does not.
         """
         encoded = []
         for text in texts:
@@ -135,13 +135,17 @@ class LlamaEngine:
         return int(tokens[:1] == [self._bos] and not text.startswith(self._token_text(self._bos)))
 
     def tokenize(self, text: str) -> list[int]:
-        """Tokens of a text alone; special tokens written in it are read as such, as transformers does."""
+        """Tokens of a text, without BOS; special tokens written in it are parsed, as transformers does."""
         data = text.encode("utf-8", "surrogatepass")
-        count = llama_cpp.llama_tokenize(self.vocab, data, len(data), self._room, len(self._room), False, True)
+        count = llama_cpp.llama_tokenize(
+            self.vocab, data, len(data), self._token_buffer, len(self._token_buffer), False, True
+        )
         if count < 0:
-            self._room = (llama_cpp.llama_token * -count)()
-            count = llama_cpp.llama_tokenize(self.vocab, data, len(data), self._room, len(self._room), False, True)
-        return list(self._room[:count])
+            self._token_buffer = (llama_cpp.llama_token * -count)()
+            count = llama_cpp.llama_tokenize(
+                self.vocab, data, len(data), self._token_buffer, len(self._token_buffer), False, True
+            )
+        return list(self._token_buffer[:count])
 
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt, ready to be continued."""
@@ -154,7 +158,7 @@ class LlamaEngine:
         return self._pieces[token]
 
     def token_bytes(self, token: int) -> bytes:
-        """A token's text as a reader sees it: nothing for special tokens."""
+        """A token's visible text: empty for special tokens."""
         return b"" if llama_cpp.llama_vocab_is_control(self.vocab, token) else self.piece(token)
 
     @cached_property
@@ -168,8 +172,10 @@ class LlamaEngine:
         return "" if token < 0 else llama_cpp.llama_vocab_get_text(self.vocab, token).decode("utf-8", "replace")
 
     def _read_piece(self, token: int) -> bytes:
-        length = llama_cpp.llama_token_to_piece(self.vocab, token, self._bytes, len(self._bytes), 0, True)
+        length = llama_cpp.llama_token_to_piece(self.vocab, token, self._piece_buffer, len(self._piece_buffer), 0, True)
         if length < 0:
-            self._bytes = ctypes.create_string_buffer(-length)
-            length = llama_cpp.llama_token_to_piece(self.vocab, token, self._bytes, len(self._bytes), 0, True)
-        return self._bytes.raw[:length]
+            self._piece_buffer = ctypes.create_string_buffer(-length)
+            length = llama_cpp.llama_token_to_piece(
+                self.vocab, token, self._piece_buffer, len(self._piece_buffer), 0, True
+            )
+        return self._piece_buffer.raw[:length]

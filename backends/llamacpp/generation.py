@@ -1,9 +1,9 @@
-"""The texts of one call on llama.cpp: continuous batching through its low-level batch.
+"""Text generation on llama.cpp: continuous batching through its low-level batch.
 
 Each running text has a slot, a sequence of its own in the engine. Every step decodes one token of each running
-text, together with the prompts that have just joined. A finished text makes room at once. A new prompt takes over
-the cells of the slot that shares the longest start with it, so that a common start (an instruction, a chat
-template's head) is computed once.
+text, together with the prompts that have just joined. A finished text frees its slot at once. A new prompt copies
+the cells of the slot that shares the longest prefix with it, so that a common prefix (an instruction, the head of a
+chat template) is computed once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from backends.local.sampling import Logits, StopStringDecoder
 from backends.local.trie import common_start
 
 BATCH_TOKENS = 2048
-WORTH_WAITING = 8  # tokens of a prompt saved by letting a batch-mate compute them first
+MIN_SAVED_TOKENS = 8  # a prompt waits a step if another text of the batch then computes this many more of its tokens
 MOST_CACHE_BYTES = 2 << 30
 
 
 class LlamaGeneration:
     """`GenerationEngine` over a model loaded by llama.cpp.
 
-    Memory: slots x the longest (prompt + max_tokens) cells of the model's cache; fewer slots are used where that
-    would exceed 2 GiB.
+    Memory: slots × the longest (prompt + max_tokens) cells of the model's cache; fewer slots are used if that would
+    exceed 2 GiB.
     """
 
     def __init__(self, engine: LlamaEngine) -> None:
@@ -59,7 +59,7 @@ class LlamaGeneration:
 
 @dataclass
 class _Slot:
-    """A sequence of the engine: which tokens its cells hold, and those that wait to be decoded."""
+    """A sequence of the engine: the tokens in its cells, and those waiting to be decoded."""
 
     sequence: int
     cells: list[int] = field(default_factory=list)
@@ -71,10 +71,10 @@ class _Sequences:
     """`Slots` as sequences of one llama.cpp context."""
 
     def __init__(self, engine: LlamaEngine, texts: list[Text], halvings: int) -> None:
-        # Sorted, so that prompts with a common start follow each other.
+        # Sorted, so that prompts with a common prefix are adjacent.
         self._queue = sorted(texts, key=lambda t: t.prompt, reverse=True)
         cells = max(len(t.prompt) + t.request.sampling.max_tokens for t in texts)
-        cells = -(-cells // 256) * 256  # llama.cpp rounds a sequence's cells up itself
+        cells = -(-cells // 256) * 256  # llama.cpp rounds a sequence's cells up to this
         most = max(1, MOST_CACHE_BYTES // (cells * _bytes_per_cell(engine.model)))
         slots = min(slot_count(len(texts), halvings), most)
         self._slots = [_Slot(sequence) for sequence in range(slots)]
@@ -114,7 +114,7 @@ class _Sequences:
                 slot.waiting.append(slot.text.drawn[-1])
 
     def _admit(self) -> None:
-        """Give free slots to the next texts, each with the longest start that some slot has computed."""
+        """Give free slots to the next texts, each with the longest prefix that some slot has computed."""
         for slot in self._slots:
             if slot.text is not None or not self._queue:
                 continue
@@ -126,12 +126,12 @@ class _Sequences:
                     if length > shared or (length == shared and other is slot):
                         source, shared = other, length
                 coming = max((common_start(s.cells + s.waiting, text.prompt) for s in self._slots if s.text), default=0)
-                if coming >= shared + WORTH_WAITING:
-                    return  # the step under way computes more of it
+                if coming >= shared + MIN_SAVED_TOKENS:
+                    return  # this step computes more of its prefix
             self._queue.pop()
             # The last prompt token is always decoded: its logits are needed.
             shared = min(shared, len(text.prompt) - 1)
-            self._take_over(slot, source, shared)
+            self._copy_cells(slot, source, shared)
             slot.cells = text.prompt[:shared]
             slot.waiting = text.prompt[shared:]
             slot.text = text
@@ -139,8 +139,8 @@ class _Sequences:
     def _compact(self) -> None:
         """Move texts from the last slots into free ones before them.
 
-        llama.cpp decodes together only sequences whose numbers follow each other: with gaps between
-        them, 24 sequences take longer than 32 without.
+        llama.cpp batches only sequences with consecutive numbers: 24 sequences with gaps between
+        them take longer than 32 without.
         """
         for hole, slot in enumerate(self._slots):
             if slot.text is not None:
@@ -148,24 +148,24 @@ class _Sequences:
             last = next((s for s in reversed(self._slots[hole + 1 :]) if s.text is not None), None)
             if last is None:
                 return
-            self._take_over(slot, last, len(last.cells))
+            self._copy_cells(slot, last, len(last.cells))
             slot.cells, slot.waiting, slot.text = list(last.cells), last.waiting, last.text
             last.waiting, last.text = [], None
 
-    def _take_over(self, slot: _Slot, source: _Slot, shared: int) -> None:
-        """Let a slot hold the first ``shared`` cells of a source, which may be itself, and nothing else."""
+    def _copy_cells(self, slot: _Slot, source: _Slot, shared: int) -> None:
+        """Make a slot hold just the first ``shared`` cells of ``source``, which may be the slot itself."""
         if shared == 0 or source is not slot:
             llama_cpp.llama_memory_seq_rm(self._memory, slot.sequence, -1, -1)
         if shared == 0:
             return
         if source is not slot:
-            # Between streams only whole sequences can be copied; the surplus is cut off below.
+            # Between streams only whole sequences can be copied; the surplus is removed below.
             llama_cpp.llama_memory_seq_cp(self._memory, source.sequence, slot.sequence, -1, -1)
         if not llama_cpp.llama_memory_seq_rm(self._memory, slot.sequence, shared, -1):
             raise BackendError("internal", "llama.cpp could not shorten a sequence", hint="report the model's name")
 
     def _decode(self) -> list[tuple[Text, Logits | int]]:
-        """Decode what waits, as far as the batch has room; logits of the texts whose waiting tokens are done."""
+        """Decode waiting tokens, as many as fit in a batch; logits of the texts that have none left."""
         batch, place = self._batch, 0
         outputs: list[tuple[Text, int]] = []
         for slot in self._slots:
@@ -195,7 +195,7 @@ class _Sequences:
 
 
 def _bytes_per_cell(model: Any) -> int:
-    """Bytes of keys and values (two bytes per number) of one token."""
+    """Bytes of one token's keys and values (two bytes per number)."""
     heads = max(llama_cpp.llama_model_n_head(model), 1)
     width = llama_cpp.llama_model_n_embd(model) * llama_cpp.llama_model_n_head_kv(model) // heads
     return max(1, 2 * 2 * int(llama_cpp.llama_model_n_layer(model)) * int(width))

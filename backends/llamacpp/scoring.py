@@ -1,7 +1,7 @@
-"""Value token paths with llama.cpp's low-level batch, reading each distinct token once.
+"""Score token paths with llama.cpp's low-level batch, reading each distinct token once.
 
-Each leaf of a pack is a sequence; a cell of the cache belongs to all sequences that pass through it, so a
-token attends to its ancestors and to nothing else. Sequence 0 holds the chain of ancestors between packs:
+Each leaf of a pack is a sequence. A cell of the cache belongs to all sequences that pass through it, so a token
+attends to its ancestors and to nothing else. Sequence 0 holds the chain of ancestors between packs:
 
     cells     0 ─ 1 ─ 2 ─ 3          sequences of node 2: {1, 2}; of 3: {1}; of 4 and 5: {2}
                       └ ─ 4 ─ 5
@@ -22,27 +22,27 @@ from backends.llamacpp.engine import LlamaEngine
 from backends.local.trie import Pack, Path, Trie
 
 PACK_TOKENS = 512
-# Matrix kernels take tokens, and rows of logits, in groups; the rest goes through other kernels,
-# which round differently. Whole groups keep a result from depending on how many others are in the batch.
+# Matrix kernels take tokens, and rows of logits, in groups; a remainder goes through other kernels,
+# which round differently. With whole groups a result does not depend on how many others are in the batch.
 GROUP = 16
-LOGIT_BYTES = 256 << 20  # most memory of one pack's logits
+LOGIT_BYTES = 256 << 20  # maximum memory of one pack's logits
 _F16, _BF16 = 1, 30  # GGML_TYPE_F16, GGML_TYPE_BF16
 _FLASH_ATTENTION_ON = 1
 
 
 class SequenceScorer:
-    """Values paths on one loaded model, and keeps the last path's cells for the next call.
+    """Scores paths on one loaded model, and keeps the last path's cells for the next call.
 
     Parameters
     ----------
     engine : LlamaEngine
     beginning_with : callable
-        Token ids of a set, by its name.
-    neighbour_proof : bool
-        Make a result independent of what else is in the batch; for the CPU only. Attention in
-        tiles sums in an order that depends on where a cell lies; quantised weights round
-        activations to 8 bits, which amplifies the last digit to tenths of a nat. Keys in float16
-        with values in bfloat16 are attended to one cell after the other, masked ones skipped.
+        Returns the token ids of a set, given its name.
+    batch_invariant : bool
+        Make a result independent of what else is in the batch; for the CPU only. Tiled attention
+        sums in an order that depends on the position of a cell, and quantised weights round
+        activations to 8 bits, which amplifies the last digit to tenths of a nat. With keys in float16
+        and values in bfloat16, attention goes cell by cell and skips masked ones.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class SequenceScorer:
         engine: LlamaEngine,
         beginning_with: Callable[[Any], npt.NDArray[np.int64]],
         *,
-        neighbour_proof: bool = True,
+        batch_invariant: bool = True,
         pack_tokens: int = PACK_TOKENS,
     ) -> None:
         self._engine, self._beginning_with = engine, beginning_with
-        self._neighbour_proof, self.pack_tokens = neighbour_proof, pack_tokens
+        self._batch_invariant, self.pack_tokens = batch_invariant, pack_tokens
         self.tokens_computed = 0
         self.vocabulary: int = llama_cpp.llama_vocab_n_tokens(engine.vocab)
         self._rows = max(1, LOGIT_BYTES // (4 * self.vocabulary))
@@ -76,18 +76,18 @@ class SequenceScorer:
 
     @property
     def context(self) -> int:
-        """Most tokens that one path may have the model read."""
+        """Maximum tokens that the model may read for one path."""
         most = self._engine.most_cells
-        # A path's last token is not read; it has a cell in `value` all the same.
+        # A path's last token is not read, but `logprobs` reserves a cell for it.
         return self._engine.n_ctx if most is None else min(self._engine.n_ctx, most - self.pack_tokens - GROUP - 1)
 
-    def value(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64]]:
-        """For each path the log-probabilities (nats) of its scored tokens, then of its set."""
+    def logprobs(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64]]:
+        """For each path the log-probabilities (nats) of its scored tokens, then of its token set."""
         if not self._engine.shares_cells:
             # Sequences would read each other's state: the numbers would look plausible but be wrong.
             raise BackendError(
                 "unsupported",
-                "this model has recurrent layers, which llama.cpp's shared cells do not hold",
+                "this model has recurrent layers, whose state llama.cpp cannot share between sequences",
                 hint="score it with HFBackend",
             )
         longest = max(len(path.tokens) for path in paths)
@@ -105,7 +105,7 @@ class SequenceScorer:
             self.tokens_computed += self._batch.n_tokens
             self._read(trie, pack, answers)
             start = pack.stop
-            # The chain of the next pack is a start of the line through this pack's last leaf.
+            # The chain of the next pack is a prefix of the path through this pack's last leaf.
             chain = int(trie.depths[start]) if start < len(trie) else int(trie.depths[start - 1]) + 1
             self._replace_chain(memory, int(leaf_of[-1]), chain)
         if len(trie):
@@ -114,7 +114,7 @@ class SequenceScorer:
         return [answers[asks] for asks in trie.asks_of]
 
     def forget(self) -> None:
-        """Use nothing that was kept from the last call."""
+        """Discard what was kept from the last call."""
         self._kept = ()
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class SequenceScorer:
             self._context, self._kept, self._cells = None, (), 0
 
     def _make_room(self, cells: int) -> None:
-        """A context of at least this many cells; a larger one takes the place of a smaller one."""
+        """Ensure a context of at least this many cells, replacing a smaller one."""
         if cells <= self._cells:
             return
         self.close()
@@ -140,9 +140,9 @@ class SequenceScorer:
         params.n_threads = params.n_threads_batch = self._engine.threads
         params.kv_unified = True  # sequences share cells
         params.n_outputs_max_per_seq = 0  # any token may ask for its logits
-        params.swa_full = True  # with a sliding window, too, a kept chain is whole
-        params.flash_attn_type = _FLASH_ATTENTION_ON  # steps over masked cells: the tree costs what its lines cost
-        if self._neighbour_proof:
+        params.swa_full = True  # keeps a whole chain for models with a sliding window, too
+        params.flash_attn_type = _FLASH_ATTENTION_ON  # skips masked cells, so a tree costs no more than its paths
+        if self._batch_invariant:
             params.type_k, params.type_v = _F16, _BF16
         self._context = llama_cpp.llama_init_from_model(self._engine.model, params)
         if not self._context:
@@ -154,10 +154,10 @@ class SequenceScorer:
         self._cells = cells
 
     def _replace_chain(self, memory: Any, leaf: int, length: int) -> None:
-        """Make the first ``length`` cells of a leaf's line the chain, in the first cells of the cache.
+        """Make the first ``length`` cells of a leaf's path the chain, and move them to the front of the cache.
 
-        Attention sums over cells in their order. Were the chain left where it lies, new tokens would fill
-        the gaps between its cells, and the sum would go along the line in another order.
+        Attention sums over cells in order. If the chain stayed where it is, new tokens would fill the gaps between
+        its cells, and the sum would run along the path in another order.
         """
         _keep_start(memory, leaf, length)
         if length:
@@ -185,14 +185,14 @@ class SequenceScorer:
         count = pack.stop - pack.start
         depths = trie.depths[pack.start : pack.stop]
         is_leaf = np.append(depths[1:] <= depths[:-1], True)
-        # Leaves under a node stand together: from the first leaf at or after it to the last one below it.
+        # The leaves of a subtree are consecutive: from the first leaf at or after its root to the last one below.
         first_leaf: npt.NDArray[np.int64] = 1 + np.cumsum(is_leaf) - is_leaf
         last_leaf: npt.NDArray[np.int64] = first_leaf.copy()
         for i in range(count - 1, 0, -1):
             parent = int(trie.parents[pack.start + i]) - pack.start
             if parent >= 0:
                 last_leaf[parent] = max(last_leaf[parent], last_leaf[i])
-        # Each leaf's line leaves the chain at the depth of its topmost node in the pack.
+        # Each leaf's path leaves the chain at the depth of its topmost node in the pack.
         for i in range(count):
             if trie.parents[pack.start + i] < pack.start and depths[i] > 0:
                 for sequence in range(int(first_leaf[i]), int(last_leaf[i]) + 1):
@@ -235,14 +235,14 @@ class SequenceScorer:
                     value = float(logits[target] - peak)
                 else:
                     members = logits[self._beginning_with(trie.sets[-1 - target])] - peak
-                    # The set may be empty: it then has no probability, and adds none.
+                    # The set may be empty: its probability is then 0.
                     value = float(np.logaddexp.reduce(members, dtype=np.float64)) if len(members) else -np.inf
                 answers[ask] = value - total
                 ask += 1
 
 
 def _keep_start(memory: Any, sequence: int, length: int) -> None:
-    """Keep the first ``length`` cells of one sequence and nothing else."""
+    """Keep only the first ``length`` cells of one sequence."""
     if length == 0:
         llama_cpp.llama_memory_clear(memory, False)
         return

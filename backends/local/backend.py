@@ -1,4 +1,4 @@
-"""A backend whose work blocks: it runs in a worker thread of its own, never on the event loop."""
+"""A backend whose work blocks: it runs in its own worker thread, never on the event loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LocalBackend(Backend):
 
     @abstractmethod
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
-        """`run`, in the worker thread; calls ``on_response`` there for answers that are known early."""
+        """`run`, in the worker thread, where it also calls ``on_response`` for each answer known early."""
 
     def close_blocking(self) -> None:
         """`close`, in the worker thread."""
@@ -58,7 +58,7 @@ class LocalBackend(Backend):
         try:
             return await self._in_worker(lambda: self.run_blocking(batch, on_loop))
         except asyncio.CancelledError:
-            abandoned.set()  # a thread cannot be stopped from outside: it ends at its next answer
+            abandoned.set()  # a thread cannot be stopped from outside; this one ends at its next answer
             raise
 
     async def close(self) -> None:

@@ -1,21 +1,21 @@
 """Where a continuation starts among the tokens of prompt + continuation.
 
 The two are tokenised together, as a model would read them, and the boundary is found by counting
-bytes back from the end: offsets that tokenizers report leave out spaces in some of them.
+bytes back from the end: the offsets that some tokenizers report leave out spaces.
 
     prompt  "The nurse said that "      continuation "herself"
     tokens  The| nurse| said| that| herself        " herself" straddles: it holds the prompt's space
 
-A token that straddles is scored by exact marginalisation. With e the last token edge inside the
+A straddling token is scored by exact marginalisation. With e the last token boundary inside the
 prompt and r the prompt's text after e,
 
     log P(continuation | prompt text) = log P(tokens after e) - log P(the text after e begins with r)
 
-where the last term sums over every token that begins with r and, where shorter tokens can spell a start of r,
+where the last term sums over every token that begins with r and, if shorter tokens can spell a prefix of r,
 over all minimal tokenizations of r.
 
-A space that the tokenizer puts after a special token (`<|a|>` and `She` become `<|a|>|▁|S|he`) is there only because
-of the continuation: its token is the continuation's first.
+A space that the tokenizer inserts after a special token (`<|a|>` and `She` become `<|a|>|▁|S|he`) is there only
+because of the continuation, so its token counts as the continuation's first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy.typing as npt
 from backends.base import Boundary
 from backends.errors import BackendError
 
-MOST_TOKENIZATIONS = 4096  # of a prompt's remainder, that are summed; beyond it a request is refused
+MOST_TOKENIZATIONS = 4096  # of a prompt's remainder; a request with more is refused
 
 
 class Vocabulary:
@@ -39,9 +39,9 @@ class Vocabulary:
     Parameters
     ----------
     pieces : sequence of bytes
-        Text of each token id; empty where a token stands for no text.
+        Text of each token id; empty for tokens without text.
     control : set of int
-        Tokens that a reader does not see as text (``<|im_start|>``): they never begin a remainder.
+        Special tokens that are not visible text (``<|im_start|>``): they never begin a remainder.
     """
 
     def __init__(self, pieces: Sequence[bytes], control: set[int]) -> None:
@@ -60,7 +60,7 @@ class Vocabulary:
         return np.array([i for _, i in self._sorted[low:high]], dtype=np.int64)
 
     def proper_starts(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """(id, length) of all tokens whose text is a start of ``text`` and shorter than it."""
+        """(id, length) of all tokens whose text is a proper prefix of ``text``."""
         for length in range(1, len(text)):
             for i in self._ids_of.get(text[:length], ()):
                 yield i, length
@@ -68,17 +68,17 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class PrefixTokenization:
-    """A start of a minimal tokenization: these tokens spell the remainder up to ``rest``."""
+    """The first tokens of a minimal tokenization: they spell the remainder up to ``rest``."""
 
     tokens: tuple[int, ...]
     rest: bytes
 
 
 def prefix_tokenizations(vocabulary: Vocabulary, remainder: bytes) -> list[PrefixTokenization]:
-    """All ways to spell a start of ``remainder`` by whole tokens, the empty one included.
+    """All ways to spell a prefix of ``remainder`` with whole tokens, including the empty prefix.
 
     Each, followed by any token that begins with its ``rest``, is a minimal tokenization of the
-    remainder; these events exclude each other, and together they are "the text begins with it".
+    remainder. These events are mutually exclusive, and their union is "the text begins with ``remainder``".
 
     Raises
     ------
@@ -101,7 +101,7 @@ def prefix_tokenizations(vocabulary: Vocabulary, remainder: bytes) -> list[Prefi
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A token's place in the continuation, in characters; negative: in the prompt."""
+    """A token's position in the continuation, in characters; negative: in the prompt."""
 
     text: str
     start: int
@@ -109,20 +109,20 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """The tokens of prompt + continuation, cut at the boundary.
+class SplitTokens:
+    """The tokens of prompt + continuation, split at the boundary.
 
     Attributes
     ----------
     tokens : tuple of int
-        All tokens, with what the tokenizer puts in front.
+        All tokens, including those that the tokenizer puts in front.
     first : int
-        Index of the first token that holds a part of the continuation, or the space put in front of it.
+        Index of the first token that holds part of the continuation, or the space inserted before it.
     boundary : Boundary
     remainder : bytes
-        The prompt's part of a straddling token, empty otherwise.
+        The prompt's part of a straddling token, otherwise empty.
     spans : tuple of Span
-        One for each token from ``first`` on.
+        One per token from ``first`` on.
     """
 
     tokens: tuple[int, ...]
@@ -132,7 +132,7 @@ class Placed:
     spans: tuple[Span, ...]
 
 
-def place(
+def locate_continuation(
     prompt: str,
     continuation: str,
     prompt_tokens: Sequence[int],
@@ -141,7 +141,7 @@ def place(
     added: int,
     *,
     first_given: bool = False,
-) -> Placed:
+) -> SplitTokens:
     """Find where ``continuation`` starts in the tokens of ``prompt + continuation``.
 
     Parameters
@@ -151,9 +151,9 @@ def place(
     pieces
         Text of each of ``tokens``.
     added : int
-        How many of the first tokens the tokenizer put in front (BOS).
+        How many tokens the tokenizer put in front (BOS).
     first_given : bool
-        Leave the continuation's first token out where it has nothing before it.
+        Do not score the continuation's first token if nothing stands before it.
 
     Raises
     ------
@@ -198,14 +198,14 @@ def place(
         boundary = "clean"
     else:
         boundary = "merged"
-    return Placed(tuple(tokens), first, boundary, remainder, spans)
+    return SplitTokens(tuple(tokens), first, boundary, remainder, spans)
 
 
 def _begins_with_added_space(prompt: str, continuation: bytes, pieces: Sequence[bytes], start: int, added: int) -> bool:
-    """Whether the pieces after the prompt's own, from ``start`` on, spell the continuation with a space in front.
+    """Whether the pieces from ``start`` on, after the prompt's own, spell the continuation with a space in front.
 
-    The prompt's last piece must be its very end: where a tokenizer drops a text's last space, that space is
-    the prompt's although its tokens do not hold it.
+    The prompt's last piece must reach the prompt's end: if a tokenizer drops a text's trailing space, that space
+    belongs to the prompt although its tokens do not hold it.
     """
     if b"".join(pieces[start:]) != b" " + continuation:
         return False
@@ -218,7 +218,7 @@ def _begins_with_added_space(prompt: str, continuation: bytes, pieces: Sequence[
 def _spans(continuation: bytes, pieces: Sequence[bytes], before: int) -> tuple[Span, ...]:
     """Character spans of pieces that begin ``before`` bytes ahead of the continuation."""
     text = b"".join(pieces)
-    # Which character each byte belongs to: a byte 0b10xxxxxx goes on with the one before it.
+    # Which character each byte belongs to: a byte 0b10xxxxxx continues the one before it.
     character = range(len(text)) if text.isascii() else np.cumsum([byte & 0xC0 != 0x80 for byte in text])
     origin = int(character[before]) if before < len(text) else 0
     spans, start = [], 0

@@ -1,4 +1,4 @@
-"""A causal language model in this process: what is the same whichever engine computes."""
+"""A causal language model in this process: what both engines share."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ from backends.local.fingerprint import text_sha256
 from backends.local.generation import TextGenerator
 from backends.local.options import available_threads
 from backends.local.scoring import Scorer, TextEncoder, score_requests
-from backends.local.thinking import DEFAULT_ROOM, with_room, without_thought
+from backends.local.thinking import with_extra_tokens, without_thought
+from backends.reasoning import DEFAULT_REASONING_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory, and what reads it.
+    """A model in memory, with its tokenizer, scorer and generator.
 
     Attributes
     ----------
     model
         The engine's own object.
     route : str
-        How scores are computed and why, for people.
+        How scores are computed and why, for reports.
     close : callable
-        Frees what Python does not free by itself.
+        Frees what Python's garbage collector does not.
     """
 
     model: Any
@@ -52,7 +53,7 @@ class LoadedModel:
 
 
 class CausalBackend(LocalBackend):
-    """Answers requests for scores and texts; the model is loaded, or refused for good, at the first one."""
+    """Answers requests for scores and texts. The model is loaded at the first one; a failure to load is final."""
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"model": (), "adapter": ()}
     #: As in `backends.base.Description`.
@@ -64,14 +65,16 @@ class CausalBackend(LocalBackend):
     ) -> None:
         super().__init__()
         self.threads, self.enable_thinking = threads, enable_thinking
-        self.thought_room = (DEFAULT_ROOM if reasoning_tokens is None else reasoning_tokens) if enable_thinking else 0
+        self.reasoning_tokens = (
+            (DEFAULT_REASONING_TOKENS if reasoning_tokens is None else reasoning_tokens) if enable_thinking else 0
+        )
         self._encoder: TextEncoder | None = None
         self._loaded: LoadedModel | None = None
         self._refusal: AuditError | None = None
 
     @abstractmethod
     def _load_model(self) -> LoadedModel:
-        """Load the model. Raises `AuditError` where it cannot be used here."""
+        """Load the model. Raises `AuditError` if it cannot be used here."""
 
     @property
     def thread_count(self) -> int:
@@ -79,13 +82,13 @@ class CausalBackend(LocalBackend):
         return self.threads or available_threads()
 
     def load(self) -> LoadedModel:
-        """The model, loaded if it is not yet. After a failure it is not tried again: loading takes minutes."""
+        """The model, loaded at the first call. After a failure it is not tried again: loading takes minutes."""
         if self._loaded is None and self._refusal is None:
             try:
                 self._loaded = self._load_model()
                 self._encoder = self._loaded.encoder
             except AuditError as error:
-                # The frames of the failure hold the weights.
+                # The traceback's frames would keep the weights in memory.
                 self._refusal = error.with_traceback(None)
         if self._loaded is None:
             assert self._refusal is not None
@@ -108,7 +111,7 @@ class CausalBackend(LocalBackend):
             loaded = self.load()
         except AuditError as error:
             return [BackendError.of(error)] * len(batch)
-        refusal = BackendError("unsupported", "a causal language model classifies no texts", hint="use a classifier")
+        refusal = BackendError("unsupported", "a causal language model cannot classify texts", hint="use a classifier")
         answers: list[Answer] = [refusal] * len(batch)
 
         def answer(places: Sequence[int]) -> OnResponse:
@@ -125,12 +128,14 @@ class CausalBackend(LocalBackend):
     def _texts(
         self, loaded: LoadedModel, requests: Sequence[GenerateRequest], on_response: OnResponse
     ) -> list[GenerateResponse | BackendError]:
-        """Generated texts, their thoughts apart from them."""
-        has_room = self.thought_room > 0
-        asked = [with_room(request, self.thought_room) if has_room else request for request in requests]
+        """Generated texts, with reasoning split off."""
+        has_extra_tokens = self.reasoning_tokens > 0
+        asked = [
+            with_extra_tokens(request, self.reasoning_tokens) if has_extra_tokens else request for request in requests
+        ]
 
         def finished(at: int, answer: Any) -> GenerateResponse | BackendError:
-            return without_thought(requests[at], answer, loaded.encoder, had_room=has_room)
+            return without_thought(requests[at], answer, loaded.encoder, had_extra_tokens=has_extra_tokens)
 
         answers = loaded.generator.generate(asked, lambda at, answer: on_response(at, finished(at, answer)))
         return [finished(at, answer) for at, answer in enumerate(answers)]
@@ -142,16 +147,16 @@ class CausalBackend(LocalBackend):
         template: Any,
         parts: dict[ModelPart, Scalar],
     ) -> Description:
-        """The description of a model with this chat template, or None, and these further parts."""
+        """The description of a model; ``template`` is its chat template, None if it has none."""
         capabilities: set[Capability] = {"score", "score_alone", "generate"}
         if template is not None:
             capabilities.add("chat")
         template_hash = None if template is None else text_sha256(str(template))
         fingerprint["chat_template_sha256"] = template_hash
-        if self.enable_thinking is not None:  # an option of the template, and the room that it takes
+        if self.enable_thinking is not None:
             fingerprint["enable_thinking"] = self.enable_thinking
-            fingerprint["reasoning_tokens"] = self.thought_room
-            parts["settings"] = f"{parts.get('settings')} thinking {self.enable_thinking} {self.thought_room}"
+            fingerprint["reasoning_tokens"] = self.reasoning_tokens
+            parts["settings"] = f"{parts.get('settings')} thinking {self.enable_thinking} {self.reasoning_tokens}"
         parts |= {"quantisation": fingerprint["quantisation"], "adapter": fingerprint["adapter"]}
         return Description(
             fingerprint,

@@ -1,6 +1,6 @@
-"""Turn chat messages into the text a model was trained on, by the model's own template.
+"""Render chat messages with the model's own chat template.
 
-Both local engines use this one, so that the same messages become the same text on each.
+Both local engines use this renderer, so that the same messages become the same text on each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from backends.errors import BackendError
 
 # Templates that print today's date get this one: the same request must be the same text tomorrow.
 FIXED_DATE = datetime.datetime(2024, 7, 26)
-# A private-use character no tokenizer's text holds; marks where an assistant prefill ends.
+# Marks where an assistant prefill ends, by a private-use character that does not occur in prompts.
 _END_OF_PREFILL = "\uf8ffend of prefill\uf8ff"
 
 
@@ -40,9 +40,9 @@ def render_chat(
     messages : tuple of Message
         A last message of role ``assistant`` is continued; otherwise a new answer is opened.
     special_tokens : mapping
-        ``bos_token``, ``eos_token``… as the template may name them.
+        ``bos_token``, ``eos_token``… by the names that templates use.
     enable_thinking : bool, optional
-        What templates of models that can think ask for; None: as the template has it by itself.
+        Passed to templates of reasoning models; None: the template's own default.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def render_chat(
     continues = bool(turns) and turns[-1]["role"] == "assistant"
     if continues:
         turns[-1]["content"] += _END_OF_PREFILL
-    # As in transformers: a template that tests whether they are none needs them defined.
+    # As in transformers: templates that test `tools is none` need the name defined.
     names = {"tools": None, "documents": None, "add_generation_prompt": not continues, **special_tokens}
     if enable_thinking is not None:
         names["enable_thinking"] = enable_thinking
@@ -76,9 +76,9 @@ def render_chat(
 
 
 class _AnswerBlocks(jinja2.ext.Extension):
-    """``{% generation %}``: marks answers for a training mask; in the text, it is just its body.
+    """``{% generation %}`` marks answers for a training mask; it renders as its body.
 
-    As in transformers its body is a macro's, so that a name set within it is unknown after it.
+    As in transformers, the body is a macro's, so that a name set within it is undefined after it.
     """
 
     tags = {"generation"}  # noqa: RUF012 - so jinja declares it
@@ -93,7 +93,7 @@ class _AnswerBlocks(jinja2.ext.Extension):
 
 
 def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
-    # Block trimming, loop controls and these names are what templates are written against.
+    # Templates are written for block trimming, loop controls and these names.
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _AnswerBlocks]
     )

@@ -1,6 +1,6 @@
-"""What identifies a model: hashes of its files, and the versions of what runs it.
+"""What identifies a model: hashes of its files, and the versions of the packages that run it.
 
-Everything that may change a number goes into a backend's fingerprint, since equal fingerprints share
+Everything that may change a number belongs in a backend's fingerprint, since equal fingerprints share
 cached answers.
 """
 
@@ -35,10 +35,10 @@ SMALL_FILES = (
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file. Kept in the user's cache folder by path, size, and times of change.
+    """SHA-256 of a file, cached in the user's cache folder.
 
-    The kept hash is used only while size, modification and inode-change times are the same, so a
-    file written over is hashed again.
+    The cached hash is used only while path, size, mtime and ctime are the same, so an overwritten file is
+    hashed again.
     """
     path = path.resolve()
     state = path.stat()
@@ -55,13 +55,13 @@ def _file_sha256(path: str, size: int, modified: int, changed: int) -> str:
         pass
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    with contextlib.suppress(OSError):  # where the folder is not writable, hashing is repeated next time
+    with contextlib.suppress(OSError):  # an unwritable cache only means hashing again next time
         atomic_write(kept, json.dumps({"path": path, "sha256": digest}))
     return digest
 
 
 def files_sha256(paths: Iterable[Path]) -> str:
-    """One hash over the names and contents of several files, in the order of their names."""
+    """One hash over the names and contents of several files, ordered by name."""
     total = hashlib.sha256()
     for path in sorted(paths, key=lambda p: p.name):
         total.update(f"{path.name}\0{file_sha256(path)}\n".encode())
@@ -83,7 +83,7 @@ def text_sha256(text: str) -> str:
 
 
 def package_version(name: str) -> str | None:
-    """Version of an installed distribution, None if it is not there."""
+    """Version of an installed distribution; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

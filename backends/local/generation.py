@@ -1,10 +1,10 @@
-"""Write many texts at once: one loop for all engines in this process.
+"""Generate many texts at once: one loop for all engines in this process.
 
-An engine keeps the running texts in slots and gives the logits after each of them. Everything between logits
-and answers is here: sampling, what ends a text, early answers, and fewer slots when memory runs out.
+An engine keeps the running texts in slots and returns the next-token logits of each. Everything between logits
+and answers is here: sampling, stopping, early answers, and fewer slots when memory runs out.
 
-Reproducible: the same requests in one call give the same texts. A request asked alone gives the same text up to
-float rounding, which differs between batch sizes and tips a near tie now and then.
+Reproducible: the same requests in one call give the same texts. A request on its own gives the same text up to
+float rounding, which differs between batch sizes and occasionally decides a near tie.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TextDecoder(Protocol):
 
     @property
     def text(self) -> str:
-        """What has been written so far."""
+        """The text so far."""
 
 
 @dataclass(eq=False)
@@ -47,9 +47,9 @@ class Text:
     Attributes
     ----------
     index : int
-        Its place in the batch.
+        Its position in the batch.
     prompt, drawn : list of int
-        Tokens.
+        Tokens of the prompt, and those sampled so far.
     answer : GenerateResponse or BackendError or None
         None while the text is running.
     """
@@ -71,17 +71,17 @@ class Text:
         return len(self.prompt) + len(self.drawn)
 
     def finish(self, reason: Literal["stop", "length"]) -> None:
-        """Make the answer of what has been drawn."""
+        """Set the answer to what has been sampled so far."""
         self.answer = GenerateResponse(self.decoder.text, reason, len(self.prompt), len(self.drawn))
 
 
 class Slots(Protocol):
-    """The texts of one call in an engine: those that wait, and those that run in its slots."""
+    """The texts of one call in an engine: those waiting, and those running in its slots."""
 
     def step(self) -> Iterable[tuple[Text, Logits | int]]:
-        """Compute on. Gives the texts whose next token can be drawn, each with its logits of shape (vocabulary,).
+        """Compute one step. Returns the texts ready for their next token, each with logits of shape (vocabulary,).
 
-        Where the sampler is greedy, the arg max of finite logits may stand for them.
+        For a greedy sampler the arg max may be returned in place of the logits, if they are finite.
         """
 
     def settle(self) -> None:
@@ -89,43 +89,43 @@ class Slots(Protocol):
 
 
 class GenerationEngine(Protocol):
-    """What generation needs of a loaded model."""
+    """What generation needs from a loaded model."""
 
     @property
     def context(self) -> int | None:
-        """Most tokens of prompt and answer; None without a limit."""
+        """Maximum tokens of prompt and answer; None: no limit."""
 
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt."""
 
     def decoder(self, prompt: Sequence[int], stop: tuple[str, ...]) -> TextDecoder:
-        """The decoder of a text that continues these prompt tokens."""
+        """A decoder for a text that continues these prompt tokens."""
 
     def ends_text(self, token: int) -> bool:
-        """Whether the model ends a text with this token."""
+        """Whether this token ends a text."""
 
     def refusal(self) -> BackendError | None:
-        """Why this model writes no texts here, if so."""
+        """Why this model cannot generate texts here; None if it can."""
 
     def open_slots(self, texts: list[Text], halvings: int) -> AbstractContextManager[Slots]:
         """Room for these texts, with the usual number of slots halved ``halvings`` times."""
 
     def within_memory(self, work: Callable[[], None]) -> None:
-        """Do the work. Raises `NoRoomError` when memory runs out, with all that the work held freed."""
+        """Do the work. Raises `NoRoomError` when memory runs out, after freeing everything the work held."""
 
 
 def slot_count(texts: int, halvings: int) -> int:
-    """How many of ``texts`` texts may run together."""
+    """How many of ``texts`` texts may run concurrently."""
     return min(max(1, SLOTS >> halvings), texts)
 
 
 class TextGenerator:
-    """Writes texts with one loaded model.
+    """Generates texts with one loaded model.
 
     Attributes
     ----------
     halvings : int
-        How often the number of slots is halved now, because memory ran out.
+        How many times the number of slots is currently halved, because memory ran out.
     """
 
     def __init__(self, engine: GenerationEngine) -> None:
@@ -135,7 +135,7 @@ class TextGenerator:
     def generate(
         self, requests: Sequence[GenerateRequest], on_response: OnResponse = discard_response
     ) -> list[Generated]:
-        """One answer for each request, in order; ``on_response`` is called with each as soon as it is known."""
+        """One answer per request, in order; ``on_response`` is called with each as soon as it is known."""
         answers: list[Generated | None] = [None] * len(requests)
         prompts: dict[int, list[int]] = {}
         for index, request in enumerate(requests):
@@ -161,10 +161,10 @@ class TextGenerator:
         on_response: OnResponse,
     ) -> None:
         """Fill in the answers of all prompts, with fewer slots whenever memory runs out."""
-        self.halvings = max(0, self.halvings - 1)  # what did not fit may fit now: a miss costs a restart
+        self.halvings = max(0, self.halvings - 1)  # what did not fit may fit now; if not, the call restarts once
         while waiting := [index for index in prompts if answers[index] is None]:
             slots = slot_count(len(waiting), self.halvings)
-            if slots == 1:  # one at a time, each has a slot of its own size
+            if slots == 1:  # run one at a time, each text gets a slot of its own size
                 del waiting[1:]
             texts = [
                 Text(i, requests[i], prompts[i], self._engine.decoder(prompts[i], requests[i].sampling.stop))
@@ -179,7 +179,7 @@ class TextGenerator:
                     self.halvings += 1
 
     def _run(self, texts: list[Text], answers: list[Generated | None], on_response: OnResponse) -> None:
-        """Fill in the answers of these texts, of some of them only when memory runs out."""
+        """Fill in the answers of these texts; only of some if memory runs out."""
         running = len(texts)
         with self._engine.open_slots(texts, self.halvings) as slots:
             while running:
@@ -192,10 +192,10 @@ class TextGenerator:
                 slots.settle()
 
     def _advance(self, text: Text, output: Logits | int) -> None:
-        """Draw a text's next token; finish the text if it ends with it."""
+        """Sample a text's next token, and finish the text if this ends it."""
         try:
             token = output if isinstance(output, int) else text.sampler.draw(output)
-        except BackendError as error:  # of this text alone: the others go on
+        except BackendError as error:  # concerns this text alone: the others continue
             text.answer = error
             return
         if self._engine.ends_text(token):
@@ -209,17 +209,17 @@ class TextGenerator:
 
 
 def text_too_large() -> BackendError:
-    """The error of a text that does not fit in memory, even without neighbours."""
+    """The error for a text that does not fit in memory even on its own."""
     return BackendError(
         "out_of_memory",
-        "one text at a time does not fit",
+        "a single text does not fit in memory",
         hint="lower max_tokens, or use a smaller dtype or model",
     )
 
 
 def _check_length(prompt: list[int], request: GenerateRequest, context: int | None) -> None:
     if not prompt:
-        raise BackendError("bad_request", "the prompt has no token", hint="give a prompt that is not empty")
+        raise BackendError("bad_request", "the prompt has no tokens", hint="give a prompt that is not empty")
     most = request.sampling.max_tokens
     if context is not None and len(prompt) + most > context:
         raise BackendError(

@@ -1,8 +1,7 @@
-"""Read the metadata at the head of a GGUF file, without its tensors.
+"""Read the metadata at the head of a GGUF file, without its tensors (versions 2 and 3 of the specification).
 
-Not with the gguf package's reader: it makes arrays of every token of a vocabulary, which takes 8 seconds for a file of
-262,144 tokens, and it does not check for truncation. This one skips arrays. Format: version 2 and 3 of the
-GGUF specification.
+The gguf package's reader is not used: it builds arrays of the whole vocabulary, which takes 8 seconds for 262,144
+tokens, and it does not detect truncation. This one skips arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Value = str | int | float | bool
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
 
-#: `general.file_type`, as llama.cpp names the mixes of quantised tensors.
+#: `general.file_type` as the names that llama.cpp gives to quantisation mixes.
 FILE_TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
     12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 32: "BF16",
@@ -26,13 +25,13 @@ FILE_TYPES = {
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether the file begins as a GGUF file does."""
+    """Whether the file starts with GGUF's magic number."""
     with path.open("rb") as file:
         return file.read(4) == b"GGUF"
 
 
 def read_gguf_header(path: Path) -> dict[str, Value]:
-    """All metadata of the file but its arrays.
+    """All metadata of the file except arrays.
 
     Raises
     ------
@@ -43,9 +42,9 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
 
 
 def check_causal(path: Path, header: dict[str, Value]) -> None:
-    """Raise `ConfigError` for a model whose tokens see those after them, as far as the header says."""
+    """Raise `ConfigError` if the header says that attention is not causal."""
     architecture = header.get("general.architecture")
-    # llama.cpp knows this one by its architecture.
+    # This architecture has no header field for it: llama.cpp knows it by name.
     if architecture == "gemma-embedding" or header.get(f"{architecture}.attention.causal") is False:
         raise ConfigError(
             "model",
@@ -56,12 +55,12 @@ def check_causal(path: Path, header: dict[str, Value]) -> None:
 
 
 def gguf_parts(path: Path, header: dict[str, Value]) -> list[Path]:
-    """The files that a model is split over, in order: mostly the one file alone. Found as llama.cpp finds them.
+    """The files that a model is split into, in order, found as llama.cpp finds them; usually one file alone.
 
     Raises
     ------
     ConfigError
-        When this is not the first part, or another one is missing.
+        If this is not the first part, or another one is missing.
     """
     count, place = int(header.get("split.count", 1)), int(header.get("split.no", 0))
     if count <= 1:
@@ -71,30 +70,28 @@ def gguf_parts(path: Path, header: dict[str, Value]) -> list[Path]:
     ending = f"-00001-of-{count:05}.gguf"
     if not path.name.endswith(ending):
         raise ConfigError(
-            "model", str(path), f"part 1 of {count}, and other parts are found by its name", f"Let it end in {ending}"
+            "model", str(path), f"part 1 of {count}: other parts are found by its name", f"Make it end in {ending}"
         )
     start = path.name.removesuffix(ending)
     parts = [path.with_name(f"{start}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1)]
     for part in parts:
         if not part.is_file():
-            raise ConfigError(
-                "model", str(path), f"its part {part.name} is missing", "Put it into the folder of the first"
-            )
+            raise ConfigError("model", str(path), f"its part {part.name} is missing", "Put it next to the first part")
     return parts
 
 
 def longrope_cells(path: Path, header: dict[str, Value]) -> int | None:
-    """The largest context in which llama.cpp gives a LongRoPE model its short angles; None for other models.
+    """The largest context for which llama.cpp uses a LongRoPE model's short factors; None for other models.
 
-    It chooses the angles of all sequences by the size of the context. That grows with the longest prompt, so
-    that beyond this size a prompt's numbers would depend on its neighbours.
+    llama.cpp chooses the factors of all sequences by the size of the context, which grows with the longest prompt:
+    beyond this size a prompt's numbers would depend on the others in its batch.
     """
     first = header.get(f"{header.get('general.architecture')}.rope.scaling.original_context_length")
     if first is None:
         return None
     if not any("rope_factors_long.weight" in _read(part, tensors=True)[1] for part in gguf_parts(path, header)):
         return None
-    return int(first) // 256 * 256  # llama.cpp rounds a context up to whole groups of 256
+    return int(first) // 256 * 256  # llama.cpp rounds a context up to a multiple of 256
 
 
 def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], set[str]]:
@@ -142,7 +139,7 @@ def _string(file: BinaryIO) -> str:
 
 
 def _tensor_name(file: BinaryIO) -> str:
-    """The next tensor's name, its shape, type and place read past."""
+    """The next tensor's name; its shape, type and offset are skipped."""
     name = _string(file)
     file.seek(8 * int(_scalar(file, 4)) + 4 + 8, 1)
     return name

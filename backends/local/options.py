@@ -17,7 +17,7 @@ OptionalCount = Annotated[Annotated[int, Field(ge=1)] | None, _POSITIVE]
 
 
 def need_package(field: str, module: str, extra: str, package: str = "") -> None:
-    """Raise `MissingExtra` when a package's module cannot be imported, without importing it."""
+    """Raise `MissingExtra` if a package's module is not installed. Does not import it."""
     if importlib.util.find_spec(module) is None:
         raise MissingExtra(field, package or module, extra)
 

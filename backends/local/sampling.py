@@ -1,4 +1,4 @@
-"""Draw tokens from logits, the same way on every local engine.
+"""Sample tokens from logits, the same way on every local engine.
 
 The filters follow `Sampling`'s order: repetition penalty, temperature, top_k, top_p. Arithmetic is
 float64 on the CPU, so that two engines with equal logits draw equal texts.
@@ -18,11 +18,11 @@ Logits = npt.NDArray[np.floating]
 
 
 class Sampler:
-    """Draws one text's tokens.
+    """Samples one text's tokens.
 
-    The random numbers come from (seed, repeat) alone, one for each token: neighbours in a batch,
-    and the moment a text joins it, change nothing. What can still differ is the logits: engines
-    round differently in batches of different sizes, which tips a near tie.
+    The random numbers depend on (seed, repeat) alone, one per token: the other texts of a batch, and
+    the moment a text joins it, change nothing. The logits may still differ: engines round
+    differently in batches of different sizes, which can decide a near tie.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ class Sampler:
     seed, repeat : int
         As in `GenerateRequest`.
     prompt : iterable of int
-        The prompt's tokens: the repetition penalty counts them as already said, as transformers
-        does (Keskar et al. 2019, equation 4, applied to positive logits by division and to
+        The prompt's tokens, to which the repetition penalty applies too, as in transformers
+        (Keskar et al. 2019, equation 4, applied to positive logits by division and to
         negative ones by multiplication).
     """
 
@@ -53,7 +53,7 @@ class Sampler:
         BackendError
             ``internal``, when the logits are not a distribution: NaN or infinite.
         """
-        likeliest = int(logits.argmax())  # the first NaN, where there is one
+        likeliest = int(logits.argmax())  # the first NaN, if there is one
         if not np.isfinite(logits[likeliest]):
             raise BackendError(
                 "internal",
@@ -83,21 +83,21 @@ class Sampler:
             kept = _nucleus(weights, kept, p)
         cumulated = np.cumsum(weights[kept])
         place = int(np.searchsorted(cumulated, self._random.random() * cumulated[-1], side="right"))
-        # Rounding may put the drawn number at the very end.
+        # Rounding may put the random number at the very end.
         return int(kept[min(place, len(kept) - 1)])
 
 
 def _descending(weights: npt.NDArray[np.float64], ids: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """``ids`` by descending weight; equal weights keep the order of ids."""
+    """``ids`` by descending weight; ties keep the order of ids."""
     ordered: npt.NDArray[np.intp] = ids[np.argsort(-weights[ids], kind="stable")]
     return ordered
 
 
 def _nucleus(weights: npt.NDArray[np.float64], ids: npt.NDArray[np.intp], p: float) -> npt.NDArray[np.intp]:
-    """The fewest likeliest ids that hold at least the share ``p`` of the weight of ``ids``.
+    """The smallest set of likeliest ids that holds at least the share ``p`` of the weight of ``ids``.
 
-    Sorting a whole vocabulary is slow, and nearly all of it is outside: only the ids above a floor
-    are sorted, and the floor falls until they hold enough.
+    Sorting a whole vocabulary is slow, and nearly all of it lies outside: only the ids above a floor
+    are sorted, and the floor is lowered until they hold enough weight.
     """
     mine = weights[ids]
     wanted = p * mine.sum()
@@ -115,9 +115,9 @@ def _nucleus(weights: npt.NDArray[np.float64], ids: npt.NDArray[np.intp], p: flo
 
 
 class StopStringDecoder:
-    """The bytes of a growing text, and where a stop string ends it.
+    """The bytes of a growing text, cut at the first stop string.
 
-    Tokens may split a character: bytes are kept, and decoded once at the end, with U+FFFD only
+    A token may hold part of a character: bytes are collected and decoded at the end, with U+FFFD only
     for bytes that never became a character.
 
     Parameters
@@ -144,5 +144,5 @@ class StopStringDecoder:
 
     @property
     def text(self) -> str:
-        """The bytes so far as text."""
+        """The text so far."""
         return self._bytes.decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""Score requests on a model in this process: text to token paths, and their values back to scores.
+"""Score requests on a model in this process: text to token paths, and their log-probabilities back to scores.
 
-The engine brings its tokenizer and a function that values paths; everything between is the same
+The engine supplies its tokenizer and a function that scores paths; everything in between is the same
 for transformers and llama.cpp.
 """
 
@@ -17,24 +17,24 @@ import numpy.typing as npt
 from backends.base import Answer, ContinuationScore, OnResponse, Prompt, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.errors import BackendError
 from backends.local.backend import discard_response
-from backends.local.boundary import Placed, Vocabulary, place, prefix_tokenizations
+from backends.local.boundary import SplitTokens, Vocabulary, locate_continuation, prefix_tokenizations
 from backends.local.trie import Path
 
 Values = Sequence[npt.NDArray[np.float64] | BackendError]
-"""For each path the log-probabilities of its scored tokens, then of its set if it has one; or why there are none."""
+"""Per path the log-probabilities (nats) of its scored tokens, then of its token set if it has one; or the error."""
 
 
 class TextEncoder(Protocol):
-    """A model's tokenizer, as scoring needs it."""
+    """What scoring needs from a model's tokenizer."""
 
     def text(self, prompt: Prompt) -> str:
         """The prompt as text: chat messages through the model's template."""
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-        """Tokens of each text, BOS in front where the model wants it, in a ``chat`` as its engine has it."""
+        """Tokens of each text, with BOS in front if the model wants it; for a ``chat``, if its engine adds one."""
 
     def added(self, tokens: Sequence[int], text: str) -> int:
-        """How many of the first tokens `encode` put in front of the text's own."""
+        """How many tokens `encode` put in front of the text's own."""
 
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt, ready to be continued."""
@@ -48,15 +48,15 @@ class TextEncoder(Protocol):
 
 
 class Scorer(Protocol):
-    """Values token paths on one loaded model."""
+    """Scores token paths on one loaded model."""
 
     @property
     def route(self) -> str:
-        """How it computes, kept with each score."""
+        """How it computes; stored with each score."""
 
     @property
     def context(self) -> int | None:
-        """Most tokens that one path may have the model read; None without a limit."""
+        """Maximum tokens that the model may read for one path; None: no limit."""
 
     @property
     def vocabulary(self) -> int:
@@ -64,31 +64,31 @@ class Scorer(Protocol):
 
     @property
     def pack_tokens(self) -> int:
-        """Most tokens of one forward pass."""
+        """Maximum tokens of one forward pass."""
 
-    def value(self, paths: Sequence[Path]) -> Values:
-        """Log-probabilities (nats) of each path's scored tokens, then of its set."""
+    def logprobs(self, paths: Sequence[Path]) -> Values:
+        """Log-probabilities (nats) of each path's scored tokens, then of its token set."""
 
 
-#: A forward pass holds about as many tokens for each request (an explicit prompt of OccuGender: 60).
-_TOKENS_A_REQUEST = 64
+#: Roughly the tokens that a request adds to a forward pass (an explicit prompt of OccuGender: 60).
+_TOKENS_PER_REQUEST = 64
 
 
 @dataclass(slots=True)
 class _PlannedScore:
-    """One continuation: its tokens, and where its paths stand among those of its request.
+    """One continuation: its tokens, and the indices of its paths among those of its request.
 
-    ``path`` is None where no token is to be scored. ``prompt_paths`` are those of a straddling token's prompt part.
+    ``path`` is None if there is no token to score. ``prompt_paths`` are those of a straddling token's prompt part.
     """
 
-    placed: Placed
+    split: SplitTokens
     path: int | None
     prompt_paths: range
 
 
 @dataclass(slots=True)
 class _Plan:
-    """A request's paths and how to read their values, or why there are none."""
+    """A request's paths and how to read their log-probabilities, or why it has none."""
 
     paths: list[Path] = field(default_factory=list)
     scores: list[_PlannedScore] = field(default_factory=list)
@@ -102,35 +102,35 @@ def score_requests(
     scorer: Scorer,
     on_response: OnResponse = discard_response,
 ) -> list[Answer]:
-    """One answer for each request, in order; ``on_response`` is called with each as soon as it is known.
+    """One answer per request, in order; ``on_response`` is called with each as soon as it is known.
 
-    A forward pass's worth of requests is valued at a time, in the order of their tokens, so that neighbours
-    share their starts. A request that fails takes no other with it.
+    About one forward pass of requests is scored at a time, sorted by tokens so that neighbours share
+    prefixes. A request that fails does not fail the others.
     """
     plans = [_plan(request, encoded, encoder, scorer) for request, encoded in _encode(requests, encoder)]
-    answers: list[Answer] = [plan.error or _NOT_VALUED for plan in plans]
+    answers: list[Answer] = [plan.error or _UNSCORED for plan in plans]
     sound = [i for i, plan in enumerate(plans) if plan.error is None]
     sound.sort(key=lambda i: plans[i].paths[0].tokens if plans[i].paths else ())
-    size = max(1, scorer.pack_tokens // _TOKENS_A_REQUEST)
+    size = max(1, scorer.pack_tokens // _TOKENS_PER_REQUEST)
     for start in range(0, len(sound), size):
         places = sound[start : start + size]
-        for i, answer in zip(places, _valued([plans[i] for i in places], scorer), strict=True):
+        for i, answer in zip(places, _answers([plans[i] for i in places], scorer), strict=True):
             answers[i] = answer
             on_response(i, answer)
     return answers
 
 
-_NOT_VALUED = BackendError("internal", "its paths were not valued")
+_UNSCORED = BackendError("internal", "its paths were not scored")
 
 
-def _valued(plans: Sequence[_Plan], scorer: Scorer) -> list[Answer]:
-    """The plans' answers; where they fail together, each is tried alone."""
+def _answers(plans: Sequence[_Plan], scorer: Scorer) -> list[Answer]:
+    """The plans' answers; if they fail together, each is tried alone."""
     try:
         paths = [path for plan in plans for path in plan.paths]
-        values = scorer.value(paths) if paths else []
+        values = scorer.logprobs(paths) if paths else []
     except Exception as error:  # foreign code: it may fail in any way
         if len(plans) > 1:
-            return [answer for plan in plans for answer in _valued([plan], scorer)]
+            return [answer for plan in plans for answer in _answers([plan], scorer)]
         return [BackendError.of(error)]
     ends = np.cumsum([len(plan.paths) for plan in plans]).tolist()
     return [
@@ -141,7 +141,7 @@ def _valued(plans: Sequence[_Plan], scorer: Scorer) -> list[Answer]:
 def _encode(
     requests: Sequence[ScoreRequest], encoder: TextEncoder
 ) -> Iterator[tuple[ScoreRequest, tuple[str, list[list[int]]] | BackendError]]:
-    """Each request's prompt text, and the tokens of the prompt alone and with each continuation."""
+    """Each request with its prompt's text, and the tokens of the prompt alone and with each continuation."""
     encoded: dict[int, tuple[str, list[list[int]]] | BackendError] = {}
     for chat in (False, True):
         texts: dict[int, list[str]] = {}
@@ -161,7 +161,7 @@ def _encode(
 
 
 def _tokens(texts: dict[int, list[str]], encoder: TextEncoder, chat: bool) -> dict[int, list[list[int]] | BackendError]:
-    """Tokens of each request's texts: of all in one call, and where that fails, of each in its own."""
+    """Tokens of each request's texts: encoded in one call, or one call per request if that fails."""
     try:
         tokens = iter(encoder.encode([text for some in texts.values() for text in some], chat=chat) if texts else ())
         return {i: [next(tokens) for _ in some] for i, some in texts.items()}
@@ -187,41 +187,44 @@ def _plan(
         for continuation, tokens in zip(request.continuations, joint, strict=True):
             added = encoder.added(tokens, prompt + continuation)
             pieces = _pieces(tokens, encoder, scorer)
-            placed = place(prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=request.first_given)
-            _add_paths(plan, placed, encoder, scorer.context)
+            split = locate_continuation(
+                prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=request.first_given
+            )
+            _add_paths(plan, split, encoder, scorer.context)
     except Exception as error:
         return _Plan(error=BackendError.of(error))
     return plan
 
 
 def _pieces(tokens: Sequence[int], encoder: TextEncoder, scorer: Scorer) -> list[bytes]:
-    """Text of each token; refused where one is none of the model's."""
+    """Text of each token. Raises `BackendError` for a token that the model does not know."""
     if (largest := max(tokens, default=0)) >= scorer.vocabulary:
+        token = f"the tokenizer's token {largest} ({encoder.piece(largest)!r})"
         raise BackendError(
             "unsupported",
-            f"the tokenizer's token {largest} ({encoder.piece(largest)!r}) is none of the model's {scorer.vocabulary}",
+            f"{token} is not one of the model's {scorer.vocabulary}",
             hint="give the tokenizer that belongs to this model",
         )
     return [encoder.piece(token) for token in tokens]
 
 
-def _add_paths(plan: _Plan, placed: Placed, encoder: TextEncoder, context: int | None) -> None:
+def _add_paths(plan: _Plan, split: SplitTokens, encoder: TextEncoder, context: int | None) -> None:
     """Append a continuation and its paths to the plan."""
-    # The last token is only predicted, never read.
-    if context is not None and len(placed.tokens) - 1 > context:
-        raise _too_long(f"{len(placed.tokens)} tokens of prompt and continuation", context)
-    if placed.first == len(placed.tokens):  # one token, and it is given
-        plan.scores.append(_PlannedScore(placed, None, range(0)))
+    # The model predicts the last token but does not read it.
+    if context is not None and len(split.tokens) - 1 > context:
+        raise _too_long(f"{len(split.tokens)} tokens of prompt and continuation", context)
+    if split.first == len(split.tokens):  # a single token, which is given
+        plan.scores.append(_PlannedScore(split, None, range(0)))
         return
-    planned = _PlannedScore(placed, len(plan.paths), range(0))
-    plan.paths.append(Path(placed.tokens, placed.first))
-    if placed.remainder:
-        head = placed.tokens[: placed.first]
+    planned = _PlannedScore(split, len(plan.paths), range(0))
+    plan.paths.append(Path(split.tokens, split.first))
+    if split.remainder:
+        head = split.tokens[: split.first]
         start = len(plan.paths)
-        for tokenization in prefix_tokenizations(encoder.vocabulary, placed.remainder):
+        for tokenization in prefix_tokenizations(encoder.vocabulary, split.remainder):
             read = len(head) + len(tokenization.tokens)
-            if context is not None and read > context:  # it takes more tokens where they are short
-                raise _too_long(f"{read} tokens of prompt, as the boundary needs them", context)
+            if context is not None and read > context:  # short tokens spell it in more tokens than the prompt has
+                raise _too_long(f"{read} tokens of prompt, counting those needed at the boundary", context)
             plan.paths.append(Path(head + tokenization.tokens, len(head), tokenization.rest))
         planned.prompt_paths = range(start, len(plan.paths))
     plan.scores.append(planned)
@@ -246,12 +249,12 @@ def _value(values: Values, path: int) -> npt.NDArray[np.float64]:
 
 
 def _score(planned: _PlannedScore, values: Values, route: str) -> ContinuationScore:
-    placed = planned.placed
+    split = planned.split
     if planned.path is None:
-        return ContinuationScore.exact((), boundary=placed.boundary, route=route)
+        return ContinuationScore.exact((), boundary=split.boundary, route=route)
     logprobs: list[float] = _value(values, planned.path).tolist()  # a few numbers: lists are faster than arrays
     if planned.prompt_paths:
-        # The straddling token is itself one of those the last term sums, so the difference is at most 0.
+        # The sum includes the straddling token itself, so the difference is at most 0.
         prompt_part = float(np.logaddexp.reduce([_value(values, i).sum() for i in planned.prompt_paths]))
         logprobs[0] -= prompt_part
     if not all(-math.inf < value <= 1e-3 for value in logprobs):  # NaN is neither
@@ -262,6 +265,6 @@ def _score(planned: _PlannedScore, values: Values, route: str) -> ContinuationSc
         )
     tokens = [
         TokenLogprob(span.text, span.start, span.end, min(value, 0.0), token)
-        for span, value, token in zip(placed.spans, logprobs, placed.tokens[placed.first :], strict=True)
+        for span, value, token in zip(split.spans, logprobs, split.tokens[split.first :], strict=True)
     ]
-    return ContinuationScore.exact(tokens, boundary=placed.boundary, route=route)
+    return ContinuationScore.exact(tokens, boundary=split.boundary, route=route)

@@ -1,9 +1,9 @@
-"""Plan what has to be computed so that many token sequences share their common starts.
+"""Plan what to compute so that many token sequences share their common prefixes.
 
-All paths of a batch make one trie. Its nodes are numbered in preorder, and are computed in that
-order in packs of neighbouring numbers. Preorder has the property everything rests on: the ancestors of a
-pack's nodes that lie before the pack are all ancestors of the pack's first node. So between two packs
-only one chain of keys and values has to be kept, whatever the trie's size:
+All paths of a batch form one trie. Its nodes are numbered in preorder and computed in that order, in packs of
+consecutive numbers. Everything rests on one property of preorder: the ancestors of a pack's nodes that lie before
+the pack are all ancestors of the pack's first node. So only one chain of keys and values has to be kept between two
+packs, whatever the trie's size:
 
     0 ─ 1 ─ 2 ─ 3          pack [0, 4)
             ├ ─ 4 ─ 5      pack [4, 7): its outside ancestors are 0, 1, 2: those of node 4
@@ -23,17 +23,17 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One token sequence, and which log-probabilities are wanted of it.
+    """One token sequence, and which of its log-probabilities are wanted.
 
     Attributes
     ----------
     tokens : tuple of int
-        The whole sequence from the model's first token on.
+        The whole sequence, from the model's first token on.
     scored_from : int
-        Asks log P(tokens[i] | tokens[:i]) for each i >= scored_from. At least 1: a token without
+        Wanted: log P(tokens[i] | tokens[:i]) for each i >= scored_from. At least 1: a token without
         context has no probability.
     next_token_set : hashable or None
-        Names a set of tokens; asks the log-probability that the next token, after the last of
+        Name of a set of tokens. Wanted: the log-probability that the next token, after the last of
         ``tokens``, is one of them.
     """
 
@@ -47,13 +47,13 @@ class Path:
 
     @property
     def computed(self) -> tuple[int, ...]:
-        """The tokens the model has to read: not the last one, if only its own probability is wanted."""
+        """The tokens that the model has to read: without the last one if only its own probability is wanted."""
         return self.tokens if self.next_token_set is not None else self.tokens[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Nodes [start, stop) and the asks [first_ask, last_ask) that they answer."""
+    """Nodes [start, stop), and the asks [first_ask, last_ask) answered there."""
 
     start: int
     stop: int
@@ -62,7 +62,7 @@ class Pack:
 
 
 class Trie:
-    """The distinct nodes of a batch of paths, in preorder, and the distinct asks.
+    """The distinct nodes of a batch of paths, in preorder, and the distinct asks (log-probabilities wanted).
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ class Trie:
     ----------
     tokens, parents, depths : int64 arrays, one entry per node
         The parent of a first token is -1, its depth 0.
-    ask_nodes, ask_targets : int64 arrays, one entry per ask, ``ask_nodes`` rising
-        What is wanted after this node: the token with this id or, below 0, the set number -1 - target.
+    ask_nodes, ask_targets : int64 arrays, one entry per ask, ``ask_nodes`` ascending
+        What is wanted after this node: the token with this id or, if negative, the set number -1 - target.
     sets : list
-        The names of the sets that are wanted.
+        The names of the wanted sets.
     asks_of : list of int64 arrays
-        For each path its asks: the scored tokens in order, then the set if there is one.
+        The asks of each path: the scored tokens in order, then the set if there is one.
     """
 
     def __init__(self, paths: Sequence[Path], kept: Sequence[int] = ()) -> None:
@@ -93,8 +93,8 @@ class Trie:
         asks_of: list[list[int]] = [[] for _ in paths]
 
         bodies = [path.computed for path in paths]
-        # Paths that follow the kept one longest go first: still a preorder, since all paths
-        # through one node of the kept path stand together.
+        # Paths that share most with the kept one come first. This is still a preorder, since all paths
+        # through one node of the kept path stay together.
         order = sorted(range(len(paths)), key=lambda i: (-common_start(bodies[i], kept), bodies[i]))
         last: tuple[int, ...] = ()
         line: list[int] = []  # the nodes of `last`
@@ -133,21 +133,21 @@ class Trie:
         return len(self.tokens)
 
     def ancestors(self, node: int) -> list[int]:
-        """The nodes above ``node``, from the first token down, without itself."""
+        """The ancestors of ``node``, from the first token down."""
         line = []
         while (node := int(self.parents[node])) >= 0:
             line.append(node)
         return line[::-1]
 
     def after(self, node: int) -> int:
-        """The first node from ``node`` on that is neither it nor below it; the number of nodes if there is none."""
+        """The first node after the subtree of ``node``; the number of nodes if there is none."""
         above = np.flatnonzero(self.depths[node + 1 :] <= self.depths[node])
         return node + 1 + int(above[0]) if len(above) else len(self)
 
     def reusable(self, kept: Sequence[int]) -> int:
-        """How many of the first nodes are the start of the kept path and need not be computed again.
+        """How many of the first nodes lie on the kept path and need not be computed again.
 
-        A node with asks is computed again: its state is held, its output is not.
+        A node with asks is computed again: its state is kept, its output is not.
         """
         with_asks = set(self.ask_nodes[: len(kept)].tolist())
         for node in range(min(len(kept), len(self))):
@@ -156,16 +156,16 @@ class Trie:
         return min(len(kept), len(self))
 
     def pack(self, start: int, *, nodes: int, rows: int, leaves: int | None = None) -> Pack:
-        """The longest pack from node ``start`` on within a budget, at least one node.
+        """The longest pack from node ``start`` on within these limits; at least one node.
 
         Parameters
         ----------
         nodes : int
-            Most nodes of the pack.
+            Maximum nodes of the pack.
         rows : int
-            Most nodes with asks: each costs one row of logits.
+            Maximum nodes with asks: each costs one row of logits.
         leaves : int, optional
-            Most nodes without a child in the pack: each is a sequence of its own in llama.cpp.
+            Maximum nodes without a child in the pack: each is a sequence of its own in llama.cpp.
         """
         stop = min(len(self), start + nodes)
         first = int(np.searchsorted(self.ask_nodes, start))

@@ -21,7 +21,7 @@ from backends.openai.http.client import HttpClient
 from backends.openai.http.errors import inconsistent
 from backends.openai.parameters import LimitName, Parameters, turns_of
 from backends.openai.repeated_lists import ListTracker
-from backends.openai.request_extras import SentAlong
+from backends.openai.request_extras import RequestExtras
 from backends.openai.response_ids import ResponseIdTracker
 from backends.openai.usage import Usage
 
@@ -51,15 +51,15 @@ class ServerApi:
         Fields that go with every question.
     parameters : Parameters
         How chats are asked.
-    sent : SentAlong
+    sent : RequestExtras
         What goes with every question by the user's wish.
     response_ids : ResponseIdTracker
     lists : ListTracker
     """
 
-    def __init__(self, client: HttpClient, model: str, usage: Usage, sent: SentAlong | None = None) -> None:
+    def __init__(self, client: HttpClient, model: str, usage: Usage, sent: RequestExtras | None = None) -> None:
         self.client, self.model, self.usage = client, model, usage
-        self.sent = sent or SentAlong()
+        self.sent = sent or RequestExtras()
         self.temperature = 0.0
         self.always_sent: dict[str, Any] = {}
         self.response_ids = ResponseIdTracker()
@@ -74,7 +74,7 @@ class ServerApi:
         """Ask from now on as these capabilities say, and expect the model that they name."""
         self.temperature, self.always_sent = capabilities.temperature, capabilities.always_sent
         self.parameters.refused, self.parameters.limit = capabilities.refused, capabilities.limit_name
-        self.parameters.room = self.sent.room if capabilities.reasons else 0
+        self.parameters.extra_tokens = self.sent.extra_tokens if capabilities.reasons else 0
         self.response_ids.model = capabilities.answered_model
         self.response_ids.unique = capabilities.unique_response_ids
 

@@ -64,7 +64,7 @@ from backends.openai.probe import (
 )
 from backends.openai.probe.own_questions import OwnQuestions, contradiction
 from backends.openai.probe.report import Watched
-from backends.openai.request_extras import RETIRED, ExtraBody, Headers, Query, SentAlong
+from backends.openai.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import RemoteTokenizer, Routes, tokens_drawn
 from backends.openai.usage import PriceTable, Usage
@@ -201,7 +201,7 @@ class OpenAIBackend(Backend):
         self.unverified_reason = ANOTHER_MODEL
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = credential(api_key_env, key_file, token)
-        self._sent = SentAlong(
+        self._sent = RequestExtras(
             headers or {}, query or {}, extra_body or {}, service_tier, reasoning_effort, reasoning_tokens
         )
         bundle = str(ca_bundle) if ca_bundle is not None else None
@@ -373,13 +373,13 @@ class OpenAIBackend(Backend):
     def request_cost(self, request: Request) -> RequestCost:
         """As in `SupportsRequestCost`: continuations are scored one after the other, each with the prompt before it."""
         found = self._report.capabilities if self._report is not None else ServerCapabilities()
-        room = self._sent.room if found.reasons else 0
+        extra = self._sent.extra_tokens if found.reasons else 0
         if not isinstance(request, ScoreRequest):
             own = RequestCost.in_one_call(request)
-            return RequestCost(own.times_sent, own.generated_tokens + room * isinstance(request, GenerateRequest))
+            return RequestCost(own.times_sent, own.generated_tokens + extra * isinstance(request, GenerateRequest))
         if self._route_of(request) == "sampled" and self.samples is not None:
             sent = -(-self.samples // MOST_CHOICES) if found.together == "n" else self.samples
-            tokens = self.samples * (tokens_drawn(request.continuations) + room)
+            tokens = self.samples * (tokens_drawn(request.continuations) + extra)
             return RequestCost(sent, -(-tokens // sent))
         return RequestCost(len(request.continuations), 1)
 

@@ -1,7 +1,7 @@
-"""Which parameters a model takes, as found by experiment, and requests with no others.
+"""Which parameters a model accepts, as tested empirically, and chat requests limited to these.
 
-Models of OpenAI's o and gpt-5 series know the limit as ``max_completion_tokens`` and no temperature but 1; Claude
-from Opus 4.7 on refuses any ``temperature``; others take no ``stop``, or no system turn.
+OpenAI's o and gpt-5 series call the token limit ``max_completion_tokens`` and accept no temperature but 1; Claude
+from Opus 4.7 on refuses any ``temperature``; others accept no ``stop``, or no system turn.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ LimitName = Literal["max_tokens", "max_completion_tokens"]
 
 @dataclass
 class Parameters:
-    """How chats are asked. Shared by all views of a `ServerApi`, so that what one finds out holds for all.
+    """How chat requests are written. Shared by all views of a `ServerApi`, so that what one learns holds for all.
 
     Attributes
     ----------
     refused : collection of str
-        Parameters that are left out; ``system`` for turns of that role, which then begin the next user's turn.
+        Parameters that are left out; ``system`` means turns of that role, which are prepended to the next user turn.
     limit : str
         The name of the limit on generated tokens.
-    room : int
-        Tokens for a thought, added to each limit.
+    extra_tokens : int
+        Tokens for reasoning, added to each limit.
     """
 
     refused: Collection[str] = ()
     limit: LimitName = "max_tokens"
-    room: int = 0
+    extra_tokens: int = 0
 
     def adapted(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """A chat's request in the form that the model takes."""
+        """The payload of a chat request in the form that the model accepts."""
         body: dict[str, Any] = {}
         for name, value in payload.items():
             if name == "max_tokens":
-                body[self.limit] = value + self.room
+                body[self.limit] = value + self.extra_tokens
             elif name == "messages" and "system" in self.refused:
                 body[name] = without_system(value)
             elif name not in self.refused:
@@ -47,12 +47,12 @@ class Parameters:
 
 
 def turns_of(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Messages as they are sent."""
+    """Messages as JSON objects."""
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
 def without_system(turns: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """The same turns, each system message put in front of the next user's, as templates without that role do."""
+    """The turns with each system message prepended to the next user turn, as templates without that role do."""
     merged: list[dict[str, str]] = []
     before: list[str] = []
     for turn in turns:

@@ -1,4 +1,4 @@
-"""What goes with every request by the user's wish, and which of it may change an answer."""
+"""What the user adds to every request, and which of it may change an answer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from pydantic import AfterValidator
 from backends.base import Scalar
 from backends.openai.capabilities import ServerCapabilities
 from backends.options import OnError, refused, refused_at
+from backends.reasoning import DEFAULT_REASONING_TOKENS
 
-#: Tokens that a thought may take where none are set.
-DEFAULT_ROOM = 4096
-#: Headers that say who asks. All others may change who answers, or how.
-_WHO_ASKS = frozenset(
+#: Headers that only identify the client. All others may change who answers, or how.
+_CLIENT_HEADERS = frozenset(
     (*("user-agent", "http-referer", "referer", "x-title", "openai-organization", "openai-project"),
      *("x-request-id", "x-client-request-id", "traceparent", "cookie"))
 )  # fmt: skip
 _KEY_HEADERS = frozenset(("authorization", "api-key", "x-api-key", "x-goog-api-key", "proxy-authorization"))
 _KEY_FIELDS = frozenset(("key", "code", "token", "access_token", "api_key", "api-key", "subscription-key", "sig"))
-#: What the engine itself says in a request.
+#: Fields that this backend sets itself.
 _OWN_FIELDS = frozenset(
     (*("model", "messages", "prompt", "n", "stream", "echo", "logprobs", "top_logprobs", "prompt_logprobs"),
      *("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "seed"))
@@ -49,7 +48,7 @@ def _query(given: Mapping[str, str]) -> Mapping[str, str]:
 def _body(given: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in given:
         if name in _OWN_FIELDS:
-            raise refused_at((name,), given[name], "a field that the questions set", "Remove it")
+            raise refused_at((name,), given[name], "a field that the backend sets itself", "Remove it")
     try:
         json.dumps(given, allow_nan=False)
     except (TypeError, ValueError):
@@ -75,7 +74,7 @@ ExtraBody = Annotated[
 
 
 @dataclass(frozen=True)
-class SentAlong:
+class RequestExtras:
     """What the user adds to the requests of one backend.
 
     Attributes
@@ -83,9 +82,9 @@ class SentAlong:
     headers, query, extra_body : mapping
         As in `OpenAIBackend`.
     service_tier, reasoning_effort : str or None
-        Fields of each question. The tier is no part of the fingerprint: it says how soon the same model answers.
+        Fields of each request. The tier is not part of the fingerprint: it says how soon the same model answers.
     reasoning_tokens : int or None
-        Added to the limit of a model that reasons. None: `DEFAULT_ROOM`.
+        Added to the limit of a model that reasons. None: `DEFAULT_REASONING_TOKENS`.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -96,21 +95,21 @@ class SentAlong:
     reasoning_tokens: int | None = None
 
     @property
-    def room(self) -> int:
-        """Tokens for a thought."""
-        return DEFAULT_ROOM if self.reasoning_tokens is None else self.reasoning_tokens
+    def extra_tokens(self) -> int:
+        """Tokens for reasoning, added to the limit of a model that reasons."""
+        return DEFAULT_REASONING_TOKENS if self.reasoning_tokens is None else self.reasoning_tokens
 
     @property
     def body(self) -> dict[str, Any]:
-        """The fields of each question."""
+        """The fields added to each request's body."""
         named = {"service_tier": self.service_tier, "reasoning_effort": self.reasoning_effort}
         return {**self.extra_body, **{name: value for name, value in named.items() if value is not None}}
 
     def identity(self) -> dict[str, Scalar]:
-        """What may change an answer, as flat fields; none where nothing is set."""
-        headers = {name.lower(): value for name, value in self.headers.items() if name.lower() not in _WHO_ASKS}
+        """What may change an answer, as flat fields; empty when nothing is set."""
+        headers = {name.lower(): value for name, value in self.headers.items() if name.lower() not in _CLIENT_HEADERS}
         fields = {
-            # A value may be secret: its hash tells it from others.
+            # A value may be secret: only its hash is kept.
             "headers": " ".join(f"{name}:{_hash(value)}" for name, value in sorted(headers.items())),
             "query": "&".join(f"{name}={value}" for name, value in sorted(self.query.items())),
             "extra_body": json.dumps(self.extra_body, sort_keys=True) if self.extra_body else "",
@@ -119,15 +118,15 @@ class SentAlong:
         return {name: value for name, value in fields.items() if value}
 
     def fingerprint(self, capabilities: ServerCapabilities) -> dict[str, Scalar]:
-        """`identity`, and the room for thoughts of a model that has any.
+        """`identity`, and for a model that reasons its extra tokens.
 
-        The default has a name of its own (`RETIRED`), since answers from before there was one are the same model's.
+        The default has a field name of its own (`RETIRED`): answers stored before there was a default stay valid.
         """
         name = "default_reasoning_tokens" if self.reasoning_tokens is None else "reasoning_tokens"
-        return {**self.identity(), **({name: self.room} if capabilities.reasons else {})}
+        return {**self.identity(), **({name: self.extra_tokens} if capabilities.reasons else {})}
 
 
-#: The field of the fingerprint that answers of earlier versions lack.
+#: The fingerprint field that answers stored by earlier versions lack.
 RETIRED = frozenset(("default_reasoning_tokens",))
 
 

@@ -74,7 +74,7 @@ def attention_kernel(scorer: SequenceScorer, paths: list[Path], device: torch.de
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     with mock.patch.object(functional, "scaled_dot_product_attention", wraps=SDPA) as calls:
         with profile(activities=activities) as profiled:
-            scorer.value(paths)
+            scorer.logprobs(paths)
         scorer.forget()
     if not calls.called:
         return "none: written out", "float32 on the processor sums in an order of its own"
@@ -123,7 +123,7 @@ def main() -> None:
         scorer.forget()
         wait(device)
         start = time.perf_counter()
-        scorer.value(paths)
+        scorer.logprobs(paths)
         wait(device)
         best = min(best, time.perf_counter() - start)
     rate = matrix_rate(device, dtype)

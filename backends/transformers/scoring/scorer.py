@@ -72,13 +72,13 @@ class SequenceScorer:
         """Tokens the model has read so far, trials included."""
         return self._reader.tokens_computed
 
-    def value(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64] | BackendError]:
+    def logprobs(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64] | BackendError]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its set.
 
         A path that does not fit in memory, even one token at a time, has an error in their place.
         """
         trie = Trie(paths, self._tree.kept)
-        answers, failed = (self._tree if self.route == "tree" else self._batch).value(trie)
+        answers, failed = (self._tree if self.route == "tree" else self._batch).logprobs(trie)
         return [_too_large() if failed[asks].any() else answers[asks] for asks in trie.asks_of]
 
     def forget(self) -> None:

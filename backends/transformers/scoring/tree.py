@@ -27,7 +27,7 @@ class TreeRoute:
         """Drop the state kept from the last call."""
         self.kept, self._past = (), {}
 
-    def value(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    def logprobs(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """All answers, and which of them did not fit into memory."""
         answers = np.full(len(trie.ask_nodes), np.nan)
         failed = np.zeros(len(answers), dtype=bool)

@@ -47,12 +47,12 @@ def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: 
     random = np.random.default_rng(0)
     stem, *branches = (tuple(random.integers(0, _tokens(reader), n).tolist()) for n in (5, 4, 3, 5))
     paths = [Path(stem + b, 1) for b in branches] + [Path(stem[:3] + branches[0], 3)]
-    plain, failed = batch.value(Trie(paths))
+    plain, failed = batch.logprobs(Trie(paths))
     if failed.any():
         raise NoRoomError
     usual, size.most_tokens = size.most_tokens, 7  # so that the state kept between packs is tried too
     try:
-        values, _ = tree.value(Trie(paths))
+        values, _ = tree.logprobs(Trie(paths))
     except (TreeRefusedError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         return f"{error}"
     finally:
@@ -129,7 +129,7 @@ def _value_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
 def _moved_together(batch: BatchRoute, lines: list[tuple[int, ...]], alone: list[Floats]) -> float:
     """By how much the lines' log-probabilities change where they are read in one batch."""
     trie = Trie([Path(line, 1) for line in lines])
-    answers, failed = batch.value(trie)
+    answers, failed = batch.logprobs(trie)
     if failed.any():
         raise NoRoomError
     return max(_mean_abs_diff(answers[asks], values) for asks, values in zip(trie.asks_of, alone, strict=True))

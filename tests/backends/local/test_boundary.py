@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.local.boundary import Placed, Vocabulary, place, prefix_tokenizations
+from backends.local.boundary import SplitTokens, Vocabulary, locate_continuation, prefix_tokenizations
 
 
 def placed(
     prompt: str, continuation: str, pieces: list[str | bytes], alone: list[str | bytes], added: int = 0
-) -> Placed:
+) -> SplitTokens:
     """`place` with pieces in place of token ids; BOS is an empty piece."""
     numbers: dict[bytes, int] = {}
     as_bytes = [p.encode() if isinstance(p, str) else p for p in pieces]
     ids = [numbers.setdefault(p, len(numbers)) for p in as_bytes]
     prompt_ids = [numbers.setdefault(p.encode() if isinstance(p, str) else p, len(numbers)) for p in alone]
-    return place(prompt, continuation, prompt_ids, ids, as_bytes, added)
+    return locate_continuation(prompt, continuation, prompt_ids, ids, as_bytes, added)
 
 
 def test_clean_when_a_token_starts_at_the_boundary() -> None:
@@ -118,9 +118,9 @@ def test_a_first_token_without_anything_before_it_is_refused() -> None:
 
 
 def test_a_first_token_that_is_given_is_left_out() -> None:
-    def given(pieces: list[bytes], added: int) -> Placed:
+    def given(pieces: list[bytes], added: int) -> SplitTokens:
         ids = list(range(len(pieces)))
-        return place("", "Théo", ids[:added], ids, pieces, added, first_given=True)
+        return locate_continuation("", "Théo", ids[:added], ids, pieces, added, first_given=True)
 
     found = given([b"Th", "éo".encode()], 0)
     assert (found.first, [(s.text, s.start, s.end) for s in found.spans]) == (1, [("éo", 2, 4)])

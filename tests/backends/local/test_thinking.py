@@ -7,7 +7,7 @@ import pytest
 from backends.base import GenerateRequest, GenerateResponse, Message, Prompt, Sampling
 from backends.errors import BackendError
 from backends.local.chat_template import render_chat
-from backends.local.thinking import with_room, without_thought
+from backends.local.thinking import with_extra_tokens, without_thought
 
 #: As Qwen3's: thinking is opened by the model, or closed by the template.
 HYBRID = (
@@ -35,7 +35,7 @@ def test_the_template_is_told_whether_to_think(thinking: bool | None, end: str) 
 
 
 def test_a_thought_has_room_and_no_stop_string() -> None:
-    asked = with_room(REQUEST, 100)
+    asked = with_extra_tokens(REQUEST, 100)
     assert (asked.sampling.max_tokens, asked.sampling.stop) == (108, ())
 
 
@@ -48,7 +48,7 @@ def test_a_thought_has_room_and_no_stop_string() -> None:
     ids=["opened by the model", "opened by the template"],
 )
 def test_an_answer_comes_without_its_thought(end: str, text: str) -> None:
-    answer = without_thought(REQUEST, GenerateResponse(text, "length", 3, 30), Encoder(end), had_room=True)
+    answer = without_thought(REQUEST, GenerateResponse(text, "length", 3, 30), Encoder(end), had_extra_tokens=True)
     assert isinstance(answer, GenerateResponse)
     assert (answer.text, answer.finish_reason) == ("Female", "stop")
     assert "She, or he." in answer.thought
@@ -57,11 +57,11 @@ def test_an_answer_comes_without_its_thought(end: str, text: str) -> None:
 
 @pytest.mark.parametrize(("end", "text"), [("", "<think>\nShe, or"), ("<think>\n", "She, or")])
 def test_a_local_thought_without_an_end_is_no_answer(end: str, text: str) -> None:
-    answer = without_thought(REQUEST, GenerateResponse(text, "length", 3, 8), Encoder(end), had_room=False)
+    answer = without_thought(REQUEST, GenerateResponse(text, "length", 3, 8), Encoder(end), had_extra_tokens=False)
     assert isinstance(answer, BackendError)
     assert "thought" in answer.message
 
 
 def test_a_text_without_a_thought_is_as_it_was() -> None:
     given = GenerateResponse("Female\nBecause", "length", 3, 8)
-    assert without_thought(REQUEST, given, Encoder(), had_room=False) == given
+    assert without_thought(REQUEST, given, Encoder(), had_extra_tokens=False) == given

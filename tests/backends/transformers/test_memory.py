@@ -150,7 +150,7 @@ def test_large_vocabulary_and_long_prompt_keep_the_limits() -> None:
     scorer = hf_scoring.SequenceScorer(model, lambda _: np.arange(0), pack_tokens=512)
     tokens = np.random.default_rng(0).integers(0, 262_144, 8190).tolist()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        (values,) = scorer.value([TokenPath(tuple(tokens), 7690)])
+        (values,) = scorer.logprobs([TokenPath(tuple(tokens), 7690)])
     assert len(values) == 500
     events = sorted(
         (e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()

@@ -51,7 +51,7 @@ def test_ten_odd_requests_of_256_give_ten_errors(larger_tokenizer: Path) -> None
     answers = backend.run_blocking(asked)
     failed = {order[place]: answer for place, answer in enumerate(answers) if isinstance(answer, BackendError)}
     assert sorted(failed) == list(range(246, 256))
-    assert "is none of the model's" in failed[246].message
+    assert "is not one of the model's" in failed[246].message
     assert "surrogate" in failed[248].message
     values = dict(zip(order, answers, strict=True))
     alone = scores(HFBackend(larger_tokenizer, threads=1), GOOD[:20])
@@ -64,15 +64,15 @@ def test_a_pass_that_fails_for_one_request_spares_the_others(
     backend = HFBackend(folders["llama"], threads=1)
     usual = backend.run_blocking(GOOD[:12])
     scorer: Any = backend.load().scorer
-    value = type(scorer).value
+    logprobs = type(scorer).logprobs
 
     def fails_at_a_prompt(self: Any, paths: Any) -> Any:
         bad = backend.load().encoder.encode([GOOD[5].prompt], chat=False)[0]
         if any(list(path.tokens[: len(bad)]) == bad for path in paths):
             raise RuntimeError("index out of\nrange")
-        return value(self, paths)
+        return logprobs(self, paths)
 
-    monkeypatch.setattr(type(scorer), "value", fails_at_a_prompt)
+    monkeypatch.setattr(type(scorer), "logprobs", fails_at_a_prompt)
     answers = backend.run_blocking(GOOD[:12])
     assert [i for i, answer in enumerate(answers) if isinstance(answer, BackendError)] == [5]
     assert answers[5].message == "RuntimeError: index out of range"

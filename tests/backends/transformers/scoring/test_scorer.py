@@ -160,12 +160,12 @@ def test_paths_without_asks_leave_the_others_alone(family: str, folders: dict[st
     with pytest.raises(ValueError, match="empty continuation"):
         ScoreRequest("the", ("",))
     scorer = HFBackend(folders[family], threads=1).load().scorer
-    usual = scorer.value([TokenPath((3, 4, 5, 6), 2)])[0]
+    usual = scorer.logprobs([TokenPath((3, 4, 5, 6), 2)])[0]
     for extra in ((3, 4, 5, 6), (3, 4), (9,)):
-        nothing, same = scorer.value([TokenPath(extra, len(extra)), TokenPath((3, 4, 5, 6), 2)])
+        nothing, same = scorer.logprobs([TokenPath(extra, len(extra)), TokenPath((3, 4, 5, 6), 2)])
         assert len(nothing) == 0
         assert same == pytest.approx(usual, abs=1e-5)
-    assert [len(values) for values in scorer.value([TokenPath((3, 4), 2), TokenPath((9,), 1)])] == [0, 0]
+    assert [len(values) for values in scorer.logprobs([TokenPath((3, 4), 2), TokenPath((9,), 1)])] == [0, 0]
 
 
 def test_boundary_beyond_the_context_fails_alone(
