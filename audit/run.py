@@ -28,6 +28,7 @@ from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
+from audit.analysis.gate.rows import stored_rows
 from audit.analysis.gate.rules import GateRules, check_names
 from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.responses import ParsedResponses, Responses
@@ -39,7 +40,16 @@ from audit.logs import run_log
 from audit.rehearsal import refuse_mistakes
 from audit.report.phrases import contradictions, with_words
 from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
-from audit.results import AuditResult, Example, ModelInfo, SelfCheck, SuiteInfo, UntilDecided, VarianceComponents
+from audit.results import (
+    AuditResult,
+    Example,
+    LimitCheck,
+    ModelInfo,
+    SelfCheck,
+    SuiteInfo,
+    UntilDecided,
+    VarianceComponents,
+)
 from audit.stopping_rule import StoppingQuestion, is_comparison_decided, is_gate_decided, stopping_question
 from audit.store import Store, StoredRow, StoreError
 from backends.base import (
@@ -277,6 +287,7 @@ class _Run:
         result = self._result(results, outcomes, complete=unanswered == 0, interrupted=interrupted)
         return result.model_copy(
             update={
+                "limits": self._limits(result),
                 "ladder": [step.model_copy(update={"comparisons": with_words(step.comparisons)}) for step in steps],
                 "components": [one for suite in suites for one in suite.components],
                 "reproductions": reproductions(result.suites, result.models, result.measures),
@@ -289,6 +300,16 @@ class _Run:
                 ],
             }
         )
+
+    def _limits(self, result: AuditResult) -> list[LimitCheck]:
+        """The config's limits on these figures, as a gate would decide them; one that names no figure is a problem."""
+        if not self._audit.limits:
+            return []
+        rules = GateRules(limits=self._audit.limits)
+        try:
+            return check_run(self._store, result, stored_rows(self._store, result), None, rules).limits
+        except ConfigError:
+            return []
 
     def _result(
         self,

@@ -23,13 +23,14 @@ from audit.report.formatting import (
     where_label,
     with_interval,
 )
-from audit.report.phrases import absence_line, changed_notes, scope, summary
+from audit.report.phrases import absence_line, changed_notes, limit_lines, limits_overview, scope, summary
 from audit.report.phrases.trend import NO_FIGURE, series_title
 from audit.results import VERDICT_WORDS, AuditResult, Comparison
 
 if TYPE_CHECKING:
     from audit.analysis.history import History
 
+_LIMITS = 4  # printed; all are in the report
 _VERDICT_STYLES = {"larger": "bold", "smaller": "bold", "equivalent": "green", "not comparable": "dim"}
 
 
@@ -48,6 +49,10 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
             cells = [figures.get(info.name, name, where, model) for name, where in headline]
             table.add_row(Text(one_line(model)), *(Text(MISSING if m is None else figure(m)) for m in cells))
         console.print(table)
+    if overview := limits_overview(result):
+        console.print(Text(overview))
+    for line in limit_lines(result)[:_LIMITS]:
+        console.print(Text(f"• {line.text}"), style="" if line.verdict == "met" else "yellow")
     for sentence in summary(figures):
         console.print(Text(f"• {sentence.text}"), style="yellow" if sentence.kind == "caution" else "")
 

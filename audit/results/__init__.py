@@ -9,11 +9,22 @@ from audit.results.answers import DataQuality, Example, ModelInfo, SelfCheck, Su
 from audit.results.audit_result import AuditResult, UntilDecided, renamed_quantities
 from audit.results.comparisons import VERDICT_WORDS, Comparison, OpenBecause, Rank, Ranking, Verdict
 from audit.results.figures import FigureKey, FigureName, OfFigure, Reported, Scalar, Where, level_key, where_key
+from audit.results.limits import (
+    HIDDEN,
+    OPEN_VERDICTS,
+    LimitCheck,
+    LimitOverNights,
+    LimitVerdict,
+    decisive_reason,
+    missing_share,
+)
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
 from audit.results.older import RENAMED_MEASURES, renamed_row
 from audit.results.steps import AttributionStep, EngineDrift, ItemChange, PromptDrift, Rung
 
 __all__ = [
+    "HIDDEN",
+    "OPEN_VERDICTS",
     "RENAMED_MEASURES",
     "VERDICT_WORDS",
     "Agreement",
@@ -26,6 +37,9 @@ __all__ = [
     "FigureKey",
     "FigureName",
     "ItemChange",
+    "LimitCheck",
+    "LimitOverNights",
+    "LimitVerdict",
     "Measure",
     "ModelInfo",
     "OfFigure",
@@ -43,7 +57,9 @@ __all__ = [
     "VarianceComponents",
     "Verdict",
     "Where",
+    "decisive_reason",
     "level_key",
+    "missing_share",
     "renamed_quantities",
     "renamed_row",
     "where_key",

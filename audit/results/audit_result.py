@@ -10,6 +10,7 @@ from pydantic import model_validator
 from audit.results.answers import DataQuality, Example, ModelInfo, SelfCheck, SuiteInfo
 from audit.results.comparisons import Comparison, Ranking
 from audit.results.figures import Reported
+from audit.results.limits import LimitCheck
 from audit.results.measures import Measure, Reproduction, VarianceComponents
 from audit.results.older import RENAMED_MEASURES, upgraded
 from audit.results.steps import AttributionStep, EngineDrift
@@ -69,6 +70,7 @@ class AuditResult(Reported):
     ladder: list[AttributionStep] = []
     components: list[VarianceComponents] = []
     until: UntilDecided | None = None
+    limits: list[LimitCheck] = []
 
     def __repr__(self) -> str:
         """Short: thousands of figures take a second to write out, and asyncio asks for it of every task's result."""

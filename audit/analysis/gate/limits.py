@@ -16,11 +16,10 @@ import numpy as np
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.design import fewest_levels, layout_of, undefined_strata
 from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
-from audit.analysis.gate.results import LimitCheck, LimitVerdict
 from audit.analysis.measures import measure_rows
 from audit.analysis.missing import completed, has_range
 from audit.analysis.table import Bools, RowTable
-from audit.results import AuditResult, Measure, OpenBecause, where_key
+from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
 from suites.base import MeasureSpec
 
 #: Limits that are not on a measure: the raw probability mass behind a figure, and the share of its items refused.

@@ -7,15 +7,21 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from audit.results import OfFigure, OpenBecause, Reported, Scalar
+from audit.results import (
+    HIDDEN,
+    OPEN_VERDICTS,
+    LimitCheck,
+    OfFigure,
+    OpenBecause,
+    Reported,
+    Scalar,
+    decisive_reason,
+    missing_share,
+)
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]
-LimitVerdict = Literal["met", "broken", "insufficient evidence"]
 #: Why a figure cannot be compared with the baseline.
 Obstacle = Literal["not in the baseline", "not in the run", "measured differently", "nothing in common"]
-
-#: Verdicts that leave the question open.
-OPEN_VERDICTS = ("inconclusive", "not comparable", "insufficient evidence")
 
 
 class OverNights(Reported):
@@ -44,17 +50,6 @@ class OverNights(Reported):
     harm_high: float | None = None
     p_regressed: float | None = None
     n_items: int = 0
-    open_because: OpenBecause | None = None
-
-
-class LimitOverNights(Reported):
-    """A limit over all nights on which it was checked (`audit.analysis.gate.limit_nights`); as in `OverNights`."""
-
-    look: int
-    confidence: float
-    verdict: LimitVerdict
-    low: float | None = None
-    high: float | None = None
     open_because: OpenBecause | None = None
 
 
@@ -157,69 +152,15 @@ class GatedFigure(OfFigure, Reported):
     @property
     def decisive_reason(self) -> OpenBecause | None:
         """Why the exit code has nothing decided to follow: missing answers first, of this run or of all nights."""
-        return _decisive_reason(self)
+        return decisive_reason(self)
 
     @property
     def missing_share(self) -> float:
         """Share of the items of which an answer is missing."""
-        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
-
-
-class LimitCheck(OfFigure, Reported):
-    """One figure against an absolute limit, decided on its interval.
-
-    ``limit`` is what is limited: the measure itself, or ``coverage`` or ``refusals`` behind it. ``value`` is that of
-    the items with a readable answer, the interval holds whatever the ``n_missing`` others would have been.
-    ``over_nights`` is the decision over all nights on which it was checked; None where no store keeps them.
-    """
-
-    model: str
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
-    limit: str
-    at_least: float | None
-    at_most: float | None
-    value: float | None
-    low: float | None
-    high: float | None
-    verdict: LimitVerdict
-    n_items: int = 0
-    n_missing: int = 0
-    population: str = ""
-    open_because: OpenBecause | None = None
-    over_nights: LimitOverNights | None = None
-
-    @property
-    def missing_share(self) -> float:
-        """Share of the items of which an answer is missing."""
-        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
-
-    @property
-    def decisive_verdict(self) -> LimitVerdict:
-        """What the exit code follows: "broken" needs the decision over all nights, "met" is said of this run alone."""
-        if self.over_nights is None or "broken" not in (self.verdict, self.over_nights.verdict):
-            return self.verdict
-        return "broken" if self.over_nights.verdict == "broken" else "insufficient evidence"
-
-    @property
-    def decisive_reason(self) -> OpenBecause | None:
-        """Why the limit is neither met nor broken, where more items may not help."""
-        return _decisive_reason(self)
+        return missing_share(self)
 
 
 Check = GatedFigure | LimitCheck
-
-
-def _decisive_reason(check: Check) -> OpenBecause | None:
-    if check.decisive_verdict not in OPEN_VERDICTS:
-        return None
-    over_nights = None if check.over_nights is None else check.over_nights.open_because
-    return over_nights if over_nights in _HIDDEN else check.open_because or over_nights
-
-
-#: What a model may hide behind: answers that did not come, and items that have no value any more.
-_HIDDEN = ("missing answers", "unpaired items")
 
 
 #: Which open questions fail a gate: none, those that missing answers leave open, or all.
@@ -253,7 +194,7 @@ class GateReport(Reported):
 
     def _fails(self, check: Check) -> bool:
         if check.decisive_verdict in OPEN_VERDICTS:
-            hidden = self.open_fails == "missing" and check.decisive_reason in _HIDDEN
+            hidden = self.open_fails == "missing" and check.decisive_reason in HIDDEN
             return hidden or self.open_fails == "all"
         return check.decisive_verdict in ("regressed", "broken")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from audit.analysis.gate.results import OPEN_VERDICTS, Check, GateReport
+from audit.analysis.gate.results import Check, GateReport
 from audit.report.formatting import markdown_text, number
 from audit.report.phrases.gate import (
     check_title,
@@ -19,6 +19,7 @@ from audit.report.phrases.gate import (
     limit_phrase,
     over_nights_phrase,
 )
+from audit.results import OPEN_VERDICTS
 
 _NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

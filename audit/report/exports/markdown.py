@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from audit.report.figures import Figures
 from audit.report.formatting import MISSING, figure, markdown_text, measure_label, number, where_label
-from audit.report.phrases import HEADINGS, asked, captions, plain_rows, scope, summary
+from audit.report.phrases import HEADINGS, asked, captions, limit_lines, limits_overview, plain_rows, scope, summary
 from audit.report.phrases.methods import run_provenance
 from audit.report.tables import PaperTable, paper_tables
 from audit.results import AuditResult
@@ -18,6 +18,9 @@ def markdown_report(result: AuditResult) -> str:
     sentences = summary(figures)
     parts = [f"# {markdown_text(result.title)}", markdown_text(scope(figures))]
     parts += _first_page(figures)
+    if overview := limits_overview(result):
+        lines = [f"- {markdown_text(line.text)}" for line in limit_lines(result)]
+        parts += ["## Limits", markdown_text(overview), "\n".join(lines)]
     for kind, heading in HEADINGS.items():
         lines = [f"- {markdown_text(s.text)}" for s in sentences if s.kind == kind]
         if lines:

@@ -11,7 +11,7 @@ from typing import Any
 
 from audit.report.figures import Figures
 from audit.report.formatting import figure, markdown_text, measure_label, one_line
-from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, plain_sentence, summary
+from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, limit_lines, plain_sentence, summary
 from audit.report.phrases.methods import run_provenance
 from audit.results import AuditResult, Measure
 
@@ -28,6 +28,8 @@ def model_card(result: AuditResult) -> str:
     for name in figures.models:
         lines = [_line(figures, *found) for found in _headline(figures, name)]
         parts += [f"## Bias audit of {markdown_text(name)}", "\n".join(lines) or "No figure was measured."]
+    if lines := [f"- {markdown_text(line.text)}" for line in limit_lines(result)]:
+        parts += ["### Limits set beforehand", "\n".join(lines)]
     if cautions:
         parts += ["### What limits this", "\n".join(cautions)]
     parts += ["### Provenance", markdown_text(run_provenance(result)), markdown_text(EVIDENCE_NOT_CONFORMITY)]

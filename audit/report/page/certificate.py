@@ -6,7 +6,15 @@ import hashlib
 
 from audit.report.figures import Figures
 from audit.report.page.rendering import render_sheet
-from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, asked, first_rows, scope, summary
+from audit.report.phrases import (
+    EVIDENCE_NOT_CONFORMITY,
+    asked,
+    first_rows,
+    limit_lines,
+    limits_overview,
+    scope,
+    summary,
+)
 from audit.results import AuditResult
 
 _CAUTIONS = 2
@@ -23,6 +31,8 @@ def certificate(result: AuditResult, report_json: str) -> str:
         models=result.models,
         example=next((found for info in result.suites if (found := asked(figures, info.name)) is not None), None),
         plain=first_rows(figures),
+        limits_overview=limits_overview(result),
+        limits=limit_lines(result),
         cautions=cautions[:_CAUTIONS],
         cautions_left_out=len(cautions) - len(cautions[:_CAUTIONS]),
         sha256=hashlib.sha256(report_json.encode()).hexdigest(),

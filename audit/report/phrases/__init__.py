@@ -22,6 +22,7 @@ from audit.report.phrases.first_page import (
     plain_sentence,
 )
 from audit.report.phrases.gate import gate_outcome
+from audit.report.phrases.limits import LimitLine, limit_lines, limits_overview
 from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms, run_provenance
 from audit.report.phrases.self_checks import contradictions, self_check_sentences
 from audit.report.phrases.trend import absence_line, changed_notes, trend_scope
@@ -31,6 +32,7 @@ __all__ = [
     "EVIDENCE_NOT_CONFORMITY",
     "HEADINGS",
     "PAIR_SENTENCES",
+    "LimitLine",
     "Sentence",
     "absence_line",
     "asked",
@@ -39,6 +41,8 @@ __all__ = [
     "first_rows",
     "gate_outcome",
     "is_weak",
+    "limit_lines",
+    "limits_overview",
     "method_terms",
     "next_steps",
     "plain_rows",

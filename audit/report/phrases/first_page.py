@@ -212,6 +212,8 @@ def next_steps(figures: Figures) -> Iterator[str]:
     result = figures.result
     if not result.complete:
         yield "Run the same command again: it asks only what has no answer yet."
+    if broken := [check for check in result.limits if check.decisive_verdict == "broken"]:
+        yield f"A limit is broken: `audit show {broken[0].figure.id}` shows the answers behind the first."
     if any(is_weak(entry) for entry in result.data_quality):
         yield "Coverage is low somewhere: read the answers behind a figure (select it) before you rely on it."
     if any(c.verdict == "inconclusive" and c.primary for c in result.comparisons):

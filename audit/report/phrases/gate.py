@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.gate.results import OPEN_VERDICTS, Check, GatedFigure, LimitCheck
+from audit.analysis.gate.results import Check, GatedFigure
 from audit.report.formatting import level, number
 from audit.report.phrases.comparisons import (
     few_clusters,
@@ -15,6 +15,7 @@ from audit.report.phrases.comparisons import (
     over,
     room_for_unseen,
 )
+from audit.results import OPEN_VERDICTS, LimitCheck
 
 _BY_CHANCE = ": among so many looks, one as far off may be chance"
 

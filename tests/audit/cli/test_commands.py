@@ -99,6 +99,10 @@ def test_a_baseline_is_saved_promoted_and_gated_against(audit, config, tmp_path)
     code, out, _ = audit("gate", "--db", db, "--json")
     assert code == 0
     assert {check["verdict"] for check in json.loads(out)["limits"]} == {"met"}
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["limits"] == [
+        {name: check[name] for name in report["limits"][0]} for check in json.loads(out)["limits"]
+    ]
     assert json.loads(out)["figures"] == []
     audit("run", config())
     assert audit("baseline", "promote", "nightly", "--db", db)[0] == 0

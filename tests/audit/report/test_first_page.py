@@ -15,7 +15,8 @@ from audit.report.exports import markdown_report
 from audit.report.figures import Figures
 from audit.report.formatting import one_line
 from audit.report.phrases.first_page import asked, next_steps, plain_rows, plain_sentence
-from audit.results import AuditResult, Example
+from audit.report.phrases.limits import limit_lines, limits_overview
+from audit.results import AuditResult, Example, LimitCheck, LimitOverNights
 from suites import (
     BBQ,
     MGBR,
@@ -213,3 +214,44 @@ def test_a_hostile_name_leaves_the_cards_metadata_readable(tmp_path: Path) -> No
 def test_shares_of_all_continuations_say_so() -> None:
     scores = [{"continuation": c, "logprob": math.log(p)} for c, p in ((" he", 0.1), (" she", 0.3))]
     assert said({"scores": scores}).remark == "shares among the 2 continuations looked for"
+
+
+def limited(verdict: str, value: float, *, nights: str | None = None, reason: str | None = None) -> LimitCheck:
+    gap = mu.measure("a", "gap", {"form": "direct"}, value, 0.1)
+    over_nights = nights and LimitOverNights(look=3, confidence=0.99, verdict=nights, low=0.1, high=0.6)
+    named = {"model": "a", "suite": "toy", "measure": "gap", "where": gap.where, "limit": "gap"}
+    ends = {"at_least": None, "at_most": 0.3, "value": value, "low": gap.low, "high": gap.high}
+    return LimitCheck(**named, **ends, verdict=verdict, over_nights=over_nights or None, open_because=reason)
+
+
+def test_limits_are_told_broken_first_with_their_numbers() -> None:
+    checks = [limited("met", 0.1), limited("insufficient evidence", 0.32), limited("broken", 0.47)]
+    found = result(mu.measure("a", "gap", {"form": "direct"}, 0.47), limits=checks)
+    assert limits_overview(found) == "3 figures are limited by the config: 1 broken, 1 not decided, 1 met."
+    assert [line.text for line in limit_lines(found)] == [
+        "Broken: a, gap, form direct: 0.47 (0.37 to 0.57); allowed is at most 0.3",
+        "Not decided: a, gap, form direct: 0.32 (0.22 to 0.42); allowed is at most 0.3; the interval lies on both sides",
+        "Met: a, gap, form direct: 0.10 (0.00 to 0.20); allowed is at most 0.3",
+    ]
+    assert f"audit show {checks[0].figure.id}" in " ".join(next_steps(Figures(found)))
+
+
+def test_a_limit_broken_on_one_night_alone_is_not_called_so() -> None:
+    (line,) = limit_lines(result(limits=[limited("broken", 0.47, nights="insufficient evidence")]))
+    assert line.verdict == "insufficient evidence"
+    assert "may be chance" in line.text
+    (line,) = limit_lines(result(limits=[limited("insufficient evidence", 0.2, reason="missing answers")]))
+    assert "missing answers leave it open" in line.text
+
+
+def test_no_limits_leave_no_trace(tmp_path: Path) -> None:
+    plain = result(mu.measure("a", "gap", {}, 0.47))
+    assert limits_overview(plain) == ""
+    for file in write_report(plain, tmp_path, formats=["html", "certificate", "card", "markdown"]).values():
+        assert "imited by the config" not in file.read_text("utf-8")
+
+
+def test_every_first_page_tells_the_limits(tmp_path: Path) -> None:
+    found = result(mu.measure("a", "gap", {"form": "direct"}, 0.47), limits=[limited("broken", 0.47)])
+    for file in write_report(found, tmp_path, formats=["html", "certificate", "card", "markdown"]).values():
+        assert "allowed is at most 0.3" in file.read_text("utf-8"), file

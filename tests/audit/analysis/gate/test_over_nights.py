@@ -14,11 +14,12 @@ from scipy import special
 from audit import Audit
 from audit.analysis.decisions import Claim
 from audit.analysis.gate.over_nights import share_of_look
-from audit.analysis.gate.results import GatedFigure, GateReport, LimitCheck, LimitOverNights, OverNights
+from audit.analysis.gate.results import GatedFigure, GateReport, OverNights
 from audit.analysis.gate.rows import content, of_asked, pooled
 from audit.analysis.gate.stored import gate_run
 from audit.report.charts.trend import trend_pictures
 from audit.report.phrases.gate import check_words
+from audit.results import LimitCheck, LimitOverNights
 from audit.schedule.scheduled_audit import read_history
 from audit.store import Night, Store, StoredRow
 from backends.fake import FakeBackend, PlantedBias

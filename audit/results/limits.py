@@ -1,0 +1,101 @@
+"""Absolute limits on figures, and what leaves a check open."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from audit.results.comparisons import OpenBecause
+from audit.results.figures import OfFigure, Reported, Scalar
+
+LimitVerdict = Literal["met", "broken", "insufficient evidence"]
+
+#: Verdicts that leave the question open.
+OPEN_VERDICTS = ("inconclusive", "not comparable", "insufficient evidence")
+
+#: What a model may hide behind: answers that did not come, and items that have no value any more.
+HIDDEN = ("missing answers", "unpaired items")
+
+
+class _HasReason(Protocol):
+    @property
+    def open_because(self) -> OpenBecause | None: ...
+
+
+class _Check(Protocol):
+    @property
+    def decisive_verdict(self) -> str: ...
+    @property
+    def over_nights(self) -> _HasReason | None: ...
+    @property
+    def open_because(self) -> OpenBecause | None: ...
+    @property
+    def n_items(self) -> int: ...
+    @property
+    def n_missing(self) -> int: ...
+
+
+def missing_share(check: _Check) -> float:
+    """Share of a check's items of which an answer is missing."""
+    return check.n_missing / (check.n_items + check.n_missing) if check.n_missing else 0.0
+
+
+def decisive_reason(check: _Check) -> OpenBecause | None:
+    """Why there is nothing decided for the exit code to follow: missing answers first; None where there is."""
+    if check.decisive_verdict not in OPEN_VERDICTS:
+        return None
+    over_nights = None if check.over_nights is None else check.over_nights.open_because
+    return over_nights if over_nights in HIDDEN else check.open_because or over_nights
+
+
+class LimitOverNights(Reported):
+    """A limit over all nights on which it was checked (`audit.analysis.gate.limit_nights`); as in `OverNights`."""
+
+    look: int
+    confidence: float
+    verdict: LimitVerdict
+    low: float | None = None
+    high: float | None = None
+    open_because: OpenBecause | None = None
+
+
+class LimitCheck(OfFigure, Reported):
+    """One figure against an absolute limit, decided on its interval.
+
+    ``limit`` is what is limited: the measure itself, or ``coverage`` or ``refusals`` behind it. ``value`` is that of
+    the items with a readable answer, the interval holds whatever the ``n_missing`` others would have been.
+    ``over_nights`` is the decision over all nights on which it was checked; None where no store keeps them.
+    """
+
+    model: str
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
+    limit: str
+    at_least: float | None
+    at_most: float | None
+    value: float | None
+    low: float | None
+    high: float | None
+    verdict: LimitVerdict
+    n_items: int = 0
+    n_missing: int = 0
+    population: str = ""
+    open_because: OpenBecause | None = None
+    over_nights: LimitOverNights | None = None
+
+    @property
+    def missing_share(self) -> float:
+        """Share of the items of which an answer is missing."""
+        return missing_share(self)
+
+    @property
+    def decisive_verdict(self) -> LimitVerdict:
+        """What the exit code follows: "broken" needs the decision over all nights, "met" is said of this run alone."""
+        if self.over_nights is None or "broken" not in (self.verdict, self.over_nights.verdict):
+            return self.verdict
+        return "broken" if self.over_nights.verdict == "broken" else "insufficient evidence"
+
+    @property
+    def decisive_reason(self) -> OpenBecause | None:
+        """Why the limit is neither met nor broken, where more items may not help."""
+        return decisive_reason(self)
