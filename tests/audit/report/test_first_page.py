@@ -230,7 +230,8 @@ def test_limits_are_told_broken_first_with_their_numbers() -> None:
     assert limits_overview(found) == "3 figures are limited by the config: 1 broken, 1 not decided, 1 met."
     assert [line.text for line in limit_lines(found)] == [
         "Broken: a, gap, form direct: 0.47 (0.37 to 0.57); allowed is at most 0.3",
-        "Not decided: a, gap, form direct: 0.32 (0.22 to 0.42); allowed is at most 0.3; the interval lies on both sides",
+        "Not decided: a, gap, form direct: 0.32 (0.22 to 0.42); allowed is at most 0.3; "
+        "the interval lies on both sides",
         "Met: a, gap, form direct: 0.10 (0.00 to 0.20); allowed is at most 0.3",
     ]
     assert f"audit show {checks[0].figure.id}" in " ".join(next_steps(Figures(found)))
