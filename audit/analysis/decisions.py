@@ -11,7 +11,8 @@ engines rest on the former. Both use one rule, suite by suite, so that a further
   on each other (Benjamini & Yekutieli 2001, Ann. Stat. 29(4)), and for two-sided tests of correlated means no
   correlation is known to break it (Reiner-Benjamini 2007, Biom. J. 49(1)). Benjamini and Yekutieli's own factor,
   which allows for any dependence whatever, would ask 5 to 9 times smaller p-values of such suites. `tests/simulations`
-  measures the rate on every suite's own figures.
+  measures the rate on every suite's own figures. That a figure got worse or better by more than its margin is tested
+  among those that did so in the sample: the others are no part of the family (`conditional_false_discovery`).
 
 Nothing is claimed of fewer than `FEWEST_CLUSTERS` levels of a factor that is a sample: three templates say next to
 nothing about the next one.
@@ -26,13 +27,14 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.comparing.paired import PairedDifference
-from audit.analysis.comparing.significance import Corrected, false_discovery, holm
+from audit.analysis.comparing.significance import Corrected, conditional_false_discovery, false_discovery, holm
 from audit.results import OpenBecause
 
 #: Margin of a measure for which none is given.
 DEFAULT_MARGIN = 0.02
 #: Nothing is claimed of fewer levels of a sampled factor.
 FEWEST_CLUSTERS = 5
+_BELOW_1 = math.nextafter(1.0, 0.0)
 
 
 class Claim(NamedTuple):
@@ -40,15 +42,19 @@ class Claim(NamedTuple):
 
     ``needs_pairs``: that two are alike, or one is better. Items that only one of them has count as apart by all that
     can be, and it is not claimed where answers are missing of a quantity without a range: they may hide the opposite.
+    ``is_doubled``: the p-value is twice a one-sided one, 1 where the estimate is not on the claim's side.
     """
 
     outcome: str
     p: float
     needs_pairs: bool = False
+    is_doubled: bool = False
 
     def in_look(self, share: float) -> Claim:
         """The claim in a look that may spend this share of the error: its p-value over all looks, by Bonferroni."""
-        return self._replace(p=1.0 if self.p > share else self.p / share)  # an unknown p stays NaN
+        if not self.p < 1:  # an unknown p stays NaN
+            return self
+        return self._replace(p=min(self.p / share, _BELOW_1))  # 1 says more than that: no sign of it
 
 
 class Decision(NamedTuple):
@@ -91,8 +97,9 @@ def decide(suite: Sequence[tuple[PairedDifference, Sequence[Claim]]], alpha: flo
     p[[difference.fewest_levels < FEWEST_CLUSTERS for difference, _ in suite]] = np.nan
     primary = np.array([difference.spec.primary for difference, _ in suite])
     adjusted, levels = np.full_like(p, np.nan), np.full_like(p, np.nan)
-    for rows, correct in ((primary, holm), (~primary, false_discovery)):
-        for kind in range(p.shape[1]):
+    for kind, claim in enumerate(suite[0][1]):
+        of_others = conditional_false_discovery if claim.is_doubled else false_discovery
+        for rows, correct in ((primary, holm), (~primary, of_others)):
             corrected: Corrected = correct(p[rows, kind], alpha)
             adjusted[rows, kind], levels[rows, kind] = corrected
     decisions = []

@@ -98,8 +98,8 @@ class Change:
         is_known = all(map(math.isfinite, self.difference.interval(0.5)))
         worse, better, outside = self._p_of_harm(alpha) if is_known else (math.nan, math.nan, math.nan)
         return [
-            Claim("regressed", worse),
-            Claim("improved", better, needs_pairs=True),
+            Claim("regressed", worse, is_doubled=True),
+            Claim("improved", better, needs_pairs=True, is_doubled=True),
             Claim("unchanged", outside, needs_pairs=True),
         ]
 
