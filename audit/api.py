@@ -43,8 +43,8 @@ class Audit(config.AuditConfig):
     largest_change : float, optional
         The most that templates, occupations or other clusters are assumed to differ by where they are of a kind that
         none of those asked is of. "Equivalent" and "unchanged" leave room for such a kind, and say for how much.
-        Default: five margins; of figures that count yes and no, as much as they can be. 1 assumes nothing of a
-        probability: 25 templates then never show less than ±0.11.
+        Default: nothing is assumed, they may differ by all that they can; 25 templates then never show less than
+        ±0.11 of a probability, and a quantity without a range is never called alike. With 0.1, 14 show ±0.02.
     same_weights : sequence of groups of model names
         Models with the same weights on different engines, where the weights' hashes do not show
         it (a server's do not). What differs within a group is reported as engine noise.

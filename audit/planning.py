@@ -103,7 +103,7 @@ class SamplePlan(BaseModel):
             "estimated from the pilot, at an upper limit, as they have an error of their own.\n"
             "A gate calls worse what is above its margin: add the margin to what it is to find.\n"
             "To call two models equivalent takes more: room for kinds of clusters not asked, which `largest_change` "
-            "limits (14 of each factor at the least, unless it says otherwise)."
+            "limits (150 of each factor for ±0.02 of a probability, unless it says otherwise)."
         )
         for cost in self.costs:
             seconds = "time unknown" if cost.seconds is None else f"{cost.seconds:,.0f} s"

@@ -50,7 +50,13 @@ from audit.results import (
     UntilDecided,
     VarianceComponents,
 )
-from audit.stopping_rule import StoppingQuestion, is_comparison_decided, is_gate_decided, stopping_question
+from audit.stopping_rule import (
+    StoppingAnswer,
+    StoppingQuestion,
+    comparison_answer,
+    gate_answer,
+    stopping_question,
+)
 from audit.store import Store, StoredRow, StoreError
 from backends.base import (
     ANOTHER_MODEL,
@@ -184,17 +190,18 @@ class _Run:
             self._confidence = 1 - (1 - self._audit.confidence) * look.error
             if question is None:
                 break
-            decided = await asyncio.to_thread(self._is_decided, question, before)
+            answer = await asyncio.to_thread(self._answer, question, before)
             self._until = UntilDecided(
                 question=question,
-                decided=decided,
+                decided=answer == "decided",
+                alike=answer == "alike",
                 look=look.number,
                 looks=len(looks),
                 items=sum(len(self._asked(suite)) for suite in self._audit.suites),
                 of_items=sum(map(len, self._resolved.items.values())),
                 confidence=self._audit.confidence,
             )
-            if decided or stop.requested or any(o.stopped for rounds in outcomes.values() for o in rounds):
+            if answer or stop.requested or any(o.stopped for rounds in outcomes.values() for o in rounds):
                 break
         return outcomes
 
@@ -202,21 +209,21 @@ class _Run:
         """The places of the items that were asked so far."""
         return self._resolved.places(suite, range(1, self.collector.look + 1))
 
-    def _is_decided(self, question: StoppingQuestion, before: AuditResult | None) -> bool:
-        """Whether the answers so far decide the question, at this look's share of the error."""
+    def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> StoppingAnswer | None:
+        """Whether the answers so far decide the question, at this look's share of the error, or no others could."""
         responses = {name: self.collector.parsed(name) for name in self._audit.suites}
         results = [evaluate_suite(*self._evaluation(name, responses[name], {})) for name in responses]
         result = self._result(results, {}, complete=True, interrupted=False)
         if question == "comparison":
-            return is_comparison_decided(result.comparisons, result)
+            return comparison_answer(result.comparisons, result, self._resolved.items)
         rules = GateRules(self._audit.margins, self._audit.limits, self._audit.largest_change)
         try:
             report = check_run(
                 self._store, result, lambda model, suite: list(_stored_rows(responses[suite][model])), before, rules
             )
         except ConfigError:  # a margin or limit names no figure so far: said at the end, if it is still so
-            return False
-        return is_gate_decided(report, result)
+            return None
+        return gate_answer(report, result, self._resolved.items)
 
     async def verify_identities(self) -> list[str]:
         """Quarantine answers that cannot be attributed to the audited model; the next run asks them again."""

@@ -37,7 +37,7 @@ LAYERS = {
     "pytest_plugin": ("analysis", "adhoc", "api", "report", "results", "store"),
     "adhoc": ("api", "config"),
     "rehearsal": ("analysis", "collect", "config", "results"),
-    "stopping_rule": ("analysis", "config", "results"),
+    "stopping_rule": ("analysis", "collect", "config", "results"),
     "run": (
         "analysis",
         "answer_collector",

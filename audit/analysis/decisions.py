@@ -143,7 +143,8 @@ def why_open(
     )
     if difference.n_missing and (may_hide or if_complete):
         return "missing answers"
-    if difference.n_unpaired and any(claim.needs_pairs for claim in if_paired):
+    may_differ = is_seen_alike and difference.unpaired_room > difference.margin
+    if difference.n_unpaired and (may_differ or any(claim.needs_pairs for claim in if_paired)):
         return "unpaired items"
     return "kinds not asked" if is_seen_alike else None
 

@@ -24,7 +24,9 @@ class UntilDecided(Reported):
     question
         What was to be decided: against a baseline, the limits, or how the models compare.
     decided : bool
-        False: everything was asked, or the run was stopped, and the question is open.
+        False: everything was asked, or the run was stopped, and the question is open; or no further item can close it.
+    alike : bool
+        What was asked is alike, and all templates and other clusters of the suite are among it.
     look, looks : int
         At which look the run ended, of how many planned.
     items, of_items : int
@@ -41,6 +43,7 @@ class UntilDecided(Reported):
     items: int
     of_items: int
     confidence: float
+    alike: bool = False
 
 
 class AuditResult(Reported):

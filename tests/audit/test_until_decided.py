@@ -103,6 +103,15 @@ def test_the_same_run_again_asks_nothing_and_ends_alike(tmp_path: Path, released
     assert [m.value for m in first.measures] == [m.value for m in second.measures]
 
 
+def test_what_is_alike_in_all_templates_ends_the_run_early(tmp_path: Path, released: str) -> None:
+    audit = nightly(tmp_path, planted("next"), until="decided").only(largest_change=None)
+    result = run(audit, baseline=released)
+    assert result.until is not None
+    assert (result.until.decided, result.until.alike) == (False, True)
+    assert result.until.items <= 0.4 * ITEMS
+    assert "which are alike; the rest are of the same kinds" in until_words(result.until, result.confidence)
+
+
 def test_an_open_question_asks_everything(tmp_path: Path, released: str) -> None:
     result = run(nightly(tmp_path, planted("next", MARGIN), until="decided"), baseline=released)
     assert result.until is not None

@@ -231,24 +231,22 @@ def main() -> None:
                     process, design=(occupations, templates), margin=margin, draws=options.draws, binary=binary
                 )
                 print(f"  {occupations} × {templates}, ±{margin:<6g}{name:22}{wrong:7.1%}", flush=True)
-    print("A tenth or a fifteenth of the templates moves by 0.3, by the number of templates: five margins, 1")
-    for templates in (10, 14, 25, 43):
+    print("A tenth or a fifteenth of the templates moves by 0.3, by templates; largest change: not given, 0.1")
+    for templates in (10, 14, 25, 43, 150):
         shares = [
             called_unchanged(
                 rare(0.3), design=(40, templates), margin=margin, draws=options.draws, largest_change=largest
             )
-            for largest in (None, 1.0)
+            for largest in (None, 0.1)
             for margin in (0.03, 0.02)
         ]
         print(f"  {templates:4} templates" + "".join(f"{share:7.1%}" for share in shares), flush=True)
-    print(
-        "The price: called unchanged where nothing but smooth noise moved, by margin; largest change: 5 margins, 0.1, 1"
-    )
+    print("The price: called unchanged where nothing but smooth noise moved, by margin; largest change: not given, 0.1")
     for templates in (10, 25, 40, 100):
         shares = [
             called_unchanged(CHANGES["smooth"], design=(templates, templates), margin=margin, mean=0.0,
                              draws=options.draws // 4, largest_change=largest)
-            for largest in (None, 0.1, 1.0)
+            for largest in (None, 0.1)
             for margin in (0.02, 0.05, 0.1, 0.15, 0.2)
         ]  # fmt: skip
         print(f"  {templates:4} templates" + "".join(f"{share:7.0%}" for share in shares), flush=True)
@@ -260,9 +258,7 @@ def main() -> None:
     for is_primary, others_shift, shared in (
         (True, 0.0, 0.0), (False, 0.0, 0.0), (False, 0.0, 0.8), (False, 0.02, 0.0), (False, 0.02, 0.8)
     ):  # fmt: skip
-        found = found_among(
-            115, options.draws // 4, is_primary=is_primary, others_shift=others_shift, shared=shared
-        )
+        found = found_among(115, options.draws // 4, is_primary=is_primary, others_shift=others_shift, shared=shared)
         which = f"{'primary' if is_primary else 'other':8} others moved by {others_shift:.2f}, shared {shared:.0%}"
         print(f"  {which}" + "".join(f"{share:8.1%}" for share in found), flush=True)
 

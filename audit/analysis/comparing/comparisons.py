@@ -57,7 +57,7 @@ def compare_models(
         measures it does not name, else `DEFAULT_MARGIN`.
     largest_change : float, optional
         How far apart two models are assumed to be at most on clusters of a kind that none of those asked is of, see
-        `PairedDifference.interval_with_unseen`. None: `MARGINS_OF_UNSEEN` margins, and of yes and no as far as can be.
+        `PairedDifference.interval_with_unseen`. None: as far as can be.
     confidence : float
         Level of the intervals; 1 - confidence is the level of the tests.
 

@@ -16,12 +16,6 @@ from audit.analysis.estimators.estimate import LEAST_DF, distance_at
 from audit.analysis.missing import has_range
 from suites.base import MeasureSpec
 
-#: Clusters of a kind not seen are taken to be apart by at most so many margins, where nothing else is assumed. Of 14
-#: levels alike, then, two models may be called equivalent; without such an assumption of 150 (`interval_with_unseen`).
-#: Where a rare kind is apart by more, no rule can tell: of 25 templates none is of a kind that a fifteenth of all are,
-#: in 18 %, and the answers are then those of two models alike.
-MARGINS_OF_UNSEEN = 5.0
-
 
 class End(NamedTuple):
     """A difference at one of its identification bounds: value, standard error, degrees of freedom. NaN: unknown.
@@ -173,13 +167,7 @@ class PairedDifference:
         return max(p_of_counts_outside(*counts, n, self.margin) for counts in self.discordant)
 
     def allow_unseen(self, largest_change: float | None) -> None:
-        """Assume that clusters of a kind not seen are apart by at most so much.
-
-        None: by `MARGINS_OF_UNSEEN` margins, and by all that a yes or no can be apart.
-        """
-        is_counted = self.spec.from_counts or self.discordant is not None
-        if largest_change is None and not is_counted:
-            largest_change = MARGINS_OF_UNSEEN * self.margin
+        """Assume that clusters of a kind not seen are apart by at most so much; None: by all that can be."""
         if largest_change is not None:
             self.largest_change = min(self.largest_change, largest_change)
             self.answered.largest_change = self.largest_change
@@ -241,8 +229,9 @@ class PairedDifference:
         of them, α = (1 - confidence) / 2, may be of a kind that was not seen, and be apart by as much as the quantity
         can be (3 / n at 95 %: the rule of three, Hanley & Lippman-Hand 1983, JAMA 249(13)). Student's t knows
         nothing of them: it calls two models alike although a tenth of the templates moved by 0.3, whenever none
-        of the ten in the sample is one of these. Strata have kinds of their own, which weigh as the strata do. A
-        correlation has no such bound, nor has a quantity without a range of which nothing is assumed.
+        of the ten in the sample is one of these. How far they may be apart no sample can show: it is all that the
+        quantity can be, or what the user assumes (`allow_unseen`). Strata have kinds of their own, which weigh as the
+        strata do. A correlation has no such bound, nor has a quantity without a range of which nothing is assumed.
         """
         low, high = self.interval(confidence)
         if self.largest_change == 0:

@@ -54,10 +54,10 @@ def false_discovery(p: Floats, alpha: float = 0.05) -> Corrected:
 def conditional_false_discovery(p: Floats, alpha: float = 0.05) -> Corrected:
     """`false_discovery` among the tests whose estimate lies on the claim's side; p: twice the one-sided p-values (n,).
 
-    A figure that is not beyond its margin has p = 1, and says nothing about how often the others are wrong. Given that a
-    one-sided p is below a half, twice it is again a p-value: uniform at the hypothesis' edge, larger within it. So those
-    of 1 are left out of the family, and what else the suite measures costs little (Zhao, Small & Su 2019, J. Am. Stat.
-    Assoc. 114(527); of intervals: Ellis, Pecanka & Goeman 2020, Biostatistics 21(2)).
+    A figure that is not beyond its margin has p = 1, and says nothing about how often the others are wrong. Given that
+    a one-sided p is below a half, twice it is again a p-value: uniform at the hypothesis' edge, larger within it. So
+    those of 1 are left out of the family, and what else the suite measures costs little (Zhao, Small & Su 2019, J. Am.
+    Stat. Assoc. 114(527); of intervals: Ellis, Pecanka & Goeman 2020, Biostatistics 21(2)).
     """
     beyond = p < 1
     found = false_discovery(np.where(beyond, p, np.nan), alpha)

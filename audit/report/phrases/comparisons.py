@@ -139,7 +139,8 @@ def kinds_not_asked(levels: Mapping[str, int], largest_change: float | None) -> 
     """Why clusters that are alike do not decide: there may be others."""
     sampled = " and ".join(f"{n} {factor}{_s(n)}" for factor, n in levels.items())
     most = "" if largest_change is None else f" by up to {largest_change:g}"
-    return f"so few ({sampled}) leave room for a kind that is not among them and changed{most}"
+    room = f"so few ({sampled}) leave room for a kind that is not among them and changed{most}"
+    return f"{room} (`largest_change` in the config can say how far at most)"
 
 
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:

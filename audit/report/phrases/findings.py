@@ -74,6 +74,8 @@ def until_words(until: UntilDecided, confidence: float) -> str:
     }[until.question]
     asked = f"{until.items:,} of {until.of_items:,} items, at look {until.look} of {until.looks}"
     ended = f"was decided after {asked}" if until.decided else f"is still open after {asked}"
+    if until.alike:
+        ended += ", which are alike; the rest are of the same kinds, and say nothing of others"
     return (
         f"Asked in random order until decided: {question} {ended}. Intervals are at {100 * confidence:.4g} %, so that "
         f"what they decide holds at {100 * until.confidence:.4g} % wherever the asking ends."

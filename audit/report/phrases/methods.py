@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from audit.analysis.comparing.paired import MARGINS_OF_UNSEEN
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.formatting import one_line
 from audit.results import AuditResult
@@ -60,9 +59,8 @@ def method_terms(confidence: float) -> Terms:
             "Models are compared item by item. A model is called higher or lower when its test says so after the "
             "correction for many figures: Holm's over a suite's primary figures, a false discovery rate over its "
             "others. It is called tied (equivalent) when two one-sided tests place it within the margin, with room for "
-            "clusters of a kind that is in none of those asked (taken to differ by at most "
-            f"{MARGINS_OF_UNSEEN:g} margins, or by what largest_change in the config says; of yes and no, by all that "
-            "they can); else inconclusive, which is not the same as equal. "
+            "clusters of a kind that is in none of those asked (they may differ by all that they can, or by what "
+            "largest_change in the config says); else inconclusive, which is not the same as equal. "
             f"Fewer than {FEWEST_CLUSTERS} clusters decide nothing.",
         ),
         *_server_terms(),

@@ -20,13 +20,14 @@ def test_change_at_the_margin_is_rarely_unchanged(name: str) -> None:
 def test_tenth_of_few_templates_that_moved_is_not_unchanged() -> None:
     for margin in (0.02, 0.03):
         assert called_unchanged(rare(0.3), design=(20, 10), margin=margin, mean=0.03, draws=100) <= 0.05
+    assert called_unchanged(rare(0.3), design=(20, 25), margin=0.02, draws=100) <= 0.05, "one template in 15"
 
 
 def test_smooth_changes_are_unchanged_where_clusters_suffice() -> None:
     assert called_unchanged(CHANGES["smooth"], design=(40, 40), margin=0.15, mean=0.0, draws=40) >= 0.9
-    assert called_unchanged(CHANGES["smooth"], design=(25, 25), margin=0.05, mean=0.0, draws=40) >= 0.8
-    strict = called_unchanged(CHANGES["smooth"], design=(25, 25), margin=0.05, mean=0.0, draws=40, largest_change=1.0)
-    assert strict == 0
+    assert called_unchanged(CHANGES["smooth"], design=(25, 25), margin=0.05, mean=0.0, draws=40) == 0
+    assumed = called_unchanged(CHANGES["smooth"], design=(25, 25), margin=0.05, mean=0.0, draws=40, largest_change=0.25)
+    assert assumed >= 0.8
     spared = called_unchanged(CHANGES["smooth"], design=(40, 40), margin=0.05, mean=0.0, draws=40, largest_change=0.1)
     assert spared >= 0.9
 
