@@ -28,6 +28,7 @@ MODEL = "word-model"
 Style = Literal["echo", "ids", "lists", "whole", "chat", "drawn"]
 STYLES: tuple[Style, ...] = get_args(Style)
 LONGEST = 20
+LONGEST_ANSWER = 100  # tokens; where a thought may take thousands, the model ends by itself
 #: Their texts begin with a BOS token.
 WITH_BOS = ("ids", "whole")
 Tokens = tuple[str, ...]
@@ -177,7 +178,9 @@ class WordServer(RawServer):
     def _answer(self, asked: Asked, sent: dict[str, Any]) -> Reply:
         lie = self.lie
         heard, model = lie.hears(asked.tokens, asked), lie.model(self.model, asked)
-        wanted = int(sent.get("max_tokens") or sent.get("max_completion_tokens") or 16)
+        allowed = int(sent.get("max_tokens") or sent.get("max_completion_tokens") or 16)
+        wanted = min(allowed, LONGEST_ANSWER)
+        finish = "length" if wanted == allowed else "stop"
         seed = sent.get("seed")
         random = self._random if seed is None else np.random.default_rng([seed, len(asked.text)])
         choices = []
@@ -187,7 +190,7 @@ class WordServer(RawServer):
                 weights = lie.draws(model.logprobs((*heard, *drawn)), sent.get("temperature", 1.0), asked)
                 chances = np.exp(weights - weights.max())
                 drawn.append(VOCABULARY[int(random.choice(len(chances), p=chances / chances.sum()))])
-            choices.append({"index": index, "finish_reason": "length", **self._said(asked, sent, heard, drawn, model)})
+            choices.append({"index": index, "finish_reason": finish, **self._said(asked, sent, heard, drawn, model)})
         count = len(heard)
         usage = {"prompt_tokens": count, "completion_tokens": wanted, "total_tokens": count + wanted}
         return Reply({"id": f"cmpl-{next(self._numbers)}", "model": MODEL, "choices": choices, "usage": usage})
