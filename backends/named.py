@@ -1,4 +1,4 @@
-"""A backend from one text, as a command line names models."""
+"""A backend from one string, as models are named on the command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
     Raises
     ------
     ConfigError
-        For none of these, and for a file that is not there.
+        If the name is none of these, or its file does not exist.
     """
     if name == "fake":
         return backends.FakeBackend()
@@ -50,20 +50,20 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
     is_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/")
     if Path(name).expanduser().is_dir() or is_id:
         return backends.HFBackend(name)
-    raise ConfigError("--model", name, "no such folder, and no model's name", _KNOWN)
+    raise ConfigError("--model", name, "neither a folder nor a model's name", _KNOWN)
 
 
 def _of_server(name: str, api_key_env: str | None) -> Backend:
     url, _, model = name.partition("#")
     if not model:
-        raise ConfigError("--model", name, "does not say which model of the server", f"Write it as {url}#MODEL")
+        raise ConfigError("--model", name, "does not name a model of the server", f"Write it as {url}#MODEL")
     default = "OPENAI_API_KEY" if url.startswith("https://") else None
     options: dict[str, Any] = {"model": model, "api_key_env": api_key_env or default}
     return backends.OpenAIBackend(url, **options)
 
 
 def _of_gguf(path: Path) -> Backend:
-    """On llama.cpp where it is installed, else on transformers."""
+    """On llama.cpp if it is installed, else on transformers."""
     if not path.is_file():
         raise ConfigError("--model", str(path), "no such file", _KNOWN)
     if importlib.util.find_spec("llama_cpp") is None and importlib.util.find_spec("transformers") is not None:

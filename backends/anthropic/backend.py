@@ -83,4 +83,6 @@ class AnthropicBackend(OpenAIBackend):
         return f"AnthropicBackend({self.model!r})"
 
     def _connection(self, timeout: float, connections: int, url: str) -> HttpClient:
-        return MessagesClient(url, self._key, timeout=timeout, max_connections=connections, way=self._way)
+        return MessagesClient(
+            url, self._key, timeout=timeout, max_connections=connections, options=self._connection_options
+        )

@@ -1,6 +1,6 @@
 """Models behind OpenAI-style servers, which may be wrong about their own log-probabilities.
 
-Takes a URL, a model's name and a key; gives a backend that probes the server first, and uses only what was proven.
+Takes a URL, a model's name and a key; gives a backend that probes the server first and uses only proven routes.
 """
 
 from backends.openai.backend import OpenAIBackend

@@ -1,7 +1,7 @@
 """The endpoints of an OpenAI-style server, one method each.
 
-Every response passes the checks that hold for any server: the same model as before, a response that
-was not given already, token counts that add up, one choice.
+Every response passes the checks that apply to any server: the same model as before, a response not
+seen before, consistent token counts, a single choice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from backends.openai.request_extras import RequestExtras
 from backends.openai.response_ids import ResponseIdTracker
 from backends.openai.usage import Usage
 
-#: Why a text ended, in the words of several servers.
+#: The finish reasons of various servers, in OpenAI's terms.
 FINISH_REASONS = {
     "stop": "stop",
     "eos": "stop",
@@ -36,8 +36,8 @@ FINISH_REASONS = {
 }
 _NEW_LIMIT: LimitName = "max_completion_tokens"
 _LONGEST_CACHED_LIST = 2000
-#: After these the server may have done the work and charged for it.
-_PERHAPS_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
+#: After these errors the server may have done the work and charged for it.
+_MAY_BE_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
 
 
 class ServerApi:
@@ -46,20 +46,20 @@ class ServerApi:
     Attributes
     ----------
     temperature : float
-        At which lists are asked for: 0, or 1 (no change) where the server's lists depend on it.
+        Sent with requests for lists: 0, or 1 (neutral) if the server's lists depend on it.
     always_sent : dict
-        Fields that go with every question.
+        Fields of every request.
     parameters : Parameters
-        How chats are asked.
-    sent : RequestExtras
-        What goes with every question by the user's wish.
+        How chat requests are written.
+    extras : RequestExtras
+        What the user adds to every request.
     response_ids : ResponseIdTracker
     lists : ListTracker
     """
 
-    def __init__(self, client: HttpClient, model: str, usage: Usage, sent: RequestExtras | None = None) -> None:
+    def __init__(self, client: HttpClient, model: str, usage: Usage, extras: RequestExtras | None = None) -> None:
         self.client, self.model, self.usage = client, model, usage
-        self.sent = sent or RequestExtras()
+        self.extras = extras or RequestExtras()
         self.temperature = 0.0
         self.always_sent: dict[str, Any] = {}
         self.response_ids = ResponseIdTracker()
@@ -71,10 +71,10 @@ class ServerApi:
         self._batched: BatchedClient | None = None
 
     def configure(self, capabilities: ServerCapabilities) -> None:
-        """Ask from now on as these capabilities say, and expect the model that they name."""
+        """From now on, send requests as these capabilities require, and expect the model that they name."""
         self.temperature, self.always_sent = capabilities.temperature, capabilities.always_sent
         self.parameters.refused, self.parameters.limit = capabilities.refused, capabilities.limit_name
-        self.parameters.extra_tokens = self.sent.extra_tokens if capabilities.reasons else 0
+        self.parameters.extra_tokens = self.extras.extra_tokens if capabilities.reasons else 0
         self.response_ids.model = capabilities.answered_model
         self.response_ids.unique = capabilities.unique_response_ids
 
@@ -90,7 +90,7 @@ class ServerApi:
         try:
             return await self._ask("chat/completions", self.parameters.adapted(payload), None)
         except BackendError as error:
-            # OpenAI's newer models know the limit by this name only, and say so.
+            # OpenAI's newer models accept only this name for the limit, and say so.
             named = error.kind in ("bad_request", "unsupported") and _NEW_LIMIT in error.message
             if not named or self.parameters.limit == _NEW_LIMIT:
                 raise
@@ -98,46 +98,46 @@ class ServerApi:
             return await self._ask("chat/completions", self.parameters.adapted(payload), None)
 
     async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """Send any question. Its cost is recorded; the response is not checked."""
+        """Send any request. Its cost is recorded; the response is not checked."""
         sent = self.parameters.adapted(payload) if path == "chat/completions" else payload
         return await self._send(path, sent, None, checked=False)
 
     async def rendered_chat(self, messages: Sequence[Message]) -> str:
-        """The text that llama.cpp's server makes of a chat; raises `BackendError` elsewhere."""
+        """The text that llama.cpp's server renders for a chat. Raises `BackendError` on other servers."""
         prompt = (await self.client.post("/apply-template", {"messages": turns_of(messages)})).get("prompt")
         if not isinstance(prompt, str):
             raise BackendError("unsupported", "the server does not show how it renders a chat")
         return prompt
 
     def with_replay_cache(self, responses: dict[str, dict[str, Any]], request: Request) -> ServerApi:
-        """The same server on behalf of ``request``; what ``responses`` holds is not asked again, the rest joins it.
+        """A view of this server for ``request``: responses in ``responses`` are reused, new ones are added to it.
 
-        When one of a request's questions fails, the others are not paid for a second time.
+        When one of the calls of a request fails, the others are not paid for again.
         """
         view = copy.copy(self)
         view._replay_cache, view._request = responses, request
         return view
 
     def with_sample_index(self, index: int) -> ServerApi:
-        """The same server; equal questions with another index are other draws."""
+        """A view of this server in which equal requests with different indices are different draws."""
         view = copy.copy(self)
         view._sample_index = index
         return view
 
     def in_batches(self, client: BatchedClient) -> ServerApi:
-        """The same server, asked in batches."""
+        """A view of this server that sends requests in batches."""
         view = copy.copy(self)
         view._batched = client
         return view
 
     @property
     def waits_for_batches(self) -> bool:
-        """Whether an answer comes with many others: what is asked one by one would take a batch each."""
+        """Whether requests are sent in batches: those made one after the other would take a batch each."""
         return self._batched is not None
 
     @property
     def _draw(self) -> list[int]:
-        """What tells apart draws of one question."""
+        """What distinguishes draws of one question."""
         request = self._request
         own = [request.seed, request.repeat] if isinstance(request, GenerateRequest) else []
         return [*own, self._sample_index]
@@ -149,14 +149,14 @@ class ServerApi:
         if key not in self._replay_cache:
             response = await self._send(path, payload, prompt_tokens)
             if payload.get("logprobs", 0) > _LONGEST_CACHED_LIST:
-                return response  # megabytes; asked again after a failure
+                return response  # too large to keep (megabytes); requested again after a failure
             self._replay_cache[key] = response
         return self._replay_cache[key]
 
     async def _send(
         self, path: str, payload: dict[str, Any], prompt_tokens: int | None, *, checked: bool = True
     ) -> dict[str, Any]:
-        body = {"model": self.model, **self.sent.body, **self.always_sent, **payload}
+        body = {"model": self.model, **self.extras.body, **self.always_sent, **payload}
         batched = self._batched
         factor = batched.price_factor(path, body, self._draw) if batched is not None else 1.0
         reserved = self.usage.reserve(payload, factor)
@@ -169,12 +169,12 @@ class ServerApi:
             else:
                 response = await self.client.post(path, body, accept=check if checked else lambda _: None)
         except BackendError as error:
-            charged = error.kind in _PERHAPS_CHARGED
+            charged = error.kind in _MAY_BE_CHARGED
             raise
         finally:
             counted = self.usage.settle(reserved, response, charged=charged, factor=factor)
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
-            raise inconsistent(f"the server counts {counted} prompt tokens of {prompt_tokens} sent")
+            raise inconsistent(f"the server counts {counted} prompt tokens where {prompt_tokens} were sent")
         return response
 
     def _check(self, payload: Mapping[str, Any], sent: float, response: Mapping[str, Any]) -> None:
@@ -184,22 +184,22 @@ class ServerApi:
 
 
 def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The one choice that was asked for."""
+    """The single choice that was requested. Raises `BackendError` if there is none, or more."""
     choices = response.get("choices")
     if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
         raise BackendError("malformed", "an answer without choices", retryable=True)
     if len(choices) != 1:
-        raise inconsistent(f"{len(choices)} choices where one was asked for", retryable=True)
+        raise inconsistent(f"{len(choices)} choices where one was requested", retryable=True)
     choice = choices[0]
     if not isinstance(choice, Mapping):
         raise BackendError("malformed", "a choice that is not an object", retryable=True)
     if choice.get("index", 0) != 0:
-        raise inconsistent(f"the choice has index {choice.get('index')!r}, asked for was 0", retryable=True)
+        raise inconsistent(f"the choice has index {choice.get('index')!r} instead of 0", retryable=True)
     return choice
 
 
 def check_finished(reason: Any) -> None:
-    """Raise `BackendError` where an answer ended for a reason of the server's, not of the model's."""
+    """Raise `BackendError` if the server, not the model, ended the answer."""
     if reason == "content_filter":
         raise BackendError("bad_request", "the server's content filter stopped the answer")
     if reason is not None and reason not in FINISH_REASONS:

@@ -41,8 +41,8 @@ from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import MOST_CHOICES, generate
 from backends.openai.http.address import is_this_machine, server_url
-from backends.openai.http.auth import NAME_NONE, BearerToken, credential
-from backends.openai.http.client import HttpClient, Way
+from backends.openai.http.auth import NO_KEY_HINT, BearerToken, credential
+from backends.openai.http.client import ConnectionOptions, HttpClient
 from backends.openai.http.replicas import ReplicaClient
 from backends.openai.http.retries import with_retries
 from backends.openai.probe import (
@@ -73,7 +73,7 @@ from backends.options import AS_TUPLE, OnError, checked_options
 _PLAIN = GenerateRequest((Message("user", "Is the sky blue? Answer yes or no."),), Sampling(max_tokens=16))
 _MAX_UNFINISHED_REQUESTS = 256
 _MAX_COUNTING_SECONDS = 10.0
-#: After these, the responses that came before are still valid.
+#: After these errors, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
 
 
@@ -89,73 +89,73 @@ CostLimit = Annotated[
 class OpenAIBackend(Backend):
     """A model behind ``/v1/completions`` and ``/v1/chat/completions``.
 
-    Before the first question a probe tests empirically which numbers of this server are true; only
-    routes that were proven are used. What a server does not list is bounded.
+    Before the first request, a probe tests empirically which of the server's numbers are true; only
+    proven routes are used. What a server does not list is bounded.
 
     Parameters
     ----------
     base_url : str
         Up to and including the version: ``https://api.openai.com/v1``.
     urls : list of str, optional
-        In its place, servers of one and the same model: each is shown to be that before the run. ``max_in_flight``
-        holds for each, the least loaded is asked, and one that is down is left alone for a while.
+        Instead of ``base_url``: several servers of one model, which is verified before the run. ``max_in_flight``
+        applies to each; a request goes to the least loaded, and a server that is down is skipped for a while.
     model : str
         Name of the model, as the server knows it.
     api_key_env : str, list of str or None
-        Environment variable that holds the key; several are used in turn. None, or "" as in a file, for a server that
+        Environment variable that holds the key; several are used in turn. None (in a file: "") for a server that
         needs no key.
     key_file : str or Path, optional
-        A file with the key instead, that only its owner can read (mode 0600).
+        Instead, a file that holds the key and that only its owner can read (mode 0600).
     timeout : float
         Seconds for one whole exchange with the server.
     max_in_flight : int
-        How many requests may be under way together.
+        Maximum number of concurrent requests.
     samples : int, optional
-        Where a server gives no log-probabilities, draw this many answers and count them. It
+        If the server gives no log-probabilities, draw this many answers per question and count them. This
         costs as many requests.
     prices : PriceTable, optional
-        Prices per million tokens, or a mapping of ``prompt``, ``completion`` and perhaps ``cached``.
+        Prices per million tokens, or a mapping of ``prompt``, ``completion`` and optionally ``cached``.
     max_cost : float, optional
-        In the currency of ``prices``. A request that could pass it is not sent.
+        In the currency of ``prices``. A request that could exceed it is not sent.
     canary_every : int
-        After how many requests the canary is asked again, to notice another model.
+        Number of requests after which the canary questions are asked again, to notice another model.
     probe_folder : str or Path, optional
         Where the last probe of each server is kept. Default: the user's cache folder.
     reasoning_effort : str, optional
-        Sent as it is (``low``, ``none``…): how long the model may think.
+        Sent unchanged (``low``, ``none``…): how long the model may reason.
     reasoning_tokens : int, optional
-        Tokens that a thought may take, added to the limit of each answer where the model thinks. Default: 4096.
+        Extra tokens for reasoning, added to each answer's limit if the model reasons. Default: 4096.
     headers, query, extra_body : mapping, optional
-        Sent with every request: HTTP headers, fields of the URL (Azure's ``api-version``), and fields of each
-        question (OpenRouter's ``provider``, vLLM's ``chat_template_kwargs``). They are part of the model's identity,
-        but for headers that only say who asks.
+        Sent with every request: HTTP headers, fields of the URL's query (Azure's ``api-version``), and fields of the
+        body (OpenRouter's ``provider``, vLLM's ``chat_template_kwargs``). They are part of the model's identity,
+        except for headers that only identify the client.
     service_tier : str, optional
-        ``flex``, ``priority``…: no part of the model's identity.
+        ``flex``, ``priority``…: not part of the model's identity.
     key_header : str
         The header that carries the key: ``api-key`` for Azure's older endpoints.
     token : callable or "azure", optional
-        In place of a key: a function that gives a token that is valid now, as
-        ``azure.identity.get_bearer_token_provider(…)`` does; "azure" makes that one (extra ``azure``).
+        Instead of a key: a function that returns a currently valid token, such as
+        ``azure.identity.get_bearer_token_provider(…)``; "azure" creates that one (extra ``azure``).
     proxy : str, optional
-        URL of a proxy, or the environment variable that holds it. The environment is not used unasked.
+        URL of a proxy, or the environment variable that holds it. No proxy is taken from the environment by default.
     ca_bundle : str or Path, optional
-        File of certificates to trust besides the usual ones: that of a company's own authority.
+        File of certificates to trust in addition to the usual ones, e.g. a company's own authority.
     batch : bool
-        Ask for texts and drawn answers by the provider's batches, at half the price and within a day.
+        Use the provider's batch API for texts and drawn answers: half the price, answers within a day.
 
     Attributes
     ----------
     usage : Usage
         Requests, tokens and cost so far, the probe's included.
     unverified_since : float or None
-        When another model was noticed under the same name: the time (seconds since the epoch)
-        of the last canary that was right. Answers that came later may be of either model.
+        If another model was noticed under the same name, the time (seconds since the epoch) of the last
+        canary that passed. Later answers may come from either model.
     unverified_reason : str
         What was noticed.
     """
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
-    #: The fingerprint's name of what answers.
+    #: The fingerprint's name for this kind of server.
     engine: ClassVar[str] = "openai"
 
     @checked_options
@@ -201,12 +201,14 @@ class OpenAIBackend(Backend):
         self.unverified_reason = ANOTHER_MODEL
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = credential(api_key_env, key_file, token)
-        self._sent = RequestExtras(
+        self._extras = RequestExtras(
             headers or {}, query or {}, extra_body or {}, service_tier, reasoning_effort, reasoning_tokens
         )
         bundle = str(ca_bundle) if ca_bundle is not None else None
-        self._way = Way(proxy, bundle, key_header, self._sent.headers, self._sent.query)
-        # A request and a canary may be under way together.
+        self._connection_options = ConnectionOptions(
+            proxy, bundle, key_header, self._extras.headers, self._extras.query
+        )
+        # A canary may be in flight beside the requests.
         connections = [self._connection(timeout, max_in_flight + 1, url) for url in self.urls]
         self._client = connections[0] if len(connections) == 1 else ReplicaClient(connections)
         self._api = self._new_api()
@@ -228,7 +230,7 @@ class OpenAIBackend(Backend):
 
     @property
     def endpoint(self) -> str:  # type: ignore[override]
-        """Host and key identity: what a server's limits are counted by."""
+        """Host and key identity, to which a server's rate limits apply."""
         return f"{httpx.URL(self.base_url).netloc.decode()} key {self._key.identity()}"
 
     def check(self) -> None:
@@ -238,13 +240,13 @@ class OpenAIBackend(Backend):
         url = httpx.URL(self.base_url)
         local = is_this_machine(url.host)
         self._key.check(needed=not local)
-        self._way.check()
+        self._connection_options.check()
         if url.scheme == "http" and not local and not isinstance(self._key, BearerToken) and self._key.read():
-            hint = f"Use https, or {NAME_NONE}"
-            raise ConfigError("base_url", self.base_url, "a key would travel unencrypted", hint)
+            hint = f"Use https, or {NO_KEY_HINT}"
+            raise ConfigError("base_url", self.base_url, "the key would be sent unencrypted", hint)
 
     async def describe(self) -> Description:
-        """Identity and capabilities, after a probe, or after a check that the last one still holds."""
+        """Identity and capabilities, from a new probe or from a recorded one that still holds."""
         report = await self.probe()
         found = report.capabilities
         if self._batched is not None:
@@ -264,7 +266,7 @@ class OpenAIBackend(Backend):
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
         return Description(
-            {**report.fingerprint(self.samples), **self._sent.fingerprint(found), "backend": self.engine},
+            {**report.fingerprint(self.samples), **self._extras.fingerprint(found), "backend": self.engine},
             frozenset(capabilities),
             notes,
             retired=report.retired_fields() | RETIRED,
@@ -275,9 +277,9 @@ class OpenAIBackend(Backend):
         )
 
     async def probe(self, *, anew: bool = False) -> ProbeReport:
-        """What the server can do and whether its numbers are true; ``anew`` ignores the record.
+        """What the server can do and whether its numbers are true; ``anew`` ignores the recorded probe.
 
-        Raises `BackendError` when the server cannot be reached, or refuses the key.
+        Raises `BackendError` if the server cannot be reached or refuses the key.
         """
         async with self._probing:
             if self._report is None or anew:
@@ -287,11 +289,11 @@ class OpenAIBackend(Backend):
             return self._report
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
-        """Answer each request, or say why not."""
+        """One answer or `BackendError` per request."""
         return await self.run_streaming(batch, lambda *_: None)
 
     async def run_streaming(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
-        """As in `SupportsStreaming`: one after the other, or all together where they wait for a batch."""
+        """As in `SupportsStreaming`: one after the other, or concurrently if they wait for a batch."""
 
         async def answer(place: int, request: Request) -> Answer:
             found = await self._answer(request)
@@ -303,9 +305,9 @@ class OpenAIBackend(Backend):
         return list(await asyncio.gather(*(answer(place, request) for place, request in enumerate(batch))))
 
     async def verify_identity(self) -> None:
-        """Ask the canary a last time, and draw after some of the run's own questions.
+        """Ask the canary a last time, and draw next tokens after some of the run's own questions.
 
-        Sets `unverified_since` when the model is another one by now, or what it draws contradicts its scores.
+        Sets `unverified_since` if the model has changed, or if its draws contradict its scores.
         """
         if self._batched is not None:
             await asyncio.to_thread(self._batched.forget_delivered)
@@ -323,29 +325,29 @@ class OpenAIBackend(Backend):
             self._notice(ModelChangedError(reason))
 
     def drain_ambiguous(self) -> list[Request]:
-        """Requests whose response may belong to another request."""
+        """Requests whose response may belong to another request, since the last call."""
         ambiguous = list(dict.fromkeys([*self._api.response_ids.ambiguous, *self._api.lists.ambiguous]))
         self._api.response_ids.ambiguous, self._api.lists.ambiguous = [], []
         return ambiguous
 
     def repeats_itself(self, request: Request) -> bool:
-        """Scores, unless they are counted in drawn answers."""
+        """True for scores, unless they are counted from drawn answers."""
         return isinstance(request, ScoreRequest) and self._route_of(request) not in (None, "sampled")
 
     def score_noise(self) -> tuple[float, float]:
-        """As in `SupportsSecondAnswers`: what the probe found, and by how much a canary may move."""
+        """As in `SupportsSecondAnswers`: the noise that the probe measured, and how far a canary may move."""
         noise = self._report.capabilities.repeat_noise if self._report is not None else 0.0
         return noise, tolerance(noise)
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
-        """Tokens of texts by the server's tokenise endpoint; None without one, for chats, or when it fails."""
+        """Token counts from the server's tokenise endpoint; None without one, for chats, or when it fails."""
         texts = [prompt for prompt in prompts if isinstance(prompt, str)]
         dialect = self._report.capabilities.family if self._report is not None else None
         if dialect is None or len(texts) < len(prompts):
             return None
 
         async def count() -> list[int]:
-            # A client of its own: the caller may be on the event loop that the other one belongs to.
+            # A separate client: the caller may be on the event loop that the other one belongs to.
             client = self._connection(_MAX_COUNTING_SECONDS, 1, self.base_url)
             try:
                 async with asyncio.timeout(_MAX_COUNTING_SECONDS):
@@ -371,9 +373,9 @@ class OpenAIBackend(Backend):
             self.usage.limit(max_cost)
 
     def request_cost(self, request: Request) -> RequestCost:
-        """As in `SupportsRequestCost`: continuations are scored one after the other, each with the prompt before it."""
+        """As in `SupportsRequestCost`: each continuation is scored by a call of its own, with the prompt before it."""
         found = self._report.capabilities if self._report is not None else ServerCapabilities()
-        extra = self._sent.extra_tokens if found.reasons else 0
+        extra = self._extras.extra_tokens if found.reasons else 0
         if not isinstance(request, ScoreRequest):
             own = RequestCost.in_one_call(request)
             return RequestCost(own.times_sent, own.generated_tokens + extra * isinstance(request, GenerateRequest))
@@ -388,7 +390,7 @@ class OpenAIBackend(Backend):
 
     def _batch_folder(self) -> Path:
         folder = self._probe_folder or platformdirs.user_state_path("bias-audit")
-        parts = [self.base_url, self.model, self._key.identity(), self._sent.identity()]
+        parts = [self.base_url, self.model, self._key.identity(), self._extras.identity()]
         return folder / "batches" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
     def _route_of(self, request: ScoreRequest) -> str | None:
@@ -403,7 +405,7 @@ class OpenAIBackend(Backend):
 
     async def _answer(self, request: Request) -> Answer:
         if isinstance(request, ClassifyRequest):
-            return BackendError("unsupported", "an OpenAI-style server classifies no texts")
+            return BackendError("unsupported", "an OpenAI-style server cannot classify texts")
         try:
             report = await self.probe()
             if self._changed is None and self._since_canary >= self.canary_every:
@@ -416,7 +418,7 @@ class OpenAIBackend(Backend):
             return BackendError("inconsistent", error.message, hint=error.hint)
         except BackendError as error:
             if error.kind not in _WITHOUT_RESPONSE:
-                self._unfinished.pop(request, None)  # one of its responses is bad: all are asked again
+                self._unfinished.pop(request, None)  # one of its responses is bad: all are requested again
             return error
         self._since_canary += 1
         if isinstance(request, ScoreRequest) and isinstance(response, ScoreResponse) and self.repeats_itself(request):
@@ -438,10 +440,12 @@ class OpenAIBackend(Backend):
         return response
 
     def _connection(self, timeout: float, connections: int, url: str) -> HttpClient:
-        return HttpClient(url, self._key, timeout=timeout, max_connections=connections, way=self._way)
+        return HttpClient(
+            url, self._key, timeout=timeout, max_connections=connections, options=self._connection_options
+        )
 
     def _new_api(self) -> ServerApi:
-        return ServerApi(self._client, self.model, self.usage, self._sent)
+        return ServerApi(self._client, self.model, self.usage, self._extras)
 
     def _routes(self, capabilities: ServerCapabilities) -> Routes:
         return Routes(self._api, capabilities, self._tokenizer, self.samples)
@@ -459,7 +463,7 @@ class OpenAIBackend(Backend):
         if move > tolerance(capabilities.repeat_noise):
             raise ModelChangedError(f"the canary moved by {move:.3g} nats, more than the server's noise explains")
         if not await draws_still_vary(self._routes(capabilities), capabilities):
-            raise ModelChangedError("drawn answers are all the same: they are copies, or not drawn")
+            raise ModelChangedError("drawn answers are all the same: copies, or not random draws")
         self._last_verified = time.time()
 
     def _notice(self, error: ModelChangedError) -> None:
@@ -467,7 +471,7 @@ class OpenAIBackend(Backend):
             self._changed, self.unverified_since = error, self._last_verified
 
     async def _report_of_all(self, anew: bool) -> ProbeReport:
-        """What the first server can do; raises `BackendError` where another one is not of the same model."""
+        """The probe of the first server. Raises `BackendError` if another server does not serve the same model."""
         if not isinstance(self._client, ReplicaClient):
             return await self._recorded_or_new_report(anew)
         first, *others = self._client.replicas
@@ -478,15 +482,16 @@ class OpenAIBackend(Backend):
                 if not await self._still_holds(report):
                     url = replica.client.base_url
                     hint = "Audit it as a model of its own"
-                    raise BackendError("inconsistent", f"{url} is not of the same model as {self.base_url}", hint=hint)
-        # Two servers may give one id to two answers.
+                    problem = f"{url} does not serve the same model as {self.base_url}"
+                    raise BackendError("inconsistent", problem, hint=hint)
+        # Two servers may give the same id to different answers.
         capabilities = dataclasses.replace(report.capabilities, unique_response_ids=False)
         self._api.configure(capabilities)
         return dataclasses.replace(report, capabilities=capabilities)
 
     async def _recorded_or_new_report(self, anew: bool) -> ProbeReport:
         record = ProbeRecord(
-            self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples, self._sent.identity()
+            self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples, self._extras.identity()
         )
         last = await asyncio.to_thread(record.read)
         if last is not None and last.version == VERSION and not anew and await self._still_holds(last):
@@ -496,7 +501,7 @@ class OpenAIBackend(Backend):
         return report
 
     async def _new_report(self, last: ProbeReport | None) -> ProbeReport:
-        """Probe the server; an unchanged model keeps the identity of the probe before (``last``)."""
+        """Probe the server; an unchanged model keeps the identity from the previous probe (``last``)."""
         self._api = self._new_api()
         requests_before = self._client.requests
         session = await probe(self._api, samples=self.samples)
@@ -539,7 +544,7 @@ class OpenAIBackend(Backend):
         try:
             canary = await with_retries(self._ask_canary, capabilities)
             watched = await with_retries(ask_watched, self._routes(capabilities), report.watched)
-            if not canary:  # a drawn text proves nothing but that the model goes by its name, and takes what is sent
+            if not canary:  # a sampled text only shows that the model's name and the parameters are accepted
                 await with_retries(generate, self._api, capabilities, _PLAIN)
         except BackendError as error:
             if error.retryable or error.kind in ("auth", "quota"):
@@ -549,5 +554,5 @@ class OpenAIBackend(Backend):
 
 
 def _largest_move(report: ProbeReport, canary: Canary, watched: Sequence[Watched]) -> float:
-    """How far the canary and the questions drawn for the probe have moved since, in nats."""
+    """How far the canary and the probe's random questions have moved since the probe, in nats."""
     return max(largest_move(report.canary, canary), largest_watched_move(report.watched, watched))

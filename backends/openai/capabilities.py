@@ -1,4 +1,4 @@
-"""What a server has been proven to do: how it is asked, and which part of that may change an answer."""
+"""What a server has been proven to do: how requests are sent to it, and which of this may change an answer."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
 Together = Literal["n", "prompts"]
 
-#: The fields that may change an answer by any route, and those that matter to routes over lists only.
+#: The fields that may change an answer on any route, and those that matter only for routes that use lists.
 _ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "uncached", "prefill", "seed_works")
 _LIST_FIELDS = ("identity", "temperature")
-#: Parameters without which answers are others. A ``stop`` that is refused is applied here, a seed has a field of its
-#: own, and a system message had no answer at all before it was put in front of the user's.
+#: Parameters whose absence changes answers. A refused ``stop`` is applied by this backend, a seed has a field of its
+#: own, and system messages had no answers at all before they were prepended to the user's.
 _REFUSED_FIELDS = {"temperature", "top_p"}
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """What the routes need to know.
+    """What the routes need to know about a server.
 
     Attributes
     ----------
     text_route, chat_route
-        The best route that was proven, None where there is none.
+        The best proven route; None if there is none.
     completions, chat : bool
         Which endpoints answer.
     family : str or None
         Which dialect of extra endpoints and options the server understands.
     largest_k, largest_chat_k : int
-        The longest list of next tokens that it gives; above the vocabulary's size when it gives all.
+        The longest list of next tokens that it gives; larger than the vocabulary if it gives all tokens.
     identity : str or None
         What identifies listed tokens: ids, bytes or text.
     takes_ids : bool
         Whether a prompt may be given as token ids.
     bos : bool or None
-        Whether a text's tokens begin with a BOS token; None where that is not known.
+        Whether a text's tokens begin with a BOS token; None if unknown.
     repeat_noise : float
-        How far the server's own numbers move when a question is repeated, in nats.
+        How far the server's own numbers move when a request is repeated, in nats.
     uncached : bool
-        Whether it is asked to bypass its cache of earlier prompts, because that moves its numbers.
+        Whether requests bypass its cache of earlier prompts, because the cache changes its numbers.
     prefill
         How it continues a last assistant turn.
     temperature : float
-        At which its lists are the model's own.
+        The temperature at which its lists are the model's own probabilities.
     seed_works : bool
         Whether a seed determines what is drawn.
     together : {"n", "prompts"} or None
-        How one request gives several draws; None where it takes a request for each.
+        How one request gives several draws; None if each draw takes a request.
     unique_response_ids : bool
-        Whether its responses carry ids of their own.
+        Whether each response carries an id of its own.
     answered_model : str or None
         The model's name in its responses.
     refused : tuple of str
-        Parameters of chats that it does not take, as in `Parameters`.
+        Chat parameters that it does not accept, as in `Parameters`.
     limit_name : str
-        What it calls the limit on generated tokens in chats.
+        Its name for the limit on generated tokens in chats.
     reasons : bool
         Whether it reasons before it answers a chat.
     opened_before : bool
-        Whether its template opens that thought, so that a text has its end alone.
+        Whether its template opens the reasoning, so that a text only holds its end.
     """
 
     text_route: TextRoute | None = None
@@ -92,7 +92,7 @@ class ServerCapabilities:
 
     @property
     def always_sent(self) -> dict[str, Any]:
-        """What goes with every question."""
+        """Fields of every request."""
         return {"cache_prompt": False} if self.uncached else {}
 
     @property
@@ -101,14 +101,14 @@ class ServerCapabilities:
         return self.text_route, self.chat_route
 
     def access(self, samples: int | None) -> str:
-        """How its probabilities are known: for a reader who compares models."""
+        """How its probabilities were obtained, for a reader who compares models."""
         if "sampled" in self.routes:
             return f"{samples} drawn answers a question, counted"
         routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), self.routes, strict=True) if route]
         return f"log-probabilities of {', '.join(routes)}" if routes else "texts alone"
 
     def said_of_draws(self, samples: int | None) -> tuple[str, ...]:
-        """What a reader of figures must know where they come from draws."""
+        """What a reader must know about figures that come from draws."""
         if "sampled" not in self.routes:
             return ()
         return (f"its probabilities are shares of {samples} drawn answers a question: intervals hold that error too",)
@@ -121,7 +121,7 @@ class ServerCapabilities:
         names += ["largest_k"] * text_lists + ["largest_chat_k"] * chat_lists
         names += _LIST_FIELDS if text_lists or chat_lists else ()
         found = {name: getattr(self, name) for name in names}
-        # Only where it is so: models that take everything keep the fingerprint that their answers are stored under.
+        # Left out if empty: models that accept everything keep the fingerprint under which their answers are stored.
         if without := sorted(_REFUSED_FIELDS & set(self.refused)):
             found["refused"] = " ".join(without)
         return found

@@ -1,4 +1,4 @@
-"""Texts from a server: the requested sampling, expressed in each server's own options."""
+"""Text generation on a server: the requested sampling, expressed in each server's own options."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from backends.openai.http.errors import inconsistent
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
 
-#: Draws of one request.
+#: Maximum draws of one request.
 MOST_CHOICES = 50
-#: More tokens than a chat template puts around the turns.
+#: More tokens than any chat template adds around the turns.
 _TEMPLATE_TOKENS = 2**16
-#: Finish reasons of an answer that the limit cut.
+#: Finish reasons of an answer cut by the token limit.
 CUT_SHORT = tuple(reason for reason, meaning in FINISH_REASONS.items() if meaning == "length")
-#: How vLLM and others are made to continue a last assistant turn; llama.cpp does so by itself.
+#: Makes vLLM and others continue a last assistant turn; llama.cpp does so by default.
 CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": False}
 
 
@@ -36,11 +36,11 @@ async def generate(api: ServerApi, capabilities: ServerCapabilities, request: Ge
 async def draws(
     api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, count: int
 ) -> list[GenerateResponse | None]:
-    """``count`` independent answers, as many to a request as the server gives. Raises `BackendError`.
+    """``count`` independent answers, as many per request as the server gives. Raises `BackendError`.
 
-    None stands for an answer of which there is only a thought, which has no end.
+    None stands for an answer whose tokens ran out within the reasoning.
     """
-    if api.waits_for_batches:  # all of them in one
+    if api.waits_for_batches:  # all in one batch
         sizes = _portions(count, MOST_CHOICES if capabilities.together == "n" else 1)
         places = itertools.accumulate(sizes, initial=0)
         drawn = await asyncio.gather(
@@ -53,7 +53,7 @@ async def draws(
     while len(answers) < count:
         size = min(count - len(answers), MOST_CHOICES) if several else 1
         found = await _together(api, capabilities, request, len(answers), size)
-        several = several and len(found) == size  # an endpoint may ignore ``n`` that another one obeys
+        several = several and len(found) == size  # one endpoint may ignore ``n`` although another obeys it
         answers += found
     return answers
 
@@ -65,7 +65,7 @@ def _portions(count: int, most: int) -> list[int]:
 async def _together(
     api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, place: int, size: int
 ) -> list[GenerateResponse | None]:
-    """Up to ``size`` answers of one request, the draws from ``place`` on; one where the server gives no more."""
+    """Up to ``size`` answers to one request, the draws from number ``place`` on; one if the server gives no more."""
     drawn = dataclasses.replace(request, repeat=place)
     response, prefill = await _asked(
         api.with_sample_index(place), capabilities, drawn, **({"n": size} if size > 1 else {})
@@ -85,21 +85,21 @@ async def _together(
 async def _asked(
     api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, **more: Any
 ) -> tuple[dict[str, Any], str]:
-    """The server's response, and the start that the answer was given."""
+    """The server's response, and the assistant prefill that the answer continues."""
     options: dict[str, Any] = {**sampling_options(request, capabilities.family), **more}
     if capabilities.seed_works:
         options["seed"] = seed_of(request)
     if request.sampling.top_p != 1 and "top_p" in capabilities.refused:
-        raise BackendError("unsupported", "the model takes no top_p", hint="Use top_p=1")
+        raise BackendError("unsupported", "the model does not accept top_p", hint="Use top_p=1")
     if capabilities.reasons:
-        options.pop("stop", None)  # it would end a thought; the answer is cut there instead
+        options.pop("stop", None)  # it could end the reasoning; the answer is cut afterwards instead
     prompt = request.prompt
     if isinstance(prompt, str) and capabilities.completions:
         return await api.completion(prompt, **options), ""
     messages = (Message("user", prompt),) if isinstance(prompt, str) else prompt
     prefill = messages[-1].content if messages[-1].role == "assistant" else ""
     if not capabilities.chat:
-        raise BackendError("unsupported", "the server has no chat endpoint that answers")
+        raise BackendError("unsupported", "the server has no working chat endpoint")
     if prefill:
         if capabilities.prefill is None:
             raise BackendError("unsupported", "the server does not continue an assistant prefill")
@@ -110,18 +110,18 @@ async def _asked(
 def read_answer(
     capabilities: ServerCapabilities, request: GenerateRequest, choice: Mapping[str, Any], usage: Any, prefill: str = ""
 ) -> GenerateResponse:
-    """One choice as an answer, its thought apart from it. Raises `BackendError` where only a thought is there."""
+    """One choice as an answer, with reasoning split off. Raises `BackendError` if there is only reasoning."""
     message = choice.get("message")
     text = choice.get("text") if message is None else message.get("content") if isinstance(message, Mapping) else None
     if not text and isinstance(message, Mapping) and isinstance(message.get("refusal"), str):
-        text, prefill = message["refusal"], ""  # OpenAI's place for a model that declines: it starts anew
+        text, prefill = message["refusal"], ""  # where OpenAI puts a refusal, which does not continue the prefill
     thought, spent = reported_thought(choice), reasoning_tokens(usage)
     if not text and choice.get("finish_reason") in CUT_SHORT and (thought or spent):
         raise UnfinishedThoughtError()
     text, reason = _checked(text, choice.get("finish_reason"))
     if prefill and capabilities.prefill == "repeated":
         if not text.startswith(prefill):
-            raise inconsistent("the answer does not begin with its given start")
+            raise inconsistent("the answer does not begin with the assistant prefill")
         text = text[len(prefill) :]
     inline, answer = split_reasoning(text, opened_before=capabilities.opened_before)
     if answer is None:
@@ -147,16 +147,16 @@ def _checked(text: Any, reason: Any) -> tuple[str, str]:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BackendError("malformed", "a text with half a character", retryable=True) from None
+        raise BackendError("malformed", "a text with half a character (a lone surrogate)", retryable=True) from None
     if reason is None:
         raise BackendError("malformed", "an answer without a finish reason")
     return text, reason
 
 
 def sampling_options(request: GenerateRequest, family: str | None) -> dict[str, Any]:
-    """The fields for this request's sampling. What a server cannot do exactly as requested is ``unsupported``.
+    """The fields for this request's sampling. Raises ``unsupported`` for what a server cannot do exactly as requested.
 
-    The order of the filters is part of the meaning: penalty, temperature, top_k, top_p.
+    The order of the filters matters: penalty, temperature, top_k, top_p.
     """
     sampling = request.sampling
     options: dict[str, Any] = {
@@ -169,7 +169,7 @@ def sampling_options(request: GenerateRequest, family: str | None) -> dict[str, 
     penalty = sampling.repetition_penalty
     if family is None:
         if sampling.top_k or penalty != 1:
-            raise BackendError("unsupported", "this server is not known to take top_k or repetition_penalty")
+            raise BackendError("unsupported", "this server is not known to support top_k or repetition_penalty")
         return options
     if family == "llama-cpp-python" and 0 < sampling.temperature != 1 and sampling.top_p < 1:
         raise BackendError(
@@ -185,12 +185,12 @@ def sampling_options(request: GenerateRequest, family: str | None) -> dict[str, 
 
 
 def _max_tokens(request: GenerateRequest) -> int:
-    """At least as many as prompt and answer have: llama.cpp allocates 4 bytes for each before it draws."""
+    """An upper bound on the tokens of prompt and answer: llama.cpp allocates 4 bytes for each before it draws."""
     turns = (request.prompt,) if isinstance(request.prompt, str) else [m.content for m in request.prompt]
     return sum(len(turn.encode()) for turn in turns) + request.sampling.max_tokens + _TEMPLATE_TOKENS
 
 
 def seed_of(request: GenerateRequest) -> int:
-    """One seed for each seed and repeat: 31 bits, which every server takes."""
+    """A seed per seed and repeat, of 31 bits, which every server accepts."""
     digest = hashlib.sha256(f"{request.seed} {request.repeat}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1

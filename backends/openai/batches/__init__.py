@@ -1,7 +1,7 @@
-"""Questions sent by files and batches: at half the price, within a day, and never paid twice.
+"""Requests sent through a provider's batch API: at half the price, within a day, and never paid twice.
 
-Takes the questions of one backend; gives their answers. What was sent and what came back is kept on disk until the run
-has stored every answer, so that a killed run goes on with the same batches.
+Takes the requests of one backend; gives their answers. What was sent and received is kept on disk until the run has
+stored every answer, so that a killed run resumes with the same batches.
 """
 
 from backends.openai.batches.batched import BatchedClient

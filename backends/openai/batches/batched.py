@@ -1,8 +1,8 @@
-"""The client of questions that are sent in batches (OpenAI's files and batches, and the same shape elsewhere).
+"""A client that sends requests in batches (OpenAI's files and batches, and compatible APIs).
 
-https://platform.openai.com/docs/guides/batch: a file of at most 50,000 lines and 200 MB is uploaded, a batch started
-over it, and asked after until it has ended; its answers come in two files, in any order. A batch that expires has the
-answers that were ready, and only these are paid.
+https://platform.openai.com/docs/guides/batch: a file of at most 50,000 lines and 200 MB is uploaded, a batch is
+started on it, and polled until it ends; its answers come in two files, in any order. A batch that expires holds the
+answers that were ready, and only these are charged.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from backends.openai.http.errors import from_error_body, from_status, message_of
 from backends.openai.http.retries import with_retries
 
 MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
-#: Bytes of the answers to one batch: as many lines with long answers.
+#: Maximum bytes of the answers to one batch.
 _LONGEST_RESULTS = 2**31
-#: Seconds without a new question after which a batch is sent, and between two looks at one that runs.
-QUIET, FIRST_LOOK, LONGEST_LOOK = 0.3, 0.5, 60.0
+#: Seconds without a new request after which a batch is sent; and between polls, at first and at most.
+QUIET, FIRST_POLL, LONGEST_POLL = 0.3, 0.5, 60.0
 _ENDED = ("completed", "failed", "expired", "cancelled")
-#: Part of the usual price, at all providers that were looked at.
+#: Fraction of the usual price, the same at every provider known.
 PRICE = 0.5
 #: Marks an answer as paid at that price.
 BATCHED = "answered in a batch"
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchedClient:
-    """Has `HttpClient.post`, whose answers come in batches. What a batch does not answer is asked directly after it.
+    """Offers `HttpClient.post` over batches. What a batch leaves unanswered is requested directly afterwards.
 
     Parameters
     ----------
@@ -57,16 +57,16 @@ class BatchedClient:
         self._resumed = False
 
     async def check(self) -> None:
-        """Raise `BackendError` where the server has no batches."""
+        """Raise `BackendError` if the server has no batch API."""
         try:
             await with_retries(self._client.get, "batches?limit=1")
         except BackendError as error:
             if error.kind != "not_found":
                 raise
-            raise BackendError("unsupported", "the server has no batches", hint="Leave batch out") from None
+            raise BackendError("unsupported", "the server has no batch API", hint="Leave batch out") from None
 
     def price_factor(self, path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> float:
-        """Part of the usual price that a question costs."""
+        """Fraction of the usual price that a request costs."""
         return 1.0 if line_id(path, payload, draw) in self._direct else PRICE
 
     async def post(
@@ -77,7 +77,7 @@ class BatchedClient:
         accept: Callable[[dict[str, Any]], None] = lambda _: None,
         draw: Sequence[Any] = (),
     ) -> dict[str, Any]:
-        """The answer to a question; ``draw`` tells apart draws of the same one. Raises `BackendError`."""
+        """The answer to a request; ``draw`` distinguishes draws of the same one. Raises `BackendError`."""
         line = line_id(path, payload, draw)
         if line in self._direct:
             return await self._client.post(path, payload, accept=accept)
@@ -85,12 +85,12 @@ class BatchedClient:
         try:
             return self._read(answer, accept)
         except BackendError:
-            self._direct.add(line)  # asked again, it would have the same answer
+            self._direct.add(line)  # asking the batch again would give the same answer
             self._results.pop(line, None)
             raise
 
     def forget_delivered(self) -> None:
-        """All answers are stored: remove the jobs that have none left."""
+        """Remove finished jobs; to be called when all their answers are stored."""
         done = [job for job in self._jobs.values() if self._journal.results(job) is not None]
         self._journal.remove(done)
         for job in done:
@@ -100,7 +100,7 @@ class BatchedClient:
                 self._results.pop(line, None)
 
     async def close(self) -> None:
-        """Stop looking after batches. They run on, and are found again."""
+        """Stop polling. The batches continue, and are found again by a later run."""
         tasks = [*self._tasks, *([self._sender] if self._sender else [])]
         for task in tasks:
             task.cancel()
@@ -109,7 +109,7 @@ class BatchedClient:
         self._jobs, self._results, self._waiting, self._futures = {}, {}, {}, {}
         self._sent = set()
 
-    # -- from questions to jobs ------------------------------------------------------------
+    # -- from requests to jobs -------------------------------------------------------------
 
     async def _line(self, line: str, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         self._resume()
@@ -124,7 +124,7 @@ class BatchedClient:
         return await future
 
     def _resume(self) -> None:
-        """Take up what an earlier process has begun."""
+        """Continue the jobs that an earlier process began."""
         if self._resumed:
             return
         self._resumed = True
@@ -146,7 +146,7 @@ class BatchedClient:
             await asyncio.sleep(QUIET)
         waiting, self._waiting = self._waiting, {}
         for path, lines in portions(waiting):
-            self._sent.update(lines)  # while the journal is written, no one else may send them
+            self._sent.update(lines)  # nothing else may send them while the journal is written
             self._start(await asyncio.to_thread(self._journal.begin, path, lines))
 
     def _start(self, job: Job) -> None:
@@ -162,7 +162,7 @@ class BatchedClient:
         try:
             results = await self._answered(job)
         except BackendError as error:
-            # Nothing is known to have been paid: the job stays, and is gone on with when a line of it is asked again.
+            # Whether anything was charged is unknown: the job stays, and resumes when one of its lines is asked again.
             self._jobs.pop(job.name, None)
             self._sent.difference_update(job.ids)
             self._resumed = False
@@ -182,7 +182,7 @@ class BatchedClient:
                     future.set_exception(error)
 
     async def _answered(self, job: Job) -> dict[str, dict[str, Any]]:
-        """What came back of a job, by line."""
+        """The answers to a job, by line."""
         if not job.batch_id:
             if not job.file_id:
                 sent = await asyncio.to_thread(self._journal.sent, job)
@@ -192,7 +192,7 @@ class BatchedClient:
                 self._journal.write(job)
             job.batch_id = await self._started(job)
             self._journal.write(job)
-            log.info("batch %s: %d questions", job.batch_id, len(job.ids))
+            log.info("batch %s: %d requests", job.batch_id, len(job.ids))
         state = await self._ended(job)
         results: dict[str, dict[str, Any]] = {}
         for kind in ("output_file_id", "error_file_id"):
@@ -204,7 +204,7 @@ class BatchedClient:
         return {line: results.get(line, nothing) for line in job.ids}
 
     async def _started(self, job: Job) -> str:
-        """The id of the job's batch; it is started where the provider has none of its name."""
+        """The id of the job's batch, which is started unless the provider has one of its name."""
         if job.asked and (found := await self._found(job)):
             return found
         job.asked = True
@@ -225,7 +225,7 @@ class BatchedClient:
             return _identity(await self._client.post("batches", body))
 
     async def _found(self, job: Job) -> str:
-        """The batch of this job's name, empty where there is none."""
+        """The id of the batch with this job's name; empty if there is none."""
         after = ""
         while True:
             page = await with_retries(self._client.get, f"batches?limit=100{after}")
@@ -238,8 +238,8 @@ class BatchedClient:
             after = f"&after={_identity(listed[-1])}"
 
     async def _ended(self, job: Job) -> dict[str, Any]:
-        """The batch as it is when it has ended. A failed look is no end."""
-        pause = FIRST_LOOK
+        """Poll until the batch has ended, and return its final state. A failed poll is repeated."""
+        pause = FIRST_POLL
         while True:
             try:
                 state = await self._client.get(f"batches/{job.batch_id}")
@@ -250,7 +250,7 @@ class BatchedClient:
                     raise
                 log.warning("batch %s: %s", job.batch_id, error)
             await asyncio.sleep(pause)
-            pause = min(1.5 * pause, LONGEST_LOOK)
+            pause = min(1.5 * pause, LONGEST_POLL)
 
     # -- from a line to an answer ----------------------------------------------------------
 
@@ -260,7 +260,7 @@ class BatchedClient:
             raise BackendError("bad_request", f"the batch was refused: {answer['failed']}", hint=hint)
         status, body = answer.get("status"), answer.get("body")
         if not isinstance(body, dict):
-            raise BackendError("server", "the batch has no answer to this question: asked directly", retryable=True)
+            raise BackendError("server", "the batch left this request unanswered: sent directly", retryable=True)
         if status != 200:
             raise from_status(int(status or 500), {}, message_of(body))
         if (failed := from_error_body(body, {})) is not None:
@@ -273,7 +273,7 @@ _MISSING: dict[str, Any] = {"status": None, "body": None}
 
 
 def line_id(path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> str:
-    """What identifies one line: the question, and which draw of it."""
+    """What identifies one line: the request, and which draw of it."""
     text = json.dumps([path, payload, list(draw)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
@@ -281,7 +281,7 @@ def line_id(path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> str:
 def portions(
     waiting: Mapping[str, tuple[str, dict[str, Any]]],
 ) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """Questions in batches within the provider's limits, each of one endpoint: its path, and lines by id."""
+    """Split requests into batches within the provider's limits, each for one endpoint: its path, and lines by id."""
     by_path: dict[str, dict[str, dict[str, Any]]] = {}
     sizes: dict[str, int] = {}
     for line, (path, payload) in waiting.items():
@@ -298,12 +298,12 @@ def portions(
 
 
 def result_lines(body: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Id, status and body of each line that can be read, of either file."""
+    """Id, status and body of each readable line of a result or error file."""
     for text in body.splitlines():
         try:
             line = json.loads(text)
         except ValueError:
-            continue  # half a line is no answer: its question is asked directly
+            continue  # a truncated line: its request is sent directly
         if not isinstance(line, Mapping) or not isinstance(line.get("custom_id"), str):
             continue
         response, error = line.get("response"), line.get("error")
@@ -311,7 +311,7 @@ def result_lines(body: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
             yield line["custom_id"], {"status": response.get("status_code"), "body": response.get("body")}
         elif error:
             if isinstance(error, Mapping) and error.get("code") == "batch_expired":
-                continue  # never asked, and not paid
+                continue  # never processed, and not charged
             yield line["custom_id"], {"status": 500, "body": {"error": error}}
 
 

@@ -1,4 +1,4 @@
-"""What was sent in batches, on disk: enough to go on after a kill at any moment."""
+"""A record on disk of what was sent in batches: enough to resume after a kill at any moment."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Any
 
 from backends.files import atomic_lines, atomic_write
 
-#: Days after which a provider has dropped a batch's files (OpenAI: 30).
+#: Days after which a provider has deleted a batch's files (OpenAI: 30).
 _KEPT_DAYS = 30
 
 
 @dataclass
 class Job:
-    """One batch. ``name`` is its own before the provider knows it, and stands in its metadata there.
+    """One batch. ``name`` is chosen here, and sent to the provider in the batch's metadata.
 
     Attributes
     ----------
     endpoint : str
-        Path of the questions: ``chat/completions``.
+        Path of the requests: ``chat/completions``.
     ids : tuple of str
-        Its lines.
+        Ids of its lines.
     file_id, batch_id : str
         The provider's; empty until known.
     asked : bool
-        Whether the provider may have been asked to start it: then it is looked for before it is started again.
+        Whether the provider may have been asked to start it. If so, it is searched for before it is started again.
     """
 
     name: str
@@ -43,39 +43,39 @@ class Job:
 
 
 class Journal:
-    """The jobs of one backend, in a folder: of each ``NAME.json``, its lines ``NAME.sent``, and ``NAME.results``."""
+    """The jobs of one backend in a folder: each has ``NAME.json``, its lines ``NAME.sent``, and ``NAME.results``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, endpoint: str, lines: Mapping[str, Mapping[str, Any]]) -> Job:
-        """A new job of these lines, by id."""
+        """Create a job of these lines, given by id."""
         job = Job(f"bias-audit-{uuid.uuid4().hex}", endpoint, tuple(lines), time.time())
         atomic_lines(self._file(job, "sent"), (json.dumps(line) for line in lines.values()))
         self.write(job)
         return job
 
     def write(self, job: Job) -> None:
-        """Keep what is known of a job."""
+        """Save a job's state."""
         atomic_write(self._file(job, "json"), json.dumps(asdict(job)))
 
     def sent(self, job: Job) -> bytes:
-        """The file of a job's lines."""
+        """The content of the file with a job's lines."""
         return self._file(job, "sent").read_bytes()
 
     def keep_results(self, job: Job, results: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep what came back, by line."""
+        """Save the answers, by line."""
         atomic_write(self._file(job, "results"), json.dumps(results))
 
     def results(self, job: Job) -> dict[str, dict[str, Any]] | None:
-        """What came back, by line; None where nothing has yet."""
+        """The answers, by line; None if there are none yet."""
         try:
             return dict(json.loads(self._file(job, "results").read_text("utf-8")))
         except (OSError, ValueError):
             return None
 
     def jobs(self) -> Iterator[Job]:
-        """All jobs; those that no provider has any more are removed."""
+        """All jobs. Those too old for any provider to keep are removed."""
         for file in sorted(self.folder.glob("*.json")):
             with contextlib.suppress(OSError, ValueError, TypeError):
                 fields = json.loads(file.read_text("utf-8"))
@@ -86,7 +86,7 @@ class Journal:
                     yield job
 
     def remove(self, jobs: Sequence[Job]) -> None:
-        """Forget jobs: their answers are stored."""
+        """Delete jobs whose answers are stored."""
         for job in jobs:
             for kind in ("json", "sent", "results"):
                 self._file(job, kind).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The address of a server: checked before anything is sent, and shown without what may be secret."""
+"""The address of a server: checked before anything is sent, and shown without possible secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings")
 
 
 def server_url(url: str) -> str:
-    """A URL that requests can be sent to, without the slash at its end."""
+    """A URL that requests can be sent to, without a trailing slash. Raises a pydantic error for any other."""
     with contextlib.suppress(httpx.InvalidURL):
         parsed = httpx.URL(url)
         if parsed.userinfo or parsed.query or parsed.fragment:
@@ -30,7 +30,7 @@ def server_url(url: str) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host is the loopback of this machine."""
+    """Whether a host is this machine's loopback interface."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -38,7 +38,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def _without_secrets(url: str) -> str:
-    """A URL without what may be a password, a query or a fragment; of an unreadable one that has such, the scheme."""
+    """A URL without user info, query and fragment; if it cannot be parsed and may hold one of them, its scheme."""
     with contextlib.suppress(httpx.InvalidURL):
         parsed = httpx.URL(url)
         if parsed.host:

@@ -1,4 +1,4 @@
-"""The key of an endpoint: where it comes from, and how it stays secret."""
+"""Credentials of a server: where they come from, and how they stay secret."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from typing import Any, Literal
 
 from backends.errors import BackendError, ConfigError, MissingExtra
 
-#: How to name no key, in each place where one can be named.
-NAME_NONE = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
-#: Characters. Shorter keys are ordinary words; shorter parts of one stand in ordinary texts.
+#: How to say that there is no key, in Python, in a file and on the command line.
+NO_KEY_HINT = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
+#: Characters. Shorter keys are ordinary words, and shorter parts of a key occur in ordinary texts.
 _SHORTEST, _SHORTEST_PART = 4, 8
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 
 
 @functools.cache
 def _content(file: Path) -> str | None:
-    """Read once: the event loop must not wait for a disk at every request."""
+    """The file's content, read once: the event loop must not wait for a disk at every request."""
     return file.read_text().strip() or None
 
 
 @functools.cache
 def _forms(key: str) -> tuple[str, ...]:
-    """How a key may be written: as it is, without its prefix (``sk-…``), in a URL, in base64; the longest first.
+    """How a key may be written: plain, without its prefix (``sk-…``), in a URL, in base64; longest first.
 
-    Base64 of a longer text, as of ``user:key``, depends on where in it the key stands: all three ways are formed,
-    each without the characters that it shares with its neighbours.
+    Base64 of a longer text, such as ``user:key``, depends on the key's offset in it: all three forms are included,
+    each without the characters that also encode neighbouring bytes.
     """
     parts = key.split("-")
     without_prefix = {"-".join(parts[at:]) for at in range(1, len(parts))}
@@ -55,49 +55,49 @@ def _forms(key: str) -> tuple[str, ...]:
 
 
 class Credential(ABC):
-    """What proves who asks: a key, a token that is renewed, or several keys in turn.
+    """A key, a renewed token, or several keys in turn.
 
-    No repr or log shows it; it is read when it is used.
+    It is read when it is used, and no repr or log shows it.
     """
 
     @abstractmethod
     def read(self) -> str | None:
-        """What is sent now, or None."""
+        """The key or token to send now, or None."""
 
     @abstractmethod
     def check(self, *, needed: bool) -> None:
-        """Raise `ConfigError` when it cannot be used, or is needed and missing."""
+        """Raise `ConfigError` if it cannot be used, or is needed and missing."""
 
     @abstractmethod
     def identity(self) -> str:
         """Distinguishes keys without revealing them; ``none`` for no key."""
 
     def missing(self) -> str:
-        """Why no key is sent, where none is."""
+        """Why no key was sent."""
         return "no key was sent"
 
     def secrets(self) -> Iterator[str]:
-        """All that must never be shown or stored."""
+        """Every value that must never be shown or stored."""
         if value := self.read():
             yield value
 
     def refuse(self, value: str) -> bool:
-        """Use ``value`` no more; whether another one is left."""
+        """Stop using ``value``. True if another key is left."""
         return False
 
     def redact(self, text: str) -> str:
-        """The text with the keys taken out, in each form that servers repeat them in."""
+        """The text with the keys removed, in every form in which servers may repeat them."""
         for value in self.secrets():
             for form in _forms(value) if len(value) >= _SHORTEST else ():
                 text = re.sub(re.escape(form), "[key]", text, flags=re.I if "%" in form else 0)
         return text
 
     def is_repeated_by(self, body: bytes, parsed: Any) -> bool:
-        """Whether a JSON body holds a key, plainly or behind escapes; ``parsed`` is its content."""
+        """Whether a JSON body holds a key, plain or escaped; ``parsed`` is its content."""
         forms = [form.lower() for value in self.secrets() if len(value) >= _SHORTEST for form in _forms(value)]
         if not forms:
             return False
-        body = body.lower()  # escapes are written in capitals and in small letters
+        body = body.lower()  # escapes may be in upper or lower case
         if any(form.encode() in body for form in forms):
             return True
         escaped = _ESCAPED_ASCII.search(body) is not None
@@ -106,7 +106,7 @@ class Credential(ABC):
 
 
 class KeyRing(Credential):
-    """Several keys of one account or of several, used in turn. One that is refused or used up is left out."""
+    """Several keys, used in turn. One that is refused or used up is left out."""
 
     def __init__(self, keys: Sequence[ApiKey]) -> None:
         self._keys, self._next, self._refused = tuple(keys), 0, set[str]()
@@ -135,9 +135,9 @@ class KeyRing(Credential):
 
 
 class BearerToken(Credential):
-    """A token that its source renews: a function that gives one that is valid now, or ``"azure"`` for Entra.
+    """A token that is renewed by its source: a function that returns a valid one, or ``"azure"`` for Entra.
 
-    As `azure.identity.get_bearer_token_provider` gives it; Google's and Amazon's libraries have the same.
+    `azure.identity.get_bearer_token_provider` returns such a function; Google's and Amazon's libraries have the same.
     """
 
     _AZURE_SCOPE = "https://cognitiveservices.azure.com/.default"
@@ -157,7 +157,9 @@ class BearerToken(Credential):
         try:
             self._last = self._source()
         except Exception as error:
-            raise BackendError("auth", f"no token ({type(error).__name__})", hint="Check who is signed in") from None
+            raise BackendError(
+                "auth", f"no token ({type(error).__name__})", hint="Check that you are signed in"
+            ) from None
         return self._last
 
     def check(self, *, needed: bool) -> None:
@@ -177,10 +179,7 @@ def _has_azure() -> bool:
 
 
 class ApiKey(Credential):
-    """A key from the environment, or from a file that only its owner can read.
-
-    It is read when it is used and never stored as an attribute, so that no repr or log shows it.
-    """
+    """A key from the environment, or from a file that only its owner can read; never stored as an attribute."""
 
     def __init__(self, env: str | None, file: str | Path | None) -> None:
         self._env, self._file = env, Path(file) if file is not None else None
@@ -190,19 +189,19 @@ class ApiKey(Credential):
         return f"ApiKey({self._field}={self._source!r})"
 
     def check(self, *, needed: bool) -> None:
-        """Raise `ConfigError` when the key cannot be used, or the named key is needed and missing."""
+        """Raise `ConfigError` if the key cannot be used, or a named key is needed and missing."""
         if self._file is not None:
             self._check_file(self._file)
         value = self.read()
         if value and re.search(r"[^\x21-\x7e]", value):
-            raise ConfigError(self._field, self._source, "the key holds blanks or characters beyond ASCII", "Fix it")
+            raise ConfigError(self._field, self._source, "the key holds spaces or non-ASCII characters", "Fix it")
         if needed and self._source and not value:
             if self._file is not None:
                 raise ConfigError(
                     self._field, self._source, "the file is empty, and the server is not local", "Write the key into it"
                 )
             problem = f"environment variable {self._source} is not set, and the server is not local"
-            raise ConfigError(self._field, self._source, problem, f"Set it, or {NAME_NONE}")
+            raise ConfigError(self._field, self._source, problem, f"Set it, or {NO_KEY_HINT}")
 
     def read(self) -> str | None:
         """The key, or None."""
@@ -232,7 +231,7 @@ class ApiKey(Credential):
 def credential(
     names: str | Sequence[str] | None, file: str | Path | None, token: Callable[[], str] | Literal["azure"] | None
 ) -> Credential:
-    """What a backend's options name: a token, a key from a file or the environment, or several keys."""
+    """The credential that a backend's options name: a token, a key from a file or the environment, or several keys."""
     if token is not None:
         return BearerToken(token)
     if isinstance(names, str) or not names or file is not None:

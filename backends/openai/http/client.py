@@ -1,7 +1,7 @@
 """The HTTP client: one per host, with limits on time, connections and bodies.
 
-Redirects are not followed, a proxy is used only where one is named, TLS is verified, and a key is only sent to
-the host it was given for.
+Redirects are not followed, a proxy is used only if one is named, TLS is verified, and a key is sent only to
+the host that it was given for.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from backends.errors import BackendError, ConfigError
 from backends.openai.http import errors as http_errors
 from backends.openai.http.auth import BearerToken, Credential
 
-#: Longest body that is read, after decompression. The whole vocabulary of Gemma is 24 MB.
+#: Maximum size of a body after decompression. A list of Gemma's whole vocabulary takes 24 MB.
 MAX_BODY_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
-class Way:
+class ConnectionOptions:
     """How a server is reached.
 
     Attributes
     ----------
     proxy : str or None
-        URL of an HTTP proxy; or the name of an environment variable that holds it, where it has a password.
+        URL of an HTTP proxy, or (required if the URL has a password) the environment variable that holds it.
     ca_bundle : str or None
-        File of certificates that are trusted besides the usual ones.
+        File of certificates that are trusted in addition to the usual ones.
     key_header : str
         The header that carries the key: after ``Bearer`` in ``Authorization``, bare in any other.
     headers, query : mapping
@@ -51,11 +51,11 @@ class Way:
 
     @property
     def proxy_url(self) -> str | None:
-        """The proxy's URL, from the environment where it is named."""
+        """The proxy's URL, read from the environment if a variable is named."""
         return os.environ.get(self.proxy) if self.proxy and "://" not in self.proxy else self.proxy
 
     def check(self) -> None:
-        """Raise `ConfigError` for a proxy or a bundle that cannot be used."""
+        """Raise `ConfigError` for a proxy or certificate file that cannot be used."""
         if self.proxy and not (url := self.proxy_url):
             raise ConfigError("proxy", self.proxy, "no such environment variable", "Set it, or give http://host:port")
         if self.proxy and not re.match(r"https?://[^/]", str(url)):
@@ -70,7 +70,7 @@ class Way:
             raise ConfigError("ca_bundle", self.ca_bundle, f"cannot be read ({reason})", "Give a PEM file") from None
 
     def trusted(self) -> ssl.SSLContext | bool:
-        """The usual certificates, and those of the bundle."""
+        """The usual certificates plus those of the file, as httpx's ``verify``."""
         if self.ca_bundle is None:
             return True
         context = httpx.create_ssl_context()
@@ -79,29 +79,34 @@ class Way:
 
 
 class HttpClient:
-    """Sends requests to one server and gets JSON, or raises `BackendError`.
+    """Sends requests to one server and returns JSON, or raises `BackendError`.
 
     Parameters
     ----------
     base_url : str
-        Ends in ``/v1`` or the like. Paths that start with ``/`` are taken from its host's root,
-        or from what stands before the ``/v1``.
+        Ends in ``/v1`` or similar. Paths that start with ``/`` are relative to the URL without ``/v1``.
     timeout : float
         Seconds for a whole attempt, from connecting to the last byte.
 
     Attributes
     ----------
     requests : int
-        How many were sent, the tokenizer's and those that failed included.
+        How many were sent, including failed ones and those to the tokenizer.
     """
 
     def __init__(
-        self, base_url: str, key: Credential, *, timeout: float, max_connections: int, way: Way | None = None
+        self,
+        base_url: str,
+        key: Credential,
+        *,
+        timeout: float,
+        max_connections: int,
+        options: ConnectionOptions | None = None,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self._root = self.base_url.removesuffix("/v1")
         self._key, self._timeout, self._max_connections = key, timeout, max_connections
-        self._way = way or Way()
+        self._options = options or ConnectionOptions()
         self.requests = 0
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -111,8 +116,8 @@ class HttpClient:
     ) -> dict[str, Any]:
         """The JSON object that answers ``payload``.
 
-        ``accept`` raises `BackendError` for an answer that cannot belong to this request. Its
-        connection may then be out of step, and is dropped before another request gets it.
+        ``accept`` raises `BackendError` for an answer that cannot belong to this request. The
+        connection may then be out of step, and is dropped before another request can use it.
         """
         content = json.dumps(payload).encode()
         return await self._json("POST", path, content, {"Content-Type": "application/json"}, accept)
@@ -122,13 +127,13 @@ class HttpClient:
         return await self._json("GET", path, b"", {}, lambda _: None)
 
     async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
-        """The JSON object that answers a form with one file."""
+        """The JSON object that answers the upload of one file."""
         form = httpx.Request("POST", self.base_url, data=fields, files={"file": (name, content, "application/jsonl")})
         sent = {"Content-Type": form.headers["content-type"]}
         return await self._json("POST", path, form.read(), sent, lambda _: None)
 
     async def download(self, path: str, longest: int) -> bytes:
-        """The bytes at a path, of which there may be ``longest``. Keys in them are taken out."""
+        """The content at a path, at most ``longest`` bytes, with keys removed."""
         async with self._exchange("GET", path, b"", {}) as response:
             body = await _body(response, longest)
             if response.status_code != 200:
@@ -162,7 +167,7 @@ class HttpClient:
     async def _exchange(
         self, method: str, path: str, content: bytes, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx.Response]:
-        """One request; its failures as `BackendError`. With several keys, one that is refused is used no more."""
+        """One request, its failures as `BackendError`. With several keys, one that is refused is not used again."""
         url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
         key = await asyncio.to_thread(self._key.read) if isinstance(self._key, BearerToken) else self._key.read()
         self.requests += 1
@@ -173,8 +178,8 @@ class HttpClient:
                     method,
                     url,
                     content=content,
-                    params=dict(self._way.query) or None,
-                    headers={**self._way.headers, **headers, **self._key_header(key)},
+                    params=dict(self._options.query) or None,
+                    headers={**self._options.headers, **headers, **self._key_header(key)},
                 ) as response,
             ):
                 yield response
@@ -185,13 +190,13 @@ class HttpClient:
                 raise BackendError("auth", f"{error.message}; {self._key.missing()}", hint="Set the key") from None
             raise
         except TimeoutError:
-            message = f"no whole answer within {self._timeout:g} s from {url}"
+            message = f"no complete answer within {self._timeout:g} s from {url}"
             raise BackendError("timeout", message, retryable=True) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
             raise http_errors.from_exception(error, url) from None
 
     def _key_header(self, key: str | None) -> dict[str, str]:
-        name = self._way.key_header
+        name = self._options.key_header
         return {} if not key else {name: f"Bearer {key}" if name.lower() == "authorization" else key}
 
     async def close(self) -> None:
@@ -220,7 +225,7 @@ class HttpClient:
         return answer
 
     def _failure(self, response: httpx.Response, body: bytes) -> BackendError:
-        # Taken out before the message is cut: a cut through the key would leave its start.
+        # Redacted before the message is shortened: a cut through a key would leave its start.
         message = self._key.redact(http_errors.message_of(body, longest=2**14))
         return http_errors.from_status(response.status_code, response.headers, message)
 
@@ -235,8 +240,8 @@ class HttpClient:
                 ),
                 headers={"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "bias-audit"},
                 trust_env=False,
-                proxy=self._way.proxy_url,
-                verify=self._way.trusted(),
+                proxy=self._options.proxy_url,
+                verify=self._options.trusted(),
                 follow_redirects=False,
             )
         return self._client
@@ -255,22 +260,22 @@ async def _body(response: httpx.Response, longest: int) -> bytes:
 
 
 async def _drop_connection(response: httpx.Response) -> None:
-    """Close the socket under a response: the pool sees that and never uses the connection again."""
+    """Close the socket under a response, so that the pool never uses the connection again."""
     stream = response.extensions.get("network_stream")
     if stream is not None:
         await stream.aclose()
 
 
 async def _decompressed(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body in parts of bounded size: httpx would decompress a whole network read at once."""
+    """The body in chunks of bounded size: httpx would decompress a whole network read at once."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         async for part in response.aiter_raw():
             yield part
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise BackendError("malformed", "a body in a compression that was not asked for")
-    decompressor = zlib.decompressobj(wbits=47)  # 47: a gzip or zlib header, whichever comes
+        raise BackendError("malformed", "a body in a compression that was not requested")
+    decompressor = zlib.decompressobj(wbits=47)  # 47: either a gzip or a zlib header
     try:
         async for compressed in response.aiter_raw():
             rest = compressed

@@ -1,4 +1,4 @@
-"""Where failures of HTTP, and responses that cannot be true, become `BackendError`.
+"""Turns HTTP failures, and responses that cannot be true, into `BackendError`.
 
 httpx.HTTPError
 ├── TimeoutException          timeout, retried
@@ -27,7 +27,7 @@ import httpx
 from backends.errors import BackendError, ErrorKind
 from backends.openai.http.retries import seconds_to_wait
 
-#: Each exception of httpx: kind, retryable. The nearest class in the exception's ancestry counts.
+#: For each exception of httpx: kind, retryable. The nearest class in the exception's ancestry applies.
 ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
     httpx.TimeoutException: ("timeout", True),
     httpx.NetworkError: ("connection", True),
@@ -44,30 +44,30 @@ ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
 }
 
 MAX_MESSAGE_CHARS = 240
-#: Codes in front of a sentence that says the same.
+#: Codes in front of a sentence that repeats them.
 _CODES = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+ )+(?=[A-Z`'])")
-#: Where an environment names its proxy.
+#: Environment variables that commonly hold a proxy.
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 
-#: Long enough for a secret, in the letters of base64, hex and URLs.
+#: Long enough for a secret, in the alphabets of base64, hex and URLs.
 _WORD = re.compile(r"[A-Za-z0-9+/_=%~.-]{20,}")
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
-#: Google says in the text alone when a minute's quota is full again.
+#: Google says only in the text when a per-minute quota is available again.
 _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.I)
 _CONTEXT = re.compile(r"context.{0,12}(length|size|window)|exceed_context|maximum context|too many tokens", re.I)
-#: A parameter of the request, and words that refuse it: such a 403 says nothing of the key.
+#: A parameter of the request, and words that refuse it: such a 403 says nothing about the key.
 _PARAMETER = re.compile(
     r"\b(logprobs|top_logprobs|temperature|top_p|max(_completion)?_tokens|stop|seed|parameter|argument)\b", re.I
 )
 _REFUSED = re.compile(r"not allowed|not supported|unsupported|deprecated|does not support|not permitted|invalid", re.I)
-#: OpenAI's words for a limit that was spent before the answer began.
+#: OpenAI's words when the token limit was used up before the answer began.
 _UNFINISHED = re.compile(r"could not finish the message because max_tokens", re.I)
 #: A permanent refusal that some servers send as a 500 (llama-cpp-python: the body failed validation).
 _REFUSED_AS_500 = re.compile(r"validation error|value_error|must be one of", re.I)
 
 
 def inconsistent(message: str, *, retryable: bool = False) -> BackendError:
-    """A response that can be read and cannot be true."""
+    """The error for a response that can be read but cannot be true."""
     return BackendError("inconsistent", message, retryable=retryable)
 
 
@@ -87,7 +87,7 @@ def from_exception(error: Exception, url: str = "") -> BackendError:
             return BackendError(
                 "connection",
                 f"the certificate{at} is not trusted ({cause.verify_message})",
-                hint="Check the host name; for an authority of your own set ca_bundle to the file of its certificate",
+                hint="Check the host name; for a private authority, set ca_bundle to the file of its certificate",
             )
         if isinstance(cause, ssl.SSLError):
             hint = "If it speaks plain http, write http:// in base_url"
@@ -97,19 +97,19 @@ def from_exception(error: Exception, url: str = "") -> BackendError:
         cause = cause.__cause__ or cause.__context__
     hint = _hint_of_connection() if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) else ""
     if isinstance(error, httpx.ProxyError):
-        hint = "Check proxy, and the key or name that it asks for"
+        hint = "Check proxy and its credentials"
     return BackendError(kind, f"{type(error).__name__}{reason}{at}", retryable=retryable, hint=hint)
 
 
 def _hint_of_connection() -> str:
-    """What may help where no connection is made; a proxy that the environment names is used only when asked for."""
+    """What may help if no connection can be made. A proxy from the environment is used only if the user names it."""
     named = next((name for name in _PROXIES if os.environ.get(name)), None)
     proxy = f'; this machine has a proxy: proxy="{named}" would use it' if named else ""
     return f"Check base_url, and that the server is running{proxy}"
 
 
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:
-    """An HTTP response without success. ``text`` is its body as `message_of` gives it."""
+    """The error for an HTTP response other than 200. ``text`` is its body, as `message_of` returns it."""
     shown = _CODES.sub("", without_opaque_words(text))[:MAX_MESSAGE_CHARS]
     message = f"HTTP {status}" + (f": {shown}" if shown else "")
     wait = seconds_to_wait(headers)
@@ -119,7 +119,7 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
         return BackendError(
             "bad_request", f"HTTP {status}: a redirect, which is not followed", hint="Give the final URL"
         )
-    # Google and Azure call it a quota too when it is full again in a moment, and say when.
+    # Google and Azure also say "quota" for a limit that resets in a moment, and then say when.
     temporary = wait is not None or "check quota" in text
     used_up = _QUOTA.search(text) and (not temporary or "insufficient_quota" in text)
     too_long = _CONTEXT.search(text)
@@ -128,7 +128,7 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
             hint = "Raise reasoning_tokens, or lower reasoning_effort"
             return BackendError("unsupported", message, hint=hint)
         case 403 if _PARAMETER.search(text) and _REFUSED.search(text):
-            return BackendError("unsupported", message, hint="The model does not take this parameter")
+            return BackendError("unsupported", message, hint="The model does not accept this parameter")
         case 401 | 403:
             return BackendError("auth", message, hint="Check the key and its permissions")
         case 402:
@@ -153,7 +153,7 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
 
 
 def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> BackendError | None:
-    """The error that a body with status 200 carries, or one of its choices (OpenRouter); None when there is none."""
+    """The error inside a body with status 200, or inside one of its choices (OpenRouter); None if there is none."""
     choices = body.get("choices")
     listed = choices if isinstance(choices, Sequence) else ()
     error = body.get("error") or next((c["error"] for c in listed if isinstance(c, Mapping) and c.get("error")), None)
@@ -179,7 +179,7 @@ def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> Back
 
 
 def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CHARS) -> str:
-    """An error body's message, as one short line of printable characters."""
+    """The message of an error body, as one short line of printable characters."""
     content: Any = body
     if isinstance(body, bytes):
         try:
@@ -187,7 +187,7 @@ def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CH
         except ValueError:
             content = body[: 4 * longest].decode("utf-8", "replace")
     if isinstance(content, list) and content:
-        content = content[0]  # Google's
+        content = content[0]  # Google wraps errors in a list
     if isinstance(content, Mapping):
         error = content.get("error") or content.get("detail") or content.get("message") or content
         if isinstance(error, Mapping):
@@ -200,12 +200,12 @@ def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CH
 
 
 def without_opaque_words(text: str) -> str:
-    """The text without long words that read like a key or a dump: nobody reads them, and they may be secret."""
+    """The text without long words that look like a key or a dump: they may be secret."""
     return _WORD.sub(lambda word: "[…]" if _is_opaque(word[0]) else word[0], text)
 
 
 def _is_opaque(word: str) -> bool:
-    """Whether small letters, capitals and digits change places as in a random text, not as in a model's name."""
+    """Whether lower case, upper case and digits alternate as in a random string, not as in a model's name."""
     kinds = [0 if c.islower() else 1 if c.isupper() else 2 if c.isdigit() else None for c in word]
     changes = sum(a is not None and b is not None and a != b and (a, b) != (1, 0) for a, b in pairwise(kinds))
     return 2 in kinds and changes >= len(word) / 6

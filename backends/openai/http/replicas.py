@@ -1,4 +1,4 @@
-"""Several servers of one model: the least loaded is asked, and one that is down is left alone for a while."""
+"""Several servers of one model: requests go to the least loaded, and one that is down is skipped for a while."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from backends.errors import BackendError
 from backends.openai.http.client import HttpClient
 from backends.openai.http.retries import is_down
 
-#: Seconds for which a server that failed is not asked; doubled each time that it fails again.
+#: Seconds for which a failed server is skipped; doubled each time it fails again.
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 
 
 class Replica:
-    """One server, how many requests are under way there, and until when it is left alone."""
+    """One server, its number of requests in flight, and until when it is skipped."""
 
     def __init__(self, client: HttpClient) -> None:
         self.client = client
-        self.under_way = 0
-        self.out_until, self._pause = 0.0, _FIRST_PAUSE
+        self.in_flight = 0
+        self.paused_until, self._pause = 0.0, _FIRST_PAUSE
 
-    def failed(self) -> None:
-        """Leave it alone for a while."""
-        self.out_until = time.monotonic() + self._pause
+    def pause(self) -> None:
+        """Skip it for a while."""
+        self.paused_until = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
-    def answered(self) -> None:
-        """It is back."""
-        self.out_until, self._pause = 0.0, _FIRST_PAUSE
+    def resume(self) -> None:
+        """It answers again."""
+        self.paused_until, self._pause = 0.0, _FIRST_PAUSE
 
 
 class ReplicaClient(HttpClient):
-    """Has `HttpClient.post` over several servers. A request that one of them cannot answer goes to another at once."""
+    """`HttpClient.post` over several servers. A request that one of them cannot answer goes to another at once."""
 
     def __init__(self, clients: Sequence[HttpClient]) -> None:
         self.replicas = [Replica(client) for client in clients]
@@ -42,17 +42,17 @@ class ReplicaClient(HttpClient):
 
     @property
     def base_url(self) -> str:  # type: ignore[override]
-        """The first server's."""
+        """The URL of the first server."""
         return self.replicas[0].client.base_url
 
     @property
     def requests(self) -> int:  # type: ignore[override]
-        """Of all servers."""
+        """Total over all servers."""
         return sum(replica.client.requests for replica in self.replicas)
 
     @contextlib.contextmanager
     def pinned(self, replica: Replica) -> Iterator[None]:
-        """Ask this server alone, as a probe does."""
+        """Send requests to this server alone, as a probe needs."""
         self._only = replica
         try:
             yield
@@ -68,20 +68,20 @@ class ReplicaClient(HttpClient):
         while True:
             replica = self._next(tried)
             tried.append(replica)
-            replica.under_way += 1
+            replica.in_flight += 1
             try:
                 answer = await replica.client.post(path, payload, accept=accept)
             except BackendError as error:
                 if error.kind != "connection" and not is_down(error):
                     raise
-                replica.failed()
+                replica.pause()
                 if len(tried) == len(self.replicas):
                     raise
             else:
-                replica.answered()
+                replica.resume()
                 return answer
             finally:
-                replica.under_way -= 1
+                replica.in_flight -= 1
 
     async def close(self) -> None:
         """Close the connections to all servers."""
@@ -89,8 +89,8 @@ class ReplicaClient(HttpClient):
             await replica.client.close()
 
     def _next(self, tried: Sequence[Replica]) -> Replica:
-        """The least loaded of those that are not down; where all are, the one that is to be tried next."""
+        """The least loaded server that is not down; if all are, the one whose pause ends first."""
         left = [replica for replica in self.replicas if replica not in tried]
         now = time.monotonic()
-        up = [replica for replica in left if replica.out_until <= now]
-        return min(up, key=lambda one: one.under_way) if up else min(left, key=lambda one: one.out_until)
+        up = [replica for replica in left if replica.paused_until <= now]
+        return min(up, key=lambda one: one.in_flight) if up else min(left, key=lambda one: one.paused_until)

@@ -1,4 +1,4 @@
-"""Waiting for transient failures where no scheduler does so, and how long a server asks to wait."""
+"""Retries of transient failures where no scheduler makes them, and how long a server asks to wait."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 
 async def with_retries(ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
-    """Await ``ask(*args, **options)``; on a transient failure ask again, up to four times in all.
+    """Await ``ask(*args, **options)``; on a transient failure retry, up to four attempts in all.
 
-    The pause is the one that the server asks for, or a short one. Raises the last `BackendError`.
+    The pause is what the server asks for, or short. Raises the last `BackendError`.
     """
     async for attempt in tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(_is_transient),
@@ -43,12 +43,12 @@ async def with_retries(ask: Callable[P, Awaitable[T]], *args: P.args, **options:
 
 
 def is_down(error: BackendError) -> bool:
-    """Whether a proxy reports its server as down or restarting. A plain 500 concerns one request only."""
+    """Whether a proxy reports its server as down or restarting. A plain 500 concerns a single request."""
     return error.kind == "server" and _DOWN.match(error.message) is not None
 
 
 def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
-    """Seconds that a response asks to wait, or None where it asks for nothing sensible.
+    """Seconds that a response asks to wait; None if it names no usable time.
 
     Read in this order: ``retry-after-ms`` and ``x-ms-retry-after-ms`` (milliseconds), then
     ``Retry-After`` as seconds or as an HTTP date (RFC 9110, section 10.2.3). A date in the past
@@ -69,9 +69,9 @@ def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = ti
 
 
 def _log_long_pause(state: tenacity.RetryCallState) -> None:
-    """Nothing else shows that the audit is not hanging."""
+    """Log a long pause: nothing else shows that the audit is not hanging."""
     if state.outcome and state.next_action and state.next_action.sleep >= _LOGGED_FROM_SECONDS:
-        log.warning("%s: asked again in %.0f s", state.outcome.exception(), state.next_action.sleep)
+        log.warning("%s: retrying in %.0f s", state.outcome.exception(), state.next_action.sleep)
 
 
 def _is_transient(error: BaseException) -> bool:

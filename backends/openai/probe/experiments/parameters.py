@@ -60,7 +60,7 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     parts += ["it reasons before it answers"] * reasons
     limit = session.api.parameters.limit
     if reasons:
-        session.api.parameters.extra_tokens = session.api.sent.extra_tokens
+        session.api.parameters.extra_tokens = session.api.extras.extra_tokens
     found = {"refused": tuple(refused), "limit_name": limit, "reasons": reasons, "opened_before": opened}
     return Outcome(None, "; ".join(parts), chat=True, **found)
 

@@ -22,7 +22,7 @@ from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer,
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched, "QUIET", 0.02)
-    monkeypatch.setattr(batched, "FIRST_LOOK", 0.01)
+    monkeypatch.setattr(batched, "FIRST_POLL", 0.01)
 
 
 def requests(n: int) -> list[GenerateRequest]:
@@ -111,7 +111,7 @@ async def test_a_refused_batch_is_no_full_price(tmp_path: Path) -> None:
 async def test_a_server_without_batches_is_said_to_have_none(tmp_path: Path) -> None:
     async with StrictServer(DEPRECATED, varied).running() as server:
         backend = backend_of(server, tmp_path)
-        with pytest.raises(BackendError, match="no batches"):
+        with pytest.raises(BackendError, match="no batch API"):
             await backend.describe()
         await backend.close()
 

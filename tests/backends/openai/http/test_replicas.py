@@ -68,7 +68,7 @@ async def test_a_replica_of_another_model_is_refused(tmp_path: Path) -> None:
             await backend.describe()
         await backend.close()
     assert servers[1].base_url in caught.value.message
-    assert "not of the same model" in caught.value.message
+    assert "does not serve the same model" in caught.value.message
 
 
 async def test_a_dead_replica_is_taken_out_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
