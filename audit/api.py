@@ -1,4 +1,4 @@
-"""Audits and their results for those who write Python."""
+"""The Python interface: audits, and their results."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ class Audit(config.AuditConfig):
     Parameters
     ----------
     models : mapping of str to Backend
-        The models by the names that the report shows.
+        The models, by the name shown in the report.
     suites : sequence or mapping of str to Suite
-        The suites. Two of one kind (say raw and chat) need names of their own: give a mapping.
+        The suites. To use one suite twice (say raw and chat), give a mapping with two names.
     title : str
         Heading of the report.
     db : path
-        The store of answers. Answers found there are not asked again.
+        The store of answers. Questions that it holds answers to are not asked again.
     out : path
         Folder for the report.
     seed : int
-        Seed of samples and resampling.
+        Seed for sampling and resampling.
     limit : int, optional
         Number of items to ask of each suite: a balanced sample, the same for every model.
     confidence : float
         Level of all intervals, in (0, 1).
     margins : float or mapping of measure name to float
-        Differences smaller than this do not matter: two models within it are "equivalent". A figure
+        Differences smaller than this do not matter: two models that differ by less are "equivalent". A figure
         without a better side (``p_female``, the ``effect`` of a text) is gated only if named here.
     limits : mapping, optional
-        Absolute limits that a gate enforces, e.g. ``{"stereotype_gap": (None, 0.3)}`` as (at
-        least, at most), decided on the interval.
+        Absolute limits that a gate enforces, as (at least, at most), e.g. ``{"stereotype_gap": (None, 0.3)}``.
+        Each is decided on the figure's interval.
     largest_change : float, optional
-        The most that templates, occupations or other clusters are assumed to differ by where they are of a kind that
-        none of those asked is of. "Equivalent" and "unchanged" leave room for such a kind, and say for how much.
-        Default: nothing is assumed, they may differ by all that they can; 25 templates then never show less than
-        ±0.11 of a probability, and a quantity without a range is never called alike. With 0.1, 14 show ±0.02.
+        How far templates, occupations or other clusters of a kind not represented in the sample are assumed to
+        deviate at most. "Equivalent" and "unchanged" allow for such a kind, and say by how much. Default: nothing is
+        assumed, they may deviate by their whole range; 25 templates then never show less than ±0.11 of a probability,
+        and a quantity without a range is never called equivalent. With 0.1, 14 templates show ±0.02.
     same_weights : sequence of groups of model names
-        Models with the same weights on different engines, where the weights' hashes do not show
-        it (a server's do not). What differs within a group is reported as engine noise.
+        Models with the same weights on different engines, where hashes of the weights cannot show it (as with
+        servers). Differences within a group are reported as engine noise.
     ladder : sequence of chains of model names
-        Models each made from the one before it, e.g. ``[("original", "quantised")]``, where that cannot be seen. An
-        adapter on the same weights, and raw against chat, are found without it. What each step changes is reported
+        Chains of models in which each was made from the one before, e.g. ``[("original", "quantised")]``. An adapter
+        on the same weights, and raw against chat, are detected automatically. The effect of each step is reported
         item by item, with a decision of its own.
     small_sample : bool
-        Let a ``limit`` pass that leaves too few occupations, templates… to decide anything.
+        Accept a ``limit`` that leaves too few occupations, templates… to decide anything.
     until : "decided", optional
         Ask in a random order, fixed by ``seed``, until the question is decided: did a model get worse than the baseline
-        that `run` is given, are ``limits`` kept, or else how do the models compare? ``limit`` is then the most to ask.
+        given to `run`, are the ``limits`` kept, or else how do the models compare? ``limit`` is then an upper bound.
 
     Raises
     ------
     ConfigError
-        Naming the field, the value and a hint.
+        If an option is invalid: names the field, the value and a hint.
     """
 
     async def run(self, **options: Any) -> StoredResult:
@@ -75,9 +75,10 @@ class Audit(config.AuditConfig):
         return StoredResult.of(await run_audit(self, **options), self.db, self.out)
 
     def run_sync(self, **options: Any) -> StoredResult:
-        """`run`, for callers that do not await; in a notebook too, where a loop runs already.
+        """`run` for synchronous callers, notebooks included.
 
-        There it has a thread of its own. An interrupted cell stops it as a signal would: what was asked is stored.
+        Where an event loop is running already, as in a notebook, the audit runs in a thread of its own. Interrupting
+        the cell stops it as a signal would: all answers so far are stored.
         """
         try:
             asyncio.get_running_loop()

@@ -1,6 +1,6 @@
 """What to audit: models, suites and the rules of the comparison; from Python or from a TOML file.
 
-Everything that can be seen to be wrong is reported here, before any model is loaded.
+Every error that can be detected without a model is reported here, before one is loaded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BACKENDS = {
     "anthropic": "AnthropicBackend",
     "fake": "FakeBackend",
 }
-#: Endings of files that hold a suite.
+#: File endings of suites.
 SUITE_FILES = (".csv", ".tsv", ".jsonl", ".toml")
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
@@ -50,7 +50,7 @@ def _check_models(models: Any) -> Any:
         if not isinstance(name, str) or not name.strip():
             raise refused("a model without a name", "Name each model with a text")
         if not name.isprintable():
-            raise refused_at((name,), name, "control or invisible characters in a model's name", "Use visible ones")
+            raise refused_at((name,), name, "control or invisible characters in a model's name", "Remove them")
         if not isinstance(backend, Backend):
             hint = "Use HFBackend, LlamaCppBackend, OpenAIBackend, AnthropicBackend or your own"
             raise refused_at((name,), backend, "not a backend", hint)
@@ -83,7 +83,7 @@ def _name_suites(suites: Any) -> dict[str, Suite]:
 
 
 def _check_bounds(bounds: Any) -> tuple[float | None, float | None]:
-    """(at least, at most) of a limit. An infinite side is open: TOML has no other way to write that."""
+    """A limit as (at least, at most). An infinite bound counts as None, since TOML cannot write None."""
     hint = "Give (at least, at most), None where open, e.g. (None, 0.3)"
     if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) != 2:
         raise refused("not a pair", hint)
@@ -148,14 +148,14 @@ class AuditConfig:
                     raise ConfigError(option, name, "not a model of this audit", f"Known: {', '.join(self.models)}")
 
     def check(self) -> None:
-        """Raise `ConfigError` for anything that can be seen to be wrong without loading a model."""
+        """Raise `ConfigError` for anything that is wrong and can be detected without loading a model."""
         self.check_models()
         for name, suite in self.suites.items():
             if next(iter(suite.items()), None) is None:
                 raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
 
     def check_models(self) -> None:
-        """`check`, of the models alone."""
+        """Like `check`, but only for the models."""
         for name, backend in self.models.items():
             try:
                 backend.check()
@@ -163,7 +163,7 @@ class AuditConfig:
                 raise error.within(f"models.{name}") from None
 
     def only(self, models: Sequence[str] = (), suites: Sequence[str] = (), **changes: Any) -> Self:
-        """The same audit with some of its models and suites, where any are named, and with other options."""
+        """The same audit restricted to the named models and suites (all if none are named), with changed options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
         names += ("largest_change", "small_sample", "until")
@@ -184,7 +184,7 @@ def load_audit(path: str | Path, of: type[A]) -> A:
     Raises
     ------
     ConfigError
-        When the file is not there, cannot be run, or holds no audit.
+        If the file does not exist, fails to run, or defines no audit.
     """
     path = Path(path)
     if not path.is_file():
@@ -242,7 +242,7 @@ def _from_toml(path: Path, of: type[A]) -> A:
 
 
 def kinds(of: Literal["backend", "suite"]) -> dict[str, Callable[[], Any]]:
-    """The classes that a config can name, those of other packages too: each is imported when it is called for."""
+    """The classes that a config can name, including those of other packages, as functions that import them."""
     if of == "backend":
         own: dict[str, Callable[[], Any]] = {k: partial(getattr, backends, name) for k, name in BACKENDS.items()}
         return {**{name: plugin.load for name, plugin in plugins("backends").items()}, **own}
@@ -250,8 +250,8 @@ def kinds(of: Literal["backend", "suite"]) -> dict[str, Callable[[], Any]]:
     return {**{name: plugin.load for name, plugin in plugins("suites").items()}, **own}
 
 
-def named_class(of: Literal["backend", "suite"], name: object, field: str) -> Any:
-    """The class of that name. Raises `ConfigError` for none, and for something else than a backend or suite."""
+def class_by_name(of: Literal["backend", "suite"], name: object, field: str) -> Any:
+    """The backend or suite class of that name. Raises `ConfigError` if there is none, or it is something else."""
     known = kinds(of)
     if not isinstance(name, str) or name not in known:
         close = difflib.get_close_matches(str(name), known, n=1)
@@ -260,19 +260,19 @@ def named_class(of: Literal["backend", "suite"], name: object, field: str) -> An
         raise ConfigError(field, name, "unknown", f"{did}Use one of: {', '.join(known)}{file}")
     found = known[name]()
     if not (isinstance(found, type) and issubclass(found, Backend if of == "backend" else Suite)):
-        raise ConfigError(field, name, f"a {type(found).__name__}, not a class of a {of}", "Correct the plugin")
+        raise ConfigError(field, name, f"a {type(found).__name__}, not a {of} class", "Fix the plugin")
     return found
 
 
 def _file_of(table: Mapping[str, Any]) -> Any:
-    """The file that a table names, as ``file`` or as its ``suite``; None where it names none."""
+    """The file that a table names in ``file`` or ``suite``; None if it names none."""
     suite = table.get("suite")
     is_file = isinstance(suite, str) and suite.lower().endswith(SUITE_FILES)
     return table.get("file", suite if is_file else None)
 
 
 def _from_file(field: str, table: Mapping[str, Any], folder: Path) -> Suite:
-    """The suite of a table that names its file; its other fields stand in place of the file's."""
+    """The suite of a table that names a file; the table's other fields override the file's."""
     file = _file_of(table)
     if "file" in table and "suite" in table:
         raise ConfigError(f"{field}.suite", table["suite"], "a file is given as well", "Keep one of the two")
@@ -294,22 +294,22 @@ def _tables(fields: Mapping[str, Any], name: str, example: str) -> Mapping[str, 
 
 
 def _build(field: str, table: Any, kind_field: Literal["backend", "suite"], folder: Path) -> Any:
-    """The backend or suite of a table, whose kind is in ``kind_field``."""
+    """The backend or suite that a table describes; ``kind_field`` is the field with its class."""
     if not isinstance(table, Mapping):
         raise ConfigError(field, table, "not a table", f"Write it as [{field}]")
     options = dict(table)
     kind = options.pop(kind_field, None)
-    found = named_class(kind_field, kind, f"{field}.{kind_field}")
+    found = class_by_name(kind_field, kind, f"{field}.{kind_field}")
     try:
         return found(**_relative_to(folder, options, found.path_options))
     except ConfigError as error:
         raise error.within(field) from None
     except (TypeError, ValueError) as error:
-        raise ConfigError(field, options, f"{kind} refused it: {error}", "Fix that value") from error
+        raise ConfigError(field, options, f"{kind} rejected it: {error}", "Fix that value") from error
 
 
 def _relative_to(folder: Path, options: Mapping[str, Any], paths: Mapping[str, Collection[str]]) -> dict[str, Any]:
-    """The options, each path of them taken from the config's folder where it lies there; else as it is."""
+    """The options, with paths that exist in the config's folder made relative to it."""
     found = dict(options)
     for name, value in options.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a run would ask, how long it may take and what it may cost, without asking anything."""
+"""The dry run: what a run would ask, how long it may take and what it may cost, without asking anything."""
 
 from __future__ import annotations
 
@@ -42,18 +42,30 @@ _KINDS: dict[type[Request], str] = {ScoreRequest: "score", GenerateRequest: "gen
 
 
 class ModelEstimate(BaseModel):
-    """One model's share of a run. Times in seconds; None where nothing is known to estimate from.
+    """One model's share of a run.
 
-    ``asked_again`` counts the questions that are asked a second time, to check the answers: their tokens are counted,
-    and they come on top of ``requests``.
-    ``seconds_by`` and ``tokens_by`` say where an estimate comes from. ``cost`` is in the currency of
-    the backend's price table, and not a bound: a server's route may need more requests for a score than it has
-    continuations, or fewer, and what fails is asked again. `--max-cost` holds whatever the estimate says.
-    ``probe_requests`` is what finding out about a server took, once for each server and model.
-
-    ``requests`` are the questions known now. At most ``follow_ups`` more follow from the model's answers; the time and
-    the tokens include them, so both are bounds where there are any. ``texts_to_score`` (at most) are asked of the
-    suites' own scorers, whose time is not in ``seconds``. ``requests_by_kind`` counts questions and follow-ups.
+    Attributes
+    ----------
+    requests : int
+        The questions known now.
+    asked_again : int
+        Questions asked a second time, to check the answers. They come on top of ``requests``; their tokens are counted.
+    follow_ups : int
+        At most this many questions follow from the model's answers. Time and tokens include them, so both are upper
+        bounds where there are any.
+    texts_to_score : int
+        At most this many texts are sent to the suites' own scorers, whose time is not in ``seconds``.
+    requests_by_kind : dict
+        Questions and follow-ups by kind.
+    seconds : float, optional
+        None if there is nothing to estimate from.
+    seconds_by, tokens_by : str
+        What the estimate is based on.
+    cost : float, optional
+        In the currency of the backend's price table. No upper bound: a server's route may need more or fewer requests
+        for a score than it has continuations, and failed requests are repeated. `--max-cost` holds regardless.
+    probe_requests : int
+        Requests that probing the server took, once for each server and model.
     """
 
     model: str
@@ -74,21 +86,22 @@ class ModelEstimate(BaseModel):
 
 
 class RunEstimate(BaseModel):
-    """What a run would ask of each model; ``first_look``: items before a run that stops when decided first may stop."""
+    """What a run would ask of each model. ``first_look``: items before a run with ``until="decided"`` may stop."""
 
     models: list[ModelEstimate]
     first_look: int | None = None
 
     def as_text(self) -> str:
-        """For a person to read."""
+        """The estimate in words."""
         lines = []
         if self.first_look is not None:
             lines.append(
-                f"At most, if nothing is decided before; the first decision is tried after {self.first_look:,} items."
+                f"An upper bound: the run stops once the question is decided, after {self.first_look:,} items at the "
+                "earliest."
             )
         for m in self.models:
             again = f", {m.asked_again:,} of them a second time" if m.asked_again else ""
-            lines += [m.model, f"  items {m.items:,}, to ask {m.requests:,}{again}, answered already {m.cached:,}"]
+            lines += [m.model, f"  items {m.items:,}, to ask {m.requests:,}{again}, already answered {m.cached:,}"]
             if m.follow_ups or m.texts_to_score:
                 lines.append(f"  then at most {m.follow_ups:,} follow-ups, and {m.texts_to_score:,} texts for scorers")
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in m.requests_by_kind.items())
@@ -106,7 +119,7 @@ class RunEstimate(BaseModel):
 async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
     """Check the audit and count what it would ask. Loads no weights; a server is probed.
 
-    Questions that depend on answers (follow-ups) cannot be counted before those are there: the most there may be are.
+    Questions that depend on answers (follow-ups) cannot be known yet: their largest possible number is counted.
     """
     with _store(audit.db) as store:
         resolved = await resolve_audit(audit, store)
@@ -131,7 +144,7 @@ async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
 
 @contextlib.contextmanager
 def _store(db: Path) -> Iterator[Store]:
-    """The audit's store, or an empty temporary one: `--fresh` would refuse a store that a dry run had made."""
+    """The audit's store, or an empty temporary one: `--fresh` would refuse a store that a dry run had created."""
     with tempfile.TemporaryDirectory() as folder:
         path = db if db.exists() else Path(folder, "empty.db")
         with Store.open(path) as store:
@@ -185,19 +198,19 @@ class RequestCounts:
     Attributes
     ----------
     items, requests : int
-        Items, and those of them that are not answered.
+        Items, and the unanswered ones among them.
     asked_again : int
         Requests that are sent a second time, to check the answers.
     follow_ups, texts_to_score : int
         The most questions that may follow, to the model itself and to scorers.
     requests_by_kind, tokens_by_kind : mapping
-        Of questions and follow-ups to the model: how many, and the tokens that set their time (`timed_tokens`).
+        Number of questions and follow-ups to the model, and the tokens that determine their duration (`timed_tokens`).
     prompt_characters : int
-        Of the requests, each prompt as often as it is sent.
+        Characters of all prompts, counted as often as they are sent.
     generated_tokens : int
         Upper bound: each text at its full length.
     sample : list of (prompt, int)
-        Some of the prompts, each as likely as the others, and how often each is sent.
+        A uniform random sample of the prompts, and how often each is sent.
     """
 
     items: int = 0
@@ -213,7 +226,7 @@ class RequestCounts:
     sample: list[tuple[Prompt, int]] = field(default_factory=list)
 
     def prompt_tokens(self, backend: Backend) -> tuple[int, str]:
-        """Tokens of all prompts that are sent, and where the number comes from: only the sample is tokenised."""
+        """Tokens of all prompts sent, and how the number was obtained: only the sample is tokenised."""
         counts = count_tokens(backend, [prompt for prompt, _ in self.sample]) if self.sample else []
         if counts is None:
             tokens = round(self.prompt_characters / CHARACTERS_PER_TOKEN)
@@ -238,10 +251,10 @@ def count_requests(
     scorers: Mapping[str, str] = MappingProxyType({}),
     counts: RequestCounts | None = None,
 ) -> RequestCounts:
-    """Count what is not answered under a fingerprint, and with ``suite`` what may follow. Asks nothing.
+    """Count what is unanswered under a fingerprint and, given ``suite``, what may follow. Asks nothing.
 
-    ``again`` chooses those that are asked a second time, where their backend wants that.
-    ``scorers`` are the fingerprints of the suite's scorers; ``counts`` is added to.
+    ``again`` selects the questions that are asked a second time, if the backend supports that. ``scorers`` are the
+    fingerprint ids of the suite's scorers by name. The counts are added to ``counts``.
     """
     counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
     seen: set[str] = set()  # follow-ups that many items share

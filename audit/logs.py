@@ -1,7 +1,7 @@
-"""What happened in a run, one JSON object per line, in a file of its own; and on the terminal with -v.
+"""A run's log: one JSON object per line in a file of its own, and on the terminal with -v.
 
-No secret is written: what looks like a key, and the values of environment variables that hold
-keys, are taken out of every line, tracebacks included.
+No secret is written: anything that looks like a key, and the values of environment variables that hold
+keys, are removed from every line, tracebacks included.
 """
 
 from __future__ import annotations
@@ -57,10 +57,9 @@ def logger(name: str) -> Any:
 
 @contextlib.contextmanager
 def run_log(folder: Path, run_id: str, *, verbose: bool = False) -> Iterator[Path]:
-    """Within this block, what happens is written to ``folder/RUN_ID.jsonl``; yields that path.
+    """Within this block, log to ``folder/RUN_ID.jsonl``; yields that path.
 
-    A file grows to 5 MiB, then three older ones are kept beside it. ``verbose`` shows the same
-    on stderr, for people.
+    The file is rotated at 5 MiB, and three older ones are kept. ``verbose`` also logs to stderr, in a readable form.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run_id}.jsonl"
@@ -85,14 +84,14 @@ def run_log(folder: Path, run_id: str, *, verbose: bool = False) -> Iterator[Pat
 
 
 class _PrivateFile(logging.handlers.RotatingFileHandler):
-    """A log that only its owner reads: prompts stand in it."""
+    """A log that only its owner can read, since it contains prompts."""
 
     def _open(self) -> Any:
         return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=private)
 
 
 class _Redacted(structlog.stdlib.ProcessorFormatter):
-    """Renders a line, then takes secrets out of the whole of it."""
+    """Renders a line, then removes secrets from all of it."""
 
     def __init__(self, renderer: Any) -> None:
         super().__init__(

@@ -1,12 +1,13 @@
-"""How much to ask: from a pilot's variance components to the design that finds a wished difference, and its cost."""
+"""Sample size: from a pilot's variance components to a design that detects a given difference, and its cost."""
 
 from __future__ import annotations
 
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 from scipy import special
@@ -25,21 +26,30 @@ from suites.base import Item, MeasureSpec
 
 #: Chance of even one false claim among a suite's primary figures and pairs of models.
 ALPHA = 0.05
-#: Designs that are looked through: levels of a factor, and draws of one question.
+#: The range of designs that is searched: levels of a factor, and draws per question.
 _LEAST_LEVELS, _MOST_LEVELS = 5, 100_000
 _DRAWS = (1, 2, 4, 8, 16)
 
 
 class FigurePlan(BaseModel):
-    """What one figure takes.
+    """The design that one figure needs.
 
-    ``basis`` says whose components it rests on; ``minimum_detectable_effect`` is the smallest difference that the
-    pilot's own design finds with 80 % power at the level ``alpha``, Bonferroni's share of 5 % for one of the suite's
-    primary figures and one pair of models: what Holm's correction asks of the first claim; inf where none is.
-    ``levels`` and ``draws`` are a design with few items that finds the wished one, the components' own error allowed
-    for (`audit.analysis.power`), its strata, levels of ``stratum``, of equal size; None: none does, however large.
-    ``available`` are the levels that the suite has: a design within these is preferred. ``items`` are the suite's, for
-    each model.
+    Attributes
+    ----------
+    basis : str
+        Whose variance components the plan rests on.
+    alpha : float
+        Level of the test: Bonferroni's share of 5 % for one of the suite's primary figures and one pair of models,
+        which is what Holm's correction demands of the first claim.
+    minimum_detectable_effect : float
+        The smallest difference that the pilot's own design detects with 80 % power at ``alpha``; inf if none.
+    levels, draws : optional
+        A small design that detects the given difference, allowing for the estimation error of the components
+        (`audit.analysis.power`), with strata (the levels of ``stratum``) of equal size. None if no design does.
+    items : int, optional
+        The suite's items for each model in that design.
+    available : dict
+        The levels that the suite has: a design within these is preferred.
     """
 
     suite: str
@@ -56,13 +66,13 @@ class FigurePlan(BaseModel):
 
     @property
     def lacking(self) -> dict[str, int]:
-        """How many levels of a factor the design takes beyond those that the suite has."""
+        """How many levels of each factor the design needs beyond those that the suite has."""
         beyond = {name: n - self.available.get(name, n) for name, n in (self.levels or {}).items()}
         return {name: n for name, n in beyond.items() if n > 0}
 
 
 class ModelCost(BaseModel):
-    """What the planned items cost one model. Seconds None: nothing is known; cost None: no prices."""
+    """What the planned items cost for one model. ``seconds`` is None if unknown, ``cost`` if there are no prices."""
 
     model: str
     requests: int
@@ -71,7 +81,7 @@ class ModelCost(BaseModel):
 
 
 class SamplePlan(BaseModel):
-    """The designs that find a difference of ``detect``, figure by figure, and what the largest of each suite costs."""
+    """The designs that detect a difference of ``detect``, by figure, and the cost of the largest one of each suite."""
 
     detect: float
     run_id: str
@@ -79,31 +89,32 @@ class SamplePlan(BaseModel):
     costs: list[ModelCost]
 
     def as_text(self) -> str:
-        """For a person to read."""
-        lines = [f"To find a difference of {self.detect:g} with {POWER:.0%} power, from the pilot {self.run_id}:"]
+        """The plan in words."""
+        lines = [f"To detect a difference of {self.detect:g} with {POWER:.0%} power, from the pilot {self.run_id}:"]
         for one in self.figures:
             now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
             finds = one.minimum_detectable_effect
             found = f"{finds:.3f}" if math.isfinite(finds) else "nothing"
-            lines.append(f"{one.figure}\n  pilot: {now}; it finds {found} ({one.basis})")
+            lines.append(f"{one.figure}\n  pilot: {now}; it detects {found} ({one.basis})")
             if one.levels is None:
-                lines.append("  no number of levels finds it")
+                lines.append("  no number of levels is enough")
             else:
                 needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
                 needed += f" (equally many of each {one.stratum})" if one.stratum else ""
                 draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
                 lines.append(f"  needed: {needed}{draws}: {one.items:,} items")
                 lines += [
-                    f"  the suite has {one.available[factor]:,} {factor}s: {n:,} more must be written"
+                    f"  the suite has {one.available[factor]:,} {factor}s: you would have to write {n:,} more"
                     for factor, n in one.lacking.items()
                 ]
         lines.append(
             "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
-            f"(alpha {', '.join(sorted({f'{one.alpha:.2g}' for one in self.figures}))}). It rests on components "
-            "estimated from the pilot, at an upper limit, as they have an error of their own.\n"
-            "A gate calls worse what is above its margin: add the margin to what it is to find.\n"
-            "To call two models equivalent takes more: room for kinds of clusters not asked, which `largest_change` "
-            "limits (150 of each factor for ±0.02 of a probability, unless it says otherwise)."
+            f"(alpha {', '.join(sorted({f'{one.alpha:.2g}' for one in self.figures}))}). It uses upper limits of the "
+            "components estimated from the pilot, as these are uncertain themselves.\n"
+            "A gate reports only what is worse by more than its margin: add the margin to the difference you want to "
+            "detect.\n"
+            "To call two models equivalent takes more: an allowance for kinds of clusters that were not asked, which "
+            "`largest_change` bounds (by default 150 levels of each factor for ±0.02 of a probability)."
         )
         for cost in self.costs:
             seconds = "time unknown" if cost.seconds is None else f"{cost.seconds:,.0f} s"
@@ -115,12 +126,12 @@ class SamplePlan(BaseModel):
 
 
 async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") -> SamplePlan:
-    """The designs that find a difference of ``detect`` in each primary figure.
+    """The designs that detect a difference of ``detect`` in each primary figure.
 
     Raises
     ------
     ConfigError
-        When ``detect`` is not above 0, or the store has no run with variance components of the audit's suites.
+        If ``detect`` is not above 0, or the store has no run with variance components of the audit's suites.
     """
     if not detect > 0:
         raise ConfigError("--detect", detect, "no difference", "Give a number above 0, e.g. 0.02")
@@ -128,8 +139,8 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
         raise ConfigError("db", str(audit.db), "no such store", "Run the audit with --limit first: that is the pilot")
     with Store.open(audit.db, read_only=True) as store:
         pilot = store.runs.finished_result(store.runs.find(run_id))
-    by_figure = _by_figure(pilot, audit)
-    primaries = Counter(of_figure[0].suite for of_figure in by_figure)
+    by_figure = _by_figure(pilot.components, audit)
+    primaries = Counter(suite for suite, *_ in by_figure)
     pairs = max(1, math.comb(len(audit.models), 2))
     for suite in primaries:
         compared = [one for one in pilot.comparisons if one.suite == suite and one.primary and one.p is not None]
@@ -138,8 +149,7 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
     items = {name: list(audit.suites[name].items()) for name in primaries}
     figures = [
         _figure_plan(pilot, of_figure, detect, ALPHA / (primaries[suite] * pairs), items[suite])
-        for of_figure in by_figure
-        for suite in (of_figure[0].suite,)
+        for (suite, *_), of_figure in by_figure.items()
     ]
     if not figures:
         raise ConfigError(
@@ -148,12 +158,15 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
     return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, pilot, figures))
 
 
-def _by_figure(pilot: AuditResult, audit: AuditConfig) -> list[list[VarianceComponents]]:
-    found: dict[object, list[VarianceComponents]] = {}
-    for one in pilot.components:
+def _by_figure(
+    components: Iterable[VarianceComponents], audit: AuditConfig
+) -> dict[tuple[str, str, Any], list[VarianceComponents]]:
+    """The components of the audit's suites by (suite, measure, condition)."""
+    found: dict[tuple[str, str, Any], list[VarianceComponents]] = {}
+    for one in components:
         if one.suite in audit.suites:
             found.setdefault((one.suite, one.measure, where_key(one.where)), []).append(one)
-    return list(found.values())
+    return found
 
 
 def _as_components(one: VarianceComponents, times: float = 1.0) -> Components:
@@ -170,7 +183,7 @@ def _as_components(one: VarianceComponents, times: float = 1.0) -> Components:
 
 
 def _basis(of_figure: Sequence[VarianceComponents]) -> tuple[Components, VarianceComponents, str]:
-    """The components of the least precise difference: of a pair of models, or of two unrelated ones."""
+    """The components of the least precise difference: between a pair of models, or else between two unrelated ones."""
     pairs = [one for one in of_figure if one.against is not None]
     candidates = [(_as_components(one, 1.0 if pairs else 2.0), one) for one in pairs or of_figure]
     found, one = max(
@@ -178,7 +191,7 @@ def _basis(of_figure: Sequence[VarianceComponents]) -> tuple[Components, Varianc
     )
     if one.against is not None:
         return found, one, f"between {one.against} and {one.model}, item by item"
-    return found, one, f"between two models as {one.model} whose answers are unrelated: the worst case"
+    return found, one, f"between two models like {one.model} with unrelated answers: the worst case"
 
 
 def _figure_plan(
@@ -194,8 +207,8 @@ def _figure_plan(
     design = needed(careful, detect, alpha, is_count=is_count, available=available)
     (info,) = [info for info in pilot.suites if info.name == one.suite]
     shared = None if spec is None else spec.membership
-    if shared is not None:  # its levels come with the lists: components of them are not estimated
-        basis += f"; with the {shared}s asked, new ones take more"
+    if shared is not None:  # a membership has no variance component of its own
+        basis += f"; for the same {shared}s, new ones take more"
     items = None
     if design is not None:
         items = math.ceil(math.prod(design[0].values()) * design[1] * info.n_items / one.n_items)
@@ -224,10 +237,10 @@ def needed(
     is_count: bool = False,
     available: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, int], int] | None:
-    """Levels of each factor and draws of each question that find ``detect``: None where none do.
+    """Levels of each factor and draws of each question that detect a difference of ``detect``; None if none do.
 
-    The design with the fewest items by the formula, made larger until the test that compares finds it too. One within
-    the ``available`` levels is preferred to one that takes more.
+    Starts from the design with the fewest items by the formula, and enlarges it until the comparison's own test has
+    the power too. A design within the ``available`` levels is preferred.
     """
     for most in ([dict(available)] if available else []) + [{}]:
         design = _by_formula(found, detect, alpha, most)
@@ -245,11 +258,11 @@ def needed(
 def _by_formula(
     found: Components, detect: float, alpha: float, most: Mapping[str, int]
 ) -> tuple[dict[str, int], int] | None:
-    """The design with the fewest items that finds it, no factor with more levels than ``most``; None if none does."""
+    """The smallest design that detects it with at most ``most`` levels of each factor; None if none does."""
     names = list(found.factors)
     designs = []
     for draws in _DRAWS if found.sampling else (1,):
-        # The first factor's levels follow from the others', which grow together.
+        # The number of levels of the first factor follows from those of the others, which grow together.
         others = [{name: min(n, most.get(name, n)) for name in names[1:]} for n in _grid()] if len(names) > 1 else [{}]
         for fixed in others:
             first = _least(found, names[0], fixed, (draws, alpha), detect)
@@ -268,7 +281,7 @@ def _grid() -> Iterator[int]:
 def _least(
     found: Components, name: str, fixed: Mapping[str, int], asked: tuple[int, float], detect: float
 ) -> int | None:
-    """The fewest levels of a factor that find ``detect``, the others' being fixed; None where none do.
+    """The fewest levels of a factor that detect it while the others are fixed; None if none do.
 
     ``asked``: the draws of each question, and the level of the test.
     """
@@ -287,13 +300,13 @@ def _least(
 
 
 async def _costs(audit: AuditConfig, pilot: AuditResult, figures: Sequence[FigurePlan]) -> list[ModelCost]:
-    """What the largest design of each suite costs: prices by what the suites ask now, time by the pilot's pace."""
+    """The cost of each suite's largest design: prices from what the suites ask now, time from the pilot's speed."""
     wanted: dict[str, int] = {}
     for one in figures:
         wanted[one.suite] = max(wanted.get(one.suite, 0), one.items or 0)
     items = sum(wanted.values())
-    pace = {m.fingerprint_id: m.seconds / m.asked for m in pilot.models if m.asked >= 20}
-    by_name = {m.name: pace.get(m.fingerprint_id) for m in pilot.models}
+    measured = {m.fingerprint_id: m.seconds / m.asked for m in pilot.models if m.asked >= 20}
+    seconds_per_request = {m.name: measured.get(m.fingerprint_id) for m in pilot.models}
     with tempfile.TemporaryDirectory() as folder:
         asked = audit.only(suites=list(wanted), db=Path(folder, "empty.db"))
         estimate = await dry_run_audit(asked)
@@ -301,7 +314,7 @@ async def _costs(audit: AuditConfig, pilot: AuditResult, figures: Sequence[Figur
         ModelCost(
             model=model.model,
             requests=items,
-            seconds=None if (rate := by_name.get(model.model)) is None else rate * items,
+            seconds=None if (seconds := seconds_per_request.get(model.model)) is None else seconds * items,
             cost=None if model.cost is None else model.cost * items / model.requests,
         )
         for model in estimate.models
@@ -309,14 +322,13 @@ async def _costs(audit: AuditConfig, pilot: AuditResult, figures: Sequence[Figur
 
 
 def sample_power(audit: AuditConfig) -> list[str]:
-    """For each primary mean, a line: the smallest difference that the audit's items could show."""
-    pilot: dict[object, list[VarianceComponents]] = {}
+    """One line for each primary mean: the smallest difference that the audit's items can detect."""
+    last = None
     if audit.db.exists():
         with Store.open(audit.db, read_only=True) as store:
             results = (store.runs.result(run.id) for run in store.runs.all())
             last = next((result for result in results if result is not None and result.components), None)
-        for one in last.components if last is not None else ():
-            pilot.setdefault((one.suite, one.measure, where_key(one.where)), []).append(one)
+    pilot = _by_figure(last.components if last is not None else (), audit)
     lines = []
     pairs = max(1, math.comb(len(audit.models), 2))
     for name, suite in audit.suites.items():
@@ -327,7 +339,7 @@ def sample_power(audit: AuditConfig) -> list[str]:
                 earlier = pilot.get((name, spec.measure, where_key(spec.where)), [])
                 power = _power(spec, items, earlier, ALPHA / (len(primary) * pairs))
                 lines.append(f"{FigureName(name, spec.measure, spec.where)}: {power}")
-    return ["", "Smallest difference between two models that these items find with 80 % power", *lines]
+    return ["", "Smallest difference between two models that these items detect with 80 % power", *lines]
 
 
 def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents], alpha: float) -> str:
@@ -342,12 +354,12 @@ def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceC
             return f"{finds:.3f} with {described} (by an earlier run, {basis})"
     bound = _bound(spec, design, alpha)
     if bound >= spec.limits[1] - spec.limits[0]:
-        return f"none for certain with {described} (no earlier run: by what its values can be)"
-    return f"at worst {bound:.2g} with {described} (no earlier run: by what its values can be)"
+        return f"none for certain with {described} (no earlier run: worst case for the range of its values)"
+    return f"at worst {bound:.2g} with {described} (no earlier run: worst case for the range of its values)"
 
 
 def _design_of(spec: MeasureSpec, items: Sequence[Item]) -> Design:
-    """The levels behind a figure, stratum by stratum where these have unequal numbers."""
+    """The levels behind a figure, by stratum where strata have unequal numbers of them."""
     weights = spec.weights or {}
     uneven = {
         factor: [(weight, strata.get(level, 0)) for level, weight in weights.items()]
@@ -358,7 +370,8 @@ def _design_of(spec: MeasureSpec, items: Sequence[Item]) -> Design:
 
 
 def _bound(spec: MeasureSpec, design: Design, alpha: float) -> float:
-    """What is found however the values vary: no difference of values in a range R varies by more than R."""
+    """What is detected however the values vary: the standard deviation of differences of values in a range R is at
+    most R."""
     low, high = spec.limits
     worst = 0.0
     for factor, levels in design.levels.items():

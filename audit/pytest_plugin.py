@@ -29,7 +29,7 @@ class TestedAudit:
     result : AuditResult
     """
 
-    __test__ = False  # a class of the tests' names, no test
+    __test__ = False  # pytest would collect it for its name
 
     def __init__(self, result: AuditResult, db: Path) -> None:
         self.result, self._db = result, db
@@ -45,9 +45,9 @@ class TestedAudit:
     def _assert(
         self, measure: str, bounds: tuple[float | None, float | None], open_fails: OpenFails, where: Mapping[str, Any]
     ) -> None:
-        """``open_fails``: which open questions fail the test too, as in a gate; ``all`` unless said otherwise.
+        """Check the figures with the levels ``where`` against a limit.
 
-        ``where``: only figures with these levels. A name that no figure has is a mistake of the test's.
+        ``open_fails``: which undecided checks fail the test too, as in a gate. Levels that no figure has are an error.
         """
         from audit.analysis.gate.rows import stored_rows
         from audit.analysis.gate.rules import GateRules
@@ -67,7 +67,7 @@ class TestedAudit:
 
 
 class AuditFixture:
-    """What a test asks: one model, one suite."""
+    """Runs audits of one model on one suite for a test."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,16 +75,16 @@ class AuditFixture:
     def run(
         self, model: Backend | str, suite: Suite | str, *, api_key_env: str | None = None, **options: Any
     ) -> TestedAudit:
-        """Audit a model and give the result, or fail where a question has no answer.
+        """Audit a model and return the result. Fails the test if a question has no answer.
 
         Parameters
         ----------
         model : Backend or str
-            Or what `audit run --model` takes.
+            A backend, or a string as for `audit run --model`.
         suite : Suite or str
-            Or what `audit run --suite` takes.
+            A suite, or a string as for `audit run --suite`.
         options
-            Of `audit.Audit`: ``limit``, ``seed``, ``confidence``, ``db`` to keep the answers beyond the test…
+            Options of `audit.Audit`: ``limit``, ``seed``, ``confidence``, ``db`` to keep the answers beyond the test…
         """
         from audit.adhoc import load_suite
         from audit.api import Audit
@@ -101,5 +101,5 @@ class AuditFixture:
 
 @pytest.fixture
 def audit(tmp_path: Path) -> AuditFixture:
-    """Audits of this test, in a store of its own."""
+    """Runs audits for this test, in a store of its own."""
     return AuditFixture(tmp_path)

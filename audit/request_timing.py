@@ -12,7 +12,7 @@ from audit.collect.items import CHARACTERS_PER_TOKEN, PROMPT_TOKENS_PER_GENERATE
 from audit.store import Store, StoredAnswer
 from backends.base import GenerateRequest, GenerateResponse, Request, ScoreRequest
 
-MOST_ANSWERS = 4000  # latest answers that a timing is measured from
+MOST_ANSWERS = 4000  # only the latest answers are used
 FEWEST_BATCHES = 3  # with fewer, loading the model may dominate
 _IDLE = 20  # a gap longer than this many median gaps is idle time: between two runs, or a pause
 

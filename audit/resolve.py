@@ -1,4 +1,4 @@
-"""From a config to an audit that can run: checked, its backends described, its items at hand."""
+"""Turn a config into an audit that is ready to run: checked, with its backends described and its items sampled."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class DescribedBackend:
 
 @dataclass(frozen=True)
 class ResolvedAudit:
-    """A checked audit: its models and scorers described, each suite's items (limited) at hand.
+    """A checked audit: its models and scorers described, each suite's items limited to the sample.
 
     Attributes
     ----------
     scorers : mapping
         By (suite, scorer name).
     looks : tuple of InterimLook
-        When the run looks at its answers.
+        When the run evaluates its answers.
     look_of : mapping
-        For each suite the number of the look (n,) by which each item is asked. A suite that is not named is asked
+        For each suite, the number of the look (n,) by which each item is asked. A suite without an entry is asked
         at once.
     """
 
@@ -57,14 +57,14 @@ class ResolvedAudit:
     look_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def asked(self, suite: str, looks: range) -> Iterator[tuple[int, Item]]:
-        """The items that are asked in these looks, with their places in the suite."""
+        """The items that are asked in these looks, with their positions in the suite."""
         of_items = self.look_of.get(suite)
         for place, item in enumerate(self.items[suite]):
             if of_items is None or of_items[place] in looks:
                 yield place, item
 
     def places(self, suite: str, looks: range) -> list[int]:
-        """The places of the items that are asked in these looks."""
+        """The positions of the items that are asked in these looks."""
         of_items = self.look_of.get(suite)
         return [i for i in range(len(self.items[suite])) if of_items is None or of_items[i] in looks]
 
@@ -74,7 +74,7 @@ class ResolvedAudit:
         yield from self.scorers.values()
 
     def backend_for(self, model: str, suite: str, scorer: str | None) -> DescribedBackend:
-        """Who answers an item of a suite when ``model`` is audited; ``scorer`` is `Item.scorer`."""
+        """The backend that answers an item of a suite when ``model`` is audited; ``scorer`` is `Item.scorer`."""
         return self.models[model] if scorer is None else self.scorers[suite, scorer]
 
     async def close(self) -> None:
@@ -84,12 +84,12 @@ class ResolvedAudit:
 
 
 async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
-    """Check everything, make the items, describe the backends and find the ids of their answers. Loads no weights.
+    """Check the audit, sample the items, describe the backends and find the ids of their answers. Loads no weights.
 
     Raises
     ------
     ConfigError
-        For bad input, and for a backend that cannot do what a suite asks.
+        If an option is invalid, or a backend cannot do what a suite asks.
     """
     audit.check_models()
     for suite in audit.suites.values():
@@ -114,7 +114,7 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
 
 
 def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
-    """The items that an audit asks of a suite. Raises `ConfigError` for none, and for a sample that is too small."""
+    """The items of a suite that an audit asks. Raises `ConfigError` if there are none, or the sample is too small."""
     items = PackedItems(suite.items())
     if not items:
         raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
@@ -124,7 +124,7 @@ def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
     sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(specs))
     requirement = Requirement(items, specs)
     if not audit.small_sample and audit.limit < min(sample.smallest, len(items)):
-        # Not even one set of items: told the number that decides something, rather than the one that is barely a set.
+        # The error should name the limit that decides something, not the one that merely allows one set of items.
         _check_useful(name, audit.limit, sample, [], requirement)
     taken = sample.take(audit.limit)
     if not audit.small_sample and len(taken) < len(items):
@@ -133,7 +133,7 @@ def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
 
 
 def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], requirement: Requirement) -> None:
-    """Refuse a sample that could decide nothing, with the limit that would do."""
+    """Refuse a sample that could decide nothing, and name the smallest limit that could."""
     lacking = requirement.lacking(taken)
     if lacking is None:
         return
@@ -151,7 +151,7 @@ def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], 
 def _assign_looks(
     suite: Suite, items: PackedItems, audit: AuditConfig, looks: tuple[InterimLook, ...], store: Store
 ) -> list[int]:
-    """By which look each item is asked. The order is kept in the store, and taken from there if it is there."""
+    """By which look each item is asked. The order is read from the store, or else written there."""
     depends_on = [suite.name, suite.version, dict(suite.signature()), audit.seed, audit.limit]
     order_id = hashlib.sha256(to_bytes(canonical_json(depends_on))).hexdigest()[:32]
     crossed = sampled_factors(leading_specs(suite))
@@ -199,13 +199,13 @@ async def _describe(name: str, backend: Backend, store: Store) -> DescribedBacke
             f"{error.kind}: {error.message}",
             error.hint or "Check that it can be reached",
         ) from None
-    except Exception as error:  # what an engine or another's backend raises of a model that is not there
+    except Exception as error:  # whatever an engine or a third-party backend raises for a model that does not exist
         first = next(iter(str(error).strip().splitlines()), "")
         problem = f"describing it raised {type(error).__name__}: {first}"
         raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Check its name and its files") from error
     try:
         identity = await asyncio.to_thread(store.fingerprints.resolve, description.fingerprint, description.retired)
     except (TypeError, AttributeError) as error:
-        problem = f"its description cannot be kept: {error}"
-        raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Give texts and numbers") from error
+        problem = f"its description cannot be stored: {error}"
+        raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Use texts and numbers") from error
     return DescribedBackend(name, backend, description, identity)

@@ -1,7 +1,6 @@
-"""The story of a run: resolve the audit, ask what is missing, verify the models, evaluate, keep the result.
+"""One run from start to end: resolve the audit, ask what is missing, verify the models, evaluate, store the result.
 
-Order matters: everything that may be wrong with the input is found before a model is loaded, and
-the store is opened before the first request.
+Order matters: bad input is found before a model is loaded, and the store is opened before the first request.
 """
 
 from __future__ import annotations
@@ -91,23 +90,24 @@ async def run_audit(
     audit : Audit
         The audit to run.
     baseline : str, optional
-        With ``until="decided"``: the run to compare with, as for a gate. Else there are limits, or models to compare.
+        With ``until="decided"``: the run to compare with, as for a gate. Without it, the config's limits or the
+        comparison of its models are to be decided.
     on_event : callable, optional
         Called with progress, retries and failures.
     verbose : bool
-        Show the run's log on stderr too; it is kept under ``audit.out/logs`` anyway.
+        Also show the run's log on stderr; it is always written under ``audit.out/logs``.
     stop : ShutdownRequest, optional
-        For callers that stop the run themselves. SIGINT and SIGTERM do, in a main thread.
+        For callers that stop the run themselves. In the main thread SIGINT and SIGTERM do so as well.
 
     Returns
     -------
     AuditResult
-        ``complete`` is False when a question has no answer; ``interrupted`` is True after SIGINT
-        or SIGTERM. The same result is kept in the store.
+        ``complete`` is False if a question has no answer; ``interrupted`` is True after SIGINT
+        or SIGTERM. The result is also stored.
     """
     if baseline is not None and audit.until is None:
         hint = "Add --until decided, or leave it out: audit gate compares a finished run"
-        raise ConfigError("--baseline", baseline, "this run asks everything, whatever the baseline says", hint)
+        raise ConfigError("--baseline", baseline, "this run asks everything, with or without a baseline", hint)
     question = None if audit.until is None else stopping_question(audit, baseline)
     started = _now()
     stop = stop or ShutdownRequest()
@@ -140,7 +140,7 @@ async def run_audit(
 
 
 def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]:
-    """SIGINT and SIGTERM stop the run, where this thread may handle signals at all."""
+    """Let SIGINT and SIGTERM stop the run, if this thread may handle signals."""
     if threading.current_thread() is not threading.main_thread():
         return contextlib.nullcontext()
     return stop_on_signals(stop, "All answers so far are stored: run the same command again to resume.")
@@ -148,7 +148,7 @@ def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]
 
 @dataclass(frozen=True)
 class _SuiteOutcome:
-    """A suite's figures, and the items shown behind them."""
+    """A suite's figures, with example items and variance components."""
 
     result: SuiteResult
     examples: list[Example]
@@ -156,7 +156,7 @@ class _SuiteOutcome:
 
 
 class _Run:
-    """One run under way."""
+    """A run in progress."""
 
     def __init__(self, audit: AuditConfig, resolved: ResolvedAudit, store: Store, run_id: str, started: str) -> None:
         self._audit, self._resolved, self._store = audit, resolved, store
@@ -181,7 +181,7 @@ class _Run:
     async def ask(
         self, question: StoppingQuestion | None, before: AuditResult | None, stop: ShutdownRequest, on_event: OnEvent
     ) -> dict[str, list[Outcome]]:
-        """Ask look by look until ``question`` is decided or all is asked. Returns the outcomes by backend's name."""
+        """Ask look by look until ``question`` is decided or nothing is left. Returns the outcomes by backend name."""
         outcomes: dict[str, list[Outcome]] = {}
         looks = self._resolved.looks
         for look in looks:
@@ -206,7 +206,7 @@ class _Run:
         return outcomes
 
     def _asked(self, suite: str) -> list[int]:
-        """The places of the items that were asked so far."""
+        """The positions of the items asked so far."""
         return self._resolved.places(suite, range(1, self.collector.look + 1))
 
     def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> StoppingAnswer | None:
@@ -221,7 +221,7 @@ class _Run:
             report = check_run(
                 self._store, result, lambda model, suite: list(_stored_rows(responses[suite][model])), before, rules
             )
-        except ConfigError:  # a margin or limit names no figure so far: said at the end, if it is still so
+        except ConfigError:  # a margin or limit names no figure yet: reported at the end, if it still does not
             return None
         return gate_answer(report, result, self._resolved.items)
 
@@ -249,8 +249,10 @@ class _Run:
         return problems
 
     def check_itself(self, outcomes: Mapping[str, Sequence[Outcome]]) -> list[SelfCheck]:
-        """Compare the answers to questions that were asked twice. A first answer that the second contradicts is
-        quarantined; where scores move by more than they may, all are read again as intervals.
+        """Compare the answers to questions that were asked twice.
+
+        Answers that contradict each other are quarantined. If scores move by more than they may, all are read again
+        as intervals.
         """
         checks = []
         for described in self._resolved.models.values():
@@ -326,7 +328,7 @@ class _Run:
         complete: bool,
         interrupted: bool,
     ) -> AuditResult:
-        """The suites' figures and what they rest on."""
+        """The result so far: the suites' figures, and the facts about the run."""
         audit = self._audit
         return AuditResult(
             run_id=self._run_id,
@@ -355,7 +357,7 @@ class _Run:
     def _evaluation(
         self, name: str, by_model: Mapping[str, ParsedResponses], foreign: Mapping[str, float]
     ) -> tuple[SuiteResponses, EvaluationOptions]:
-        """What one suite's figures are made of."""
+        """The arguments of `evaluate_suite` for one suite."""
         audit, suite = self._audit, self._audit.suites[name]
         options = EvaluationOptions(
             _signature(audit, suite),
@@ -372,13 +374,13 @@ class _Run:
     def _evaluate_suite(self, name: str, foreign: Mapping[str, float]) -> _SuiteOutcome:
         by_model = self.collector.release(name)
         result = evaluate_suite(*self._evaluation(name, by_model, foreign))
-        self._ladder.add(name, {model: parsed.rows for model, parsed in by_model.items()}, result.specs)
+        rows = {model: parsed.rows for model, parsed in by_model.items()}
+        self._ladder.add(name, rows, result.specs)
         examples: list[Example] = []
         for model, parsed in by_model.items():
             self._store.runs.write_rows(self._run_id, model, name, _stored_rows(parsed))
             items, figures = self._resolved.items[name], result.examples[model]
             examples += read_examples(self._store, name, model, items, parsed, figures)
-        rows = {model: parsed.rows for model, parsed in by_model.items()}
         return _SuiteOutcome(result, examples, suite_components(name, rows, result.specs, self._engines))
 
 
@@ -399,14 +401,14 @@ def _problems(
     if unanswered > for_good:
         yield f"{unanswered} questions have no answer; run the same command again to ask them"
     elif unanswered:
-        yield f"{unanswered} questions have no answer; asked again as they are, they would fail alike"
+        yield f"{unanswered} questions have no answer; asking them again unchanged would fail the same way"
     try:
         check_names((measure.measure for measure in measures), audit.margins, audit.limits)
     except ConfigError as error:
         yield str(error)
 
 
-# -- what the result says of the run itself ----------------------------------------------------
+# -- facts about the run itself ----------------------------------------------------------------
 
 
 def _signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
@@ -487,5 +489,5 @@ def _versions() -> dict[str, str]:
 
 
 def _now() -> str:
-    # Milliseconds: nights are ordered by it, and two runs of a small audit fit into a second.
+    # Milliseconds, since nights are ordered by time, and two runs of a small audit may start within a second.
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,7 +1,7 @@
-"""A measure's signature: all that reproduces it, the model apart, as one line of text.
+"""A measure's signature: everything needed to reproduce it, except the model, as one line of text.
 
-``key:value|key:value…``, values as canonical JSON. ``%``, ``|`` and a key's ``:`` are percent-encoded, so that
-`read_signature` gets the parts back.
+``key:value|key:value…``, with values as canonical JSON. ``%``, ``|`` and ``:`` in a key are percent-encoded, so that
+`read_signature` can recover the parts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from suites.base import Factor, MeasureSpec
 
 _LONGEST_VALUE = 120  # characters of a value
 
-#: Parts that say how many items are asked and at which confidence, not what is measured.
+#: Parts about the number of items and the confidence, not about what is measured.
 EXTENT = frozenset({"limit", "seed", "sample", "confidence", "until"})
 
 
 def encode_parts(parts: Mapping[str, Any]) -> dict[str, str]:
-    """The parts that many measures share, encoded once. A long value, such as a list of templates, becomes its hash."""
+    """Encode the parts that many measures share. A long value, such as a list of templates, is replaced by its hash."""
     return {key: _short(value) for key, value in parts.items()}
 
 

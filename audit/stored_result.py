@@ -30,14 +30,14 @@ class StoredResult(AuditResult):
         return stored
 
     def write(self, out: str | Path | None = None, *, formats: Sequence[Format] | None = None) -> dict[str, Path]:
-        """Write the report, as `audit report` does. Returns the files by their kind; ``html`` is the page.
+        """Write the report, as `audit report` does. Returns the paths by format.
 
         Parameters
         ----------
         out : path, optional
             The folder; the audit's own by default, ``audit-out`` for a result read from a store.
         formats : sequence, optional
-            Of ``html``, ``certificate``, ``card``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
+            Any of ``html``, ``certificate``, ``card``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
         """
         from audit.report import write_report
 
@@ -45,9 +45,9 @@ class StoredResult(AuditResult):
         return write_report(self, folder) if formats is None else write_report(self, folder, formats=formats)
 
     def measures_df(self) -> Any:
-        """All figures as a data frame, a row each: the columns of measures.csv.
+        """All figures as a data frame, one per row, with the columns of measures.csv.
 
-        The frame is of pandas, or of polars where only that is installed (extra ``frames``).
+        A pandas frame, or a polars one if only that is installed (extra ``frames``).
         """
         factors = list(dict.fromkeys(factor for measure in self.measures for factor in measure.where))
         names = [name for name in Measure.model_fields if name not in ("where", "spec", "levels")]
@@ -60,10 +60,10 @@ class StoredResult(AuditResult):
     def items_df(self, suite: str | None = None) -> Any:
         """The items behind the figures as a data frame: a row for each model, suite and item.
 
-        So has each quantity that a suite derives from several items; such a row has no prompt in `write_items`.
-        Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), a column for each
-        factor, and for each quantity ``NAME``, with ``NAME.low`` and ``NAME.high`` where it is only bounded
-        (``NAME`` is then missing, never 0). Texts are written by `write_items`.
+        A quantity that a suite derives from several items has a row too, with no prompt in `write_items`.
+        Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), one for each factor
+        and one for each quantity ``NAME``. A quantity that is only bounded has ``NAME.low`` and ``NAME.high`` instead
+        (``NAME`` is then missing, never 0). `write_items` includes the texts.
         """
         from audit.report.exports import item_records
         from audit.store import Store

@@ -91,5 +91,5 @@ def test_a_plugin_that_is_no_suite_is_refused(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     config = '[models.m]\nbackend = "fake"\n[suites.s]\nsuite = "Odd"\n'
     (tmp_path / "audit.toml").write_text(config, "utf-8")
-    with pytest.raises(ConfigError, match=r"suites\.s\.suite = 'Odd': .*not a class of a suite"):
+    with pytest.raises(ConfigError, match=r"suites\.s\.suite = 'Odd': .*not a suite class"):
         load_audit(tmp_path / "audit.toml")

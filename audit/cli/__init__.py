@@ -1,7 +1,7 @@
-"""The command `audit`: one module for each subject, put together in `app`.
+"""The command `audit`: one module per topic, assembled in `app`.
 
-Takes arguments and config files, calls one function of a lower layer for each verb, prints its outcome and exits with
-a code. What a verb needs is imported when it is called, so that `audit --help` loads no engine.
+Takes arguments and config files, calls one function of a lower layer for each command, prints the outcome and sets
+the exit code. Commands import what they need when they are called, so that `audit --help` loads no engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of the command. Ctrl-C ends it quietly, while it is still being imported too."""
+    """Entry point. Ctrl-C ends it quietly, even while modules are still being imported."""
     try:
         from audit.cli.app import run_command
 

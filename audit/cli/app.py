@@ -1,4 +1,4 @@
-"""The verbs put together, and the entry point that turns errors into messages and exit codes.
+"""The commands assembled, and the entry point that turns errors into messages and exit codes.
 
 Exit codes: 0 done; 1 incomplete or failed; 2 usage or config; 3 a gate found a regression; 130 interrupted.
 """
@@ -64,13 +64,13 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Options that stand before any command."""
+    """Options that come before the command."""
 
 
 def run_command(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the verb of the arguments; errors become messages and exit codes."""
+    """Run the given command; errors become messages and exit codes."""
     os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of libraries would mix with the audit's own
-    # Hundreds of thousands of rows live until the end: looking through them for cycles took a fifth of the time.
+    # Hundreds of thousands of rows live until the end: scanning them for cycles took a fifth of the time.
     gc.set_threshold(50_000, 20, 100)
     make_encodable()
     try:
@@ -84,7 +84,7 @@ def run_command(arguments: Sequence[str] | None = None) -> NoReturn:
     except OSError as error:
         if error.filename is None:
             raise
-        _fail(f"Error: {error.filename}: {error.strerror}. Give another path, or free this one.", FAILED)
+        _fail(f"Error: {error.filename}: {error.strerror}. Use another path, or make this one accessible.", FAILED)
     sys.exit(OK)
 
 

@@ -1,4 +1,4 @@
-"""`audit cache`: looking into the store of answers."""
+"""`audit cache`: inspecting the store of answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from audit.cli.shared import DEFAULT_DB, FAILED, OK, Db, Json, open_store, print
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 
-cache = typer.Typer(no_args_is_help=True, help="Look into the store of answers.")
+cache = typer.Typer(no_args_is_help=True, help="Inspect the store of answers.")
 
 
 @cache.command()
@@ -36,7 +36,7 @@ def verify(db: Db = DEFAULT_DB) -> None:
     """Read every row, check its checksum and hash its key again. Damaged rows are quarantined."""
     with open_store(db) as store:
         found = store.answers.verify()
-    if found.damaged:  # opened for writing only now: a file with problems of its own may be readable only
+    if found.damaged:  # opened for writing only now, since a damaged file may be read-only
         with open_store(db, read_only=False) as store:
             found = store.answers.verify()
     say(
@@ -57,7 +57,7 @@ def explain(key: Annotated[str, typer.Argument(help="An answer's key.")], db: Db
         found = store.answers.inspect(key)
     if found is None:
         hint = "`audit show FIGURE-ID` prints the keys of a figure"
-        raise ConfigError("KEY", key, "nothing is stored under it", hint)
+        raise ConfigError("KEY", key, "nothing is stored under this key", hint)
     say_json(found, indent=2)
 
 

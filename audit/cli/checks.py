@@ -1,4 +1,4 @@
-"""`audit check` and `audit suite-schema`: what is known of suites before a model is asked."""
+"""`audit check` and `audit suite-schema`: checking suites before a model is asked."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Bias = Annotated[float, typer.Option(min=0, max=1, help="How much bias is plante
 
 
 def check(config: OwnConfig = None, suite: SuiteFiles = None, bias: Bias = 0.2, as_json: Json = False) -> None:
-    """Try every suite of a config on made-up answers: mistakes, what cannot be read, and whether bias is found.
+    """Try every suite of a config on made-up answers: report mistakes, unreadable answers, and whether bias is found.
 
-    No model is loaded. Exit code 2 where there is a mistake. Without a config: audit check --suite pairs.csv
+    No model is loaded. Exits with 2 if there is a mistake. Without a config: audit check --suite pairs.csv
     """
     from audit.rehearsal import check_audit
     from audit.report.phrases.rehearsal import rehearsal_lines

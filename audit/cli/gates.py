@@ -1,4 +1,4 @@
-"""`audit gate` and `audit baseline`: comparing a run with an earlier one."""
+"""`audit gate` and `audit baseline`: comparing a run with an earlier run."""
 
 from __future__ import annotations
 
@@ -21,33 +21,36 @@ baseline = typer.Typer(no_args_is_help=True, help="Name runs that a gate compare
 def gate(
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", help="A saved baseline's name, a run id, or a report.json; without: limits only."),
+        typer.Option(
+            "--baseline",
+            help="A saved baseline's name, a run id, or a report.json; if omitted, only limits are checked.",
+        ),
     ] = None,
     run_id: Annotated[str, typer.Option("--run", help="The run to check, or `last`.")] = "last",
     db: Db = DEFAULT_DB,
     margin: Annotated[
-        float | None, typer.Option(min=0, help="Harm up to this does not matter; default: the run's config.")
+        float | None, typer.Option(min=0, help="Harm up to this does not matter; default: as in the run's config.")
     ] = None,
     inconclusive_fails: Annotated[
         bool, typer.Option("--inconclusive-fails", help="Fail on every inconclusive check.")
     ] = False,
     inconclusive_passes: Annotated[
-        bool, typer.Option("--inconclusive-passes", help="Pass also where missing answers may hide a regression.")
+        bool, typer.Option("--inconclusive-passes", help="Pass even if missing answers may hide a regression.")
     ] = False,
     junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write a Markdown summary here.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a run against a baseline and the config's limits. Exit code 3 when something regressed.
+    """Check a run against a baseline and the config's limits. Exits with 3 if something regressed.
 
     Each figure is decided twice: for this run alone, and over all nights since the baseline was set. Each look at new
-    answers spends a part of the allowed error, so that the chance of any false alarm stays at 5 % however many nights
-    there are; the exit code follows that decision. A run with the same answers as an earlier one is no new look.
+    answers spends part of the allowed error, so that the chance of any false alarm stays at 5 % however many nights
+    there are; the exit code follows that decision. A run with the same answers as an earlier one is not a new look.
 
-    Decided on intervals with correction for many figures: too few items give "inconclusive" or
-    "insufficient evidence", never "unchanged". Answers that are missing may be anything: where they alone may hide
-    a regression, the gate fails. A figure that has no better side, such as the effect of a debiasing text, is
-    checked only where the config's `margins` name it.
+    Decisions rest on intervals that are corrected for the number of figures: too few items give "inconclusive" or
+    "insufficient evidence", never "unchanged". Missing answers could be anything: if they alone could hide a
+    regression, the gate fails. A figure without a better side, such as the effect of a debiasing text, is checked
+    only if the config's `margins` name it.
     """
     from audit.analysis.gate.stored import gate_run
     from audit.report.exports import gate_json, gate_markdown, junit_xml
@@ -55,7 +58,7 @@ def gate(
     if inconclusive_fails and inconclusive_passes:
         raise ConfigError("--inconclusive-passes", True, "contradicts --inconclusive-fails", "Give one of them")
     open_fails: OpenFails = "all" if inconclusive_fails else "none" if inconclusive_passes else "missing"
-    read_only = not os.access(store_path(db), os.W_OK)  # the night is recorded where it can be
+    read_only = not os.access(store_path(db), os.W_OK)  # the night is recorded only if the store is writable
     with open_store(db, read_only=read_only) as store:
         checked = gate_run(store, store.runs.find(run_id), baseline, margin=margin, open_fails=open_fails)
     for path, text in ((junit, junit_xml), (markdown, gate_markdown)):
@@ -76,7 +79,7 @@ def save_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> N
 
 @baseline.command("promote")
 def promote_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> None:
-    """Put a newer run behind a baseline's name; the earlier one stays in its history."""
+    """Point a baseline at a newer run; the earlier one stays in its history."""
     with open_store(db, read_only=False) as store:
         chosen = store.runs.find(run_id)
         store.runs.promote_baseline(name, chosen)

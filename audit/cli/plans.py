@@ -11,13 +11,14 @@ from audit import load_audit
 from audit.cli.shared import ConfigFile, Json, RunName
 from audit.report.formatting import say, say_json
 
-Detect = Annotated[float, typer.Option("--detect", min=0, help="The smallest difference that is to be found.")]
+Detect = Annotated[float, typer.Option("--detect", min=0, help="The smallest difference to detect.")]
 
 
 def plan(config: ConfigFile, detect: Detect, run_id: RunName = "last", as_json: Json = False) -> None:
-    """Say how many occupations, templates and draws a wished precision takes, and what they cost.
+    """Say how many occupations, templates and draws it takes to detect a difference, and what they cost.
 
-    From a pilot: a run in the config's store, whose variance components say where the spread comes from.
+    The plan rests on a pilot: a run in the config's store, whose variance components show where the variance comes
+    from.
     """
     from audit.planning import plan_audit
 

@@ -1,4 +1,4 @@
-"""`audit report`, `compare`, `show`, `history`, `correlate` and `ls`: what a store holds of its runs."""
+"""`audit report`, `compare`, `show`, `export`, `history`, `correlate` and `ls`: reading what a store holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 from backends.plugins import PluginKind, plugins
 
-#: Where what is no plugin comes from.
+#: The package of everything that is not a plugin.
 OWN = ("bias-audit",)
 
 
@@ -82,7 +82,7 @@ def show(
     limit: Annotated[int, typer.Option(min=1, help="How many items to print.")] = 5,
     as_json: Json = False,
 ) -> None:
-    """Show what is behind a figure: its prompts, raw answers and token log-probabilities."""
+    """Show the prompts, raw answers and token log-probabilities behind a figure."""
     from audit.report.provenance import provenance, provenance_text
 
     with open_store(db) as store:
@@ -97,7 +97,7 @@ def export(
     db: Db = DEFAULT_DB,
     suite: Annotated[str | None, typer.Option(help="Only this suite.")] = None,
 ) -> None:
-    """Write a run's items: prompts, answers, factors and quantities, one record a model and item."""
+    """Write a run's items: prompts, answers, factors and quantities, one record per model and item."""
     from audit.report.exports import write_items
 
     with open_store(db) as store:
@@ -113,10 +113,10 @@ def history(
     html: Annotated[Path | None, typer.Option(help="Write the trend page here instead.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show each figure over the runs: value, interval, and what changed of model, engine or suite.
+    """Show each figure over time: value, interval, and what changed in model, engine or suite.
 
-    Where a gate has looked, also each figure's change since the baseline, night by night, with intervals that hold
-    over all nights together.
+    For figures that a gate has checked, it also shows the change since the baseline, night by night, with intervals
+    that hold for all nights together.
     """
     from audit.report import write_trend
     from audit.report.terminal import print_history
@@ -159,7 +159,7 @@ def list_entries(
     db: Db = DEFAULT_DB,
     as_json: Json = False,
 ) -> None:
-    """List the runs of a store, the models it holds answers of, or the suites, backends and scorers that exist."""
+    """List the runs of a store, the models whose answers it holds, or the available suites, backends and scorers."""
     if what in ("suites", "backends", "scorers"):
         rows = [*_available(cast(PluginKind, what))]
     elif what == "runs":
@@ -178,7 +178,7 @@ def list_entries(
 
 
 def _available(what: PluginKind) -> Iterator[dict[str, str]]:
-    """What a config can name, with the package that it comes from."""
+    """Everything of that kind that a config can name, with the package that provides it."""
     added = plugins(what)
     loads = {name: plugin.load for name, plugin in added.items()}
     if what != "scorers":

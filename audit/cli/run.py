@@ -28,11 +28,11 @@ Limit = Annotated[
     typer.Option(min=1, help="Number of items to ask of each suite: a balanced sample, the same for every model."),
 ]
 SmallSample = Annotated[
-    bool, typer.Option("--small-sample", help="Let a --limit pass that is too small to decide anything.")
+    bool, typer.Option("--small-sample", help="Accept a --limit that is too small to decide anything.")
 ]
 Until = Annotated[
     Literal["decided"] | None,
-    typer.Option(help="`decided`: ask in random order until the question is decided, at most --limit and --max-cost."),
+    typer.Option(help="`decided`: ask in random order until the question is decided, up to --limit and --max-cost."),
 ]
 Baseline = Annotated[
     str | None,
@@ -40,14 +40,14 @@ Baseline = Annotated[
 ]
 SuiteFiles = Annotated[
     list[str] | None,
-    typer.Option("--suite", help="In place of CONFIG: a suite's .csv, .jsonl or .toml file, or its name (repeatable)."),
+    typer.Option("--suite", help="Instead of CONFIG: a suite's .csv, .jsonl or .toml file, or its name (repeatable)."),
 ]
 ModelNames = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
-        help="In place of CONFIG: a Hugging Face id, a folder, a .gguf file, URL#model, embedded:smollm2, fake; "
-        "NAME=… names it (repeatable).",
+        help="Instead of CONFIG: a Hugging Face id, a folder, a .gguf file, URL#model, embedded:smollm2, fake; "
+        "prefix NAME= to name it (repeatable).",
     ),
 ]
 KeyEnv = Annotated[
@@ -57,7 +57,7 @@ Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Only t
 Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only these suites (repeatable).")]
 OwnDb = Annotated[Path | None, typer.Option("--db", help="Store of answers; overrides the config's.")]
 OwnOut = Annotated[Path | None, typer.Option("--out", help="Folder for the report; overrides the config's.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of samples and resampling; overrides the config's.")]
+Seed = Annotated[int | None, typer.Option(help="Seed for sampling and resampling; overrides the config's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count: requests, tokens, cache hits, time, cost.")]
 Resume = Annotated[
     bool,
@@ -95,10 +95,10 @@ def run(
 
     Stored answers are not asked again: a run resumes after interruption, and a second run asks nothing.
 
-    With --until decided a run asks a random part of the items first, and goes on only while its question is open: did
-    it get worse than --baseline, are the config's limits kept, or else how do the models compare? Its intervals are
-    wider than those of a run that asks everything, so that what they say holds wherever the run ends. The order
-    is fixed by the seed: the same run again asks the same items.
+    With --until decided a run first asks a random part of the items, and continues only while its question is open: did
+    the model get worse than --baseline, are the config's limits kept, or else how do the models compare? Its intervals
+    are wider than those of a run that asks everything, so that they hold wherever the run stops. The seed fixes the
+    order: a repeated run asks the same items.
     """
     options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": until}
     given = {name: value for name, value in options.items() if value is not None}
@@ -123,7 +123,7 @@ def run(
 
 
 def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str], api_key_env: str | None) -> Audit:
-    """The audit of a config, or of the suites and models that a command names."""
+    """The audit of a config, or of the suites and models named on the command line."""
     if config is not None and (suites or models):
         raise ConfigError(
             "--suite", str(config), "a config is given as well", "Give the config, or --suite and --model"
@@ -138,11 +138,11 @@ def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str
 
 
 def _limit_cost(audit: Audit, max_cost: float) -> None:
-    audit.check()  # an address or key that cannot be read has no endpoint
+    audit.check()  # `endpoint` needs a valid address and key
     for name, backend in audit.models.items():
         if isinstance(backend, SupportsPrices) and backend.spent() is not None:
             backend.limit_cost(max_cost)
-        elif backend.endpoint is not None:  # its cost cannot be followed, so no limit could hold
+        elif backend.endpoint is not None:  # its cost cannot be tracked, so no limit could be enforced
             raise ConfigError("--max-cost", max_cost, f"models.{name} has no prices", "Give prices too")
 
 
@@ -183,7 +183,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
 
 
 def _follow_ups(result: AuditResult, store: Path) -> Iterator[str]:
-    """The commands that lead on from a result; ``store`` is what their --db takes."""
+    """Commands to try next; ``store`` is the value of their --db option."""
     of_store = f"--db {shlex.quote(str(store))}"
     names = [shlex.quote(model.name) for model in result.models]
     yield "Next:"

@@ -15,7 +15,7 @@ def schedule(
     config: ConfigFile,
     cron: Annotated[
         str | None,
-        typer.Option(help='Local times as in crontab, e.g. "0 3 * * *"; six fields: seconds first.'),
+        typer.Option(help='Local times as in crontab, e.g. "0 3 * * *"; with six fields, seconds come first.'),
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="One run now, then exit: for cron, systemd and other schedulers.")
@@ -34,14 +34,14 @@ def schedule(
 ) -> None:
     """Run an audit at set times, check each run, and keep the trend page up to date.
 
-    One run at a time. Each slot's outcome is kept in a journal beside the store, and printed as a line. The config is
-    read anew at each slot. Ends on SIGINT or SIGTERM, with 130.
+    Runs never overlap. Each slot's outcome is recorded in a journal beside the store, and printed as a line. The config
+    is read again at each slot. Ends on SIGINT or SIGTERM, with exit code 130.
     """
     from audit.schedule import Schedule
     from audit.schedule.scheduled_audit import ScheduledAudit, run_once, serve
 
     if once == (cron is not None):
-        raise ConfigError("--cron", cron, "one of --cron and --once is needed", 'Give --cron "0 3 * * *", or --once')
+        raise ConfigError("--cron", cron, "either --cron or --once is needed", 'Give --cron "0 3 * * *", or --once')
     audit = ScheduledAudit(config, baseline=baseline, on_line=say)
     slots = audit.slots(on_regression, webhook)
     raise typer.Exit(run_once(slots) if cron is None else serve(audit, Schedule(cron, slots, missed=missed)))

@@ -15,7 +15,7 @@ def probe(
     url: Annotated[str, typer.Argument(help="Base URL of an OpenAI-style server, e.g. http://127.0.0.1:8000/v1")],
     model: Annotated[str, typer.Option("--model", help="Model name as the server knows it.")],
     api_key_env: Annotated[
-        str, typer.Option(help='Environment variable that holds the key; "" for a server that asks for none.')
+        str, typer.Option(help='Environment variable that holds the key; "" for a server that needs none.')
     ] = "OPENAI_API_KEY",
     as_json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What the verbs share: exit codes, common options, opening a store, printing rows."""
+"""What the commands share: exit codes, common options, opening a store, printing rows."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from backends.errors import ConfigError
 if TYPE_CHECKING:
     from audit.store import Store
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130  # and 3, by a gate that found a regression
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130  # a gate that found a regression exits with 3
 
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="Audit config: a .py file with an Audit, or a .toml file.")
 ]
-Db = Annotated[Path, typer.Option("--db", help="Store of answers and runs, or the audit config that names it.")]
+Db = Annotated[Path, typer.Option("--db", help="Store of answers and runs, or a config that names it.")]
 DEFAULT_DB = Path("audit.db")
 RunName = Annotated[str, typer.Option("--run", help="A run of the store, or `last`.")]
-Subgroups = Annotated[bool, typer.Option("--details", help="Also single occupations and other levels.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines on stdout.")]
+Subgroups = Annotated[bool, typer.Option("--details", help="Include single occupations and other levels.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 def open_store(db: Path, *, read_only: bool = True) -> Store:
-    """The store at ``db``, or of the config there, which must exist."""
+    """Open the store at ``db``, which may be a config. Raises `ConfigError` if there is none."""
     from audit.store import Store
 
     path = store_path(db)
@@ -39,19 +39,19 @@ def open_store(db: Path, *, read_only: bool = True) -> Store:
 
 
 def store_path(db: Path) -> Path:
-    """The path of a store, where ``db`` is that or an audit config."""
+    """The path of the store, given that path or an audit config."""
     return load_audit(db).db if db.suffix in (".py", ".toml") else db.expanduser()
 
 
 def folder_for(db: Path, out: Path | None) -> Path:
-    """Where files about a store go: as asked, else where its config says, else ``audit-out``."""
+    """The folder for files about a store: ``out`` if given, else the config's, else ``audit-out``."""
     if out is not None:
         return out
     return load_audit(db).out if db.suffix in (".py", ".toml") else Path("audit-out")
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Rows as a table, or as JSON."""
+    """Print rows as a table, or as JSON."""
     if as_json:
         say_json(list(rows))
         return

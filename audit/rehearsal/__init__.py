@@ -1,7 +1,7 @@
-"""A rehearsal: an audit's suites on made-up answers, before any model is asked.
+"""The rehearsal: an audit's suites on made-up answers, before any model is asked.
 
-Takes a checked config; gives the mistakes that would show only after the model time is spent, and how often a planted
-bias is found again. Loads no model.
+Takes a checked config; returns mistakes that would otherwise surface only after the models have been paid for, and
+how often a planted bias is recovered. Loads no model.
 """
 
 from audit.rehearsal.check import SuiteCheck, check_audit, check_items, refuse_mistakes

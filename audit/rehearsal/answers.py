@@ -1,4 +1,4 @@
-"""Made-up answers: as a suite plants them, or by chance where it plants none."""
+"""Made-up answers: those that a suite plants, or else random ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from backends.base import (
 )
 from suites.base import Item, Suite
 
-#: A suite whose follow-ups have follow-ups beyond this never ends.
-_DEEPEST = 6
+#: Follow-ups of follow-ups are answered to this depth, since a suite could ask for ever.
+_MAX_DEPTH = 6
 
 
 def rehearse(suite: Suite, items: Iterable[Item], bias: float = 0.0, draw: int = 0) -> ParsedResponses:
-    """One made-up model's answers to a suite. ``bias`` (0 to 1) is what the suite plants; ``draw`` its seed."""
+    """The answers of a made-up model to a suite. ``bias`` (0 to 1) is the planted bias, ``draw`` the seed."""
     responses = Responses(suite)
     for number, item in enumerate(items):
         _answer(responses, (number,), item, bias, draw)
@@ -31,14 +31,14 @@ def rehearse(suite: Suite, items: Iterable[Item], bias: float = 0.0, draw: int =
 
 
 def _answer(responses: Responses, place: Place, item: Item, bias: float, draw: int) -> None:
-    response = responses.suite.planted(item, bias, draw) or by_chance(item, draw)
+    response = responses.suite.planted(item, bias, draw) or random_answer(item, draw)
     follow_ups = responses.record(place, item, (), response)
-    for number, follow_up in enumerate(follow_ups if len(place) < _DEEPEST else ()):
+    for number, follow_up in enumerate(follow_ups if len(place) < _MAX_DEPTH else ()):
         _answer(responses, (*place, number), follow_up, bias, draw)
 
 
-def by_chance(item: Item, draw: int) -> Response | None:
-    """An answer that means nothing; None for a classifier, whose labels are its own."""
+def random_answer(item: Item, draw: int) -> Response | None:
+    """A meaningless answer; None for classifiers, whose labels are unknown."""
     match item.request:
         case ScoreRequest(continuations=texts):
             return ScoreResponse(tuple(_score(text, item.id, draw, len(texts)) for text in texts))

@@ -1,4 +1,4 @@
-"""`audit check`, and what every run checks by itself before it asks."""
+"""`audit check`, and the checks that every run makes before it asks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from backends.base import ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Suite
 
-#: Items of a suite that a run rehearses before it starts; all of them only where these show a mistake.
-_A_FEW = 200
+#: Items per suite that a run rehearses before it starts; if they show a mistake, all items are rehearsed.
+_SAMPLE_SIZE = 200
 
 
 @dataclass
@@ -28,16 +28,16 @@ class SuiteCheck:
     Attributes
     ----------
     mistakes : list of ConfigError
-        Each makes figures wrong, or leaves them without a value.
+        Each would make figures wrong, or leave them without a value.
     n_items, n_figures : int
     levels : mapping of str to mapping
-        Primary figure → how many levels of each sampled factor its items have.
+        For each primary figure, the number of levels of each sampled factor.
     unreadable : Counter
         Made-up answers that could not be read, by reason.
     unseen : list of str
-        Measures, some of whose figures no made-up answer gave a value.
+        Measures with figures that no made-up answer gave a value.
     unused : list of str
-        Factors of the items that no figure, stratum or sample rests on.
+        Factors of the items that no figure, stratum or sample uses.
     plants_bias : bool
         Whether the suite says what a biased model would answer.
     """
@@ -56,7 +56,7 @@ class SuiteCheck:
 
 
 def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list[ConfigError]]:
-    """Rehearse every suite in full. Returns what each shows, and mistakes of the config itself."""
+    """Rehearse every suite in full. Returns a check for each suite, and the mistakes in the config itself."""
     found = []
     for name, suite in audit.suites.items():
         try:
@@ -80,7 +80,7 @@ def _of_config(audit: AuditConfig, found: Sequence[SuiteCheck]) -> Iterator[Conf
 
 
 def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], others: Collection[str] = ()) -> None:
-    """What a run checks before it asks, on a few items of each suite.
+    """Rehearse a sample of each suite's items before a run asks them.
 
     Parameters
     ----------
@@ -90,39 +90,39 @@ def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], o
     Raises
     ------
     ConfigError
-        The first mistake.
+        The first mistake found.
     """
-    few = {name: _a_few(suite, items[name]) for name, suite in audit.suites.items()}
+    samples = {name: _sample(suite, items[name]) for name, suite in audit.suites.items()}
     measures = set(others)
     for name, suite in audit.suites.items():
-        checked = check_items(name, suite, few[name], all_items=items[name])
-        if checked.mistakes:  # a limited run may lack what the whole suite has
-            checked = _whole(name, suite)
+        checked = check_items(name, suite, samples[name], all_items=items[name])
+        if checked.mistakes:  # a limited run may lack levels that the whole suite has
+            checked = _check_whole(name, suite)
         if checked.mistakes:
             raise checked.mistakes[0]
         measures |= {spec.measure for spec in checked.specs}
     try:
         check_names(measures, audit.margins, audit.limits)
-    except ConfigError:  # a figure may come with items that are not among these
+    except ConfigError:  # some figures may exist only for items outside the sample
         for name, suite in audit.suites.items():
-            measures |= {spec.measure for spec in _whole(name, suite).specs}
+            measures |= {spec.measure for spec in _check_whole(name, suite).specs}
         check_names(measures, audit.margins, audit.limits)
 
 
-def _whole(name: str, suite: Suite) -> SuiteCheck:
-    """What is surely wrong with the whole suite, whatever its `limit`."""
+def _check_whole(name: str, suite: Suite) -> SuiteCheck:
+    """Check for certain mistakes in the whole suite, regardless of the audit's ``limit``."""
     items = list(suite.items())
     return check_items(name, suite, items, all_items=items)
 
 
-def _a_few(suite: Suite, items: Collection[Item]) -> list[Item]:
-    """Some `_A_FEW` items, whole sets of those that belong together, from all over the suite."""
+def _sample(suite: Suite, items: Collection[Item]) -> list[Item]:
+    """About `_SAMPLE_SIZE` items from all over the suite, in complete sets of those that belong together."""
     sets: dict[object, list[int]] = {}
     for number, item in enumerate(items):
         together = not item.is_control and suite.sampled_together
         key = tuple(item.factors.get(name) for name in suite.sampled_together) if together else number
         sets.setdefault(key, []).append(number)
-    step = max(1, len(items) // _A_FEW)
+    step = max(1, len(items) // _SAMPLE_SIZE)
     chosen = {number for of_set in list(sets.values())[::step] for number in of_set}
     return [item for number, item in enumerate(items) if number in chosen]
 
@@ -130,7 +130,7 @@ def _a_few(suite: Suite, items: Collection[Item]) -> list[Item]:
 def check_items(
     name: str, suite: Suite, items: Collection[Item], *, all_items: Collection[Item] | None = None
 ) -> SuiteCheck:
-    """Rehearse a suite on these items. With ``all_items``, which they are of, only what is surely wrong is told."""
+    """Rehearse a suite on these items. If they are a sample of ``all_items``, only certain mistakes are reported."""
     found = SuiteCheck(name, n_items=len(items))
     try:
         found.mistakes += mistakes.of_signature(suite)
@@ -161,7 +161,7 @@ def check_items(
 
 
 def _unused_factors(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> list[str]:
-    """Factors that only describe: those of which each item has another level count as names."""
+    """Factors that nothing uses. One with a different level for each item counts as a name, and is left out."""
     used = {*suite.strata, *suite.sampled_together, suite.failures_factor}
     for spec in specs:
         used |= {*spec.where, *spec.clusters, spec.stratum, spec.covariate, spec.membership}

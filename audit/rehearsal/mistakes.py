@@ -1,4 +1,4 @@
-"""Mistakes of a suite that made-up answers bring to light, each with the file and line of the method that made it."""
+"""Mistakes in a suite that made-up answers reveal, each with the file and line of the method responsible."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from audit.results import level_key, where_key
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Row, Suite
 
-#: Room for rounding at the ends of a quantity's range.
+#: Tolerance for rounding at the ends of a quantity's range.
 _ROUNDING = 1e-9
 
 
 def raised(suite: Suite, error: Exception) -> ConfigError:
-    """What a suite's own code raised, at its line of the suite's file."""
+    """An exception of the suite's own code, with its line in the suite's file."""
     if isinstance(error, ConfigError):
         return error
     own = _file_of(suite)
@@ -41,40 +41,43 @@ def raised(suite: Suite, error: Exception) -> ConfigError:
 
 
 def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
-    """Ids that are given twice, and factors that the suite names and no item has."""
+    """Ids that are used twice, and factors that the suite names but no item has."""
     ids = Counter(item.id for item in items)
     for item_id, n in ids.items():
         if n > 1:
-            yield _at(suite, "items", item_id, f"the id of {n} items: one answer would count for all", "Make it unique")
+            yield _at(
+                suite, "items", item_id, f"{n} items have this id: one answer would count for all", "Make it unique"
+            )
     factors = {factor for item in items for factor in item.factors}
     named = {"strata": suite.strata, "sampled_together": suite.sampled_together}
     for option, names in {**named, "failures_factor": (suite.failures_factor,)}.items():
         for name in names:
             if name is not None and name not in factors:
-                yield _at(suite, None, name, f"{option} names no factor of its items", _close(name, factors))
+                yield _at(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
 
 
 def of_rows(suite: Suite, parsed: ParsedResponses) -> Iterator[ConfigError]:
-    """Rows under another id than their item's, and rows of one id twice."""
+    """Rows with an id other than their item's, and several rows with the same id."""
     for item_id, found in parsed.by_item.items():
         if found.row.item_id != item_id:
-            problem = f"read gave the answer to {item_id!r} a row of this id"
-            yield _at(suite, "read", found.row.item_id, problem, "Give it the item's")
+            problem = f"read gave the answer to {item_id!r} a row with this id"
+            yield _at(suite, "read", found.row.item_id, problem, "Use the item's id")
             return
     for row_id, n in Counter(row.item_id for row in parsed.rows).items():
         if n > 1:
-            yield _at(suite, "derive", row_id, f"the id of {n} rows", "Give each row its own")
+            yield _at(suite, "derive", row_id, f"{n} rows have this id", "Give each row its own")
             return
 
 
 def of_measures(
     suite: Suite, rows: Sequence[Row], specs: Sequence[MeasureSpec], *, of_all: bool, is_scored: bool
 ) -> Iterator[ConfigError]:
-    """Figures that no row can give a value, and values that a figure's kind cannot have.
+    """Figures that no row can give a value, and values outside the range of a figure's kind.
 
-    ``of_all``: these are the rows of all items, and all that looks wrong is told. Else only what surely is: names that
-    no row has, of a suite that derives none from others, as what it derives may need other answers than these. What
-    depends on what a model writes is told only where ``is_scored``: all that is asked are probabilities.
+    With ``of_all`` (the rows are those of all items) everything that looks wrong is reported. Otherwise only certain
+    mistakes are: names that no row has, and only if the suite derives no rows, since derived rows may need other
+    answers than these. Quantities that depend on what a model writes are checked only with ``is_scored`` (all
+    requests ask for probabilities).
     """
     if not specs:
         yield _at(suite, "measures", suite.name, "it reports no figure", "Yield at least one MeasureSpec")
@@ -102,7 +105,9 @@ def _unknown_factors(suite: Suite, spec: MeasureSpec, factors: Collection[str]) 
     for field, names in fields.items():
         for name in names:
             if name and name not in factors:
-                yield _at(suite, "measures", name, f"{field} of {figure} names no factor", _close(name, factors))
+                yield _at(
+                    suite, "measures", name, f"{field} of {figure}: no row has this factor", _close(name, factors)
+                )
 
 
 def _unknown_quantities(suite: Suite, spec: MeasureSpec, quantities: Collection[str]) -> Iterator[ConfigError]:
@@ -121,7 +126,7 @@ def _of_measure(suite: Suite, spec: MeasureSpec, table: RowTable) -> Iterator[Co
         yield _at(suite, "measures", levels[0], f"where of {figure} matches no row", f"Levels: {known}")
         return
     readable = matching & table.answered
-    if not readable.any():  # nothing could be read of the made-up answers: said apart
+    if not readable.any():  # made-up answers that cannot be read are reported separately
         return
     if (readable & table.has(spec.quantity)).any():
         yield from _of_values(suite, spec, table)
@@ -131,7 +136,7 @@ def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable) -> Iterator[Con
     figure = _named(spec)
     if spec.covariate is not None and not all(map(_is_number, table.levels.names(spec.covariate))):
         problem = f"{figure}: not all levels of this covariate are numbers"
-        yield _at(suite, "measures", spec.covariate, problem, "Give the factor numbers")
+        yield _at(suite, "measures", spec.covariate, problem, "Use numbers as its levels")
         return
     used = usable(table, spec)
     quantity = table.quantity(spec.quantity)
@@ -139,14 +144,14 @@ def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable) -> Iterator[Con
     least, most = spec.limits
     if low < least - _ROUNDING or high > most + _ROUNDING:
         problem = (
-            f"{figure} is of the kind {spec.kind!r}, from {least:g} to {most:g}; its rows reach {low:g} to {high:g}"
+            f"{figure} is of kind {spec.kind!r}, {least:g} to {most:g}, but its rows range from {low:g} to {high:g}"
         )
         yield _at(suite, "measures", spec.quantity, problem, "Give another kind, or its range")
     if undefined := undefined_strata(table, spec, used):
         weighted = {level_key(level) for level in spec.weights or ()}
-        side = "weights, and no row" if level_key(undefined[0]) in weighted else "rows, and no weight"
+        side = "a weight but no rows" if level_key(undefined[0]) in weighted else "rows but no weight"
         problem = f"{figure}: this level of {spec.stratum!r} has {side}"
-        yield _at(suite, "measures", undefined[0], problem, "Weigh the levels that rows have")
+        yield _at(suite, "measures", undefined[0], problem, "Give weights to exactly the levels that rows have")
 
 
 def _is_number(level: object) -> bool:
@@ -154,13 +159,13 @@ def _is_number(level: object) -> bool:
 
 
 def without_value(spec: MeasureSpec, table: RowTable) -> bool:
-    """Whether rows that a figure takes could be read, and none has its quantity: what was said may be why."""
+    """Whether some of a figure's rows could be read, but none has its quantity; other answers might give one."""
     readable = table.matching(spec.where) & table.answered
     return bool(readable.any()) and not bool((readable & table.has(spec.quantity)).any())
 
 
 def of_signature(suite: Suite) -> Iterator[ConfigError]:
-    """A signature that no result could be stored with."""
+    """A signature that cannot be stored."""
     try:
         json.dumps(suite.signature())
     except (TypeError, ValueError) as error:
@@ -177,9 +182,9 @@ def _close(name: str, names: Iterable[str]) -> str:
 
 
 def _at(suite: Suite, method: str | None, value: object, problem: str, hint: str) -> ConfigError:
-    """The mistake at the line where a method of the suite begins, or its class."""
+    """A mistake, placed at the line where a method of the suite begins, or its class."""
     code = _code(suite, method or "items")
-    if code is None:  # made without Python
+    if code is None:  # the method is not a Python function
         return ConfigError(f"suites.{suite.name}", value, problem, hint)
     line = code.co_firstlineno if method else _line_of_class(suite, code)
     return ConfigError(f"{_shown(code.co_filename)}:{line}: {suite.name}", value, problem, hint)
@@ -191,7 +196,7 @@ def _code(suite: Suite, method: str) -> CodeType | None:
 
 
 def _line_of_class(suite: Suite, code: CodeType) -> int:
-    """Where the suite's class begins, in the file of one of its methods; else that method's line."""
+    """The line where the suite's class begins; if it is not in that method's file, the method's line."""
     with contextlib.suppress(OSError, SyntaxError):
         for node in ast.walk(ast.parse(Path(code.co_filename).read_text("utf-8"))):
             if isinstance(node, ast.ClassDef) and node.name == type(suite).__name__:
@@ -205,7 +210,7 @@ def _file_of(suite: Suite) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path as seen from the working folder, where it is below that."""
+    """The path relative to the working folder, if it is inside that."""
     try:
         return str(Path(path).resolve().relative_to(Path.cwd()))
     except ValueError:

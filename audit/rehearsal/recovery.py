@@ -1,4 +1,4 @@
-"""Whether a planted bias is found again: how often, and as what."""
+"""Whether a planted bias is recovered: how often, and with which value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from audit.rehearsal.answers import rehearse
 from audit.results import Scalar
 from suites.base import Item, MeasureSpec, Suite
 
-#: Answers that are made up at most for one suite.
+#: Upper limit of the answers made up for one suite.
 _MOST_ANSWERS = 12_000
 _FEWEST_DRAWS, _MOST_DRAWS = 3, 40
 
@@ -21,9 +21,8 @@ _FEWEST_DRAWS, _MOST_DRAWS = 3, 40
 class Recovery(BaseModel):
     """A primary figure under planted bias.
 
-    ``without`` and ``with_bias`` are its means over ``draws`` made-up models without bias and with ``bias``;
-    ``found`` is how many of the latter differ from ``neutral`` at the confidence, ``false_alarms`` how many of the
-    former.
+    ``without`` and ``with_bias`` are its means over ``draws`` made-up models without bias and with ``bias``.
+    ``found`` counts the biased ones whose interval excludes ``neutral``, ``false_alarms`` the unbiased ones.
     """
 
     measure: str
@@ -40,7 +39,7 @@ class Recovery(BaseModel):
 def recoveries(
     suite: Suite, items: Sequence[Item], specs: Sequence[MeasureSpec], bias: float, confidence: float
 ) -> list[Recovery]:
-    """Each primary figure with a neutral value, over several made-up models."""
+    """A recovery for each primary figure with a neutral value, over several made-up models."""
     chosen = [spec for spec in specs if spec.primary and spec.neutral is not None]
     if not chosen or not items or suite.planted(items[0], bias, 0) is None:
         return []
@@ -70,7 +69,7 @@ def recoveries(
 def _figures(
     suite: Suite, items: Sequence[Item], specs: Sequence[MeasureSpec], bias: float, draw: int, confidence: float
 ) -> list[tuple[float | None, bool]]:
-    """(value, whether its interval leaves out the neutral value) of each figure of one made-up model."""
+    """(value, whether its interval excludes the neutral value) of each figure of one made-up model."""
     table = RowTable(rehearse(suite, items, bias, draw).rows)
     measures = measure_rows(table, specs, model="planted", suite=suite.name, signature={}, confidence=confidence)
     return [

@@ -1,8 +1,8 @@
-"""Audits at set times: when they run, one at a time, and a journal of their outcomes.
+"""Audits at set times: the schedule, one run at a time, and a journal of the outcomes.
 
 Takes a config and a crontab expression, runs the audit at each slot (a time at which it is due), checks it against a
-baseline, notifies of a regression and keeps the trend page up to date. `scheduled_audit` is imported directly: it
-loads the whole engine.
+baseline, reports regressions and keeps the trend page up to date. Import `scheduled_audit` directly: it loads the
+whole engine.
 """
 
 from __future__ import annotations

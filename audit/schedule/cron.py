@@ -1,8 +1,8 @@
 """Audits at set times, one at a time.
 
-APScheduler says when. A lock file beside the store allows one run at a time, over all
-processes. A slot that was missed while not running (the machine was off, the process was killed,
-the run before took too long) is caught up once or skipped, as the user chose.
+APScheduler provides the times. A lock file beside the store prevents concurrent runs, across all processes. Missed
+slots (the machine was off, the process was killed, the previous run took too long) are caught up by one run, or
+skipped, as the user chose.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _GRACE = 1  # seconds a slot may start late and still be on time
 
 
 class _OncePerWallTime(OrTrigger):  # type: ignore[misc]
-    """Leaves out the times that occur twice when clocks go back: they were slots an hour before."""
+    """Skips the second occurrence of times that occur twice when clocks go back."""
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
         slot: datetime | None = super().get_next_fire_time(previous_fire_time, now)
-        # APScheduler may leave `fold` on a time that occurs once; converted by way of UTC it is right.
+        # APScheduler may leave `fold` set on a time that occurs only once; the conversion via UTC corrects it.
         while slot is not None and slot.astimezone(UTC).astimezone(slot.tzinfo).fold:
             slot = super().get_next_fire_time(slot, slot)
         return slot
@@ -42,15 +42,14 @@ class _OncePerWallTime(OrTrigger):  # type: ignore[misc]
 def cron_trigger(cron: str) -> OrTrigger:
     """The times of a crontab expression, in local time.
 
-    Five fields: minute, hour, day, month, day of week (0 and 7 are Sunday, as in cron; APScheduler
-    alone would take 0 for Monday). Six fields: seconds first. As in cron, where both day and day of
-    week are named one of them is enough, and a time that is not of every hour or minute comes once when clocks go
-    back.
+    Five fields: minute, hour, day, month, day of week (0 and 7 are Sunday, as in cron; APScheduler alone would take 0
+    for Monday). Six fields: seconds first. As in cron, if both day and day of week are given, either is enough; and
+    when clocks go back, a time with a fixed hour and minute comes once.
 
     Raises
     ------
     ConfigError
-        When it cannot be read.
+        If the expression is invalid.
     """
     fields = cron.split()
     if len(fields) not in (5, 6):
@@ -103,17 +102,17 @@ class Schedule:
     cron : str
         See `cron_trigger`.
     slots : Slots
-        What is run. A run that fails does not end the schedule.
+        Runs the audit for each slot. A failed run does not end the schedule.
     missed : str
         ``run``: missed slots are caught up by one run. ``skip``: they are only recorded.
 
-    A store has one schedule: its journal shows which slots were missed, and two schedules would mistake each
-    other's slots for their own. A second one is refused; give it a store of its own.
+    A store can have only one schedule: its journal shows which slots were missed, and two schedules would mistake each
+    other's slots for their own. A second schedule is refused, and needs a store of its own.
 
     Raises
     ------
     ConfigError
-        When ``cron`` or ``missed`` cannot be read.
+        If ``cron`` or ``missed`` is invalid.
     """
 
     def __init__(self, cron: str, slots: Slots, *, missed: str = "run") -> None:
@@ -135,14 +134,14 @@ class Schedule:
         Raises
         ------
         ConfigError
-            When another schedule already serves this store.
+            If another schedule already serves this store.
         """
         try:
             self._serving.acquire(blocking=False)
         except Timeout:
             hint = "Stop that one, or give this audit a store of its own"
             journal = str(self._slots.journal.path)
-            raise ConfigError("db", journal, "another schedule serves this store", hint) from None
+            raise ConfigError("db", journal, "another schedule already uses this store", hint) from None
         try:
             self._serve()
         finally:
@@ -162,14 +161,14 @@ class Schedule:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Stop, and return once the current run has ended. Callable from any thread but the run's own."""
+        """Stop, and return once the current run has ended. May be called from any thread except the run's own."""
         self._stopping = True
         if self._scheduler.running:
             with contextlib.suppress(SchedulerNotRunningError):  # stopped in the meantime
                 self._scheduler.shutdown()
 
     def _run_slot(self, slot: datetime) -> None:
-        if not self._stopping:  # else it waited while the last run ended
+        if not self._stopping:  # a slot may have been waiting for the last run to end
             self._slots.run_slot(slot)
 
     def _run_now(self) -> None:
@@ -193,7 +192,7 @@ class Schedule:
         return count + passed
 
     def _on_start(self, _event: Any) -> None:
-        if self._stopping:  # requested before there was anything to stop
+        if self._stopping:  # stop was requested before the scheduler started
             self._scheduler.shutdown()
 
     def _on_missed(self, event: Any) -> None:

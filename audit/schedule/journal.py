@@ -1,4 +1,4 @@
-"""The journal of a schedule: every slot and what became of it."""
+"""The journal of a schedule: every slot and its outcome."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Journal:
         entry = {"at": now().isoformat(), "slot": slot.isoformat(), "event": event, **details}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "ab+", opener=private) as file:
-            # A kill may have truncated the last line: this entry begins a new one.
+            # A kill may have truncated the last line: start a new one.
             if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
                 file.write(b"\n")
             file.write(json.dumps(entry).encode() + b"\n")
@@ -45,13 +45,13 @@ class Journal:
         return entry
 
     def entries(self) -> list[dict[str, Any]]:
-        """All entries, oldest first. A truncated last line is left out."""
+        """All entries, oldest first. Truncated lines are skipped."""
         if not self.path.exists():
             return []
         return list(_complete_lines(self.path.read_text("utf-8")))
 
     def unfinished(self) -> list[datetime]:
-        """Slots that started and never ended, because their process was killed."""
+        """Slots that started but never ended, because their process was killed."""
         started: dict[str, None] = {}
         for entry in self.entries():
             if entry["event"] == "started":
@@ -77,7 +77,7 @@ def _complete_lines(text: str) -> Iterator[dict[str, Any]]:
 
 
 def outcome_line(entry: dict[str, Any]) -> str:
-    """A journal's entry as one line."""
+    """A journal entry as one line of text."""
     parts = [entry["at"][:19].replace("T", " ") + " UTC", entry["event"]]
     if entry["event"] == "ended":
         parts[1] = f"run {entry['run_id']}: {entry['status']}" if "run_id" in entry else "run failed"
@@ -93,5 +93,5 @@ def outcome_line(entry: dict[str, Any]) -> str:
 
 
 def now() -> datetime:
-    """The time, as the journal writes it."""
+    """The current time in UTC."""
     return datetime.now(UTC)

@@ -1,6 +1,6 @@
-"""What a slot does: load the config anew, run it, write its report, check it against a baseline, draw the trend.
+"""What happens at a slot: reload the config, run it, write its report, check it against a baseline, draw the trend.
 
-The other modules of this folder know times, locks and the journal; this one knows audits.
+The other modules of this folder handle times, locks and the journal; this one handles audits.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from backends.errors import ConfigError
 
 
 class ScheduledAudit:
-    """An audit config as a schedule runs it.
+    """An audit that is run on a schedule.
 
     Parameters
     ----------
     config : Path
-        Read again at every slot, so that an edit counts from the next one.
+        Read again at every slot, so that edits take effect at the next one.
     baseline : str, optional
-        What each run is compared with: see `audit.analysis.gate.stored.find_baseline`.
+        The run to compare with: see `audit.analysis.gate.stored.find_baseline`.
     on_line : callable
-        Gets one line for each outcome.
+        Called with one line of text for each outcome.
 
     Raises
     ------
     ConfigError
-        When the config or the baseline is wrong already.
+        If the config or the baseline is invalid now.
     """
 
     def __init__(self, config: Path, *, baseline: str | None, on_line: Callable[[str], None]) -> None:
@@ -60,17 +60,17 @@ class ScheduledAudit:
         self._interrupted = False
 
     def slots(self, command: str | None = None, webhook: str | None = None) -> Slots:
-        """The slots of this audit, their journal beside the store.
+        """The slots of this audit, with a journal beside the store.
 
         Raises
         ------
         ConfigError
-            When ``command`` or ``webhook`` cannot be used, or there is no baseline to notify them about.
+            If ``command`` or ``webhook`` cannot be used, or there is no baseline, hence no gate.
         """
         if command is not None:
             _check_command(command)
         if webhook is not None and httpx.URL(webhook).scheme not in ("http", "https"):
-            raise ConfigError("--webhook", webhook, "not an address", "Give one that begins with https://")
+            raise ConfigError("--webhook", webhook, "not a URL", "Give one that begins with https://")
         if (command or webhook) and self._baseline is None:
             option = "--on-regression" if command else "--webhook"
             raise ConfigError(option, command or webhook, "there is no gate that could fail", "Give --baseline too")
@@ -91,7 +91,7 @@ class ScheduledAudit:
             return RunOutcome(result.run_id, status, gate_run(store, result.run_id, self._baseline))
 
     def interrupt(self, reason: str) -> None:
-        """End the current run early, with its answers stored. Later runs ask nothing."""
+        """End the current run early; its answers are stored. Later runs ask nothing."""
         self._interrupted = True
         if self._stop is not None:
             loop, stop = self._stop
@@ -102,7 +102,7 @@ class ScheduledAudit:
         stop = ShutdownRequest()
         self._stop = (asyncio.get_running_loop(), stop)
         try:
-            if self._interrupted:  # between the slot's start and this line
+            if self._interrupted:  # before this line, after the slot had started
                 stop.request("interrupted")
             baseline = None if audit.until is None else self._baseline
             return await run_audit(audit, baseline=baseline, stop=stop)
@@ -110,7 +110,7 @@ class ScheduledAudit:
             self._stop = None
 
     def _on_entry(self, entry: dict[str, Any]) -> None:
-        """Report an outcome, and draw the trend with it."""
+        """Report an outcome, and redraw the trend."""
         if entry["event"] != "started":
             self._on_line(outcome_line(entry))
             self._draw_trend()
@@ -144,7 +144,7 @@ def serve(audit: ScheduledAudit, schedule: Schedule) -> int:
     def handle(number: int, _frame: object) -> None:
         if stopping.ident is not None:
             os._exit(INTERRUPTED)
-        # In a thread: the handler may have interrupted code that holds the locks which stopping needs.
+        # In a thread: the interrupted code may hold locks that stopping needs.
         stopping.start()
         audit.interrupt(signal.Signals(number).name)
 
@@ -159,7 +159,7 @@ def serve(audit: ScheduledAudit, schedule: Schedule) -> int:
 
 
 def run_once(slots: Slots) -> int:
-    """One slot now. Returns the exit code: 0 done, 1 not run or not complete, 3 regressed, 130 interrupted."""
+    """Run one slot now. Returns the exit code: 0 done, 1 not run or incomplete, 3 regressed, 130 interrupted."""
     slots.record_killed()
     entry = slots.run_slot(now())
     if entry.get("status") == "interrupted":
@@ -176,7 +176,7 @@ def read_history(store: Store, db: Path, title: str | None = None, *, details: b
 
 
 def update_trend(audit: Audit) -> Path | None:
-    """Draw the trend page of the audit's runs anew; None where it has none."""
+    """Redraw the trend page of the audit's runs. Returns its path, or None if there is no store."""
     if not audit.db.exists():
         return None
     with Store.open(audit.db, read_only=True) as store:

@@ -1,4 +1,4 @@
-"""One slot of a schedule: run the audit once, keep its outcome, notify of a regression."""
+"""Slots of a schedule: run the audit once, record the outcome, send notifications of a regression."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Slots:
     journal : Journal
         Records each slot's outcome. The lock file lies beside it.
     command : str, optional
-        Called when a gate fails, without a shell; the gate's report is its standard input (JSON).
+        Called without a shell when a gate fails, with the gate's report (JSON) on its standard input.
     webhook : str, optional
-        URL that gets the same report by POST.
+        URL to which the same report is posted.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Slots:
     def record_killed(self) -> int:
         """Record the slots whose process was killed during the run. Returns how many."""
         try:
-            with self._lock.acquire(blocking=False):  # two that start together record each slot once
+            with self._lock.acquire(blocking=False):  # so that two processes do not record the same slot
                 killed = self.journal.unfinished()
                 for slot in killed:
                     self.journal.write("killed", slot, error="its process ended before the run did")
@@ -94,7 +94,7 @@ class Slots:
             return 0
 
     def _notify(self, gate: GateReport) -> list[str]:
-        """Call the user's command and webhook. Returns what they answered, or why they could not be reached."""
+        """Call the user's command and webhook. Returns their replies, or why they failed."""
         replies = []
         report = gate_json(gate)
         if self._command is not None:

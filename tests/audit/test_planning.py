@@ -147,7 +147,7 @@ def test_a_plan_beyond_the_suite_says_what_is_lacking(pilot):
     assert beyond.lacking
     said = asyncio.run(plan_audit(audit_of(folder), 0.002)).as_text()
     for factor, n in beyond.lacking.items():
-        assert f"the suite has {beyond.available[factor]} {factor}s: {n:,} more must be written" in said
+        assert f"the suite has {beyond.available[factor]} {factor}s: you would have to write {n:,} more" in said
     assert "(equally many of each dominated_by)" in said
 
 
@@ -204,7 +204,7 @@ def test_plan_prints_text_and_json(pilot):
     )
     said = CliRunner().invoke(app, ["plan", str(config), "--detect", "0.02"])
     assert said.exit_code == 0
-    assert "To find a difference of 0.02 with 80% power" in said.output
+    assert "To detect a difference of 0.02 with 80% power" in said.output
     assert "estimated from the pilot" in said.output
     assert "alpha 0.0" in said.output
     assert "largest_change" in said.output
@@ -218,4 +218,4 @@ def test_a_plan_of_lists_says_that_new_occupations_take_more(tmp_path):
     audit.run_sync()
     (female, male) = asyncio.run(plan_audit(audit, 0.1)).figures
     assert set(female.pilot_levels) == set(male.pilot_levels) == {"instance"}
-    assert female.basis.endswith("; with the occupations asked, new ones take more")
+    assert female.basis.endswith("; for the same occupations, new ones take more")

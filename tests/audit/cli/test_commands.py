@@ -168,7 +168,7 @@ def test_nights_in_a_loop_alarm_only_at_the_shift(audit, tmp_path):
 
 def test_help_teaches_nights_and_until_decided(audit):
     said = " ".join(audit("run", "--help")[1].split()), " ".join(audit("gate", "--help")[1].split())
-    assert "holds wherever the run ends" in said[0]
+    assert "hold wherever the run stops" in said[0]
     assert "over all nights since the baseline was set" in said[1]
 
 

@@ -44,10 +44,10 @@ audit = Audit({"fake": FakeBackend()}, [Own()], limits={"p_mary": (None, 0.9)})
 
 #: What is wrong → (right, wrong, line of the message, a word of it).
 MISTAKES = {
-    "an id for two items": ('f"{scene}/{role}", request', "role, request", 12, "the id of 2 items"),
+    "an id for two items": ('f"{scene}/{role}", request', "role, request", 12, "2 items have this id"),
     "a stratum that is no factor": ('strata = ("scene",)', 'strata = ("scen",)', 7, "'scene'"),
     "a cluster that is no factor": ('clusters=("role",)', 'clusters=("roles",)', 26, "'role'"),
-    "a condition that is no factor": ("neutral=0.5", 'where={"part": 1}', 26, "names no factor"),
+    "a condition that is no factor": ("neutral=0.5", 'where={"part": 1}', 26, "no row has this factor"),
     "a level that no row has": ("neutral=0.5", 'where={"role": "chef"}', 26, "matches no row"),
     "a quantity misspelt": ('"p_mary", "p_mary"', '"p_mary", "p_marry"', 26, "'p_mary'"),
     "a kind that values exceed": ("exact(share)", "exact(2 + share)", 26, "'probability'"),
@@ -67,7 +67,7 @@ MISTAKES = {
     "no figures": ("        yield MeasureSpec", "        if False: yield MeasureSpec", 26, "no figure"),
     "an error in reading": ("mary, john = response", "mary, john, _ = response", 22, "ValueError"),
     "an error in the items": ('f"{scene} {role}", (', 'f"{scene} {rle}", (', 15, "NameError"),
-    "a row of another id": ("Row(item.id", "Row(item.id + '!'", 21, "row of this id"),
+    "a row of another id": ("Row(item.id", "Row(item.id + '!'", 21, "row with this id"),
     "a signature that is no JSON": ('{"roles": 3}', '{"roles": {3}}', 18, "JSON"),
 }
 

@@ -241,7 +241,7 @@ def test_a_second_schedule_of_one_store_is_refused(tmp_path: Path) -> None:
 
     def run() -> RunOutcome:
         second = Schedule("0 3 * * *", Slots(lambda: RunOutcome("second", "done"), kept))
-        with pytest.raises(ConfigError, match="another schedule serves this store") as error:
+        with pytest.raises(ConfigError, match="another schedule already uses this store") as error:
             second.serve()
         refused.append(str(error.value))
         return RunOutcome("first", "done")

@@ -204,4 +204,4 @@ async def test_failures_for_good_are_told_with_their_reason(tmp_path: Path) -> N
         result = await audit.run()
     problems = " ".join(result.problems)
     assert "Raise reasoning_tokens" in problems
-    assert "they would fail alike" in problems
+    assert "would fail the same way" in problems
