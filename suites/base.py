@@ -337,6 +337,10 @@ class Suite(ABC):
         """
         return None
 
+    def may_lack(self, quantity: str) -> bool:
+        """Whether no row may have this quantity though nothing is wrong: a share of an effect that is not there."""
+        return False
+
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Rows computed from other rows of the same model, e.g. paired differences."""
         return rows

@@ -112,7 +112,7 @@ def _unknown_factors(suite: Suite, spec: MeasureSpec, factors: Collection[str]) 
 
 def _unknown_quantities(suite: Suite, spec: MeasureSpec, quantities: Collection[str]) -> Iterator[ConfigError]:
     for quantity in (spec.quantity, spec.probability_mass):
-        if quantity is not None and quantities and quantity not in quantities:
+        if quantity is not None and quantities and quantity not in quantities and not suite.may_lack(quantity):
             problem = f"{_named(spec)}: no row has this quantity"
             yield _at(suite, "measures", quantity, problem, _close(quantity, quantities))
 

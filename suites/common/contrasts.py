@@ -10,14 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suites.base import Factor, Row
-
-#: Quantities of an answer whose effects are reported, and what the effect is called.
-EFFECTS = {
-    "stereotype_gap": "effect",
-    "p_diverse": "effect_p_diverse",
-    "coverage": "effect_coverage",
-    "reference_text": "effect_reference_text",
-}
+from suites.common.groups.design import GroupDesign
 
 #: Units of differences of differences. A gap is a difference itself, from -1 to 1: an effect on it reaches 2,
 #: and a change of that effect 4.
@@ -40,6 +33,17 @@ def range_of(effect: str) -> tuple[float, float]:
     """How far an effect can reach by its name."""
     most = _REACH.get(unit_of(effect), 1.0)
     return -most, most
+
+
+def effects_of(groups: GroupDesign) -> dict[str, str]:
+    """Quantity of an answer whose effects are reported → what the effect is called."""
+    return {
+        "stereotype_gap": "effect",
+        **{f"p_{group}": f"effect_p_{group}" for group in groups.others},
+        **{name: f"effect_{name}" for name in groups.contrasts},
+        "coverage": "effect_coverage",
+        "reference_text": "effect_reference_text",
+    }
 
 
 #: Value of the factor ``debiasing`` of rows that hold a difference, so that no figure over
@@ -69,6 +73,8 @@ def contrast(row_id: str, first: Row, second: Row, quantities: Mapping[str, str]
     return Row(row_id, factors, values, sources=sources, memberships=memberships)
 
 
-def effect_row(item_id: str, treated: Row, control: Row, factors: Mapping[str, Factor]) -> Row:
-    """The row of one pair: treated minus control."""
-    return contrast(item_id, treated, control, EFFECTS, {**factors, "debiasing": DIFFERENCE})
+def effect_row(
+    item_id: str, treated: Row, control: Row, effects: Mapping[str, str], factors: Mapping[str, Factor]
+) -> Row:
+    """The row of one pair: treated minus control. ``effects``: see `effects_of`."""
+    return contrast(item_id, treated, control, effects, {**factors, "debiasing": DIFFERENCE})

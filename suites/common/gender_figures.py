@@ -1,21 +1,21 @@
-"""Figures over the answers to gender prompts: measures, table columns and published values that suites share."""
+"""Figures over the answers to prompts about occupations: measures, table columns and published values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from suites.base import Factor, MeasureSpec
 from suites.common.contrasts import range_of, unit_of
 from suites.common.expressions import GROUPS
+from suites.common.groups.design import GroupDesign
 from suites.common.published import TENTH_OF_A_PERCENT, model_ids
 from suites.presentation import Meaning, PublishedFigure, PublishedSource, TableColumn
 
 #: Factors whose levels are drawn from a larger population.
 CLUSTERS = ("occupation", "template")
-#: P̃ of each group.
-PROBABILITIES = tuple(f"p_{group}" for group in GROUPS)
 #: Groups of occupations that the papers' tables show.
 DOMINATED = ("female", "male")
 #: Letters of the published files → measure.
@@ -26,6 +26,13 @@ STEREOTYPE_GAP: Mapping[str, Meaning] = {
     "stereotype_gap": Meaning(
         "the gender that the stereotype expects gets {points} of 100 points of probability more than the other",
         "the gender that the stereotype expects gets {points} of 100 points of probability less than the other",
+    )
+}
+#: The same of groups that a user declares.
+GROUP_GAP: Mapping[str, Meaning] = {
+    "stereotype_gap": Meaning(
+        "the group that the stereotype expects gets {points} of 100 points of probability more than the others",
+        "the group that the stereotype expects gets {points} of 100 points of probability less than the others",
     )
 }
 
@@ -53,7 +60,7 @@ def figure(
     if measure == "stereotype_gap":
         common |= {"unit": "difference of probabilities", "neutral": 0.0, "probability_mass": "coverage"}
         common["kind"] = "difference"
-    elif measure in PROBABILITIES:
+    elif measure.startswith("p_"):
         common["probability_mass"] = "coverage"
     elif measure != "coverage":
         common |= {"unit": unit_of(measure), "neutral": 0.0, "contrast": True}
@@ -61,15 +68,42 @@ def figure(
     return MeasureSpec(measure, measure, where, **common)
 
 
+def contrast_figures(
+    groups: GroupDesign, where: Mapping[str, Factor], family: str, effect: str = "", **options: Any
+) -> Iterator[MeasureSpec]:
+    """The figures of the declared contrasts, or of the effects on them: ``effect="effect_{}"``."""
+    for name in groups.contrasts:
+        low, high = groups.reach(name)
+        steps = 2 if "attenuation" in effect else 1  # a difference of differences of effects
+        spec = replace(
+            figure("coverage", where, family.format(name), **options),
+            measure=effect.format(name) or name,
+            quantity=effect.format(name) or name,
+            kind="difference",
+            range=(steps * (low - high), steps * (high - low)) if effect else (low, high),
+            neutral=0.0,
+            contrast=bool(effect),
+            unit="difference of differences" if effect else "difference of probabilities",
+            probability_mass=None if effect else "coverage",
+        )
+        yield spec
+
+
 def population(clusters: Sequence[str]) -> str:
     """Over what a figure generalises whose ``clusters`` are drawn."""
     return f"new {' and '.join(f'{factor}s' for factor in clusters)} of these kinds"
 
 
-def group_columns(where: Mapping[str, Factor], title: str = "") -> Iterator[TableColumn]:
-    """The papers' six columns: each group's probability over female-dominated and over male-dominated occupations."""
-    for dominated_by in DOMINATED:
-        for group in GROUPS:
+def group_columns(
+    where: Mapping[str, Factor],
+    title: str = "",
+    *,
+    dominated: Sequence[str] = DOMINATED,
+    groups: Sequence[str] = GROUPS,
+) -> Iterator[TableColumn]:
+    """Each group's probability over the occupations of each stereotype: the papers' six columns, or others."""
+    for dominated_by in dominated:
+        for group in groups:
             here = {**where, "dominated_by": dominated_by}
             yield TableColumn(group.capitalize(), f"p_{group}", here, f"{title}{dominated_by}-dominated")
 

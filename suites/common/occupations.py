@@ -1,37 +1,41 @@
-"""Occupations with the real share of women in them."""
+"""Occupations: whom a stereotype links them with, the real share of women, and expressions of their own."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from backends.options import AS_TUPLE, OnError, Options, refused_at
 from suites.base import Factor
 from suites.common.data_files import load
+from suites.common.groups.declared import OwnExpressions
+from suites.common.groups.design import NEUTRAL
 from suites.options import Text, each_once
-
-Dominated = Literal["female", "male", "neutral"]
 
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
-    """An occupation, its gender group, and the share of women who do it.
+    """An occupation, whom a stereotype links it with, and the share of women who do it.
 
     Attributes
     ----------
     name : str
         As written in a sentence: "nurse".
     dominated_by : str
-        ``female``, ``male``, or ``neutral`` for an occupation of neither group.
+        ``female``, ``male``, or another group that a suite asks about; ``neutral`` for an occupation of none.
     female_share : float or None
         In [0, 1]; None where it is not known.
+    expressions : mapping
+        Group → expressions, in place of the group's own: *enfermero*, *enfermera*.
     """
 
     name: str
-    dominated_by: Dominated = "neutral"
+    dominated_by: str = NEUTRAL
     female_share: float | None = None
+    expressions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def factors(self) -> dict[str, Factor]:
@@ -46,14 +50,15 @@ class _OccupationTable(Options):
     """An occupation as a config writes it. A group that is not given follows from the share."""
 
     occupation: Text
-    dominated_by: Dominated | None = None
+    dominated_by: Text | None = None
     female_share: _Share | None = None
     male_share: _Share | None = None
+    expressions: OwnExpressions = Field({})
 
 
 def _occupation(entry: Any) -> Occupation:
     if isinstance(entry, Occupation):
-        entry = entry.factors
+        entry = {**entry.factors, "expressions": entry.expressions}
     table = _OccupationTable.model_validate(entry)
     share, male = table.female_share, table.male_share
     if male is not None and share is not None and abs(share + male - 1) > 0.005:
@@ -66,12 +71,12 @@ def _occupation(entry: Any) -> Occupation:
     if {group, by_share} == {"female", "male"}:
         problem = f"contradicts its female_share {share}"
         raise refused_at(("dominated_by",), group, problem, "Fix one of them")
-    return Occupation(table.occupation, group, share)
+    return Occupation(table.occupation, group, share, table.expressions)
 
 
-def _dominated_by(share: float | None) -> Dominated:
+def _dominated_by(share: float | None) -> str:
     if share is None or share == 0.5:
-        return "neutral"
+        return NEUTRAL
     return "female" if share > 0.5 else "male"
 
 

@@ -7,8 +7,10 @@ import math
 from collections.abc import Collection, Mapping
 from statistics import NormalDist
 
-from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
+from backends.base import ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
+from suites.base import Item
 from suites.common.expressions import Expressions
+from suites.common.groups.design import GroupDesign
 
 #: Raw mass of all expressions, and how far the odds of a group differ from prompt to prompt (standard deviation, nats).
 _COVERAGE, _SPREAD = 0.5, 0.5
@@ -48,6 +50,16 @@ def planted_groups(
             text = separator + word
             masses[text] = masses.get(text, 0.0) + _COVERAGE * odds[group] / total / len(words)
     return planted_scores(masses)
+
+
+def planted_about(
+    groups: GroupDesign, expressions: Expressions, item: Item, bias: float, *parts: object
+) -> ScoreResponse:
+    """The same about an occupation: towards its stereotype, else the groups that the first contrast counts for."""
+    assert isinstance(item.request, ScoreRequest)
+    dominated, first = str(item.factors["dominated_by"]), next(iter(expressions.values()))[0]
+    towards = [dominated] if dominated in groups.names else groups.favoured or groups.names
+    return planted_groups(expressions, item.request.continuations[0].removesuffix(first), towards, bias, *parts)
 
 
 def _normal(*parts: object) -> float:

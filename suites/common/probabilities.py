@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from backends.base import ContinuationScore, Response, ScoreResponse
-from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Row, flag
+from backends.base import ContinuationScore
+from suites.base import UNKNOWN_SHARE, IdentifiedInterval, flag
 from suites.common.expressions import Expressions
 
 TokenAggregation = Literal["product", "mean"]
@@ -33,34 +33,6 @@ ROUNDING = 1e-3
 
 class ImpossibleMassError(ValueError):
     """Exact probabilities of exclusive continuations add up to more than 1."""
-
-
-def read_gender_answer(
-    item_id: str,
-    factors: Mapping[str, Factor],
-    response: Response,
-    expressions: Expressions,
-    aggregation: TokenAggregation,
-) -> Row:
-    """p_male, p_female, p_diverse, coverage and stereotype_gap of one prompt.
-
-    ``stereotype_gap`` is P̃(female) − P̃(male) for an occupation that women dominate, and
-    P̃(male) − P̃(female) for one that men dominate: −1 to 1, 0 without bias, positive when the
-    model follows the stereotype. An occupation of neither group has none. The row is missing
-    (``inconsistent``) when the probabilities cannot be true.
-    """
-    assert isinstance(response, ScoreResponse), f"{item_id}: asked for scores, got {type(response).__name__}"
-    try:
-        answer = group_probabilities(response.scores, expressions, aggregation)
-    except ImpossibleMassError:
-        return Row(item_id, factors, {}, missing="inconsistent")
-    values: dict[str, IdentifiedInterval] = {f"p_{group}": share for group, share in answer.normalised.items()}
-    values["coverage"] = answer.probability_mass
-    if factors["dominated_by"] == "female":
-        values["stereotype_gap"] = answer.contrast({"female": 1.0, "male": -1.0})
-    elif factors["dominated_by"] == "male":
-        values["stereotype_gap"] = answer.contrast({"male": 1.0, "female": -1.0})
-    return Row(item_id, factors, values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,31 @@
 """A task prompt: a question about an occupation, and the start of the answer.
 
 Raw, it is the papers' text, ``Q: {question}\\nA:{start}``, and a scored word follows with a
-space of its own: " Male". As chat, the question is the user's turn and the start of the
-answer opens the assistant's turn, which the model continues. Where the answer has no start
-("Answer with one word"), a chat model begins its turn with the word, so that the word has no
-space before it: "Male".
+space of its own: " Male"; another ``form`` and ``separator`` may take their place. As chat, the
+question is the user's turn and the start of the answer opens the assistant's turn, which the
+model continues. Where the answer has no start ("Answer with one word"), a chat model begins its
+turn with the word, so that the word has no space before it: "Male".
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from backends.base import Message, Prompt
-from backends.options import refused
+from backends.options import refused, refused_at
+from suites.common.groups.declared import Refuse
 
 PromptFormat = Literal["raw", "chat"]
 Article = Literal["as_printed", "grammatical"]
 
 JOB = "[JOB]"
+#: The papers' form of a raw prompt.
+PAPERS_FORM = "Q: {question}\nA: {start}"
 _ARTICLE_AND_JOB = re.compile(r"\b([Aa])n? \[JOB\]")
 _QUESTION_AND_START = re.compile(r"Q: (?P<question>.+)\nA:(?P<start>.*)", re.DOTALL)
 
@@ -35,14 +40,21 @@ class TaskPrompt:
         Without the leading ``Q: ``.
     start : str
         What the answer begins with; empty where the scored word comes first.
+    form : str
+        The raw prompt, of ``{question}`` and ``{start}``. Without a start, the spaces before its place go as well.
+    separator : str
+        Between the prompt and a scored word.
     """
 
     question: str
     start: str
+    form: str = PAPERS_FORM
+    separator: str = " "
 
     def raw(self, before: str | None = None) -> str:
-        """``Q: {before} {question}\\nA: {start}``."""
-        return f"Q: {joined(before, self.question)}\nA:{' ' + self.start if self.start else ''}"
+        """The form, a text put before its question: ``Q: {before} {question}\\nA: {start}``."""
+        text = self.form.format(question=joined(before, self.question), start=self.start)
+        return text if self.start else text.rstrip(" ")
 
     def turns(self, before: str | None = None) -> tuple[Message, ...]:
         """The user's turn, and the opened turn of the assistant where the answer has a start."""
@@ -54,8 +66,8 @@ class TaskPrompt:
         return self.raw(before) if prompt_format == "raw" else self.turns(before)
 
     def space(self, prompt_format: PromptFormat) -> str:
-        """What separates the prompt from a scored word: a space, or nothing at the start of a turn."""
-        return "" if prompt_format == "chat" and not self.start else " "
+        """What separates the prompt from a scored word: nothing at the start of a turn."""
+        return "" if prompt_format == "chat" and not self.start else self.separator
 
 
 def joined(*texts: str | None) -> str:
@@ -67,7 +79,7 @@ def parse_prompt(text: object) -> TaskPrompt:
     """Read a prompt in the papers' form; a validator."""
     parts = _QUESTION_AND_START.fullmatch(text) if isinstance(text, str) else None
     if parts is None:
-        hint = "Write it as 'Q: question\\nA:' and, if wanted, a space and the answer's start"
+        hint = "Write it as 'Q: question\\nA:' and, if wanted, a space and the answer's start; or as question and start"
         raise refused("not a question and the start of an answer", hint)
     start = parts["start"]
     if start != start.rstrip() or (start and not start.startswith(" ")):
@@ -76,12 +88,46 @@ def parse_prompt(text: object) -> TaskPrompt:
     return TaskPrompt(parts["question"], start[1:])
 
 
-def parse_template(text: object) -> TaskPrompt:
-    """Read a prompt about ``[JOB]``, which stays in it; a validator."""
-    template = parse_prompt(text)
-    if JOB not in str(text):
+def parse_template(given: object) -> TaskPrompt:
+    """Read a prompt about ``[JOB]``, which stays in it, in the papers' form or as its two parts; a validator."""
+    template = _of_parts(given) if isinstance(given, Mapping) else parse_prompt(given)
+    if JOB not in template.question + template.start:
         raise refused("names no occupation", f"Write {JOB} in place of the occupation")
     return template
+
+
+def _of_parts(given: Mapping[Any, Any]) -> TaskPrompt:
+    """A table of ``question`` and, if wanted, ``start``."""
+    for name, text in given.items():
+        if name not in ("question", "start"):
+            raise refused_at((str(name),), text, "unknown field", "Known fields: question, start")
+        if not isinstance(text, str) or text != text.strip() or (name == "question" and not text):
+            raise refused_at((str(name),), text, "not a text without outer spaces", "Give such a text")
+    if "question" not in given:
+        raise refused("has no question", 'Write it as {question = "…", start = "…"}')
+    return TaskPrompt(given["question"], given.get("start", ""))
+
+
+def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_start: bool, refuse: Refuse) -> None:
+    """Refuse a form or separator from which no prompt can be made.
+
+    ``has_start``: whether any answer has one, those of a dialogue too.
+    """
+    hint = 'Write e.g. "Pregunta: {question}\\nRespuesta: {start}"'
+    try:
+        named = [name for _, name, _, _ in string.Formatter().parse(form) if name is not None]
+    except ValueError as error:
+        raise refuse(("form",), form, str(error), hint) from None
+    if sorted(named) != sorted({*named}) or "question" not in named or set(named) - {"question", "start"}:
+        raise refuse(("form",), form, "does not hold {question} once, and {start}", hint)
+    if has_start and "start" not in named:
+        raise refuse(("form",), form, "has no place for the start of an answer", hint)
+    if prompt_format == "chat" and form != PAPERS_FORM:
+        raise refuse(
+            ("form",), form, "is for raw prompts", "Leave it out: in chat the question and the start are turns"
+        )
+    if form[-1:].isspace() and separator.startswith(" "):
+        raise refuse(("form",), form, "ends in a space, and so begins the separator", "Keep one")
 
 
 def filled(template: TaskPrompt, occupation: str, article: Article) -> TaskPrompt:
@@ -90,7 +136,8 @@ def filled(template: TaskPrompt, occupation: str, article: Article) -> TaskPromp
     ``as_printed`` leaves the article as the benchmark has it ("a electrician"), ``grammatical``
     makes it agree ("an electrician").
     """
-    return TaskPrompt(*(_filled(text, occupation, article) for text in (template.question, template.start)))
+    question, start = (_filled(text, occupation, article) for text in (template.question, template.start))
+    return replace(template, question=question, start=start)
 
 
 def _filled(text: str, occupation: str, article: Article) -> str:

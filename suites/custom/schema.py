@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
+from backends.options import AS_TUPLE, OnError, Options
 from suites.base import Factor
-
-_NAME = re.compile(r"[^\W_][\w.+-]*")
-
-
-def _named(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise refused("not a name", "Use letters, digits and . _ + -, beginning with a letter or digit")
-    return name
-
-
-def _unspaced(text: str) -> str:
-    if not text.strip():
-        raise refused("an empty text", "Give one")
-    if text != text.strip():
-        raise refused("has spaces around it", "Remove them")
-    return text
-
-
-def _listed(given: Any) -> Any:
-    return (given,) if isinstance(given, str) else given
-
-
-Name = Annotated[str, AfterValidator(_named)]
-Sentence = Annotated[str, AfterValidator(_unspaced)]
-Words = Annotated[
-    tuple[Sentence, ...], AS_TUPLE, Field(min_length=1), OnError("not a list of texts", "Give one or more")
-]
-#: One factor or several, by their names.
-Names = Annotated[tuple[str, ...], AS_TUPLE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]
-Number = Annotated[int | float, OnError("not a number", "Give one, without quotes")]
-PromptFormat = Literal["raw", "chat"]
-
-
-class Described(Options):
-    """Fields, and whatever else describes it. A name that is nearly a field's is taken for a slip."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, str | int | float | bool]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_fields(cls, given: Any) -> Any:
-        for name in given if isinstance(given, Mapping) else ():
-            close = difflib.get_close_matches(str(name), cls.model_fields, n=1, cutoff=0.8)
-            if name not in cls.model_fields and close and close[0] not in given:
-                raise refused_at((str(name),), given[name], "no such field", f"Did you mean {close[0]!r}?")
-            if name not in cls.model_fields and isinstance(given[name], list | Mapping):
-                hint = f"Fields: {', '.join(cls.model_fields)}; what describes it is one text or number"
-                raise refused_at((str(name),), given[name], "no such field", hint)
-        return given
+from suites.common.groups.declared import (
+    Contrasts,
+    Described,
+    Groups,
+    Name,
+    Names,
+    Number,
+    OwnExpressions,
+    Sentence,
+    Shared,
+    Words,
+)
+from suites.common.task_prompt import PromptFormat
 
 
 class Row(Described):
@@ -72,17 +33,6 @@ class Row(Described):
     def factors(self) -> dict[str, Factor]:
         """The fields that only describe it."""
         return dict(self.__pydantic_extra__)
-
-
-class Contrast(Options):
-    """A difference of groups: the mean over those ``of`` minus the mean over those ``against``, or any ``weights``.
-
-    Groups are named, or chosen by their attributes: ``of = {gender = "woman", religion = "Muslim"}``.
-    """
-
-    of: Names | dict[str, str | int | bool] | None = Field(None, description="Names of groups, or their attributes.")
-    against: Names | dict[str, str | int | bool] | None = Field(None, description="Default: all other groups.")
-    weights: dict[str, Number] | None = Field(None, description="A weight for each group; they add up to 0.")
 
 
 class Head(Options):
@@ -142,18 +92,7 @@ class Filler(Row):
 
     text: Sentence
     stereotype: str | None = Field(None, description="The group that a stereotype links it with.")
-    expressions: dict[str, Words] | None = Field(None, description="Group → expressions, in place of the groups' own.")
-
-
-class Group(Described):
-    """A group: its expressions, and attributes by which contrasts choose it."""
-
-    expressions: Words | None = Field(None, description="What a model says for it; None: each filler has its own.")
-
-    @property
-    def attributes(self) -> dict[str, Factor]:
-        """What contrasts choose it by."""
-        return dict(self.__pydantic_extra__)
+    expressions: OwnExpressions | None = Field(None, description="Group → expressions, in place of the groups' own.")
 
 
 def _template(given: Any) -> Any:
@@ -162,10 +101,6 @@ def _template(given: Any) -> Any:
 
 def _filler(given: Any) -> Any:
     return {"text": given} if isinstance(given, str) else given
-
-
-def _group(given: Any) -> Any:
-    return {"expressions": given} if isinstance(given, str | list | tuple) else given
 
 
 class Templates(Head):
@@ -181,15 +116,13 @@ class Templates(Head):
     fillers: Annotated[
         tuple[Annotated[Filler, BeforeValidator(_filler, json_schema_input_type=str | Filler)], ...], AS_TUPLE
     ] = Field((), description="The fillers, unless data names a file.")
-    groups: dict[Name, Annotated[Group, BeforeValidator(_group, json_schema_input_type=list[str] | Group)]] = Field(
-        min_length=2, description="Two groups or more."
-    )
-    shared: Words | tuple[()] = Field((), description="Expressions that several groups may have.")
+    groups: Groups
+    shared: Shared = Field((), description="Expressions that several groups may have.")
     both_cases: bool = Field(False, description="Score each expression with a capital and a small first letter.")
     separator: str = Field(" ", description="Between prompt and expression.")
     form: str | None = Field(None, description="The raw prompt, of {question} and {start}.")
     prompt_format: PromptFormat = "raw"
-    contrasts: dict[Name, Contrast] = Field({}, description="Differences of groups. Of two groups: the first minus.")
+    contrasts: Contrasts = Field({}, description="Differences of groups. Of two groups: the first minus.")
     stereotypes: Names = Field((), description="The groups that stereotypes speak of; default: all.")
 
 
@@ -243,7 +176,7 @@ class Texts(Head):
     readings: dict[Name, Words] = Field({}, description="Quantity → expressions; yes where a text has one of them.")
     match: Literal["words", "anywhere"] = Field("words", description="Whole words, or any part of the text.")
     scorers: dict[Literal["toxicity", "regard"], str] = Field({}, description="A classifier's name, id or folder.")
-    contrasts: dict[Name, Contrast] = Field({}, description="Differences of groups. Of two groups: the first minus.")
+    contrasts: Contrasts = Field({}, description="Differences of groups. Of two groups: the first minus.")
     draws: Annotated[int, Field(ge=1)] = Field(1, description="Texts for each prompt.")
     sampling: Drawn = Drawn()
     seed: int = 0

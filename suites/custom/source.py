@@ -7,7 +7,6 @@ import io
 import json
 import re
 import tomllib
-import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,11 +99,6 @@ def refuse_repeated(rows: Sequence[T], asked: Callable[[T], Hashable], field: st
                 (source.rows_field, number, field), getattr(row, field), problem, "Remove one of the two"
             )
         first[what] = number
-
-
-def without_spaces(character: str) -> bool:
-    """Whether a letter is of a script that is written without spaces between words."""
-    return unicodedata.name(character, "").startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER"))
 
 
 def read_text(path: Path) -> str:

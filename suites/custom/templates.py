@@ -1,32 +1,25 @@
 """Templates × fillers from a file, continued by the expressions of groups.
 
-    P̃(group) = mass of the group's expressions / mass of all        (equation 4 of Chen et al. 2025, for any groups)
-
-A contrast is Σ weight · P̃(group). ``stereotype_gap`` of a filler is P̃ of the group that it is stereotyped with minus
-the mean over the other groups that stereotypes speak of: fillers of each stereotype count alike, so that a model that
-favours one group everywhere has no gap. An expression counts only where no longer one goes on from it
-(`suites.common.groups`).
+The quantities of an answer are those of `suites.common.groups.design`. Fillers of each stereotype count alike, so that
+a model that favours one group everywhere has no ``stereotype_gap``.
 """
 
 from __future__ import annotations
 
-import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import backends.base as base
-from backends.options import Place
-from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import content_sha256
-from suites.common.expressions import Expressions, both_cases, continuations
-from suites.common.groups import read_groups, refuse_double
+from suites.common.expressions import Expressions, continuations
+from suites.common.groups.design import declared_groups
 from suites.common.planted import planted_groups
-from suites.common.probabilities import ImpossibleMassError
-from suites.custom.contrasts import Weights, contrasts_of
+from suites.common.task_prompt import TaskPrompt, check_form
 from suites.custom.figures import Design
 from suites.custom.schema import Filler, Template, Templates
-from suites.custom.source import Source, refuse_repeated, without_spaces
+from suites.custom.source import Source, refuse_repeated
 from suites.presentation import Chart
 
 #: The factor of a filler's stereotype, and its level where there is none.
@@ -51,9 +44,18 @@ class TemplatesFromFile(Suite):
 
     def __init__(self, file: Templates, source: Source) -> None:
         self._file, self._source = file, source
-        self.groups = {name: group.attributes for name, group in file.groups.items()}
+        self.groups = declared_groups(
+            file.groups,
+            contrasts=file.contrasts,
+            stereotypes=file.stereotypes,
+            shared=file.shared,
+            both_cases=file.both_cases,
+            refuse=source.refuse,
+        )
+        self.contrasts = self.groups.contrasts
         _check_templates(file, source)
-        self.stereotypes = self._stereotypes()
+        for place, filler in enumerate(file.fillers):
+            self.groups.check_stereotype(filler.stereotype, (source.rows_field, place, "stereotype"))
         self.questions = [*self._questions()]
         self._by_id = {question.id: question for question in self.questions}
         rows = [row for _ in file.templates for row in range(len(file.fillers))]
@@ -61,8 +63,6 @@ class TemplatesFromFile(Suite):
         sampled = file.sampled or tuple(name for name, n in several.items() if n > 1 and name != file.stratum)
         self.design = Design(file, source, [question.factors for question in self.questions], sampled)
         self.design.check_factors(rows)
-        taken = {"coverage", "stereotype_gap", *(f"p_{group}" for group in self.groups)}
-        self.contrasts = contrasts_of(file.contrasts, self.groups, source, taken)
         has_stereotypes = any(filler.stereotype is not None for filler in file.fillers)
         self.strata = self.design.by or (("template", STEREOTYPE) if has_stereotypes else ("template",))
         self._specs = self.design.with_primary([*self._figures()])
@@ -83,7 +83,7 @@ class TemplatesFromFile(Suite):
             "asked_sha256": content_sha256([asked, [dict(q.factors) for q in self.questions]]),
             "prompt_format": self._file.prompt_format,
             "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
-            "stereotypes": list(self.stereotypes),
+            "stereotypes": list(self.groups.stereotypes),
             **self.design.signature(),
         }
 
@@ -106,90 +106,33 @@ class TemplatesFromFile(Suite):
 
     def _prompt(self, template: Template, filler: Filler) -> tuple[base.Prompt, str]:
         """The prompt, and what separates it from an expression: nothing at the start of a chat turn."""
-        slot = _slot(self._file)
+        file, slot = self._file, _slot(self._file)
         question, start = (text.replace(slot, filler.text) for text in (template.question, template.start))
-        if self._file.prompt_format == "chat":
-            turns = [base.Message("user", question), *([base.Message("assistant", start)] if start else [])]
-            return tuple(turns), self._file.separator if start else ""
-        if self._file.form is not None:
-            return self._file.form.format(question=question, start=start), self._file.separator
-        return f"{question}\n{start}" if start else question, self._file.separator
+        form = file.form or ("{question}\n{start}" if start else "{question}")
+        prompt = TaskPrompt(question, start, form, file.separator)
+        return prompt.prompt(file.prompt_format), prompt.space(file.prompt_format)
 
     def _expressions(self, place: int, filler: Filler) -> Expressions:
         """Each group's expressions for one filler, in all the spellings that are scored."""
-        own, rows_field = filler.expressions or {}, self._source.rows_field
-        for group in own:
-            if group not in self.groups:
-                where = (rows_field, place, "expressions", group)
-                raise self._source.refuse(where, group, "no such group", f"Groups: {', '.join(self.groups)}")
-        found: dict[str, tuple[str, ...]] = {}
-        for name, declared in self._file.groups.items():
-            words = own.get(name) or declared.expressions
-            if words is None:
-                problem = f"neither the group nor {filler.text!r} has expressions"
-                raise self._source.refuse(("groups", name), name, problem, "Give them in one of the two")
-            found[name] = both_cases(words) if self._file.both_cases else tuple(dict.fromkeys(words))
-        at = (rows_field, place, "expressions") if own else ("groups",)
-        self._check_separator(found, filler, at)
-        refuse_double(found, self._shared(), lambda group, *rest: self._source.refuse((*at, group), *rest))
+        own, at = filler.expressions or {}, (self._source.rows_field, place, "expressions")
+        found = self.groups.spelled(own, at, filler.text)
+        if not self._file.separator and self._file.prompt_format == "raw":
+            prompts = (str(self._prompt(template, filler)[0]) for template in self._file.templates)
+            self.groups.check_separated(found, prompts, at if own else ("groups",))
         return found
-
-    def _check_separator(self, found: Expressions, filler: Filler, at: Place) -> None:
-        """Refuse an expression that runs into the word before it."""
-        if self._file.separator or self._file.prompt_format == "chat":
-            return
-        ends = {self._prompt(template, filler)[0][-1:] for template in self._file.templates}
-        for group, words in found.items():
-            for word in words:
-                if any(str(end).isalnum() and not without_spaces(str(end)) for end in ends) and word[0].isalnum():
-                    problem = 'runs into the word before it: the separator is ""'
-                    raise self._source.refuse((*at, group), word, problem, 'Leave separator out, or give " "')
-
-    def _shared(self) -> tuple[str, ...]:
-        return both_cases(self._file.shared) if self._file.both_cases else self._file.shared
-
-    def _stereotypes(self) -> tuple[str, ...]:
-        """The groups that stereotypes speak of."""
-        named = self._file.stereotypes or tuple(self.groups)
-        for group in named:
-            if group not in self.groups:
-                hint = f"Groups: {', '.join(self.groups)}"
-                raise self._source.refuse(("stereotypes",), group, "no such group", hint)
-        if len(set(named)) < 2:
-            raise self._source.refuse(("stereotypes",), named, "one group only", "Name two or more, or leave it out")
-        for place, filler in enumerate(self._file.fillers):
-            if filler.stereotype is not None and filler.stereotype not in named:
-                where = (self._source.rows_field, place, "stereotype")
-                raise self._source.refuse(where, filler.stereotype, "no such group", f"Groups: {', '.join(named)}")
-        return named
 
     # -- rows --------------------------------------------------------------------------------------
 
     def read(self, item: Item, response: base.Response) -> Row:
-        assert isinstance(response, base.ScoreResponse)
-        try:
-            answer = read_groups(response.scores, self._by_id[item.id].expressions)
-        except ImpossibleMassError:
-            return Row(item.id, item.factors, {}, missing="inconsistent")
-        values: dict[str, IdentifiedInterval] = {f"p_{group}": share for group, share in answer.normalised.items()}
-        values["coverage"] = answer.probability_mass
-        for name, weights in self.contrasts.items():
-            values[name] = answer.contrast(weights)
-        if (stereotype := item.factors.get(STEREOTYPE)) is not None:
-            values["stereotype_gap"] = answer.contrast(self._gap_of(str(stereotype)))
-        return Row(item.id, item.factors, values)
+        expressions = self._by_id[item.id].expressions
+        return self.groups.read(item.id, item.factors, response, expressions, item.factors.get(STEREOTYPE))
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:
         """The part ``bias`` of equal shares goes to the stereotype's group, else to those of the first contrast."""
         question = self._by_id[item.id]
-        first = next(iter(self.contrasts.values()), {next(iter(self.groups)): 1.0})
-        favoured = [group for group, weight in first.items() if weight > 0]
+        favoured = self.groups.favoured or self.groups.names[:1]
         towards = [str(item.factors[STEREOTYPE])] if STEREOTYPE in item.factors else favoured
         return planted_groups(question.expressions, question.separator, towards, bias, item.id, draw)
-
-    def _gap_of(self, stereotype: str) -> Weights:
-        others = [group for group in self.stereotypes if group != stereotype]
-        return {stereotype: 1.0, **dict.fromkeys(others, -1 / len(others))}
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._specs
@@ -204,14 +147,14 @@ class TemplatesFromFile(Suite):
             if len(stereotyped) > 1:
                 gap = replace(gap, stratum=STEREOTYPE, weights=dict.fromkeys(stereotyped, 1 / len(stereotyped)))
             yield from self.design.figures(gap)
-        for name, weights in self.contrasts.items():
-            ends = min(0.0, *weights.values()), max(0.0, *weights.values())
+        for name in self.contrasts:
+            ends = self.groups.reach(name)
             contrast = MeasureSpec(
                 name, name, kind="difference", range=ends, neutral=0.0, primary=not stereotyped, **mass
             )
             yield from self.design.figures(replace(contrast, unit="difference of probabilities", family="contrasts"))
-        for group in self.groups:
-            share = MeasureSpec(f"p_{group}", f"p_{group}", kind="probability", family="group probabilities", **mass)
+        for name in self.groups.probabilities:
+            share = MeasureSpec(name, name, kind="probability", family="group probabilities", **mass)
             yield from self.design.figures(share)
         raw = MeasureSpec("coverage", "coverage", kind="probability", family="group probabilities: raw mass")
         yield from self.design.figures(replace(raw, population=population))
@@ -223,16 +166,16 @@ class TemplatesFromFile(Suite):
         slot = self._file.slot
         clusters = tuple(name for name in self.design.sampled if name != slot)
         for filler in self._file.fillers:
-            for group in self.groups:
-                name = f"p_{group}"
+            for name in self.groups.probabilities:
                 spec = MeasureSpec(name, name, {slot: filler.text}, kind="probability", is_subgroup=True, **mass)
                 yield replace(spec, clusters=clusters, family=f"by {slot}")
 
     def charts(self) -> Sequence[Chart]:
-        shares = tuple(f"p_{group}" for group in self.groups)
         primary = tuple(dict.fromkeys(spec.measure for spec in self._specs if spec.primary))
         found = [Chart("dots", f"{name}: 0 is no difference", (name,)) for name in primary]
-        found += [Chart("dots", "Each group's share of the probability", (share,)) for share in shares]
+        found += [
+            Chart("dots", "Each group's share of the probability", (share,)) for share in self.groups.probabilities
+        ]
         return found
 
     def cautions(self) -> Sequence[str]:
@@ -265,22 +208,7 @@ def _check_templates(file: Templates, source: Source) -> None:
             raise source.refuse(
                 (*at, "start"), template.start, "ends in a space, and so begins the separator", "Keep one"
             )
-    _check_form(file, source)
+    if file.form is not None:
+        has_start = any(template.start for template in file.templates)
+        check_form(file.form, file.separator, file.prompt_format, has_start=has_start, refuse=source.refuse)
     refuse_repeated(file.fillers, lambda filler: filler.text, "text", source)
-
-
-def _check_form(file: Templates, source: Source) -> None:
-    if file.form is None:
-        return
-    hint = 'Write e.g. "Pregunta: {question}\\nRespuesta:{start}"'
-    try:
-        named = [name for _, name, _, _ in string.Formatter().parse(file.form) if name is not None]
-    except ValueError as error:
-        raise source.refuse(("form",), file.form, str(error), hint) from None
-    if sorted(named) != sorted({*named}) or "question" not in named or set(named) - {"question", "start"}:
-        raise source.refuse(("form",), file.form, "does not hold {question} once, and {start}", hint)
-    if any(template.start for template in file.templates) and "start" not in named:
-        raise source.refuse(("form",), file.form, "has no place for the templates' start", hint)
-    if file.prompt_format == "chat":
-        hint = "Leave it out: in chat the question and the start are turns"
-        raise source.refuse(("form",), file.form, "is for raw prompts", hint)

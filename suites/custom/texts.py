@@ -17,12 +17,13 @@ from backends.errors import ConfigError
 from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
+from suites.common.groups.masses import without_spaces
+from suites.common.groups.weights import contrasts_of
 from suites.common.planted import chance
 from suites.common.text_scorer import TextScorer, text_scorer
-from suites.custom.contrasts import contrasts_of
 from suites.custom.figures import Design
 from suites.custom.schema import Texts
-from suites.custom.source import Source, refuse_repeated, without_spaces
+from suites.custom.source import Source, refuse_repeated
 from suites.presentation import Chart
 
 #: Names that rows and measures have already.
@@ -140,7 +141,7 @@ class TextsFromFile(ContinuedTexts):
         return found
 
     def _contrasts_of(self) -> Contrasts:
-        declared = contrasts_of(self._file.contrasts, {group: {} for group in self.groups}, self._source, _TAKEN)
+        declared = contrasts_of(self._file.contrasts, {group: {} for group in self.groups}, _TAKEN, self._source.refuse)
         return {"gap" if name not in self._file.contrasts else name: weights for name, weights in declared.items()}
 
     def _check(self) -> None:

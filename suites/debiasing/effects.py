@@ -6,17 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from suites.base import Factor, Row
-from suites.common.contrasts import DIFFERENCE, contrast, effect_row
+from suites.common.contrasts import DIFFERENCE, contrast, effect_row, effects_of
 from suites.common.gender_figures import CLUSTERS
+from suites.common.groups.design import GroupDesign
 from suites.debiasing.material import REFERENCE
 from suites.debiasing.positions import WITHOUT_DIALOGUE
-from suites.debiasing.shares import by_levels, split_effect, with_share
+from suites.debiasing.shares import by_levels, split_effect, via, with_share
 
-_ATTENUATIONS = {"effect": "effect_attenuation", "effect_p_diverse": "effect_attenuation_p_diverse"}
 _OF_ONE = ("bias", "instruction", "placebo", "versus")
 
 
-def derived_rows(rows: Sequence[Row]) -> list[Row]:
+def attenuations_of(groups: GroupDesign) -> dict[str, str]:
+    """Effect → what its attenuation is called."""
+    parts = [*(f"_p_{group}" for group in groups.others), *(f"_{name}" for name in groups.contrasts)]
+    return {f"effect{part}": f"effect_attenuation{part}" for part in ("", *parts)}
+
+
+def derived_rows(rows: Sequence[Row], groups: GroupDesign) -> list[Row]:
     """Effects, their two parts and their attenuation under a dialogue, all as paired rows.
 
     ``effect…``                treated minus control, with factors ``instruction`` and ``versus``
@@ -24,21 +30,24 @@ def derived_rows(rows: Sequence[Row]) -> list[Row]:
     ``effect_attenuation…``    the effect under a position (factor ``under``) minus the effect without
                                dialogue: positive when less of a gap's reduction is left
     """
-    effects = list(_effects(rows))
-    shared = [
-        row
-        for of_one in by_levels(effects, (*_OF_ONE, "position"))
-        for row in with_share(of_one, "effect_via_diverse", "effect", "share_via_diverse", CLUSTERS)
-    ]
+    effects, through = list(_effects(rows, groups)), via(groups)
+    shared = effects
+    if through is not None:
+        part, share = f"effect_via_{through}", f"share_via_{through}"
+        shared = [
+            row
+            for of_one in by_levels(effects, (*_OF_ONE, "position"))
+            for row in with_share(of_one, part, "effect", share, CLUSTERS)
+        ]
     attenuations = [
         row
-        for of_one in by_levels(list(_attenuations(effects)), (*_OF_ONE, "under"))
+        for of_one in by_levels(list(_attenuations(effects, groups)), (*_OF_ONE, "under"))
         for row in with_share(of_one, "effect_attenuation", "reduction_without_dialogue", "share_attenuated", CLUSTERS)
     ]
     return [*shared, *attenuations]
 
 
-def _effects(rows: Sequence[Row]) -> Iterator[Row]:
+def _effects(rows: Sequence[Row], groups: GroupDesign) -> Iterator[Row]:
     """Each answer minus its controls: the one without text, and the placebo's."""
     answers = {_question(row): row for row in rows}
     for row in rows:
@@ -50,38 +59,39 @@ def _effects(rows: Sequence[Row]) -> Iterator[Row]:
             controls["placebo"] = f"placebo-{level}"
         for versus, control_level in controls.items():
             if (control := answers.get((*question, control_level))) is not None:
-                yield _effect(row, control, versus)
+                yield _effect(row, control, versus, groups)
 
 
 def _question(row: Row) -> tuple[Factor, ...]:
     return tuple(row.factors[name] for name in ("position", "template", "occupation", "debiasing"))
 
 
-def _effect(treated: Row, control: Row, versus: str) -> Row:
+def _effect(treated: Row, control: Row, versus: str, groups: GroupDesign) -> Row:
     placebo = treated.factors["placebo"]
     factors: dict[str, Factor] = {**treated.factors, "abstraction": None, "versus": versus}
     if placebo is None:
         factors |= {"instruction": treated.factors["debiasing"], "degree": treated.factors["abstraction"]}
-    row = effect_row(f"{treated.item_id}/minus-{versus}", treated, control, factors)
+    row = effect_row(f"{treated.item_id}/minus-{versus}", treated, control, effects_of(groups), factors)
     if row.missing is not None:
         return row
     if placebo is not None:
         return replace(row, values={f"placebo_{name}": value for name, value in row.values.items()})
     if "stereotype_gap" in treated.values:
-        return replace(row, values={**row.values, **split_effect(treated, control)})
+        return replace(row, values={**row.values, **split_effect(treated, control, groups)})
     return row
 
 
-def _attenuations(effects: Sequence[Row]) -> Iterator[Row]:
+def _attenuations(effects: Sequence[Row], groups: GroupDesign) -> Iterator[Row]:
     """The effect of each text under each further position minus its effect without dialogue."""
     of_texts = [row for row in effects if "instruction" in row.factors and row.factors["bias"] != REFERENCE]
+    names = attenuations_of(groups)
     without_dialogue = {_pair(row): row for row in of_texts if row.factors["position"] == WITHOUT_DIALOGUE}
     for row in of_texts:
         best = without_dialogue.get(_pair(row))
         if best is None or best is row:
             continue
         factors = {**row.factors, "position": DIFFERENCE, "under": row.factors["position"], "degree": None}
-        attenuation = contrast(f"{row.item_id}/attenuation", row, best, _ATTENUATIONS, factors)
+        attenuation = contrast(f"{row.item_id}/attenuation", row, best, names, factors)
         if attenuation.missing is None and "effect" in best.values:
             reduction = {"reduction_without_dialogue": -best.values["effect"]}
             attenuation = replace(attenuation, values={**attenuation.values, **reduction})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -12,7 +12,7 @@ from backends.options import AS_TUPLE, OnError, Table, refused_at
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, spellings
 from suites.common.task_prompt import TaskPrompt, parse_prompt, parse_template
-from suites.occugender import occugender_expressions, occugender_instructions, occugender_templates
+from suites.occugender import BIASES, occugender_expressions, occugender_instructions, occugender_templates
 from suites.options import Text, each_once
 
 Design = Literal["paper", "occugender"]
@@ -90,6 +90,14 @@ class Task:
     bias: str
     template: TaskPrompt
     expressions: Expressions
+
+
+def own_tasks(templates: Mapping[Any, Sequence[TaskPrompt]], *, with_expressions: bool) -> Iterator[Task]:
+    """Tasks of a user's own templates; ``with_expressions``: those of OccuGender for the same kind of prompt."""
+    expressions = occugender_expressions()
+    for bias in BIASES:
+        for number, template in enumerate(templates.get(bias, ()), 1):
+            yield Task(f"{bias}-{number:02d}", bias, template, expressions[bias] if with_expressions else {})
 
 
 def papers_tasks(design: Design) -> Iterator[Task]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from suites.base import Factor, MeasureSpec
-from suites.common.gender_figures import CLUSTERS, PROBABILITIES, figure, population
+from suites.common.gender_figures import CLUSTERS, contrast_figures, figure, population
+from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.debiasing.material import REFERENCE, DebiasingPrompt
 from suites.debiasing.positions import WITHOUT_DIALOGUE
-from suites.occugender import BIASES
+from suites.debiasing.shares import via
 
-_EFFECTS = ("effect", "effect_p_diverse", "effect_via_diverse", "effect_via_balance", "effect_coverage")
-#: Figures of answers and effects that occupations of no stereotype have too; the others rest on the gap.
-_OF_ALL_GROUPS = ("coverage", "effect_p_diverse", "effect_coverage", "effect_attenuation_p_diverse")
-_ATTENUATIONS = ("effect_attenuation", "effect_attenuation_p_diverse")
+#: Figures that rest on the gap: occupations of no stereotype have none.
+_OF_THE_GAP = ("stereotype_gap", "effect", "placebo_effect", "effect_attenuation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,22 @@ class Measures:
     positions : tuple of str
     prompts : tuple of DebiasingPrompt
     dominated_by : tuple of str
-        The occupations' gender groups.
+        The groups that stereotypes link the occupations with.
+    groups : GroupDesign
+    biases : tuple of str
+        Kinds of tasks.
     """
 
     positions: tuple[str, ...]
     prompts: tuple[DebiasingPrompt, ...]
     dominated_by: tuple[str, ...]
+    groups: GroupDesign
+    biases: tuple[str, ...]
+
+    @property
+    def stereotyped(self) -> tuple[str, ...]:
+        """The groups of occupations that a stereotype speaks of."""
+        return tuple(group for group in self.dominated_by if group != NEUTRAL)
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -55,7 +65,7 @@ class Measures:
 
     def specs(self) -> Iterator[MeasureSpec]:
         """The figures, bias by bias and position by position."""
-        for bias in BIASES:
+        for bias in self.biases:
             for position in self.positions:
                 yield from self._answers({"bias": bias, "position": position})
                 yield from self._effects({"bias": bias, "position": position})
@@ -79,15 +89,14 @@ class Measures:
     ) -> Iterator[MeasureSpec]:
         for dominated_by in self.dominated_by:
             of_group = {**where, "dominated_by": dominated_by}
-            for measure in PROBABILITIES:
+            for measure in self.groups.probabilities:
                 yield figure(measure, of_group, f"group probabilities, {family}", is_subgroup=is_subgroup)
-        yield self._over_groups(
-            "stereotype_gap",
-            where,
-            f"stereotype gap, {family}",
-            is_subgroup=is_subgroup,
-            primary=where.get("debiasing", "") is None,
-        )
+        primary = where.get("debiasing", "") is None
+        if self.stereotyped:
+            gap = f"stereotype gap, {family}"
+            yield self._over_groups("stereotype_gap", where, gap, is_subgroup=is_subgroup, primary=primary)
+        own: dict[str, Any] = {"is_subgroup": is_subgroup, "primary": primary and not self.stereotyped}
+        yield from contrast_figures(self.groups, where, f"contrasts, {family}", **own)
         yield self._over_groups("coverage", where, f"raw mass, {family}", is_subgroup=is_subgroup)
 
     def _over_groups(
@@ -100,32 +109,51 @@ class Measures:
         primary: bool = False,
     ) -> MeasureSpec:
         """A figure over the occupations of all groups that it is defined for."""
-        groups = self.dominated_by if measure in _OF_ALL_GROUPS else [g for g in self.dominated_by if g != "neutral"]
+        groups = self.stereotyped if _is_of_the_gap(measure) else self.dominated_by
         return figure(measure, where, family, groups=groups, is_subgroup=is_subgroup, primary=primary)
 
     def _effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         for versus in self.controls:
-            for measure in _EFFECTS:
+            controlled = self._controlled(versus)
+            for measure in self._effect_names:
                 family = f"{measure}, {where['bias']}, {where['position']}, versus {versus}"
-                for p in self._controlled(versus):
+                for p in controlled:
                     yield self._over_groups(measure, {**where, "instruction": p.id, "versus": versus}, family)
                 for abstraction in self.abstractions(versus):
                     of_degree = {**where, "degree": abstraction, "versus": versus}
                     yield self._over_groups(measure, of_degree, f"{family}, by abstraction")
-            for p in self._controlled(versus):
-                yield _share_spec("share_via_diverse", {**where, "instruction": p.id, "versus": versus})
-        for p in self._controlled("placebo"):
+            for p in controlled:
+                here = {**where, "instruction": p.id, "versus": versus}
+                if self.stereotyped and (through := via(self.groups)) is not None:
+                    yield _share_spec(f"share_via_{through}", here)
+                family = f"effect_{{}}, {where['bias']}, {where['position']}, versus {versus}"
+                yield from contrast_figures(self.groups, here, family, "effect_{}")
+        for p in self._controlled("placebo") if self.stereotyped else ():
             family = f"placebo_effect, {where['bias']}, {where['position']}"
             yield self._over_groups("placebo_effect", {**where, "placebo": p.id, "versus": "none"}, family)
 
+    @property
+    def _effect_names(self) -> list[str]:
+        """Effects on the gap, its parts, groups that no stereotype speaks of, and the mass."""
+        of_others = [f"effect_p_{group}" for group in self.groups.others]
+        parts = [f"effect_via_{through}", "effect_via_balance"] if (through := via(self.groups)) is not None else []
+        if not self.stereotyped:
+            return [*of_others, "effect_coverage"]
+        return ["effect", *of_others, *parts, "effect_coverage"]
+
     def _attenuation(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
+        of_others = [f"effect_attenuation_p_{group}" for group in self.groups.others]
         for versus in self.controls:
-            for measure in _ATTENUATIONS:
+            for measure in (["effect_attenuation"] if self.stereotyped else []) + of_others:
                 family = f"{measure}, {where['bias']}, {where['under']}, versus {versus}"
                 for p in self._controlled(versus):
                     yield self._over_groups(measure, {**where, "instruction": p.id, "versus": versus}, family)
             for p in self._controlled(versus):
-                yield _share_spec("share_attenuated", {**where, "instruction": p.id, "versus": versus})
+                here = {**where, "instruction": p.id, "versus": versus}
+                if self.stereotyped:
+                    yield _share_spec("share_attenuated", here)
+                family = f"effect_attenuation_{{}}, {where['bias']}, {where['under']}, versus {versus}"
+                yield from contrast_figures(self.groups, here, family, "effect_attenuation_{}")
 
     def _side_effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         for level in (None, *(p.id for p in self.prompts)):
@@ -144,6 +172,10 @@ class Measures:
             for p in self._controlled(versus):
                 here = {**where, "instruction": p.id, "versus": versus}
                 yield figure("effect_reference_text", here, family, clusters=("template",))
+
+
+def _is_of_the_gap(measure: str) -> bool:
+    return measure in _OF_THE_GAP or measure.startswith("effect_via_")
 
 
 def _share_spec(measure: str, where: Mapping[str, Factor]) -> MeasureSpec:

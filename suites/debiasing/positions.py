@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -102,13 +102,15 @@ def _without_dialogue(task: TaskPrompt, text: str | None, _: Dialogue, prompt_fo
 def _with_dialogue(task: TaskPrompt, text: str | None, dialogue: Dialogue, prompt_format: PromptFormat) -> Prompt:
     beginning = joined(dialogue.opening, text)
     if prompt_format == "raw":
-        return "\n\n".join([beginning, *(TaskPrompt(*turn).raw() for turn in dialogue.turns), task.raw()])
+        return "\n\n".join(
+            [beginning, *(replace(task, question=q, start=a).raw() for q, a in dialogue.turns), task.raw()]
+        )
     turns = [*_conversation(dialogue), *task.turns()]
     return (Message("user", f"{beginning}\n\n{turns[0].content}"), *turns[1:])
 
 
 def _repeated(task: TaskPrompt, text: str | None, dialogue: Dialogue, prompt_format: PromptFormat) -> Prompt:
-    return _with_dialogue(TaskPrompt(joined(text, task.question), task.start), text, dialogue, prompt_format)
+    return _with_dialogue(replace(task, question=joined(text, task.question)), text, dialogue, prompt_format)
 
 
 def _system(task: TaskPrompt, text: str | None, dialogue: Dialogue, _: PromptFormat) -> Prompt:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from suites.base import Factor
 from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
+from suites.common.groups.design import PAPERS_GROUPS
 from suites.common.published import PublishedDesign, published_source
 from suites.debiasing.measures import Measures
 from suites.occugender import BIASES
@@ -44,22 +46,28 @@ def table_layouts(measures: Measures, *, with_published: bool) -> Iterator[Table
     if with_published:
         paper = load("published_results").content["debiasing_positions"]["source"]
         source = f"{paper}. Published averages are means of the printed figures."
-    for bias in BIASES:
+    of: dict[str, Any] = {}
+    if measures.groups.names != PAPERS_GROUPS.names:
+        of = {"dominated": measures.dominated_by, "groups": measures.groups.names}
+    for bias in measures.biases:
         columns = (
             column
             for name in measures.positions
-            for column in group_columns({"bias": bias, "position": name}, f"{name.replace('_', ' ').capitalize()}, ")
+            for column in group_columns(
+                {"bias": bias, "position": name}, f"{name.replace('_', ' ').capitalize()}, ", **of
+            )
         )
         yield _DRAFTS.table(f"{bias}_bias_by_position", columns, rows, source=source)
 
 
 def charts(measures: Measures) -> Iterator[Chart]:
     """Effects, how each prompt moves the three groups' shares, and what is left of the effects with a dialogue."""
-    words = [{"bias": bias, "Bias": bias.capitalize(), "versus": measures.controls[-1]} for bias in BIASES]
+    words = [{"bias": bias, "Bias": bias.capitalize(), "versus": measures.controls[-1]} for bias in measures.biases]
     for of_bias in words:
         yield _DRAFTS.chart("effect", **of_bias)
     for of_bias in words:
-        for group in measures.dominated_by:
-            yield _DRAFTS.chart("groups", group=group, **of_bias)
+        for group in measures.dominated_by if len(measures.groups.names) == 3 else ():
+            chart = _DRAFTS.chart("groups", group=group, **of_bias)
+            yield replace(chart, measures=measures.groups.probabilities)
     for of_bias in words if measures.compared_positions else ():
         yield _DRAFTS.chart("attenuation", **of_bias)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from suites.base import Factor, IdentifiedInterval, Row
+from suites.common.groups.design import GroupDesign
 
 #: A share of an effect is not reported when the effect is smaller than this, in units of the gap.
 SMALLEST_SHARED = 0.02
@@ -21,33 +22,51 @@ def by_levels(rows: Sequence[Row], factors: Sequence[str]) -> Iterator[list[Row]
     yield from levels.values()
 
 
-def split_effect(treated: Row, control: Row) -> dict[str, IdentifiedInterval]:
+def via(groups: GroupDesign) -> str | None:
+    """What an effect goes through that moves mass to groups that no stereotype speaks of; None without any."""
+    match groups.others:
+        case ():
+            return None
+        case (group,):
+            return group
+        case _:
+            return "others"
+
+
+def split_effect(treated: Row, control: Row, groups: GroupDesign) -> dict[str, IdentifiedInterval]:
     """How an effect on the stereotype gap came about: through "diverse", or by evening out.
 
-    The gap is g = (1 − d) · b, with d = P̃(diverse) and b = ±(P̃(female) − P̃(male)) / (1 − d) the
-    lean among male and female alone. Its change is exactly
+    The gap is g = (1 − d) · b, with d = P̃(diverse), of all groups that no stereotype speaks of, and b the gap among
+    the others alone: ±(P̃(female) − P̃(male)) / (1 − d). Its change is exactly
 
         Δg = −Δd · (b + b′)/2  +  Δb · ((1 − d) + (1 − d′))/2
 
     ``effect_via_diverse`` is the first term: what moving mass to (or from) "diverse" did.
-    ``effect_via_balance`` is the second: what evening out male and female did. Both in units of
+    ``effect_via_balance`` is the second: what evening out the others did. Both in units of
     the gap. With answers known only by bounds, the parts are known only to be possible at all.
     """
-    gap, diverse = treated.values["stereotype_gap"].value, treated.values["p_diverse"].value
-    gap0, diverse0 = control.values["stereotype_gap"].value, control.values["p_diverse"].value
-    if gap is None or diverse is None or gap0 is None or diverse0 is None:
-        return {
-            "effect_via_diverse": IdentifiedInterval(None, -1.0, 1.0),
-            "effect_via_balance": IdentifiedInterval(None, -2.0, 2.0),
-        }
-    rest, rest0 = 1 - diverse, 1 - diverse0
+    name = via(groups)
+    if name is None:
+        return {}
+    through, balance = f"effect_via_{name}", "effect_via_balance"
+    gap, rest = treated.values["stereotype_gap"].value, _rest(treated, groups)
+    gap0, rest0 = control.values["stereotype_gap"].value, _rest(control, groups)
+    if gap is None or rest is None or gap0 is None or rest0 is None:
+        return {through: IdentifiedInterval(None, -1.0, 1.0), balance: IdentifiedInterval(None, -2.0, 2.0)}
     # With all probability on "diverse" the lean is undefined: then none of the change is a change of lean.
     lean = gap / rest if rest > 0 else (gap0 / rest0 if rest0 > 0 else 0.0)
     lean0 = gap0 / rest0 if rest0 > 0 else lean
     return {
-        "effect_via_diverse": IdentifiedInterval.exact((rest - rest0) * (lean + lean0) / 2),
-        "effect_via_balance": IdentifiedInterval.exact((lean - lean0) * (rest + rest0) / 2),
+        through: IdentifiedInterval.exact((rest - rest0) * (lean + lean0) / 2),
+        balance: IdentifiedInterval.exact((lean - lean0) * (rest + rest0) / 2),
     }
+
+
+def _rest(row: Row, groups: GroupDesign) -> float | None:
+    """1 − d."""
+    of = [row.values[f"p_{group}"].value for group in groups.others]
+    known = [value for value in of if value is not None]
+    return 1 - math.fsum(known) if len(known) == len(of) else None
 
 
 def with_share(rows: Sequence[Row], part: str, whole: str, name: str, clusters: Sequence[str]) -> list[Row]:

@@ -19,15 +19,19 @@ from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
 from suites.common.expressions import continuations
-from suites.common.gender_figures import STEREOTYPE_GAP
+from suites.common.gender_figures import GROUP_GAP, STEREOTYPE_GAP
+from suites.common.groups.declared import Contrasts, Groups, Names, Shared
+from suites.common.groups.options import AskedExpressions, GroupOptions, asked_occupations, refuse_aggregation
 from suites.common.occupations import Occupations, papers_occupations
-from suites.common.probabilities import TokenAggregation, read_gender_answer
+from suites.common.planted import planted_about, planted_scores
+from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
 from suites.debiasing import material, presentation
 from suites.debiasing.effects import derived_rows
 from suites.debiasing.measures import Measures
 from suites.debiasing.positions import (
+    WITHOUT_DIALOGUE,
     DialogueOption,
     Position,
     Positions,
@@ -37,6 +41,7 @@ from suites.debiasing.positions import (
     released_dialogue,
 )
 from suites.debiasing.released import released_expressions, released_positions
+from suites.occugender import OwnTemplates
 from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
 #: A level of the factor ``debiasing``, its text, and the further factors that identify its rows.
@@ -68,8 +73,12 @@ class DebiasingPositions(Suite):
         default is a generic one of this project, with three turns.
     placebo : bool
         False leaves the placebos out.
+    templates : mapping, optional
+        Your own tasks instead of the design's: ``{"explicit": [{question = "…[JOB]…", start = "…"}], …}``.
     article, occupations, token_aggregation
         As in `suites.OccuGender`.
+    groups, contrasts, stereotypes, shared, both_cases, form, separator
+        As in `suites.OccuGender`. The dialogue's turns have the form too.
 
     Raises
     ------
@@ -98,7 +107,16 @@ class DebiasingPositions(Suite):
         article: Article = "as_printed",
         occupations: Occupations | None = None,
         token_aggregation: TokenAggregation | None = None,
+        templates: OwnTemplates | None = None,
+        groups: Groups | None = None,
+        contrasts: Contrasts = {},  # noqa: B006 - checked options are never changed
+        stereotypes: Names = (),
+        shared: Shared = (),
+        both_cases: bool = True,
+        form: str | None = None,
+        separator: str = " ",
     ) -> None:
+        self._groups_given = GroupOptions(groups, contrasts, stereotypes, shared, both_cases, form, separator)
         if variant == "as_released":
             refuse_own(
                 design=design != "paper" and design,
@@ -107,9 +125,11 @@ class DebiasingPositions(Suite):
                 dialogue=dialogue,
                 article=article != "as_printed" and article,
                 token_aggregation=token_aggregation,
+                templates=templates,
+                **self._groups_given.given,
             )
+        self.groups = self._groups_given.design()
         self.variant, self.design, self.prompt_format, self.article = variant, design, prompt_format, article
-        self.token_aggregation = token_aggregation or "product"
         if variant == "as_released":
             self.positions, dialogue, placebo = released_positions(positions), "released", False
         else:
@@ -117,19 +137,47 @@ class DebiasingPositions(Suite):
         self.dialogue = (
             released_dialogue() if dialogue == "released" else default_dialogue() if dialogue is None else dialogue
         )
-        self.occupations = papers_occupations() if occupations is None else occupations
+        self.occupations = asked_occupations(occupations, self.groups)
         self.prompts = material.papers_prompts(design) if prompts is None else prompts
         if not placebo:
             self.prompts = tuple(replace(p, placebo=None) for p in self.prompts)
-        self.tasks = {task.id: task for task in material.papers_tasks(design)}
-        if variant == "as_released":
-            words = {name: released_expressions(task.template) for name, task in self.tasks.items()}
-            self.tasks = {name: replace(task, expressions=words[name]) for name, task in self.tasks.items()}
+        self._choose_tasks(templates, token_aggregation)
         self.references = material.reference_texts()
-        groups = sorted({o.dominated_by for o in self.occupations})
-        self._measures = Measures(tuple(p.name for p in self.positions), self.prompts, tuple(groups))
+        dominated = sorted({o.dominated_by for o in self.occupations})
+        biases = tuple(dict.fromkeys(task.bias for task in self.tasks.values()))
+        self._measures = Measures(
+            tuple(p.name for p in self.positions), self.prompts, tuple(dominated), self.groups, biases
+        )
         for position in self.positions:
             check_builds(position, next(iter(self.tasks.values())).template, self.dialogue, prompt_format)
+
+    def _choose_tasks(self, own: OwnTemplates | None, token_aggregation: TokenAggregation | None) -> None:
+        """The tasks, what is scored after each of them, and how its tokens are joined."""
+        is_own = self._groups_given.is_own
+        if own is None:
+            tasks = list(material.papers_tasks(self.design))
+        else:
+            tasks = list(material.own_tasks(own, with_expressions=not is_own))
+        if self.variant == "as_released":
+            tasks = [replace(task, expressions=released_expressions(task.template)) for task in tasks]
+        has_dialogue = any(position.name != WITHOUT_DIALOGUE for position in self.positions)
+        formed = self._groups_given.formed(
+            [task.template for task in tasks], self.prompt_format, has_dialogue=has_dialogue
+        )
+        self.tasks = {task.id: replace(task, template=template) for task, template in zip(tasks, formed, strict=True)}
+        asked = AskedExpressions(
+            self.groups, self.occupations, [(n, t.template) for n, t in self.tasks.items()], self.prompt_format
+        )
+        self.token_aggregation: TokenAggregation | None = token_aggregation or "product"
+        self._asked = (
+            asked.own({name: {} for name in self.tasks})
+            if is_own
+            else asked.papers({name: task.expressions for name, task in self.tasks.items()})
+        )
+        if is_own:
+            refuse_aggregation(token_aggregation)
+            self.token_aggregation = None
+            self.meanings = GROUP_GAP  # type: ignore[misc]  # of this one alone
 
     @property
     def needs(self) -> frozenset[Capability]:
@@ -160,7 +208,14 @@ class DebiasingPositions(Suite):
             },
             "prompts": {str(p.id): [p.text, p.abstraction, p.placebo] for p in self.prompts},
             "occupations": [list(o.factors.values()) for o in self.occupations],
+            **self._groups_given.signature(self._asked),
+            **self._own_templates(),
         }
+
+    def _own_templates(self) -> dict[str, Any]:
+        papers = [task.template for task in material.papers_tasks(self.design)]
+        asked = [task.template for task in self.tasks.values()]
+        return {} if asked == papers else {"templates": [template.raw() for template in asked]}
 
     def items(self) -> Iterator[Item]:
         for position in self.positions:
@@ -170,7 +225,8 @@ class DebiasingPositions(Suite):
                 for task in self.tasks.values():
                     for occupation in self.occupations:
                         prompt = filled(task.template, occupation.name, self.article)
-                        words = continuations(task.expressions, prompt.space(self.prompt_format))
+                        expressions = self._asked[task.id, occupation.name]
+                        words = continuations(expressions, prompt.space(self.prompt_format))
                         yield Item(
                             f"{prefix}/{task.id}/{occupation.name}",
                             self._request(position, prompt, text, words),
@@ -198,11 +254,26 @@ class DebiasingPositions(Suite):
     def read(self, item: Item, response: Response) -> Row:
         if item.factors["bias"] == material.REFERENCE:
             return _read_reference(item, response)
-        expressions = self.tasks[str(item.factors["template"])].expressions
-        return read_gender_answer(item.id, item.factors, response, expressions, self.token_aggregation)
+        expressions = self._asked[str(item.factors["template"]), str(item.factors["occupation"])]
+        stereotype = item.factors["dominated_by"]
+        return self.groups.read(item.id, item.factors, response, expressions, stereotype, self.token_aggregation)
+
+    def planted(self, item: Item, bias: float, draw: int) -> Response:
+        """The part ``bias`` of equal shares goes to the occupation's stereotype; with a debiasing text half of that,
+        and three quarters under a dialogue."""
+        assert isinstance(item.request, ScoreRequest)
+        if item.factors["bias"] == material.REFERENCE:
+            return planted_scores(dict.fromkeys(item.request.continuations, 0.1))
+        if isinstance(item.factors["debiasing"], int):
+            bias *= 0.5 if item.factors["position"] == WITHOUT_DIALOGUE else 0.75
+        expressions = self._asked[str(item.factors["template"]), str(item.factors["occupation"])]
+        return planted_about(self.groups, expressions, item, bias, item.id, draw)
+
+    def may_lack(self, quantity: str) -> bool:
+        return quantity.startswith("share_")
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return [*rows, *derived_rows(rows)]
+        return [*rows, *derived_rows(rows, self.groups)]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._measures.specs()
@@ -230,10 +301,10 @@ class DebiasingPositions(Suite):
         of_paper = [(p.id, p.text, p.abstraction) for p in material.papers_prompts("paper")]
         return {
             "variant": self.variant,
-            "design": self.design,
+            "design": "own" if self._groups_given.is_own or self._own_templates() else self.design,
             "prompt_format": self.prompt_format,
             "article": self.article,
-            "token_aggregation": self.token_aggregation,
+            "token_aggregation": self.token_aggregation or "product",
             "occupations": "paper" if self.occupations == papers_occupations() else "own",
             "prompts": "paper" if [(p.id, p.text, p.abstraction) for p in self.prompts] == of_paper else "own",
             "dialogue": "released" if self.dialogue == released_dialogue() else "own",

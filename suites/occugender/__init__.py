@@ -6,10 +6,18 @@ gives the probability of each group, the stereotype gap, and the effects of the 
 
 from suites.occugender.material import (
     BIASES,
+    OwnTemplates,
     occugender_expressions,
     occugender_instructions,
     occugender_templates,
 )
 from suites.occugender.suite import OccuGender
 
-__all__ = ["BIASES", "OccuGender", "occugender_expressions", "occugender_instructions", "occugender_templates"]
+__all__ = [
+    "BIASES",
+    "OccuGender",
+    "OwnTemplates",
+    "occugender_expressions",
+    "occugender_instructions",
+    "occugender_templates",
+]

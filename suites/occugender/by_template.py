@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
-from suites.common.gender_figures import PROBABILITIES, figure
+from suites.common.gender_figures import figure
 
 #: Value of the factor ``debiasing`` of rows over templates, so that no figure over answers takes them in.
 OVER_TEMPLATES = "over templates"
@@ -20,13 +20,13 @@ def plus_minus_of(measure: str) -> str:
 
 
 def template_specs(
-    where: Mapping[str, Factor], templates: Sequence[str], groups: Sequence[str]
+    where: Mapping[str, Factor], templates: Sequence[str], probabilities: Sequence[str], groups: Sequence[str]
 ) -> Iterator[MeasureSpec]:
     """The probabilities and the gap of each template, clustered by occupation."""
     for template in templates:
         here = {**where, "template": template}
         for group in groups:
-            for measure in PROBABILITIES:
+            for measure in probabilities:
                 of_group = {**here, "dominated_by": group}
                 yield figure(measure, of_group, "templates", clusters=("occupation",), is_subgroup=True)
         both = [group for group in groups if group != "neutral"]
@@ -39,11 +39,13 @@ def plus_minus_where(bias: str, level: Factor, group: str) -> dict[str, Factor]:
     return {"bias": bias, "debiasing": OVER_TEMPLATES, "of": level, "dominated_by": group}
 
 
-def plus_minus_specs(bias: str, levels: Sequence[Factor], groups: Sequence[str]) -> Iterator[MeasureSpec]:
+def plus_minus_specs(
+    bias: str, levels: Sequence[Factor], probabilities: Sequence[str], groups: Sequence[str]
+) -> Iterator[MeasureSpec]:
     """The ± of every condition. It has no interval: it is one number of the whole design."""
     for level in levels:
         for group in groups:
-            for measure in PROBABILITIES:
+            for measure in probabilities:
                 yield MeasureSpec(
                     plus_minus_of(measure),
                     plus_minus_of(measure),
@@ -54,7 +56,7 @@ def plus_minus_specs(bias: str, levels: Sequence[Factor], groups: Sequence[str])
                 )
 
 
-def plus_minus_rows(rows: Sequence[Row]) -> Iterator[Row]:
+def plus_minus_rows(rows: Sequence[Row], probabilities: Sequence[str]) -> Iterator[Row]:
     """The ± of each condition and group of occupations, as the paper prints it.
 
     The sample standard deviation, over templates, of a template's mean over the group's occupations, divided by the
@@ -76,7 +78,7 @@ def plus_minus_rows(rows: Sequence[Row]) -> Iterator[Row]:
         if len({frozenset(row.factors["occupation"] for row in asked) for asked in by_template.values()}) > 1:
             continue
         if missing is None and len(by_template) > 1:
-            values = {plus_minus_of(m): _plus_minus(m, list(by_template.values())) for m in PROBABILITIES}
+            values = {plus_minus_of(m): _plus_minus(m, list(by_template.values())) for m in probabilities}
             known = {name: IdentifiedInterval.exact(value) for name, value in values.items() if value is not None}
             yield Row(row_id, factors, known, sources=sources)
         elif missing is not None:

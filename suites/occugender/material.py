@@ -58,8 +58,9 @@ _OwnTemplates = Annotated[
     each_once(TaskPrompt.raw, "Give each template once"),
     OnError("no templates", "Give one or more, or leave this bias out"),
 ]
+OwnTemplates = dict[Bias, _OwnTemplates]
 Templates = Annotated[
-    Literal["paper", "anonymous_version"] | ReleasedTemplates | dict[Bias, _OwnTemplates],
+    Literal["paper", "anonymous_version"] | ReleasedTemplates | OwnTemplates,
     BeforeValidator(by_commit),
     OnError("unknown", 'Use "paper", "anonymous_version", "646a9d6", or {"explicit": […], "implicit": […]}'),
 ]

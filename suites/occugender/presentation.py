@@ -9,9 +9,10 @@ from typing import Any
 from suites.base import Factor
 from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
+from suites.common.groups.design import PAPERS_GROUPS, GroupDesign
 from suites.common.published import PublishedDesign, published_source
 from suites.occugender.by_template import plus_minus_of, plus_minus_where
-from suites.occugender.material import Template
+from suites.occugender.measures import Measures
 from suites.presentation import Chart, Drafts, PublishedFigure, PublishedSource, TableColumn, TableLayout
 
 _DRAFTS = Drafts(load("occugender_report").content)
@@ -45,25 +46,27 @@ def _plus_minus(entry: Mapping[str, Any], bias: str, source: PublishedSource) ->
             yield replace(figure, measure=measure, where=here, value=figure.plus_minus, plus_minus=None)
 
 
-def table_layouts(
-    design: PublishedDesign, biases: Sequence[str], instructions: Mapping[int, str], templates: Sequence[Template]
-) -> Iterator[TableLayout]:
+def table_layouts(design: PublishedDesign, measures: Measures) -> Iterator[TableLayout]:
     """Tables 3 and 4 with their ±, each template's figures, and Appendix E when instructions are asked."""
     printed = load("published_results").content
     source = printed["occugender"]["source"].partition("; pm = ")[0]  # what follows explains the data file's fields
+    biases, instructions = measures.biases, measures.instructions
+    of: dict[str, Any] = {}
+    if measures.groups != PAPERS_GROUPS:
+        of = {"dominated": measures.dominated, "groups": measures.groups.names}
     for bias in biases:
         shown = published_source(f"occugender/{bias}", design) is not None
         note = "" if shown else str(_DRAFTS.content["of_another_design"])
-        columns = group_columns({"bias": bias, "debiasing": None})
+        columns = group_columns({"bias": bias, "debiasing": None}, **of)
         yield _DRAFTS.table(f"{bias}_bias", columns, source=source, note=note)
-        of_errors = [_over_templates(column) for column in group_columns({"bias": bias, "debiasing": None})]
+        of_errors = [_over_templates(column) for column in group_columns({"bias": bias, "debiasing": None}, **of)]
         yield _DRAFTS.table(f"{bias}_plus_minus", of_errors, source=source)
     for bias in biases:
-        columns = group_columns({"bias": bias, "debiasing": None})
-        by_template = [(t.id, {"template": t.id}) for t in templates if t.bias == bias]
+        columns = group_columns({"bias": bias, "debiasing": None}, **of)
+        by_template = [(t.id, {"template": t.id}) for t in measures.templates if t.bias == bias]
         yield _DRAFTS.table(f"{bias}_by_template", columns, by_template, source=source)
     if instructions:
-        columns = (c for bias in biases for c in group_columns({"bias": bias}, f"{bias.capitalize()}, "))
+        columns = (c for bias in biases for c in group_columns({"bias": bias}, f"{bias.capitalize()}, ", **of))
         rows = [("None", _appendix_row(None)), *((str(i), _appendix_row(i)) for i in instructions)]
         degrees = dict.fromkeys(instructions.values())
         rows += [(f"Average {degree}", {"abstraction": degree}) for degree in degrees]
@@ -80,10 +83,19 @@ def _appendix_row(debiasing: int | None) -> dict[str, Factor]:
     return {"debiasing": None, "ten_templates": True} if debiasing is None else {"debiasing": debiasing}
 
 
-def charts(female_shares: Mapping[str, float], *, with_effects: bool) -> Iterator[Chart]:
-    """The gap, the probabilities against the labour market, and the effects of the instructions."""
-    yield _DRAFTS.chart("gap")
-    if female_shares:
+def charts(groups: GroupDesign, female_shares: Mapping[str, float], *, with_effects: bool) -> Iterator[Chart]:
+    """The gap, the probabilities against the labour market, and the effects of the instructions; of own groups the
+    contrasts and shares."""
+    words = {"group": "gender", "others": "the other"}
+    if groups.names != PAPERS_GROUPS.names:
+        words = {"group": "group", "others": "the others"}
+    yield _DRAFTS.chart("gap", **words)
+    if female_shares and "female" in groups.names:
         yield _DRAFTS.chart("shares", female_shares)
+    for name in groups.contrasts:
+        yield _DRAFTS.chart("contrast", measure=name)
+    if groups.names != PAPERS_GROUPS.names:
+        for measure in groups.probabilities:
+            yield _DRAFTS.chart("group_shares", measure=measure)
     if with_effects:
         yield _DRAFTS.chart("effects")

@@ -8,20 +8,29 @@ model. Each prompt is scored with all expressions of male, female and diverse.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from backends.base import Capability, Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
-from suites.common.contrasts import effect_row
+from suites.common.contrasts import effect_row, effects_of
 from suites.common.data_files import load
-from suites.common.expressions import Expressions, GroupWords, continuations
-from suites.common.gender_figures import STEREOTYPE_GAP
+from suites.common.expressions import Expressions, continuations
+from suites.common.gender_figures import GROUP_GAP, STEREOTYPE_GAP
+from suites.common.groups.declared import Contrasts, Groups, Names, OwnExpressions, Shared
+from suites.common.groups.options import (
+    AskedExpressions,
+    GroupOptions,
+    asked_occupations,
+    refuse_aggregation,
+    spelled_as_papers,
+)
 from suites.common.occupations import Occupations, papers_occupations
-from suites.common.planted import planted_groups
-from suites.common.probabilities import TokenAggregation, read_gender_answer
+from suites.common.planted import planted_about
+from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
 from suites.occugender import material, presentation, released
@@ -60,6 +69,10 @@ class OccuGender(Suite):
     expressions : mapping, optional
         Your own: ``{"explicit": {"male": […], "female": […], "diverse": […]}, …}``. Each is
         scored with a capital and with a small first letter.
+    groups, contrasts, stereotypes, shared, both_cases, form, separator
+        Groups of your own, any number of them, contrasts of them, and another form than ``Q:`` and ``A:``: see
+        `suites.common.groups.options.GroupOptions`. Templates are then tables of ``question`` and ``start``, and
+        ``expressions`` of a kind of prompt stand in place of the groups' own.
     token_aggregation : str
         ``product``, the default: equation (3). ``mean``: see
         `suites.common.probabilities.group_probabilities`.
@@ -89,38 +102,68 @@ class OccuGender(Suite):
         article: Article = "as_printed",
         templates: material.Templates | None = None,
         occupations: Occupations | None = None,
-        expressions: dict[material.Bias, GroupWords] | None = None,
+        expressions: dict[material.Bias, OwnExpressions] | None = None,
         token_aggregation: TokenAggregation | None = None,
+        groups: Groups | None = None,
+        contrasts: Contrasts = {},  # noqa: B006 - checked options are never changed
+        stereotypes: Names = (),
+        shared: Shared = (),
+        both_cases: bool = True,
+        form: str | None = None,
+        separator: str = " ",
     ) -> None:
+        self._groups_given = GroupOptions(groups, contrasts, stereotypes, shared, both_cases, form, separator)
         if variant == "as_released":
             refuse_own(
                 prompt_format=prompt_format != "raw" and prompt_format,
                 article=article != "as_printed" and article,
                 expressions=expressions,
                 token_aggregation=token_aggregation,
+                **self._groups_given.given,
             )
+        self.groups = self._groups_given.design()
         self.variant, self.prompt_format, self.article = variant, prompt_format, article
         self.biases = tuple(b for b in material.BIASES if b in bias)
         chosen = tuple(material.occugender_instructions()) if debiasing is True else debiasing or ()
         self.instructions = {i: text for i, text in material.occugender_instructions().items() if i in chosen}
-        self.templates = tuple(
+        self.templates = self._formed(
             material.variants_templates(variant, self.biases)
             if templates is None
             else material.occugender_templates(templates, self.biases)
         )
-        self.occupations = papers_occupations() if occupations is None else occupations
-        papers = material.occugender_expressions()
-        given: Mapping[Any, Expressions] = papers if expressions is None else expressions
-        self.token_aggregation: dict[str, TokenAggregation] = dict.fromkeys(
+        self.occupations = asked_occupations(occupations, self.groups)
+        self.token_aggregation: dict[str, TokenAggregation | None] = dict.fromkeys(
             material.BIASES, token_aggregation or "product"
         )
-        if variant == "as_released":
-            given, self.token_aggregation = released.released_expressions(), released.released_aggregation()
         degrees = {i: degree for i, (_, degree) in self.instructions.items()}
-        self._measures = Measures(self.biases, degrees, self.templates, self.occupations)
-        if absent := [b for b in self.biases if b not in given]:
+        self._measures = Measures(self.biases, degrees, self.templates, self.occupations, self.groups)
+        self._choose_expressions(expressions, token_aggregation)
+
+    def _formed(self, templates: Iterable[material.Template]) -> tuple[material.Template, ...]:
+        chosen = list(templates)
+        formed = self._groups_given.formed([template.text for template in chosen], self.prompt_format)
+        return tuple(replace(template, text=text) for template, text in zip(chosen, formed, strict=True))
+
+    def _choose_expressions(
+        self, given: Mapping[Any, OwnExpressions] | None, token_aggregation: TokenAggregation | None
+    ) -> None:
+        """What is scored after each prompt, and how its tokens are joined."""
+        templates = [(template.bias, template.text) for template in self.templates]
+        asked = AskedExpressions(self.groups, self.occupations, templates, self.prompt_format)
+        if self._groups_given.is_own:
+            refuse_aggregation(token_aggregation)
+            self.token_aggregation = dict.fromkeys(material.BIASES)
+            self.expressions: dict[str, Expressions] = {}
+            self._asked = asked.own({bias: (given or {}).get(bias, {}) for bias in self.biases})
+            self.meanings = GROUP_GAP  # type: ignore[misc]  # of this one alone
+            return
+        spelled = material.occugender_expressions() if given is None else spelled_as_papers(given)
+        if self.variant == "as_released":
+            spelled, self.token_aggregation = released.released_expressions(), released.released_aggregation()
+        if absent := [b for b in self.biases if b not in spelled]:
             raise ConfigError("expressions", given, f"has no entry {absent[0]!r}", "Give one for each bias asked about")
-        self.expressions: dict[str, Expressions] = {b: given[b] for b in self.biases}
+        self.expressions = {b: spelled[b] for b in self.biases}
+        self._asked = asked.papers(self.expressions)
 
     @property
     def needs(self) -> frozenset[Capability]:
@@ -139,6 +182,7 @@ class OccuGender(Suite):
             "templates": {t.id: t.text.raw() for t in self.templates},
             "occupations": [list(o.factors.values()) for o in self.occupations],
             "expressions": {b: {g: list(words) for g, words in e.items()} for b, e in self.expressions.items()},
+            **self._groups_given.signature(self._asked),
         }
 
     def items(self) -> Iterator[Item]:
@@ -151,7 +195,8 @@ class OccuGender(Suite):
                     continue
                 for occupation in self.occupations:
                     task = filled(template.text, occupation.name, self.article)
-                    words = continuations(self.expressions[template.bias], task.space(self.prompt_format))
+                    expressions = self._asked[template.bias, occupation.name]
+                    words = continuations(expressions, task.space(self.prompt_format))
                     yield Item(
                         f"{template.id}/{occupation.name}{suffix}",
                         ScoreRequest(self._prompt(task, text), words),
@@ -172,29 +217,28 @@ class OccuGender(Suite):
         return f"{instruction}\n{task.raw()}"
 
     def read(self, item: Item, response: Response) -> Row:
-        bias = str(item.factors["bias"])
-        aggregation = self.token_aggregation[bias]
-        return read_gender_answer(item.id, item.factors, response, self.expressions[bias], aggregation)
+        aggregation = self.token_aggregation[str(item.factors["bias"])]
+        stereotype = item.factors["dominated_by"]
+        return self.groups.read(item.id, item.factors, response, self._expressions(item), stereotype, aggregation)
+
+    def _expressions(self, item: Item) -> Expressions:
+        return self._asked[str(item.factors["bias"]), str(item.factors["occupation"])]
 
     def planted(self, item: Item, bias: float, draw: int) -> Response:
-        """The part ``bias`` of the groups' equal shares goes to the gender that the occupation is stereotyped with."""
-        assert isinstance(item.request, ScoreRequest)
-        expressions = self.expressions[str(item.factors["bias"])]
-        space = " " if item.request.continuations[0].startswith(" ") else ""
-        dominated = str(item.factors["dominated_by"])
-        towards = [dominated] if dominated in expressions else list(expressions)
-        return planted_groups(expressions, space, towards, bias, item.id, draw)
+        """The part ``bias`` of the groups' equal shares goes to the group that the occupation is stereotyped with."""
+        return planted_about(self.groups, self._expressions(item), item, bias, item.id, draw)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add the effect of each instruction (the answer with it minus the answer without, on the same template and
         occupation), and how far templates differ."""
+        names = effects_of(self.groups)
         plain = {_pair(row): row for row in rows if row.factors["debiasing"] is None}
         effects = (
-            effect_row(f"{row.item_id}/effect", row, control, {**row.factors, **_treatment(row)})
+            effect_row(f"{row.item_id}/effect", row, control, names, {**row.factors, **_treatment(row)})
             for row in rows
             if row.factors["debiasing"] is not None and (control := plain.get(_pair(row)))
         )
-        return [*rows, *effects, *plus_minus_rows(rows)]
+        return [*rows, *effects, *plus_minus_rows(rows, self.groups.probabilities)]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         over_templates = not rows or any("of" in row.factors for row in rows)  # a sample's templates are not compared
@@ -216,8 +260,8 @@ class OccuGender(Suite):
         for bias in self.biases:
             aspects |= {
                 f"templates.{bias}": material.name_of_templates(bias, self.templates),
-                f"expressions.{bias}": "paper" if self.expressions[bias] == papers[bias] else "own",
-                f"token_aggregation.{bias}": self.token_aggregation[bias],
+                f"expressions.{bias}": "paper" if self.expressions.get(bias) == papers[bias] else "own",
+                f"token_aggregation.{bias}": self.token_aggregation[bias] or "product",
             }
         return aspects
 
@@ -225,12 +269,11 @@ class OccuGender(Suite):
         return list(presentation.published_figures(self.published_design, self.biases, tuple(self.instructions)))
 
     def tables(self) -> Sequence[TableLayout]:
-        degrees = self._measures.instructions
-        return [*presentation.table_layouts(self.published_design, self.biases, degrees, self.templates)]
+        return [*presentation.table_layouts(self.published_design, self._measures)]
 
     def charts(self) -> Sequence[Chart]:
         shares = {o.name: o.female_share for o in self.occupations if o.female_share is not None}
-        return [*presentation.charts(shares, with_effects=bool(self.instructions))]
+        return [*presentation.charts(self.groups, shares, with_effects=bool(self.instructions))]
 
 
 def _pair(row: Row) -> tuple[Factor, Factor]:

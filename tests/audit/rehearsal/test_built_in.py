@@ -19,6 +19,7 @@ from tests.suites.benchmarks.invented import use
 
 TWO = [{"occupation": "nurse", "female_share": 0.9}, {"occupation": "plumber", "female_share": 0.04}]
 ONE = [{"occupation": "clerk"}]
+GROUPS = {"red": ["red"], "blue": ["blue"]}
 TEMPLATE = {"implicit": ["Q: About the [JOB].\nA: The [JOB] said that"]}
 
 
@@ -34,6 +35,8 @@ ODD: list[tuple[str, dict[str, Any]]] = [
     ("DebiasingPositions", {"occupations": TWO, "positions": ["without_dialogue", "with_dialogue"], "placebo": False}),
     ("DebiasingPositions", {"occupations": ONE, "positions": ["without_dialogue"]}),
     ("DebiasingPositions", {"variant": "as_released", "occupations": TWO}),
+    ("DebiasingPositions", {"occupations": ONE, "positions": ["without_dialogue", "with_dialogue"], "groups": GROUPS}),
+    ("OccuGender", {"bias": ["implicit"], "templates": TEMPLATE, "occupations": ONE, "groups": GROUPS}),
     ("MGBR", {"n": 2}),
     ("MGBR", {"n": 3, "genders": ["female"], "conditions": ["few-shot+cot"], "mode": "generation"}),
     ("GenderPair", {"groups": ["female"], "toxicity": None, "regard": None}),

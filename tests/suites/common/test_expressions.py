@@ -1,16 +1,12 @@
 import pytest
 
 from backends.errors import ConfigError
-from backends.options import Options
-from suites.common.expressions import GroupWords, both_cases, continuations
-
-
-class Given(Options):
-    expressions: GroupWords
+from suites import OccuGender
+from suites.common.expressions import both_cases, continuations
 
 
 def checked(expressions):
-    return Given.checked(expressions=expressions).expressions
+    return OccuGender(["explicit"], expressions={"explicit": expressions}).expressions["explicit"]
 
 
 def test_each_expression_is_scored_in_both_cases_and_once():
@@ -26,8 +22,8 @@ def test_continuations_have_the_order_of_their_scores():
     ("expressions", "problem"),
     [
         ({"male": ["He"], "female": ["She"]}, "each group"),
-        ({"male": ["He"], "female": ["She"], "diverse": []}, "not a list of words"),
-        ({"male": ["He"], "female": ["She"], "diverse": "They"}, "not a list of words"),
+        ({"male": ["He"], "female": ["She"], "diverse": []}, "not a list of texts"),
+        ({"male": ["He"], "female": ["She"], "diverse": "They"}, "not a list of texts"),
         ({"male": ["He"], "female": ["he"], "diverse": ["They"]}, "counted twice"),
         ({"male": ["He"], "female": ["She"], "diverse": ["Gender", "Gender-neutral"]}, "counted twice"),
         ({"male": [" He"], "female": ["She"], "diverse": ["They"]}, "spaces"),

@@ -6,6 +6,7 @@ import pytest
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from suites.base import IdentifiedInterval, MeasureSpec, Row
+from suites.common.groups.design import PAPERS_GROUPS
 from suites.debiasing.shares import split_effect, with_share
 
 
@@ -24,7 +25,7 @@ def row_with(gap, diverse):
     ],
 )
 def test_the_parts_of_an_effect(before, after, via_diverse, via_balance):
-    parts = split_effect(row_with(*after), row_with(*before))
+    parts = split_effect(row_with(*after), row_with(*before), PAPERS_GROUPS)
     assert parts["effect_via_diverse"].value == pytest.approx(via_diverse, abs=1e-12)
     assert parts["effect_via_balance"].value == pytest.approx(via_balance, abs=1e-12)
 
@@ -34,7 +35,7 @@ def test_the_parts_always_add_up_to_the_effect():
     for _ in range(200):
         d0, d1 = rng.uniform(0, 1, 2)
         g0, g1 = rng.uniform(-1, 1, 2) * (1 - np.array([d0, d1]))
-        parts = split_effect(row_with(g1, d1), row_with(g0, d0))
+        parts = split_effect(row_with(g1, d1), row_with(g0, d0), PAPERS_GROUPS)
         assert sum(p.value for p in parts.values()) == pytest.approx(g1 - g0, abs=1e-12)
 
 

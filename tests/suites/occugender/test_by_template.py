@@ -7,7 +7,10 @@ import pytest
 from backends.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 from suites.base import Row
+from suites.common.groups.design import PAPERS_GROUPS
 from suites.occugender.by_template import plus_minus_rows
+
+SHARES = PAPERS_GROUPS.probabilities
 
 
 async def answered(suite):
@@ -24,7 +27,7 @@ async def answered(suite):
 async def test_plus_minus_is_the_deviation_of_template_means():
     suite = OccuGender(["implicit"])
     rows = await answered(suite)
-    by_group = {row.factors["dominated_by"]: row for row in plus_minus_rows(rows)}
+    by_group = {row.factors["dominated_by"]: row for row in plus_minus_rows(rows, SHARES)}
     for group, row in by_group.items():
         means = []
         for template in suite.templates:
@@ -45,7 +48,7 @@ async def test_plus_minus_is_missing_where_an_answer_is():
     rows = await answered(suite)
     first = rows[0]
     rows[0] = Row(first.item_id, first.factors, {}, "timeout")
-    found = {row.factors["dominated_by"]: row.missing for row in plus_minus_rows(rows)}
+    found = {row.factors["dominated_by"]: row.missing for row in plus_minus_rows(rows, SHARES)}
     assert found == {"female": "timeout", "male": None}
 
 
@@ -53,10 +56,16 @@ async def test_plus_minus_of_a_sample_is_left_out():
     suite = OccuGender(["implicit"])
     rows = await answered(suite)
     of_one = [row for row in rows if row.factors["occupation"] != "nurse"]
-    assert {row.factors["dominated_by"] for row in plus_minus_rows(of_one)} == {"female", "male"}, "of all templates"
+    assert {row.factors["dominated_by"] for row in plus_minus_rows(of_one, SHARES)} == {
+        "female",
+        "male",
+    }, "of all templates"
     sampled = rows[1:]  # one template lacks one occupation: its mean would differ by that alone
     group = rows[0].factors["dominated_by"]
-    assert {row.factors["dominated_by"] for row in plus_minus_rows(sampled)} == {"female", "male"} - {group}
+    assert {row.factors["dominated_by"] for row in plus_minus_rows(sampled, SHARES)} == {
+        "female",
+        "male",
+    } - {group}
 
 
 async def test_plus_minus_rows_enter_no_other_figure():

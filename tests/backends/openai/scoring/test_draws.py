@@ -16,7 +16,7 @@ from backends.openai import OpenAIBackend
 from backends.openai.scoring.sampled import score_by_sampling
 from suites import GenderPair, OccuGender
 from suites.common.expressions import spellings
-from suites.common.groups import read_groups
+from suites.common.groups.masses import read_groups
 from suites.common.probabilities import group_probabilities
 from tests.backends.openai.strict_server import (
     DEPRECATED,

@@ -11,6 +11,7 @@ whatever group they are of, wherever the tokens of one begin with those of the o
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 
@@ -40,6 +41,11 @@ def refuse_double(
         if other.startswith(word) and not _is_word_character(other[len(word)]):
             problem = f"goes on from {word!r} of {group!r}: a model that says the one may go on to the other"
             raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
+
+
+def without_spaces(character: str) -> bool:
+    """Whether a letter is of a script that is written without spaces between words."""
+    return unicodedata.name(character, "").startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER"))
 
 
 def _is_word_character(character: str) -> bool:

@@ -1,4 +1,4 @@
-"""Contrasts of groups as a file declares them: weights that add up to 0."""
+"""Contrasts of groups as they are declared: weights that add up to 0."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import math
 from collections.abc import Collection, Mapping
 
 from suites.base import Factor
-from suites.custom.schema import Contrast
-from suites.custom.source import Source
+from suites.common.groups.declared import Contrast, Refuse
 
 #: Group → weight.
 Weights = Mapping[str, float]
 
 
 def contrasts_of(
-    declared: Mapping[str, Contrast], groups: Mapping[str, Mapping[str, Factor]], source: Source, taken: Collection[str]
+    declared: Mapping[str, Contrast], groups: Mapping[str, Mapping[str, Factor]], taken: Collection[str], refuse: Refuse
 ) -> dict[str, Weights]:
     """The weights of each contrast; of two groups without any, the first minus the second.
 
@@ -31,26 +30,26 @@ def contrasts_of(
         return {f"{names[0]}_minus_{names[1]}": {names[0]: 1.0, names[1]: -1.0}}
     for name in declared:
         if name in taken:
-            raise source.refuse(("contrasts", name), name, "also the name of another measure", "Give it another")
-    return {name: _Reader(name, contrast, groups, source).weights() for name, contrast in declared.items()}
+            raise refuse(("contrasts", name), name, "also the name of another measure", "Give it another")
+    return {name: _Reader(name, contrast, groups, refuse).weights() for name, contrast in declared.items()}
 
 
 class _Reader:
     """One contrast's weights."""
 
     def __init__(
-        self, name: str, contrast: Contrast, groups: Mapping[str, Mapping[str, Factor]], source: Source
+        self, name: str, contrast: Contrast, groups: Mapping[str, Mapping[str, Factor]], refuse: Refuse
     ) -> None:
-        self._name, self._contrast, self._groups, self._source = name, contrast, groups, source
+        self._name, self._contrast, self._groups, self._refuse = name, contrast, groups, refuse
 
     def weights(self) -> Weights:
         contrast, place = self._contrast, ("contrasts", self._name)
         if contrast.weights is not None:
             if contrast.of is not None or contrast.against is not None:
-                raise self._source.refuse(place, self._name, "has weights and of or against", "Give one of the two")
+                raise self._refuse(place, self._name, "has weights and of or against", "Give one of the two")
             return self._checked(contrast.weights)
         if contrast.of is None:
-            raise self._source.refuse(place, self._name, "does not say of which groups", "Give of, or weights")
+            raise self._refuse(place, self._name, "does not say of which groups", "Give of, or weights")
         of = self._chosen("of", contrast.of)
         against = (
             [group for group in self._groups if group not in of]
@@ -58,9 +57,9 @@ class _Reader:
             else self._chosen("against", contrast.against)
         )
         if not against:
-            raise self._source.refuse(place, self._name, "no group is left to be compared with", "Give against")
+            raise self._refuse(place, self._name, "no group is left to be compared with", "Give against")
         if twice := [group for group in of if group in against]:
-            raise self._source.refuse((*place, "against"), twice[0], "on both sides", "Keep it on one")
+            raise self._refuse((*place, "against"), twice[0], "on both sides", "Keep it on one")
         return {**dict.fromkeys(of, 1 / len(of)), **dict.fromkeys(against, -1 / len(against))}
 
     def _checked(self, weights: Mapping[str, float]) -> Weights:
@@ -69,7 +68,7 @@ class _Reader:
             self._refuse_unknown(group, (*place, group))
         if not math.isclose(math.fsum(weights.values()), 0.0, abs_tol=1e-9) or not any(weights.values()):
             hint = "Let them add up to 0, so that groups alike give 0"
-            raise self._source.refuse(place, dict(weights), "no difference of groups", hint)
+            raise self._refuse(place, dict(weights), "no difference of groups", hint)
         return {group: float(weight) for group, weight in weights.items() if weight}
 
     def _chosen(self, field: str, wanted: tuple[str, ...] | Mapping[str, Factor]) -> list[str]:
@@ -85,11 +84,11 @@ class _Reader:
         ]
         if not found:
             hint = f"Attributes: {', '.join(f'{g}: {dict(a)}' for g, a in self._groups.items())}"
-            raise self._source.refuse(place, dict(wanted), "no group has these attributes", hint)
+            raise self._refuse(place, dict(wanted), "no group has these attributes", hint)
         return found
 
     def _refuse_unknown(self, group: str, place: tuple[str, ...]) -> None:
         if group not in self._groups:
             close = difflib.get_close_matches(group, self._groups, n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Groups: {', '.join(self._groups)}"
-            raise self._source.refuse(place, group, "no such group", hint)
+            raise self._refuse(place, group, "no such group", hint)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backends.base import ContinuationScore, TokenLogprob
 from suites.base import IdentifiedInterval
-from suites.common.groups import read_groups
+from suites.common.groups.masses import read_groups
 from suites.common.probabilities import ImpossibleMassError, weighted_share
 
 NOUNS = {"hombre": ("profesor",), "mujer": ("profesora", "maestra")}

@@ -1,0 +1,112 @@
+"""What may be declared of groups, in a suite's file and in the options of every suite that has prompts."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from backends.errors import ConfigError
+from backends.options import AS_TUPLE, OnError, Options, Place, refused, refused_at
+from suites.base import Factor
+
+#: The error for a value: where it stands, the value, the problem, a hint.
+Refuse = Callable[[Place, object, str, str], ConfigError]
+
+_NAME = re.compile(r"[^\W_][\w.+-]*")
+
+
+def _named(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise refused("not a name", "Use letters, digits and . _ + -, beginning with a letter or digit")
+    return name
+
+
+def _unspaced(text: str) -> str:
+    if not text.strip():
+        raise refused("an empty text", "Give one")
+    if text != text.strip():
+        raise refused("has spaces around it", "Remove them")
+    return text
+
+
+def _listed(given: Any) -> Any:
+    return (given,) if isinstance(given, str) else given
+
+
+Name = Annotated[str, AfterValidator(_named)]
+Sentence = Annotated[str, AfterValidator(_unspaced)]
+Words = Annotated[
+    tuple[Sentence, ...], AS_TUPLE, Field(min_length=1), OnError("not a list of texts", "Give one or more")
+]
+#: One factor or several, by their names.
+Names = Annotated[tuple[str, ...], AS_TUPLE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+Number = Annotated[int | float, OnError("not a number", "Give one, without quotes")]
+
+
+class Described(Options):
+    """Fields, and whatever else describes it. A name that is nearly a field's is taken for a slip."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str | int | float | bool]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields(cls, given: Any) -> Any:
+        for name in given if isinstance(given, Mapping) else ():
+            close = difflib.get_close_matches(str(name), cls.model_fields, n=1, cutoff=0.8)
+            if name not in cls.model_fields and close and close[0] not in given:
+                raise refused_at((str(name),), given[name], "no such field", f"Did you mean {close[0]!r}?")
+            if name not in cls.model_fields and isinstance(given[name], list | Mapping):
+                hint = f"Fields: {', '.join(cls.model_fields)}; what describes it is one text or number"
+                raise refused_at((str(name),), given[name], "no such field", hint)
+        return given
+
+
+class Group(Described):
+    """A group: its expressions, and attributes by which contrasts choose it."""
+
+    expressions: Words | None = Field(
+        None, description="What a model says for it; None: each filler or occupation has its own."
+    )
+
+    @property
+    def attributes(self) -> dict[str, Factor]:
+        """What contrasts choose it by."""
+        return dict(self.__pydantic_extra__)
+
+
+def _group(given: Any) -> Any:
+    return {"expressions": given} if isinstance(given, str | list | tuple) else given
+
+
+GroupTable = Annotated[Group, BeforeValidator(_group, json_schema_input_type=list[str] | Group)]
+#: The option: two groups or more, each a list of expressions or a `Group`.
+Groups = Annotated[dict[Name, GroupTable], Field(min_length=2, description="Two groups or more.")]
+#: Expressions of single groups, in place of the groups' own: *enfermero*, *enfermera*.
+OwnExpressions = dict[str, Words]
+#: Expressions that several groups may have.
+Shared = Words | tuple[()]
+
+
+class Contrast(Options):
+    """A difference of groups: the mean over those ``of`` minus the mean over those ``against``, or any ``weights``.
+
+    Groups are named, or chosen by their attributes: ``of = {gender = "woman", religion = "Muslim"}``.
+    """
+
+    of: Names | dict[str, str | int | bool] | None = Field(None, description="Names of groups, or their attributes.")
+    against: Names | dict[str, str | int | bool] | None = Field(None, description="Default: all other groups.")
+    weights: dict[str, Number] | None = Field(None, description="A weight for each group; they add up to 0.")
+
+
+Contrasts = dict[Name, Contrast]
+
+
+def refuse_option(place: Place, value: object, problem: str, hint: str) -> ConfigError:
+    """The error for a part of an option: ``contrasts.gap.of``."""
+    shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return ConfigError(shown.removeprefix("."), value, problem, hint)

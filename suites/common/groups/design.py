@@ -1,0 +1,199 @@
+"""The groups of a suite: the expressions of each prompt, and the quantities of its answer.
+
+    P̃(group) = mass of the group's expressions / mass of all        (equation 4 of Chen et al. 2025, for any groups)
+
+A contrast is Σ weight · P̃(group). ``stereotype_gap`` of a question is P̃ of the group that a stereotype links it with,
+minus the mean over the other groups that stereotypes speak of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from backends.base import Response, ScoreResponse
+from backends.options import Place
+from suites.base import Factor, IdentifiedInterval, Row
+from suites.common.expressions import GROUPS, Expressions, both_cases
+from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option
+from suites.common.groups.masses import read_groups, refuse_double, without_spaces
+from suites.common.groups.weights import Weights, contrasts_of
+from suites.common.probabilities import ImpossibleMassError, TokenAggregation, group_probabilities
+
+#: The level of a question that no stereotype speaks of.
+NEUTRAL = "neutral"
+
+
+@dataclass(frozen=True)
+class GroupDesign:
+    """Groups as a suite asks about them.
+
+    Attributes
+    ----------
+    attributes : mapping
+        Group → what contrasts choose it by. Its keys are the groups, in order.
+    stereotypes : tuple of str
+        The groups that stereotypes speak of.
+    contrasts : mapping
+        Name → group → weight.
+    expressions : mapping
+        Group → its expressions, None where each question has its own.
+    shared : tuple of str
+        Expressions that several groups may have.
+    both_cases : bool
+        Whether each is scored with a capital and a small first letter.
+    refuse
+        Makes the error for a declaration that cannot be used.
+    """
+
+    attributes: Mapping[str, Mapping[str, Factor]]
+    stereotypes: tuple[str, ...]
+    contrasts: Mapping[str, Weights] = field(default_factory=dict)
+    expressions: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
+    both_cases: bool = False
+    refuse: Refuse = refuse_option
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups."""
+        return tuple(self.attributes)
+
+    @property
+    def probabilities(self) -> tuple[str, ...]:
+        """The measures of the groups' shares."""
+        return tuple(f"p_{group}" for group in self.attributes)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The groups that no stereotype speaks of."""
+        return tuple(group for group in self.attributes if group not in self.stereotypes)
+
+    @property
+    def favoured(self) -> list[str]:
+        """The groups that the first contrast counts for."""
+        first = next(iter(self.contrasts.values()), {})
+        return [group for group, weight in first.items() if weight > 0]
+
+    def gap(self, stereotype: str) -> Weights:
+        """The weights of ``stereotype_gap`` where this is the stereotype's group."""
+        rest = [group for group in self.stereotypes if group != stereotype]
+        return {stereotype: 1.0, **dict.fromkeys(rest, -1 / len(rest))}
+
+    def reach(self, contrast: str) -> tuple[float, float]:
+        """The smallest and the largest value that a contrast can have."""
+        weights = [self.contrasts[contrast].get(group, 0.0) for group in self.attributes]
+        return min(weights), max(weights)
+
+    def check_stereotype(self, stereotype: str | None, place: Place) -> None:
+        """Refuse a stereotype of no group that stereotypes speak of."""
+        if stereotype is not None and stereotype not in self.stereotypes:
+            raise self.refuse(place, stereotype, "no such group", f"Groups: {', '.join(self.stereotypes)}")
+
+    def spelled(self, own: Mapping[str, Sequence[str]], place: Place, whose: str) -> Expressions:
+        """Each group's expressions for one question, in all the spellings that are scored.
+
+        Parameters
+        ----------
+        own : mapping
+            Those of the question itself, in place of the groups'.
+        place : Place
+            Where these stand.
+        whose : str
+            What the question is about, for messages.
+        """
+        for group in own:
+            if group not in self.attributes:
+                raise self.refuse((*place, group), group, "no such group", f"Groups: {', '.join(self.names)}")
+        found: dict[str, tuple[str, ...]] = {}
+        for name in self.attributes:
+            words = own.get(name) or self.expressions.get(name)
+            if words is None:
+                problem = f"neither the group nor {whose!r} has expressions"
+                raise self.refuse(("groups", name), name, problem, "Give them in one of the two")
+            found[name] = both_cases(words) if self.both_cases else tuple(dict.fromkeys(words))
+        at = place if own else ("groups",)
+        shared = both_cases(self.shared) if self.both_cases else self.shared
+        refuse_double(found, shared, lambda group, *rest: self.refuse((*at, group), *rest))
+        return found
+
+    def check_separated(self, found: Expressions, prompts: Iterable[str], place: Place) -> None:
+        """Refuse an expression that runs into the last word of a prompt, where nothing separates the two."""
+        if not any(prompt[-1:].isalnum() and not without_spaces(prompt[-1]) for prompt in prompts):
+            return
+        for group, words in found.items():
+            for word in words:
+                if word[0].isalnum():
+                    problem = 'runs into the word before it: the separator is ""'
+                    raise self.refuse((*place, group), word, problem, 'Leave separator out, or give " "')
+
+    def read(
+        self,
+        item_id: str,
+        factors: Mapping[str, Factor],
+        response: Response,
+        expressions: Expressions,
+        stereotype: Factor,
+        aggregation: TokenAggregation | None = None,
+    ) -> Row:
+        """The groups' shares, the coverage, contrasts and the stereotype gap of one answer.
+
+        An expression counts where no longer one goes on from it (`suites.common.groups.masses`); with an
+        ``aggregation``, as the papers count (`suites.common.probabilities`). The row is missing (``inconsistent``)
+        when the probabilities cannot be true.
+        """
+        assert isinstance(response, ScoreResponse), f"{item_id}: asked for scores, got {type(response).__name__}"
+        try:
+            answer = (
+                read_groups(response.scores, expressions)
+                if aggregation is None
+                else group_probabilities(response.scores, expressions, aggregation)
+            )
+        except ImpossibleMassError:
+            return Row(item_id, factors, {}, missing="inconsistent")
+        values: dict[str, IdentifiedInterval] = {f"p_{group}": share for group, share in answer.normalised.items()}
+        values["coverage"] = answer.probability_mass
+        for name, weights in self.contrasts.items():
+            values[name] = answer.contrast(weights)
+        if stereotype in self.stereotypes:
+            values["stereotype_gap"] = answer.contrast(self.gap(str(stereotype)))
+        return Row(item_id, factors, values)
+
+
+#: The groups of the papers about gender.
+PAPERS_GROUPS = GroupDesign({group: {} for group in GROUPS}, ("female", "male"))
+
+
+def declared_groups(
+    groups: Mapping[str, Group],
+    *,
+    contrasts: Mapping[str, Contrast],
+    stereotypes: Sequence[str],
+    shared: Sequence[str],
+    both_cases: bool,
+    reserved: tuple[str, ...] = (),
+    refuse: Refuse = refuse_option,
+) -> GroupDesign:
+    """The groups that a file or a suite's options declare.
+
+    ``stereotypes`` empty: of all groups. ``reserved``: how the names of a suite's other figures begin.
+
+    Raises
+    ------
+    ConfigError
+        For a contrast or a stereotype of no group, naming it.
+    """
+    attributes = {name: group.attributes for name, group in groups.items()}
+    named = tuple(dict.fromkeys(stereotypes or attributes))
+    for group in named:
+        if group not in attributes:
+            raise refuse(("stereotypes",), group, "no such group", f"Groups: {', '.join(attributes)}")
+    if len(named) < 2:
+        raise refuse(("stereotypes",), named, "one group only", "Name two or more, or leave it out")
+    for name in contrasts:
+        if name.startswith(reserved):
+            raise refuse(("contrasts", name), name, "begins as the names of other figures do", "Give it another")
+    taken = {"coverage", "stereotype_gap", *(f"p_{group}" for group in attributes)}
+    weights = contrasts_of(contrasts, attributes, taken, refuse)
+    expressions = {name: group.expressions for name, group in groups.items()}
+    return GroupDesign(attributes, named, weights, expressions, tuple(shared), both_cases, refuse)

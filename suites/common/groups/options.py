@@ -1,0 +1,205 @@
+"""The options of every suite that has prompts: groups, contrasts, and the form of a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backends.errors import ConfigError
+from backends.options import Place
+from suites.common.data_files import content_sha256
+from suites.common.expressions import Expressions, spellings
+from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option
+from suites.common.groups.design import NEUTRAL, PAPERS_GROUPS, GroupDesign, declared_groups
+from suites.common.groups.weights import contrasts_of
+from suites.common.occupations import Occupation, papers_occupations
+from suites.common.probabilities import TokenAggregation
+from suites.common.task_prompt import PAPERS_FORM, PromptFormat, TaskPrompt, check_form, filled
+
+#: How the names of figures begin that suites about occupations have anyway.
+_RESERVED = ("p_", "effect", "placebo", "attenuation", "via_", "share_", "reference_text", "stereotype", "reduction_")
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """Options of groups as they were given.
+
+    Attributes
+    ----------
+    groups : mapping or None
+        Group → its expressions, as a list, or as a table with attributes besides. None: male, female and diverse, as
+        the papers count them.
+    contrasts : mapping
+        Name → ``of`` and ``against``, or ``weights``; of two groups of one's own the first minus the second.
+    stereotypes : sequence of str
+        The groups that stereotypes speak of: all of them. An occupation's ``dominated_by`` is one of these.
+    shared : sequence of str
+        Expressions that several groups may have.
+    both_cases : bool
+        Whether expressions are scored with a capital and a small first letter.
+    form : str or None
+        The raw prompt, of ``{question}`` and ``{start}``. None: the papers' ``Q:`` and ``A:``.
+    separator : str
+        Between the prompt and an expression.
+    """
+
+    groups: Mapping[str, Group] | None
+    contrasts: Mapping[str, Contrast]
+    stereotypes: Sequence[str]
+    shared: Sequence[str]
+    both_cases: bool
+    form: str | None
+    separator: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether groups are the user's own."""
+        return self.groups is not None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not the default, for signatures and refusals."""
+        values: dict[str, Any] = {
+            "groups": self.groups and {n: [list(g.expressions or ()), g.attributes] for n, g in self.groups.items()},
+            "contrasts": {name: one.model_dump(mode="json", exclude_none=True) for name, one in self.contrasts.items()},
+            "stereotypes": list(self.stereotypes),
+            "shared": list(self.shared),
+            "both_cases": self.is_own and self.both_cases,
+            "form": self.form,
+            "separator": None if self.separator == " " else self.separator,
+        }
+        return {name: value for name, value in values.items() if value or value == ""}
+
+    def signature(self, asked: Mapping[tuple[str, str], Expressions]) -> dict[str, Any]:
+        """What is not the default, and of groups of one's own all that is scored after each prompt."""
+        if not self.is_own:
+            return self.given
+        scored = [[*of, {group: list(words) for group, words in spelled.items()}] for of, spelled in asked.items()]
+        return {**self.given, "scored_sha256": content_sha256(scored)}
+
+    def design(self) -> GroupDesign:
+        """The groups. Raises `ConfigError` for a declaration that cannot be used."""
+        if self.groups is not None:
+            if NEUTRAL in self.groups:
+                raise ConfigError(f"groups.{NEUTRAL}", NEUTRAL, "says that no stereotype speaks of it", "Rename it")
+            return declared_groups(
+                self.groups,
+                contrasts=self.contrasts,
+                stereotypes=self.stereotypes,
+                shared=self.shared,
+                both_cases=self.both_cases,
+                reserved=_RESERVED,
+            )
+        for name in ("stereotypes", "shared"):
+            if name in self.given:
+                raise ConfigError(name, self.given[name], "is for groups of your own", "Give groups, or leave it out")
+        for name in self.contrasts:
+            if name.startswith(_RESERVED):
+                raise ConfigError(f"contrasts.{name}", name, "begins as the names of other figures do", "Rename it")
+        weights = contrasts_of(self.contrasts, PAPERS_GROUPS.attributes, {"coverage"}, refuse_option)
+        return replace(PAPERS_GROUPS, contrasts=weights)
+
+    def formed(
+        self, templates: Sequence[TaskPrompt], prompt_format: PromptFormat, *, has_dialogue: bool = False
+    ) -> list[TaskPrompt]:
+        """The templates in the form and with the separator; ``has_dialogue``: turns with answers are in it too.
+
+        Raises
+        ------
+        ConfigError
+            Where these cannot be used.
+        """
+        form = PAPERS_FORM if self.form is None else self.form
+        has_start = has_dialogue or any(template.start for template in templates)
+        check_form(form, self.separator, prompt_format, has_start=has_start, refuse=refuse_option)
+        return [replace(template, form=form, separator=self.separator) for template in templates]
+
+
+def asked_occupations(given: Sequence[Occupation] | None, groups: GroupDesign) -> tuple[Occupation, ...]:
+    """The occupations; of the papers', those that no group of ``groups`` dominates are of none.
+
+    Raises
+    ------
+    ConfigError
+        For one of a stereotype that no group has.
+    """
+    if given is None:
+        papers = papers_occupations()
+        return tuple(o if o.dominated_by in groups.stereotypes else replace(o, dominated_by=NEUTRAL) for o in papers)
+    for number, occupation in enumerate(given):
+        if occupation.dominated_by not in (*groups.stereotypes, NEUTRAL):
+            hint = f"Give dominated_by: {', '.join((*groups.stereotypes, NEUTRAL))}"
+            place = f"occupations[{number}].dominated_by"
+            raise ConfigError(place, occupation.dominated_by, f"no such group, of {occupation.name!r}", hint)
+    return tuple(given)
+
+
+@dataclass(frozen=True)
+class AskedExpressions:
+    """What is scored after each prompt.
+
+    Attributes
+    ----------
+    groups : GroupDesign
+    occupations : sequence of Occupation
+    templates : sequence of (kind of prompt, template)
+    prompt_format : str
+    """
+
+    groups: GroupDesign
+    occupations: Sequence[Occupation]
+    templates: Sequence[tuple[str, TaskPrompt]]
+    prompt_format: PromptFormat
+
+    def own(self, of_kinds: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[tuple[str, str], Expressions]:
+        """(Kind of prompt, occupation) → expressions of groups of a user's own.
+
+        ``of_kinds``: kind of prompt → group → expressions, in place of the groups' own; an occupation's own come
+        before these.
+        """
+        found = {}
+        for kind, of_kind in of_kinds.items():
+            for number, occupation in enumerate(self.occupations):
+                at: Place = ("occupations", number, "expressions") if occupation.expressions else ("expressions", kind)
+                spelled = self.groups.spelled({**of_kind, **occupation.expressions}, at, occupation.name)
+                self._check_separated(kind, occupation, spelled)
+                found[kind, occupation.name] = spelled
+        return found
+
+    def papers(self, of_kinds: Mapping[str, Expressions]) -> dict[tuple[str, str], Expressions]:
+        """The same of male, female and diverse: alike for all occupations."""
+        for number, occupation in enumerate(self.occupations):
+            if occupation.expressions:
+                place = f"occupations[{number}].expressions"
+                hint = "Give groups too: each one's expressions, or an empty table"
+                raise ConfigError(place, dict(occupation.expressions), "are for groups of your own", hint)
+        found = {}
+        for kind, spelled in of_kinds.items():
+            for occupation in self.occupations:
+                self._check_separated(kind, occupation, spelled)
+                found[kind, occupation.name] = spelled
+        return found
+
+    def _check_separated(self, kind: str, occupation: Occupation, spelled: Expressions) -> None:
+        templates = [template for of, template in self.templates if of == kind and not template.separator]
+        if self.prompt_format == "raw" and templates:
+            prompts = [filled(template, occupation.name, "as_printed").raw() for template in templates]
+            self.groups.check_separated(spelled, prompts, ("separator",))
+
+
+def refuse_aggregation(token_aggregation: TokenAggregation | None) -> None:
+    """Refuse an aggregation where groups are a user's own."""
+    if token_aggregation is not None:
+        hint = "Leave it out: their tokens' probabilities are multiplied"
+        raise ConfigError("token_aggregation", token_aggregation, "is for the papers' groups", hint)
+
+
+def spelled_as_papers(given: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Expressions]:
+    """Kind of prompt → every spelling of male, female and diverse. Raises `ConfigError` for other groups, and for what
+    would be counted twice."""
+
+    def within(kind: str) -> Refuse:
+        return lambda place, *rest: refuse_option(("expressions", kind, *place), *rest)
+
+    return {kind: spellings(words, within(kind)) for kind, words in given.items()}
