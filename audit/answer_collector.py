@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from audit.analysis.responses import ParsedResponses, Place, Responses
 from audit.collect import CHUNK, Job, OnEvent, Outcome, Plan, Question, ShutdownRequest, look_up, run_jobs
 from audit.collect.items import estimate_work
-from audit.collect.second_asking import SecondAsking
+from audit.collect.repeated_questions import RepeatedQuestions
 from audit.resolve import DescribedBackend, ResolvedAudit
 from audit.store import Store, keyed_request
 from backends.base import Answer, ScoreRequest, SupportsSecondAnswers
@@ -160,15 +160,15 @@ class AnswerCollector:
             for place in self._resolved.places(suite, looks)
         ]
         plan = Plan(described.fingerprint_id, questions, len(scored), work)
-        return Job(described.name, described.backend, plan, self.retract, self._second_asking(described, scored))
+        return Job(described.name, described.backend, plan, self.retract, self._repeated_questions(described, scored))
 
-    def _second_asking(self, described: DescribedBackend, scored: Sequence[int]) -> SecondAsking | None:
+    def _repeated_questions(self, described: DescribedBackend, scored: Sequence[int]) -> RepeatedQuestions | None:
         """``scored``: for each question of the job, whether its continuations are scored."""
         backend = described.backend
         if not isinstance(backend, SupportsSecondAnswers):
             return None
         pairs = self._store.second_answers.read(described.fingerprint_id)
-        return SecondAsking(backend, pairs, self._seed, len(scored), sum(scored))
+        return RepeatedQuestions(backend, pairs, self._seed, len(scored), sum(scored))
 
     def _look_up_unasked(self, jobs: Sequence[Job]) -> None:
         """Look up stored answers to questions that a stopped job did not reach, and to those of the next round."""
@@ -196,6 +196,6 @@ class AnswerCollector:
                 asked = [dataclasses.replace(question, work=w) for question, w in zip(asked, works, strict=True)]
                 work = sum(works)
             plan = Plan(described.fingerprint_id, asked.__iter__, len(asked), work)
-            second = self._second_asking(described, [isinstance(q.item.request, ScoreRequest) for q in asked])
+            second = self._repeated_questions(described, [isinstance(q.item.request, ScoreRequest) for q in asked])
             jobs.append(Job(name, described.backend, plan, self.retract, second))
         return jobs

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from pydantic import BaseModel
 
 from audit.collect import CHUNK, PackedItems
-from audit.collect.items import CHARACTERS_PER_TOKEN, shared_length
-from audit.collect.second_asking import EvenSample, number_asked_again
+from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
+from audit.collect.repeated_questions import EvenSample, number_to_repeat
 from audit.config import AuditConfig
 from audit.request_timing import estimate_seconds, measure_timings, timed_tokens
 from audit.resolve import DescribedBackend, resolve_audit
@@ -155,7 +155,7 @@ def _estimate(
     model: DescribedBackend, suites: Sequence[tuple[Suite, PackedItems, Mapping[str, str]]], store: Store, seed: int
 ) -> ModelEstimate:
     counted, scored = RequestCounts(), sum(sum(items.scored) for _, items, _ in suites)
-    again = EvenSample(number_asked_again(scored), scored, seed)
+    again = EvenSample(number_to_repeat(scored), scored, seed)
     for suite, items, scorers in suites:
         count_requests(
             items, model.fingerprint_id, model.backend, store, again, suite=suite, scorers=scorers, counts=counted
@@ -312,7 +312,7 @@ def _count_request(
     counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, times: int
 ) -> None:
     prompt = request.text if isinstance(request, ClassifyRequest) else request.prompt
-    text = prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
+    text = prompt_text(request)
     cost = request_cost(backend, request)
     kind = _KINDS[type(request)]
     counts.requests_by_kind[kind] += 1

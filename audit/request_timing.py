@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from audit.collect.items import CHARACTERS_PER_TOKEN, PROMPT_TOKENS_PER_GENERATED, shared_length
+from audit.collect.items import CHARACTERS_PER_TOKEN, PROMPT_TOKENS_PER_GENERATED, prompt_text, shared_length
 from audit.store import Store, StoredAnswer
 from backends.base import GenerateRequest, GenerateResponse, Request, ScoreRequest
 
@@ -35,9 +35,8 @@ def timed_tokens(request: Request, shared_characters: int = 0) -> float:
     match request:
         case GenerateRequest():
             return float(request.sampling.max_tokens)
-        case ScoreRequest(prompt, continuations):
-            text = prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
-            characters = max(1, len(text) - shared_characters) + sum(map(len, continuations))
+        case ScoreRequest():
+            characters = max(1, len(prompt_text(request)) - shared_characters) + sum(map(len, request.continuations))
         case _:
             characters = len(request.text)
     return characters / CHARACTERS_PER_TOKEN
@@ -90,7 +89,7 @@ def _tokens(answers: Sequence[StoredAnswer]) -> tuple[float, float]:
             done += answer.answer.completion_tokens
             allowed += request.sampling.max_tokens
         elif isinstance(request, ScoreRequest):
-            text = request.prompt if isinstance(request.prompt, str) else str(request.prompt)
+            text = prompt_text(request)
             if text != previous:  # one row for each continuation of the same prompt
                 shared, previous = previous, text
                 tokens = timed_tokens(request, shared_length(shared, text))

@@ -1,7 +1,7 @@
 """Asking models what is not stored yet.
 
-Takes plans: lazily made questions with the keys of their answers. Looks them up in the store, sends what is missing at
-the pace that each endpoint sustains, writes every answer before it counts, and hands it to the question's sink.
+Takes plans: lazily generated questions with the keys of their answers. Looks them up in the store, sends the missing
+ones as fast as each endpoint sustains, writes every answer before it counts, and passes it to the question's sink.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from audit.collect.items import PackedItems
 from audit.collect.jobs import Job, OnEvent, Outcome
 from audit.collect.plan import CHUNK, Plan, Question, look_up
 from audit.collect.sample import SAMPLE_VERSION, Sample
-from audit.collect.scheduler import run_jobs
-from audit.collect.shutdown import ShutdownRequest, stop_on_signals
-from audit.collect.useful_sample import (
+from audit.collect.sample_requirement import (
     Requirement,
     leading_specs,
     levels_behind,
     levels_by_stratum,
     sampled_factors,
 )
+from audit.collect.scheduler import run_jobs
+from audit.collect.shutdown import ShutdownRequest, stop_on_signals
 
 __all__ = [
     "ALL_AT_ONCE",

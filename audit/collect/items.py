@@ -1,4 +1,4 @@
-"""A suite's items, made once for a run, and an estimate of the work that each takes."""
+"""A suite's items, generated once per run, and an estimate of the work that each takes."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from backends.base import GenerateRequest, Request, ScoreRequest
 from suites.base import Item
 
 CHARACTERS_PER_TOKEN = 4
-#: A generated token takes about as long as this number of prompt tokens, in a batch.
+#: In a batch, generating a token takes about as long as reading this many prompt tokens.
 PROMPT_TOKENS_PER_GENERATED = 4
 
 _PACK = 512  # items that are compressed together
 
 
 class PackedItems(Sequence[Item]):
-    """Items in their order, kept in a few per cent of their size.
+    """Items in order, compressed to a few per cent of their size.
 
-    Every model of a run goes through the same items, and how many there are must be known before the
-    first is asked. So a suite makes them once, and they are kept compressed: some 30 bytes per item.
+    Every model of a run is asked the same items, and their number must be known before the first is asked. So a suite
+    generates them once, and they are kept compressed: about 30 bytes per item.
 
     Parameters
     ----------
     items : iterable of Item
-        Gone through once.
+        Iterated over once.
 
     Attributes
     ----------
     work : array of int
-        What `estimate_work` says of each item.
+        The result of `estimate_work` for each item.
     scored : bytearray
         1 for each item whose continuations are scored, else 0.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._packs: list[bytes] = []
-        self._last: tuple[int, list[Item]] = -1, []  # the pack that was asked of last: mostly the next one is, too
+        self._last: tuple[int, list[Item]] = -1, []  # the pack used last: the next item is mostly in it, too
         self.work, self.scored = array("L"), bytearray()
         source = iter(items)
         previous = ""
         while pack := list(itertools.islice(source, _PACK)):
             self.work.extend(estimate_work((item.request for item in pack), previous))
             self.scored.extend(isinstance(item.request, ScoreRequest) for item in pack)
-            previous = _text(pack[-1].request)
+            previous = prompt_text(pack[-1].request)
             self._packs.append(zlib.compress(pickle.dumps(pack, pickle.HIGHEST_PROTOCOL), 1))
 
     def __len__(self) -> int:
@@ -67,19 +67,19 @@ class PackedItems(Sequence[Item]):
 
 
 def _unpack(pack: bytes) -> list[Item]:
-    items: list[Item] = pickle.loads(zlib.decompress(pack))  # made in this process, a moment ago
+    items: list[Item] = pickle.loads(zlib.decompress(pack))  # safe to unpickle: pickled by this process
     return items
 
 
 def estimate_work(requests: Iterable[Request], previous: str = "") -> Iterator[int]:
-    """The work of each request for a local model, in characters that are read; at least 1.
+    """The work of each request for a local model, in characters to be read; at least 1.
 
-    Prompts of one suite may differ tenfold in length. What a prompt shares with the one before it
-    (``previous`` for the first) is read once, so only the rest counts. How many tokens will be generated
-    is not known, so the most allowed is taken.
+    Prompts of one suite may differ tenfold in length. The beginning that a prompt shares with the one before it
+    (``previous`` for the first) is read only once, so it does not count. The number of tokens that will be generated is
+    unknown, so their limit is used.
     """
     for request in requests:
-        text = _text(request)
+        text = prompt_text(request)
         match request:
             case ScoreRequest():
                 answer = sum(map(len, request.continuations))
@@ -91,13 +91,14 @@ def estimate_work(requests: Iterable[Request], previous: str = "") -> Iterator[i
         previous = text
 
 
-def _text(request: Request) -> str:
+def prompt_text(request: Request) -> str:
+    """A request's prompt as one text: messages are joined by newlines."""
     prompt = request.prompt if isinstance(request, (ScoreRequest, GenerateRequest)) else request.text
     return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
 
 
 def shared_length(a: str, b: str) -> int:
-    """How many characters two texts have in common at their beginning."""
+    """The length of the longest common prefix of two texts."""
     low, high = 0, min(len(a), len(b))
     if a[:high] == b[:high]:
         return high

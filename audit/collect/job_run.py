@@ -1,4 +1,4 @@
-"""One job under way: its plan is turned into batches, each batch asked until it is answered or given up."""
+"""One job in progress: its plan is split into batches, and each batch is asked until it is answered or given up."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 log = logger("scheduler")
 
 PROGRESS_SECONDS = 0.1
-FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 2.0  # between look-ups of what others are asking
-MAX_AMBIGUOUS_PASSES = 3  # answers that are still ambiguous after these are missing until the next run
+FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 2.0  # between look-ups of questions that other audits are asking
+MAX_AMBIGUOUS_PASSES = 3  # answers still ambiguous after this many passes stay missing until the next run
 
 _Batches = asyncio.Queue[list[PlannedRequest] | None]
 
 
 class JobRun:
-    """One job under way."""
+    """One job in progress."""
 
     def __init__(
         self, job: Job, store: Store, stop: ShutdownRequest, on_event: OnEvent, retry: RetryPolicy, limiter: Limiter
@@ -54,7 +54,7 @@ class JobRun:
         self._failed: dict[str, BackendError] = {}  # by key, of this run
         self._leased: set[str] = set()  # keys that this job holds a lease on
         self._all_planned = False
-        self._refusing_since = math.inf  # since when the endpoint returns nothing but 429
+        self._refusing_since = math.inf  # when the endpoint began to return nothing but 429
         self._reported = -math.inf
         self._work_asked = 0
         self._work_left = job.plan.total_work
@@ -63,11 +63,11 @@ class JobRun:
 
     @property
     def halted(self) -> bool:
-        """Whether nothing new is sent."""
+        """Whether no new requests are sent."""
         return self.outcome.stopped is not None
 
     def halt(self, reason: str) -> None:
-        """Send nothing new. What is in flight goes on."""
+        """Send no new requests. Those in flight continue."""
         if not self.halted:
             self.outcome.stopped = reason
             log.warning("halted", model=self.job.name, reason=reason)
@@ -75,7 +75,7 @@ class JobRun:
                 task.cancel()
 
     async def run(self) -> None:
-        """Ask until nothing is missing, or halted."""
+        """Ask until nothing is missing, or the job is halted."""
         if self.halted:
             return
         started = time.monotonic()
@@ -85,20 +85,20 @@ class JobRun:
             if not self.halted:
                 raise
         finally:
-            with contextlib.suppress(StoreError):  # what the store failed at first is reported anyway
+            with contextlib.suppress(StoreError):  # the store's first failure is reported anyway
                 self._quarantine_ambiguous()  # also after a stop: this is the last chance
             out = self.outcome
             if out.stopped is not None and self._all_planned and out.answered + out.failed + out.cached == out.items:
-                out.stopped = None  # it was asked to stop when nothing was left
+                out.stopped = None  # the stop came when nothing was left to ask
             out.seconds = time.monotonic() - started
             log.info("ended", **{name: getattr(out, name) for name in Outcome.__slots__})
             self._report(now=True)
-            if self._leased:  # halted: another job of the same identity waits for these, and may ask them itself
+            if self._leased:  # halted: another audit may be waiting for these questions, and can ask them now
                 with contextlib.suppress(StoreError):
                     await self.store.leases.release(self._leased)
 
     async def _passes(self) -> None:
-        """Walk through the plan; again only for answers that may belong to another request."""
+        """Work through the plan, and then again for questions whose answers may belong to another request."""
         await self._walk(self.job.plan)
         out = self.outcome
         for _ in range(MAX_AMBIGUOUS_PASSES):
@@ -131,7 +131,7 @@ class JobRun:
             await asyncio.gather(*tasks)
         except Exception as error:
             self.halt(f"{type(error).__name__}: {error}")
-            await asyncio.wait(tasks, timeout=self._stop.grace)  # what is in flight may still be kept
+            await asyncio.wait(tasks, timeout=self._stop.grace)  # requests in flight may still be stored
             raise
         finally:
             for task in tasks:
@@ -141,7 +141,7 @@ class JobRun:
     # -- from the plan to batches ----------------------------------------------------------
 
     async def _produce(self, plan: Plan, batches: _Batches) -> None:
-        """Fill the queue until each question of the plan has an answer, is asked or has failed."""
+        """Fill the queue until each question of the plan is answered, sent or has failed."""
         size = self.job.backend.batch_size
         deferred: list[PlannedRequest] = []  # another audit is asking these
         batch: list[PlannedRequest] = []
@@ -172,10 +172,10 @@ class JobRun:
                         break
                     await batches.join()  # this job itself may be asking them
                     if not granted:
-                        self._report("waiting for another audit to answer the same questions", now=True)
+                        self._report("waiting for another audit that asks the same questions", now=True)
                         await asyncio.sleep(wait)
                         wait = min(2 * wait, LONGEST_POLL_SECONDS)
-            await self._ask_second_ones(batches, size)
+            await self._ask_rest_again(batches, size)
             with self._interruptible():
                 for _ in range(self._n_workers):
                     await batches.put(None)
@@ -183,8 +183,8 @@ class JobRun:
             if not self.halted:
                 raise
 
-    async def _ask_second_ones(self, batches: _Batches, size: int) -> None:
-        """When all first answers are there: what is left to be asked a second time, together and then one by one."""
+    async def _ask_rest_again(self, batches: _Batches, size: int) -> None:
+        """Once all first answers are there, repeat the remaining questions: some together, the others one by one."""
         second = self.job.second
         if second is None:
             return
@@ -205,7 +205,7 @@ class JobRun:
             self.job.second.resume(chunk.cached)
 
     async def _lease(self, missing: Sequence[PlannedRequest]) -> tuple[list[PlannedRequest], list[PlannedRequest]]:
-        """Requests to ask now, and those that another audit is asking. What failed in this run is in neither."""
+        """Requests to ask now, and those that another audit is asking. Those that failed in this run are in neither."""
         wanted = []
         for planned in missing:
             if (error := self._failed.get(planned.part.keys[0])) is not None:
@@ -214,7 +214,7 @@ class JobRun:
                 wanted.append(planned)
         if not wanted:
             return [], []
-        # `halt` must not end this wait: what was granted would not be known, and could not be given back.
+        # `halt` must not cancel this: granted leases would be unknown, and could not be released.
         is_free = await self.store.leases.take([planned.part.keys for planned in wanted])
         granted = [planned for planned, free in zip(wanted, is_free, strict=True) if free]
         self._leased.update(key for planned in granted for key in planned.part.keys)
@@ -238,7 +238,7 @@ class JobRun:
                 raise
 
     async def _ask(self, batch: list[PlannedRequest]) -> None:
-        """Ask a batch, again what failed for the moment, until each has an answer or failed for good."""
+        """Ask a batch, retrying temporary failures, until each request is answered or has failed for good."""
         pending = batch
         counted = 0  # attempts that ended in something other than 429
 
@@ -260,7 +260,7 @@ class JobRun:
             errors: list[BackendError] = state.outcome.result() if state.outcome else []
             for error in errors:
                 log.info("asking again", model=self.job.name, attempt=state.attempt_number, error=str(error))
-            # Where the server asks for a wait or the limiter knows one, the limiter holds all requests: no own wait.
+            # If the server asks for a wait, or refused for its rate, the limiter delays all requests: no backoff here.
             paced = all(error.kind == "rate_limited" or usable_wait(error) is not None for error in errors)
             return 0.0 if paced else self._backoff(state)
 
@@ -269,9 +269,9 @@ class JobRun:
         )(attempt)
 
     async def _attempt(self, pending: Sequence[PlannedRequest], again: bool) -> list[tuple[PlannedRequest, Answer]]:
-        """One call of the backend; its time limit is its own and starts after the limiter's wait.
+        """Call the backend once; its own time limit starts after the limiter's wait.
 
-        Answers that it reports before the others are kept at once. Returns those that are not kept yet.
+        Answers that it reports early are stored at once. Returns those not stored yet.
         """
         with self._interruptible():
             ticket = await self.limiter.enter(again)
@@ -289,7 +289,7 @@ class JobRun:
             self.limiter.leave(ticket, verdict)
             await asyncio.gather(*early.values(), return_exceptions=True)
         for task in early.values():
-            task.result()  # raises what the store raised
+            task.result()  # re-raises the store's errors
         if any(not isinstance(answer, BackendError) or answer.kind != "rate_limited" for answer in answers):
             self._refusing_since = math.inf
         else:
@@ -304,7 +304,7 @@ class JobRun:
             await asyncio.sleep(seconds)
 
     async def _keep(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
-        """Store what has ended, then hand it on and count it. Whether to stop is known before the disk is done."""
+        """Store finished requests, then deliver and count them. The breaker is checked before the slow write."""
         if not ended:
             return
         for _, answer in ended:
@@ -335,7 +335,7 @@ class JobRun:
         self._report()
 
     async def _keep_second(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
-        """Store second answers beside the first ones. What failed stays awaited."""
+        """Store second answers beside the first ones. Those that failed are asked again by the next run."""
         for planned, answer in ended:
             assert planned.first is not None
             if isinstance(answer, BackendError):
@@ -349,7 +349,7 @@ class JobRun:
                 self.outcome.prompt_tokens += answer.prompt_tokens
 
     def _fail(self, planned: PlannedRequest, error: BackendError) -> None:
-        """Count a question that was given up, or whose twin was."""
+        """Count a question that failed, or whose identical twin did."""
         self._work_left -= planned.question.work
         self.outcome.failed += 1
         self.outcome.failures[error.kind] += 1
@@ -361,7 +361,7 @@ class JobRun:
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Mark a wait during which this task has nothing in flight: `halt` ends it."""
+        """Mark a wait during which this task has nothing in flight, so that `halt` may cancel it."""
         if self.halted:
             raise asyncio.CancelledError
         task = asyncio.current_task()
@@ -387,7 +387,7 @@ _UNFINISHED = BackendError("internal", "the call did not end")
 
 
 async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_response: OnResponse) -> list[Answer]:
-    """What the backend returns, made complete: one answer of the right form for each request."""
+    """The backend's answers, made complete: one answer of the right type for each request."""
     try:
         batch = [planned.part.request for planned in pending]
         if isinstance(backend, SupportsStreaming):
@@ -395,7 +395,7 @@ async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_respo
         else:
             answers = await backend.run(batch)
     except Exception as error:
-        # With an endpoint there is a key, and a foreign exception's text may hold it.
+        # A backend with an endpoint has a key, which the text of an unknown exception may contain.
         text = f": {error}" if backend.endpoint is None else ""
         failed = BackendError("internal", f"{type(backend).__name__}.run raised {type(error).__name__}{text}")
         return [failed] * len(pending)
@@ -405,24 +405,24 @@ async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_respo
     return [
         _as_stored(answer)
         if matches_request(request, answer)
-        else BackendError("malformed", f"{type(answer).__name__} does not fit its request")
+        else BackendError("malformed", f"{type(answer).__name__} does not match its request")
         for request, answer in zip(batch, answers, strict=True)
     ]
 
 
 def _as_stored(answer: Answer) -> Answer:
-    """An answer as the store gives it back: labels are in alphabetical order."""
+    """An answer as the store would return it: labels in alphabetical order."""
     return ClassifyResponse(dict(sorted(answer.labels.items()))) if isinstance(answer, ClassifyResponse) else answer
 
 
 def _may_retry(answer: Answer) -> bool:
-    """Whether asking again may help, within a time that can be waited for."""
+    """Whether asking again may help, after a wait that is acceptable."""
     if not isinstance(answer, BackendError) or not answer.retryable:
         return False
     return answer.retry_after is None or not answer.retry_after > LONGEST_ASKED_PAUSE
 
 
 def _for_limiter(answers: Sequence[Answer]) -> BackendError | None:
-    """What a call tells about the endpoint: a 429 before other trouble, None when all is well."""
+    """What a call says about the endpoint: a 429 takes precedence over other errors; None if all is well."""
     errors = [answer for answer in answers if isinstance(answer, BackendError)]
     return next((error for error in errors if error.kind == "rate_limited"), errors[0] if errors else None)

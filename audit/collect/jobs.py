@@ -1,4 +1,4 @@
-"""What the scheduler is given, and what it reports: jobs, their progress and their outcome."""
+"""The scheduler's input and output: jobs, their progress and their outcome."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from audit.collect.plan import Plan
-from audit.collect.second_asking import SecondAsking
+from audit.collect.repeated_questions import RepeatedQuestions
 from backends.base import Backend
 
 
 def _ignore_retraction(keys: Collection[str]) -> None:
-    """Nothing was kept of the answers."""
+    """Default `Job.on_retract`: no answers were kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One model and what is to be asked of it.
+    """One model and the questions to ask it.
 
-    ``on_retract`` is called with the keys of answers that were handed on and turned out not to count. ``second`` says
-    what is asked twice, None for a model that nothing is asked twice.
+    ``on_retract`` is called with the keys of answers that were delivered but turned out not to count. ``second``
+    selects the questions that are asked twice; None if none are.
     """
 
     name: str
     backend: Backend
     plan: Plan
     on_retract: Callable[[Collection[str]], None] = _ignore_retraction
-    second: SecondAsking | None = None
+    second: RepeatedQuestions | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a request is asked again. Times are in seconds.
+    """How often a request is retried. Times are in seconds.
 
-    ``attempts`` counts the first one. 429 is not counted: the limiter paces it, and it is given up
-    only when the endpoint has returned nothing else for ``max_wait``. A wait that the server asks for
-    replaces ours.
+    ``attempts`` includes the first one. 429 is not counted: the limiter slows down instead, and a request is given up
+    only when the endpoint has returned nothing else for ``max_wait``. A wait that the server asks for replaces the
+    backoff.
     """
 
     attempts: int = 6
@@ -47,10 +47,10 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is.
+    """How far a job has got.
 
-    ``total`` is None where it is not known; ``note`` says what it waits for. ``work_asked`` of
-    this run, and ``work_left``, are both 0 where all items are alike.
+    ``total`` is None if unknown; ``note`` says what the job is waiting for. ``work_asked`` (in this run) and
+    ``work_left`` are both 0 if all items take the same time.
     """
 
     job: str
@@ -66,11 +66,11 @@ class Progress:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a job, in items; ``retried`` counts attempts after the first.
+    """The outcome of a job, counted in items; ``retried`` counts attempts after the first.
 
-    ``asked_again`` counts questions that got a second answer, ``unanswered_again`` those that got none.
-    ``reasons`` has the first failure of each kind in words, ``for_good`` counts those that asking again would not
-    help. ``stopped`` says why not all was asked, None if all was.
+    ``asked_again`` counts repeated questions that got a second answer, ``unanswered_again`` those that did not.
+    ``reasons`` has the message of the first failure of each kind, ``for_good`` counts failures that a retry would not
+    fix. ``stopped`` says why not everything was asked; None if everything was.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""From questions to the requests that are still to be sent, lazily.
+"""Turns questions into the requests that still have to be sent, lazily.
 
-A plan is never held as a whole: questions are made, looked up in the store and handed on in chunks,
-so that a hundred thousand of them take the memory of a few hundred. What the store answers already
-goes to the question's sink at once; the rest goes there when it is answered.
+A plan is never held as a whole: questions are generated, looked up in the store and passed on in chunks,
+so that a hundred thousand of them take the memory of a few hundred. Stored answers go to the question's sink at once,
+new ones when they arrive.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Sink(Protocol):
     """Takes the answers to questions, in any order."""
 
     def on_answer(self, question: Question, answer: Answer | None) -> list[Question]:
-        """Take what is known now: an answer, a failure, or None for a question that was never asked.
+        """Take an answer, a failure, or None for a question that was never asked.
 
         A later call for the same question replaces an earlier one. Returns the questions that follow from
-        the answer; whoever owns the sink has them asked later.
+        the answer; the owner of the sink is responsible for asking them later.
         """
         ...
 
@@ -48,11 +48,11 @@ class Question:
     keyed : KeyedRequest
         Its request with the keys of one model.
     sink : Sink
-        Who takes the answer.
+        Receives the answer.
     place : tuple of int
-        Where the sink keeps it.
+        The sink's index for it.
     work : int
-        How much work it is for a local model, relative to others; 0 where nobody needs to know.
+        Work for a local model, relative to other questions; 0 if it is not needed.
     """
 
     item: Item
@@ -64,9 +64,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """What is still to be asked for a question: ``part`` of its request. The other answers are in ``stored``.
+    """The ``part`` of a question's request that still has to be asked. The other answers are in ``stored``.
 
-    ``first`` is the answer there is already, where the question is asked a second time to compare the two.
+    ``first`` is the first answer, if the question is asked a second time to compare the two.
     """
 
     question: Question
@@ -75,7 +75,7 @@ class PlannedRequest:
     first: Answer | None = None
 
     def deliver(self, answer: Answer) -> None:
-        """Hand the answer to ``part`` on, joined with what was stored before."""
+        """Pass the answer to ``part`` to the question's sink, joined with the answers stored before."""
         keyed = self.question.keyed
         if self.stored and not isinstance(answer, BackendError):
             pieces = dict(zip(self.part.keys, split_response(answer), strict=True))
@@ -87,7 +87,7 @@ class PlannedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of the plan: ``items`` new questions were looked up. ``cached`` ones had all answers in the store."""
+    """A part of the plan: ``items`` new questions were looked up; all answers to those in ``cached`` were stored."""
 
     missing: tuple[PlannedRequest, ...]
     items: int
@@ -102,11 +102,11 @@ class Plan:
     Parameters
     ----------
     fingerprint_id : str
-        Whose answers count.
+        The model whose answers count.
     questions : callable
-        Makes the questions anew each time it is called, the same ones in the same order.
+        Generates the questions; each call must yield the same ones in the same order.
     total : int or None
-        How many questions there are, where it is known; for progress only.
+        The number of questions, if known; for progress only.
     total_work : int
         The sum of their work.
     """
@@ -121,10 +121,10 @@ class Plan:
         self.fingerprint_id, self.total, self.total_work = fingerprint_id, total, total_work
         self._questions = questions
         self._walk: Iterator[Question] = iter(questions())
-        self._walking = threading.Lock()  # a look-up whose caller was cancelled goes on to its end
+        self._walking = threading.Lock()  # a look-up runs to its end even if its caller was cancelled
 
     def next_chunk(self, store: Store, size: int = CHUNK, deferred: Sequence[Question] = ()) -> Chunk:
-        """Look up the next ``size`` questions, and ``deferred`` ones once more. Blocks: call it off the loop."""
+        """Look up the next ``size`` questions, and the ``deferred`` ones again. Blocks: do not call it on the loop."""
         with self._walking:
             fresh = list(itertools.islice(self._walk, size))
             missing = look_up([*deferred, *fresh], store)
@@ -139,7 +139,7 @@ class Plan:
             pass
 
     def restricted_to(self, keys: Collection[str]) -> Plan:
-        """The same plan from its beginning, with only the questions that have one of these keys."""
+        """The plan from its beginning, restricted to questions with one of these keys."""
         wanted = set(keys)
         return Plan(
             self.fingerprint_id,
@@ -148,9 +148,9 @@ class Plan:
 
 
 def look_up(questions: Sequence[Question], store: Store) -> list[PlannedRequest]:
-    """Hand what is stored to the questions' sinks. Returns what is missing of these questions.
+    """Pass stored answers to the questions' sinks. Returns what these questions still lack.
 
-    Follow-up questions of stored answers are looked up too; those without an answer stay with their sinks.
+    Follow-up questions of stored answers are looked up too; unanswered ones stay with their sinks.
     """
     missing: list[PlannedRequest] = []
     batch, is_follow_up = questions, False

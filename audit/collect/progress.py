@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar for each model on a terminal, plain lines elsewhere, JSON lines for machines."""
+"""Progress on stderr: a bar for each model on a terminal, plain lines elsewhere, or JSON lines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Display:
                 self._bars.stop()
 
     def __call__(self, event: JobProgress) -> None:
-        """Show an event. A stderr that was closed (``2>&1 | head``) does not fail the run."""
+        """Show an event. A closed stderr (``2>&1 | head``) does not fail the run."""
         with contextlib.suppress(OSError):
             self._show(event)
 
@@ -90,7 +90,7 @@ class Display:
             line = json.dumps({"progress": {name: getattr(event, name) for name in fields}})
         else:
             line = f"{event.job}: {event.done}/{event.total or '?'}{self._eta(event, now)}, {counts}"
-        if line != self._last.get(event.job):  # a job's end is reported when it is stored, and when all is closed
+        if line != self._last.get(event.job):  # the end of a job is reported twice
             self._last[event.job] = line
             print(line, file=sys.stderr, flush=True)
 
@@ -106,7 +106,7 @@ class Display:
 
 
 def _completed(event: JobProgress) -> float:
-    """Items done, or as many of them as their share of the work: what is cached took no time."""
+    """Items done, weighted by their work if it is known. Cached items took no time."""
     asked_and_left = event.work_asked + event.work_left
     if event.total is None or not asked_and_left:
         return event.done

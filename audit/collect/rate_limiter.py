@@ -1,26 +1,25 @@
-"""How fast one server may be asked, learned from its answers.
+"""Learns from a server's responses how fast it may be asked.
 
-A `Limiter` belongs to one endpoint and key; everything that asks there shares it. It holds two
-limits, since servers have two kinds:
+A `Limiter` belongs to one endpoint and key, and is shared by all jobs that use them. It has two limits, since servers
+have two kinds:
 
-window  requests in flight. Doubles a round trip at first (additive increase later), halved by the
-        first burst of 429, cut by a tenth by a later one (multiplicative decrease).
-rate    requests per second, unknown until the first burst. A server's token bucket is empty after a
-        refusal, so the requests accepted between two bursts, divided by the time, are its rate. A cut
-        sets the rate just below that. From there it grows slowly; a server that takes a quarter
-        more than was measured has changed, and its rate is searched again by doubling.
+window  requests in flight. Doubles every round trip at first, and grows additively later; halved by the first burst
+        of 429, cut by a tenth by later ones (multiplicative decrease).
+rate    requests per second, unknown until the first burst. A server's token bucket is empty after a refusal, so its
+        rate is the number of requests accepted between two bursts, divided by the time. A cut sets the rate just below
+        that. From there it grows slowly; if the server accepts a quarter more than was measured, it has changed, and
+        its rate is searched for again by doubling.
 
-A 429 alone costs little, so a few in a hundred are tolerated: the rate stays where they begin, and
-single refusals that do not depend on the pace do not slow it down. Where more are refused, however
-slowly it is asked, their share is tolerated and the rate searched again. A 429 with a wait (Retry-After)
-costs every request that wait, so it cuts at once, and the longer the wait, the slower the rate then grows.
-The server's bucket may or may not fill during the wait: the rate is then measured between the waits.
+A single 429 costs little, so a few per hundred are tolerated: the rate stays where they begin, and occasional refusals
+that do not depend on the rate do not slow it down. If more are refused however slow the requests, their share is
+tolerated and the rate is searched for again. A 429 with a wait (Retry-After) delays every request, so it cuts at once,
+and the longer the wait, the slower the rate grows afterwards. The server's bucket may or may not fill during the wait,
+so the rate is then measured between the waits.
 
-A burst of 429 is one event: those that were sent before the last cut do not cut again. A 5xx says
-nothing about speed; it only delays growth by a round trip. A Retry-After holds
-every request, and replaces their own back-off.
+A burst of 429 is one event: requests sent before the last cut do not cut again. A 5xx says nothing about speed; it only
+delays growth by a round trip. A Retry-After holds every request, and replaces its backoff.
 
-A `CircuitBreaker` sees when different requests fail alike and for good, and says why to stop.
+A `CircuitBreaker` detects when different requests fail the same way for good, and says why to stop.
 """
 
 from __future__ import annotations
@@ -35,28 +34,28 @@ from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 FIRST_WINDOW = 4  # requests
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 10.0
 BURST_SECONDS = 0.5  # refusals within this time are one burst
-REFUSALS_BEFORE_PAUSE = 3  # in a row: the cause is then not our pace, but the moment
+REFUSALS_BEFORE_PAUSE = 3  # in a row: the cause is then not our rate, but a temporary condition
 SMOOTHING_REQUESTS = 64  # requests over which the share of refusals is smoothed
-TOLERATED_SHARE = 0.08  # share of refusals that cuts nothing, while they cost no wait
-#: Of the best rate: if some are still refused this far below it, the pace is not the reason.
+TOLERATED_SHARE = 0.08  # share of refusals that causes no cut, as long as they demand no wait
+#: Share of the best rate: if requests are still refused this far below it, the rate is not the reason.
 FUTILE_RATE_SHARE = 1 / 16
-TOLERANCE_FACTOR = 1.25  # times their share that is tolerated then
-RATE_AFTER_CUT = 0.98  # what a cut leaves of the measured rate
+TOLERANCE_FACTOR = 1.25  # the share tolerated from then on, as a multiple of the observed one
+RATE_AFTER_CUT = 0.98  # share of the measured rate that remains after a cut
 CREEP_PER_SECOND = 0.05  # growth of the rate per second, less while some are refused
 CREEP_SLOWDOWN_PER_SECOND = 20.0  # seconds of slower creeping for each second that a refusal makes all requests wait
 SEARCH_PER_SECOND = 2.8  # growth per second while the server's rate is unknown: doubles four times a second
-CHANGED_RATE_FACTOR = 1.25  # times the measured rate: without a refusal there, the server has changed
-AGREEING_RATE_SHARE = 0.7  # a measured rate this near to the one that was refused is believed
-CATCH_UP_SECONDS = 0.25  # of the rate may be caught up at once after a standstill of ours
-SHORTEST_MEASUREMENT_SECONDS = 0.05  # seconds over which a rate is measured
-LOWEST_RATE_PER_SECOND = 1.0  # requests per second that are always tried
-MIN_MEASURED_ANSWERS = 10  # answers that make a measured rate
-MAX_ANSWER_TIMES = 512  # answers whose time is kept
+CHANGED_RATE_FACTOR = 1.25  # multiple of the measured rate: if nothing is refused there, the server has changed
+AGREEING_RATE_SHARE = 0.7  # a measured rate is trusted if it is at least this share of the refused one
+CATCH_UP_SECONDS = 0.25  # requests worth this time may be sent at once after an idle phase of ours
+SHORTEST_MEASUREMENT_SECONDS = 0.05  # a rate is measured over no less
+LOWEST_RATE_PER_SECOND = 1.0  # the rate is never set lower
+MIN_MEASURED_ANSWERS = 10  # a rate measured from fewer answers is not trusted
+MAX_ANSWER_TIMES = 512  # answers whose times are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to send one request: when it was given, and which limit the next one had to wait for."""
+    """Permission to send one request: when it was given, and which limits it exhausted."""
 
     at: float
     window_full: bool
@@ -64,15 +63,14 @@ class Ticket:
 
 
 class Limiter:
-    """Admits requests to one endpoint. Use from one event loop, whose clock it goes by.
+    """Admits requests to one endpoint. To be used from a single event loop, whose clock it uses.
 
     Parameters
     ----------
     most : int
-        Never more than this many in flight.
+        Maximum number of requests in flight.
     start : int
-        How many in flight at first. Few, so that a server that refuses every request has refused
-        only a handful when it is found out.
+        Requests in flight at first: few, so that a server that refuses everything receives only a handful.
     """
 
     def __init__(self, most: int, start: int = FIRST_WINDOW) -> None:
@@ -82,14 +80,14 @@ class Limiter:
         self.in_flight = 0
         self._doubling = True  # the window, until the first cut
         self._searching = False  # the rate, after it
-        self._measured = math.inf  # what the last cut set the rate to
-        self._well_measured = False  # whether that measurement can be believed
-        self._cost = 0.0  # seconds that the last cut's refusal made all requests wait
+        self._measured = math.inf  # the rate after the last cut
+        self._well_measured = False  # whether that measurement can be trusted
+        self._cost = 0.0  # seconds that all requests had to wait after the last cut's refusal
         self._share = 0.0  # share of refusals among the latest requests
         self._tolerated = TOLERATED_SHARE
         self._refused = 0  # since the last cut
-        self._best = 0.0  # the highest rate that was ever measured
-        self._saved_up = 0  # the most that the server takes at once: what it took before its first refusal
+        self._best = 0.0  # the highest rate ever measured
+        self._saved_up = 0  # the size of the server's bucket: the requests accepted before its first refusal
         self._credit = 0.0  # requests that the rate allows now
         self._credited = 0.0
         self._hold = 0  # answers still to come before anything grows
@@ -107,7 +105,7 @@ class Limiter:
     # -- asking ----------------------------------------------------------------------------
 
     async def enter(self, again: bool = False) -> Ticket:
-        """Wait for one's turn; what is asked ``again`` comes first. Each ticket must go back through `leave`."""
+        """Wait for a turn; retries (``again``) go first. Each ticket must be returned by `leave`."""
         if not self._waiting and (ticket := self._admit()):
             return ticket
         turn: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
@@ -116,13 +114,13 @@ class Limiter:
         try:
             return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it was given and is not used
+            if turn.done() and not turn.cancelled():  # granted but not used
                 self.in_flight -= 1
             self._wake()  # which also drops a cancelled turn
             raise
 
     def leave(self, ticket: Ticket, error: BackendError | None = None) -> None:
-        """Say how it went: None for an answer, else what went wrong."""
+        """Return a ticket, with the error if the request failed."""
         now = _now()
         self.in_flight -= 1
         asked = usable_wait(error)
@@ -131,7 +129,7 @@ class Limiter:
             self._grow(ticket, now)
         elif error.kind == "rate_limited":
             self._refuse(ticket, now, asked or 0.0)
-            if asked:  # a wait of 0 is not advice: many servers cut a fraction off
+            if asked:  # a wait of 0 means nothing: many servers round down
                 self._paused_until = now + asked
         else:
             if error.kind in ("server", "timeout", "connection"):
@@ -160,16 +158,16 @@ class Limiter:
                 self._searching = True
 
     def _growth(self) -> float:
-        """Of the rate, in a second."""
+        """Relative growth of the rate per second."""
         if self._searching:
             return SEARCH_PER_SECOND if self._share <= self._tolerated else 0.0
         calm = max(0.0, 1.0 - self._share / self._tolerated)
         return CREEP_PER_SECOND * calm / (1 + (CREEP_SLOWDOWN_PER_SECOND * self._cost if self._well_measured else 0.0))
 
     def _refuse(self, ticket: Ticket, now: float, cost: float) -> None:
-        """Take in a 429 that makes all requests wait for ``cost`` seconds."""
+        """Handle a 429 that makes all requests wait for ``cost`` seconds."""
         if ticket.at <= max(self._last_cut, self._last_pause):
-            return  # it belongs to a burst that was already seen
+            return  # part of a burst that has been handled
         self._share += (1 - self._share) / SMOOTHING_REQUESTS
         self._refused += 1
         self._refusals += 1
@@ -177,7 +175,7 @@ class Limiter:
         too_many = cost > 0 or self._share > self._tolerated or streak
         if too_many and self._accepted and now - self._last_cut >= BURST_SECONDS:
             self._cut(now, cost)
-        if self._refusals >= REFUSALS_BEFORE_PAUSE:  # whatever the pace: wait, and longer each time
+        if self._refusals >= REFUSALS_BEFORE_PAUSE:  # whatever the rate: wait, and longer each time
             self._paused_until = max(self._paused_until, now + self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
             self._last_pause = now
@@ -207,10 +205,10 @@ class Limiter:
         self._paused_seconds = 0.0
 
     def _taken(self, now: float) -> float:
-        """Requests per second that the server took since the last cut."""
+        """Requests per second that the server accepted since the last cut."""
         assert self.rate is not None
         since = now - self._last_cut
-        rate = self._accepted / since  # at least: it may have had nothing left to save up in while we paused
+        rate = self._accepted / since  # a lower bound: its bucket may have been full while we paused
         for place, at in enumerate(self._answers):
             if at > self._last_cut and now - at >= SHORTEST_MEASUREMENT_SECONDS:
                 rate = max(rate, (len(self._answers) - place - self._saved_up) / (now - at))
@@ -255,7 +253,7 @@ class Limiter:
             self._timer.cancel()
             self._timer = None
         if self._waiting and self.in_flight < int(self.window):
-            # Nothing in flight need come back to wake us: only time does.
+            # No request in flight is certain to return and wake us, so a timer has to.
             wait = max(0.0, self._paused_until - _now())
             if self.rate is not None:
                 wait += max(0.0, 1.0 - self._credit) / self.rate
@@ -267,29 +265,29 @@ class Limiter:
 
 
 def _now() -> float:
-    """The running loop's clock, which is monotonic."""
+    """The event loop's monotonic clock."""
     return asyncio.get_running_loop().time()
 
 
 def usable_wait(error: BackendError | None) -> float | None:
-    """Seconds the server asks to wait, if it is a number that one can wait for; else None."""
+    """The wait in seconds that the server asks for, if it is acceptable; else None."""
     wait = None if error is None else error.retry_after
     return wait if wait is not None and 0 <= wait <= LONGEST_ASKED_PAUSE else None
 
 
 class CircuitBreaker:
-    """Counts failures for good, of different requests, alike, with no answer in between."""
+    """Counts consecutive final failures of the same kind, of different requests."""
 
-    #: Nothing that is asked of this endpoint and model can work.
+    #: No request to this endpoint and model can succeed.
     AT_ONCE = ("auth", "quota", "not_found")
-    #: May be the single request's fault; many in a row are not.
+    #: One may be due to the request itself; many in a row are not.
     IN_A_ROW = ("server", "connection", "timeout", "rate_limited", "malformed", "inconsistent", "internal")
 
     def __init__(self) -> None:
         self._kind, self._count = "", 0
 
     def update(self, error: BackendError | None) -> str | None:
-        """Count one request's end, None for an answer. Returns why to stop, or None."""
+        """Count one finished request; ``error`` is None if it was answered. Returns why to stop, or None."""
         if error is None:
             self._kind, self._count = "", 0
             return None
@@ -298,4 +296,4 @@ class CircuitBreaker:
         allowed = 5 if error.kind in self.AT_ONCE else 20 if error.kind in self.IN_A_ROW else None
         if allowed is None or self._count < allowed:
             return None
-        return f"{self._count} requests in a row failed alike: {error}"
+        return f"{self._count} requests in a row failed the same way: {error}"

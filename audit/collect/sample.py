@@ -15,32 +15,31 @@ from audit.store.keys import canonical_json, to_bytes
 from backends.errors import ConfigError
 from suites.base import Factor, Item
 
-#: Raise it when the same limit and seed choose other items: figures of the two are then not compared.
+#: Raise it when a limit and seed select other items than before: figures of different versions are not compared.
 SAMPLE_VERSION = 2
 
 
 class Sample:
     """A suite's items in the order in which a limited run takes them.
 
-    Items (or whole sets of them) are drawn one after the other, each where it is needed most: from the combination of
-    ``strata`` that was served least, and of these the one whose own levels, of ``strata`` and ``crossed``, were drawn
-    least. Items that lack a crossed factor are drawn beside the others, the same part of them. So a small sample has
-    many levels of every factor, and a larger one holds it whole. Controls, on which others' rows rest, come first.
+    Items (or whole sets of them) are drawn one by one, each where it is needed most: from the combination of
+    ``strata`` drawn least so far, and there the one whose levels of ``strata`` and ``crossed`` were drawn least.
+    Of items that lack a crossed factor the same share is drawn as of the others. So a small sample has many levels of
+    every factor, and a larger sample contains it. Controls, on which the rows of others depend, come first.
 
     Parameters
     ----------
     items : iterable of Item
-        All items, in their order. Gone through once here, and once for each sample.
+        All items, in order. Iterated over once here, and once for each sample.
     strata : sequence of str
         Factors: each combination of their levels gets the same number of items, as far as it has that many.
     seed : int
-        Decides between items that are needed alike, by a hash of ``seed`` and their identity: the choice depends on
-        nothing else.
+        Breaks ties by a hash of ``seed`` and the item's identity: the choice depends on nothing else.
     together : sequence of str
-        Factors whose equal values name one set of items that is kept or dropped as a whole. A
-        sample then has as many whole sets as fit into its limit.
+        Items with equal values of these factors are kept or dropped as a whole. A sample then has as many whole sets
+        as fit into its limit.
     crossed : sequence of str
-        Further factors whose levels are to be drawn alike often: those that figures generalise over.
+        Further factors whose levels should be drawn equally often: those that figures generalise over.
     """
 
     def __init__(
@@ -55,12 +54,12 @@ class Sample:
         self._units, self._of_item = _units(items, tuple(strata), tuple(together), tuple(crossed), seed)
 
     def take(self, limit: int) -> list[Item]:
-        """At most ``limit`` items in their original order; all of them when there are no more than that.
+        """At most ``limit`` items, in their original order; all items if there are no more than that.
 
         Raises
         ------
         ConfigError
-            ``limit`` is below 1, or smaller than one set of items that belong together.
+            If ``limit`` is below 1, or smaller than one set of items that belong together.
         """
         if limit < 1:
             raise ConfigError("limit", limit, "is not a number of items", "Give at least 1, or leave it out for all")
@@ -69,15 +68,15 @@ class Sample:
 
     @property
     def smallest(self) -> int:
-        """The smallest limit that holds a set of items: one set, and all controls."""
+        """The smallest possible limit: one set of items, and all controls."""
         return self._controls + min((unit.size for unit in self._units.values() if not unit.first), default=0)
 
     def order(self) -> tuple[list[int], list[int]]:
-        """Names of the items' sets in the order in which they are drawn, and for each item (n,) the name of its set."""
+        """Ids of the sets of items in the order in which they are drawn, and the id of each item's set (n,)."""
         return list(_in_order(self._units)), self._of_item
 
     def least(self, enough: Callable[[Sequence[Item]], bool]) -> int:
-        """The smallest limit whose sample is ``enough``; all items where none is."""
+        """The smallest limit whose sample is ``enough``; the number of all items if none is."""
         of_unit: dict[int, list[Item]] = {}
         for item, rank in zip(self._items, self._of_item, strict=True):
             of_unit.setdefault(rank, []).append(item)
@@ -89,7 +88,7 @@ class Sample:
         return len(taken)
 
     def _choose(self, limit: int) -> Set[int]:
-        """Ranks of the units, until one does not fit: a larger limit only goes on."""
+        """Ranks of the units up to the first that does not fit, so that a larger limit only adds units."""
         if len(self._of_item) <= limit:
             return self._units.keys()
         chosen: set[int] = set()
@@ -112,9 +111,9 @@ class Sample:
 
 @dataclass
 class _Unit:
-    """An item, or a set of items that belong together: how many, in which strata, and its own levels.
+    """An item, or a set of items that belong together, with its levels, its size and its strata.
 
-    ``aside``: it lacks a crossed factor, so that the figures which generalise over that do not rest on it.
+    ``aside``: it lacks a crossed factor, so it does not enter figures that generalise over that factor.
     ``first``: it is a control.
     """
 
@@ -128,7 +127,7 @@ class _Unit:
 def _units(
     items: Iterable[Item], strata: tuple[str, ...], together: tuple[str, ...], crossed: tuple[str, ...], seed: int
 ) -> tuple[dict[int, _Unit], list[int]]:
-    """The units by their rank, and the rank of each item's."""
+    """The units by rank, and the rank of each item's unit."""
     units: dict[int, _Unit] = {}
     of_item: list[int] = []
     balanced = tuple(dict.fromkeys((*strata, *crossed)))
@@ -166,7 +165,7 @@ def _hashed(seed: int, identity: object) -> int:
 
 
 def _in_order(units: Mapping[int, _Unit]) -> Iterator[int]:
-    """All units by their ranks, controls first, then each drawn where it is needed most."""
+    """The ranks of all units: controls first, then each unit where it is needed most."""
     yield from (rank for rank in sorted(units) if units[rank].first)
     ranks = [rank for rank in sorted(units) if not units[rank].first]
     strata = _codes([_levels(*sorted(units[rank].strata)) for rank in ranks])
@@ -177,13 +176,13 @@ def _in_order(units: Mapping[int, _Unit]) -> Iterator[int]:
     total, drawn = Counter(aside.tolist()), Counter[bool]()
     left = np.ones(len(ranks), dtype=np.bool_)
     for _ in ranks:
-        # Items aside keep pace with the others: the same part of them is drawn.
+        # Of the units aside, the same share is drawn as of the others.
         late = (drawn[True] + 1) * total[False] <= drawn[False] * total[True]
         behind = left & (aside == late)
         behind = behind if behind.any() else left
         need = np.where(behind, served[strata], np.inf)
         candidates = np.flatnonzero(need == need.min())  # in the order of their ranks
-        # A level's turn is its count times the number of levels: each factor goes through its levels at its own pace.
+        # A level's count is weighted by the number of levels, so that each factor cycles through its own levels.
         turns = np.zeros(len(candidates))
         for counts, codes in zip(times, factors, strict=True):
             turns = turns + counts[codes[candidates]] * counts.size

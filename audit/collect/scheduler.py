@@ -1,12 +1,11 @@
-"""The only part that asks models: side by side, each at its own pace, every answer stored as it comes.
+"""The only part that asks models: concurrently, each at its own rate, storing every answer as it arrives.
 
-Servers are asked side by side, each endpoint through one `Limiter`. Models that share a device
-take turns: one is run to its end and closed before the next one starts.
+Servers are asked concurrently, each endpoint through one `Limiter`. Models that share a device take turns: one runs to
+completion and is closed before the next one starts.
 
-A request is leased in the store, asked, retried by tenacity while that may help, and its answer is
-on the disk before its place is given to the next request. So at any moment no more than
-``max_in_flight`` requests are completed but not yet persisted (for a local model, which costs nothing, one
-batch more: it computes while the last one is being stored).
+A request is leased in the store, asked, and retried by tenacity while that may help; its answer is on the disk before
+the next request takes its slot. So at any moment at most ``max_in_flight`` requests are completed but not yet persisted
+(for a local model, whose requests cost nothing, one batch more: it computes while the previous one is being stored).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ async def run_jobs(
     on_event: OnEvent = lambda _: None,
     retry: RetryPolicy = _RETRY,
 ) -> dict[str, Outcome]:
-    """Ask everything that the plans miss, and store it.
+    """Ask everything that the plans lack, and store the answers.
 
     Returns
     -------
@@ -45,7 +44,7 @@ async def run_jobs(
     Raises
     ------
     StoreError
-        The store takes no more (disk full…). No new request was sent from then on.
+        If the store cannot be written (disk full…). No new requests are sent from then on.
     """
     limiters: dict[str, Limiter] = {}
     runs = [JobRun(job, store, stop, on_event, retry, _limiter(job, jobs, limiters)) for job in jobs]
@@ -80,7 +79,7 @@ async def run_jobs(
 
 
 def _limiter(job: Job, jobs: Sequence[Job], limiters: dict[str, Limiter]) -> Limiter:
-    """The limiter of a job's endpoint, shared with the others there. A local model is not limited."""
+    """The limiter of a job's endpoint, shared by all jobs there. A local model is not limited."""
     backend = job.backend
     if backend.device is not None:
         return Limiter(backend.max_in_flight, start=backend.max_in_flight)
@@ -100,7 +99,7 @@ async def _take_turns(runs: Sequence[JobRun]) -> None:
 async def _wait_for_all(
     tasks: Sequence[asyncio.Task[None]], halt_all: Callable[[str], None], stop: ShutdownRequest
 ) -> BaseException | None:
-    """Wait for all. After a stop, or the first failure, what is in flight gets ``stop.grace`` seconds to end."""
+    """Wait for all tasks. After a stop, or the first failure, requests in flight get ``stop.grace`` seconds to end."""
     failure: BaseException | None = None
     pending = set(tasks)
     stopping = asyncio.create_task(stop.wait())
@@ -127,7 +126,7 @@ async def _wait_for_all(
 async def _renew(store: Store) -> None:
     while True:
         await asyncio.sleep(RENEW_SECONDS)
-        with contextlib.suppress(StoreError):  # the next answer meets the same error, and stops the run
+        with contextlib.suppress(StoreError):  # writing the next answer will raise the same error, and stop the run
             await store.leases.renew()
 
 

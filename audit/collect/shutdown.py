@@ -1,6 +1,6 @@
-"""Stopping: the first signal lets what is in flight finish, the second ends the process at once.
+"""Stopping: the first signal lets requests in flight finish, the second exits immediately.
 
-Nothing needs to be saved at the second signal: an answer counts as kept only once it is on the disk.
+Nothing needs to be saved at the second signal: an answer counts only once it is on the disk.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ INTERRUPTED = 130  # exit code
 
 
 class ShutdownRequest:
-    """A request to stop, which can be asked for once and waited for.
+    """A request to stop, which can be made once and awaited.
 
     Parameters
     ----------
     grace : float
-        Seconds that requests in flight may still take.
+        Seconds that requests in flight are given to finish.
     """
 
     def __init__(self, grace: float = 30.0) -> None:
@@ -31,29 +31,29 @@ class ShutdownRequest:
 
     @property
     def requested(self) -> bool:
-        """Whether to stop."""
+        """Whether a stop was requested."""
         return self.reason is not None
 
     def request(self, reason: str) -> None:
-        """Ask to stop. Only the first reason is kept. Call it on the loop's thread."""
+        """Request a stop. Only the first reason is kept. Call it on the event loop's thread."""
         if self.reason is None:
             self.reason = reason
             self._event.set()
 
     async def wait(self) -> None:
-        """Return once stopping is requested."""
+        """Return once a stop is requested."""
         await self._event.wait()
 
 
 @contextlib.contextmanager
 def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
-    """Within this block SIGINT, SIGTERM and SIGHUP request ``stop``; a second one exits 130 at once.
+    """Within this block SIGINT, SIGTERM and SIGHUP request ``stop``; a second signal exits immediately with 130.
 
-    A closed terminal may send SIGHUP twice, from the kernel and from the shell, so that one does not count as the
-    second; under ``nohup`` it stays ignored.
+    A closing terminal may send SIGHUP twice, from the kernel and from the shell, so SIGHUP never counts as the second
+    signal; under ``nohup`` it stays ignored.
 
-    ``resume_hint`` says on stderr how to resume later. To be used in the main thread, inside
-    a running loop.
+    ``resume_hint`` is printed on stderr and says how to resume later. Use it in the main thread, inside a running
+    loop.
     """
     loop = asyncio.get_running_loop()
     received = 0
@@ -65,7 +65,7 @@ def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
         if received > 1:
             if name == "SIGHUP":
                 return
-            _write_to_stderr(f"\n{name} again: exit.\n")
+            _write_to_stderr(f"\n{name} again: exiting.\n")
             os._exit(INTERRUPTED)
         message = (
             f"\n{name}: no new requests; waiting at most {stop.grace:g} s for those in flight. "
@@ -86,6 +86,6 @@ def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
 
 
 def _write_to_stderr(text: str) -> None:
-    """By `os.write`: the handler may have interrupted a print in this very thread. A closed terminal takes nothing."""
+    """Write with `os.write`: the signal may have interrupted a print in this thread. A closed terminal is ignored."""
     with contextlib.suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())

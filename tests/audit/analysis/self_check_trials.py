@@ -1,6 +1,6 @@
 """Mixed servers by simulation: ``python -m tests.audit.analysis.self_check_trials [--questions 1440] [--trials 100]``.
 
-Each trial walks through a run as `SecondAsking` plans it. Each answer, first or second, is foreign with one chance
+Each trial walks through a run as `RepeatedQuestions` plans it. Each answer, first or second, is foreign with one chance
 (mixed); or only where other questions are under way (busy); or all those of one block of the first questions are, at
 the start of the run or anywhere, and the second ones that fall among them. Two answers disagree where one is foreign.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from audit.analysis.self_check import self_check
 from audit.collect.plan import PlannedRequest, Question
-from audit.collect.second_asking import SecondAsking
+from audit.collect.repeated_questions import RepeatedQuestions
 from audit.store import AnswerPair, keyed_request
 from backends.base import ContinuationScore, Request, ScoreRequest, ScoreResponse, TokenLogprob
 from suites.base import Item
@@ -52,7 +52,7 @@ def foreign_trials(share: float, world: World, *, n_questions: int, trials: int,
     random = np.random.default_rng(seed)
     found = []
     for trial in range(trials):
-        second = SecondAsking(_Repeating(), (), seed + trial, n_questions, n_questions)
+        second = RepeatedQuestions(_Repeating(), (), seed + trial, n_questions, n_questions)
         pairs: list[AnswerPair] = []
         start = random.choice([0, random.integers(0, n_questions - round(share * n_questions) + 1)])
 

@@ -18,7 +18,7 @@ from audit.analysis.self_check import (
     with_foreign_share,
     within_noise,
 )
-from audit.collect.second_asking import ALONE
+from audit.collect.repeated_questions import ALONE
 from audit.store import AnswerPair
 from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
 from backends.errors import BackendError

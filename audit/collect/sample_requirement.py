@@ -1,4 +1,4 @@
-"""Whether a sample can show anything: the levels of the factors that its figures generalise over."""
+"""Whether a sample is large enough to decide anything: it needs several levels of each factor to generalise over."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from suites.base import Factor, Item, MeasureSpec, Suite
 
-#: A figure that generalises over fewer levels of a factor decides nothing.
+#: With fewer levels of a factor, a figure that generalises over it decides nothing.
 LEAST_LEVELS = 5
 
 
 def leading_specs(suite: Suite) -> list[MeasureSpec]:
-    """The figures that a sample must serve: the suite's primary ones; without any, all that are no single level's."""
+    """The figures that a sample must support: the suite's primary ones, or else all that are not of a single level."""
     specs = [spec for spec in suite.measures(()) if not spec.is_subgroup]
     return [spec for spec in specs if spec.primary] or specs
 
@@ -24,15 +24,15 @@ def sampled_factors(specs: Sequence[MeasureSpec]) -> tuple[str, ...]:
 
 
 def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
-    """How many levels the items behind a figure have of each factor that it generalises over.
+    """The number of levels, among the items behind a figure, of each factor that it generalises over.
 
-    A figure of derived rows may be conditioned on factors that no item has: then all items that may count do.
+    A figure of derived rows may be conditioned on factors that no item has; all items are then taken to be behind it.
     """
     return {factor: len(set().union(*strata.values())) for factor, strata in _levels(items, spec).items()}
 
 
 def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, int]]:
-    """The same by stratum, for factors whose levels belong to one stratum each; of all strata under None for others."""
+    """`levels_behind` by stratum for factors whose levels belong to one stratum each; otherwise in total, under None."""
     found: dict[str, dict[Factor, int]] = {}
     for factor, strata in _levels(items, spec).items():
         levels = len(set().union(*strata.values()))
@@ -42,7 +42,7 @@ def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, d
 
 
 def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, set[Factor]]]:
-    """The levels of each factor, stratum by stratum."""
+    """The levels of each factor, by stratum."""
     factors = [factor for factor in spec.clusters if factor not in spec.where]
     matching = [item for item in items if _matches(item.factors, spec.where)] or items
     found: dict[str, dict[Factor, set[Factor]]] = {factor: defaultdict(set) for factor in factors}
@@ -59,7 +59,7 @@ def _matches(factors: Mapping[str, Factor], where: Mapping[str, Factor]) -> bool
 
 
 class Lacking(NamedTuple):
-    """A figure whose items have ``found`` levels of a factor, of which it needs ``needed``."""
+    """A figure whose items have ``found`` levels of a factor, but need ``needed``."""
 
     measure: str
     factor: str
@@ -68,19 +68,19 @@ class Lacking(NamedTuple):
 
 
 class Requirement:
-    """What a sample needs: of each figure `LEAST_LEVELS` levels of each factor in each stratum, or all there are."""
+    """A sample needs, for each figure, `LEAST_LEVELS` levels of each factor in each stratum, or all that exist."""
 
     def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
         self._whole = [(spec, levels_by_stratum(items, spec)) for spec in specs]
 
     def lacking(self, items: Collection[Item]) -> Lacking | None:
-        """A factor of which the sample has too few levels; None where it is enough."""
+        """The first factor of which the sample has too few levels; None if it has enough."""
         for spec, whole in self._whole:
             found = _levels(items, spec)
             for factor, strata in whole.items():
                 of = found.get(factor, {})
                 is_crossed = None in strata
-                for stratum, levels in strata.items():  # a stratum that the sample lacks altogether has none
+                for stratum, levels in strata.items():  # a stratum that the sample lacks has no levels
                     own = set().union(*of.values()) if is_crossed else of.get(stratum, set())
                     if len(own) < min(levels, LEAST_LEVELS):
                         return Lacking(spec.measure, factor, len(own), min(levels, LEAST_LEVELS))

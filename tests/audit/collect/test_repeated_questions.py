@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from audit.collect.second_asking import EvenSample, number_asked_again
+from audit.collect.repeated_questions import EvenSample, number_to_repeat
 
 
 @pytest.mark.parametrize(("scored", "n"), [(0, 0), (1, 1), (24, 6), (240, 60), (1440, 60), (3000, 60), (9001, 181)])
-def test_the_number_asked_again_is_fixed(scored, n):
-    sample = EvenSample(number_asked_again(scored), scored, seed=3)
-    assert number_asked_again(scored) == n
+def test_the_number_of_repeats_is_fixed(scored, n):
+    sample = EvenSample(number_to_repeat(scored), scored, seed=3)
+    assert number_to_repeat(scored) == n
     assert sum(sample.takes_next() for _ in range(scored)) == n
 
 
