@@ -32,7 +32,7 @@ def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
 
 
 def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, int]]:
-    """`levels_behind` by stratum for factors whose levels belong to one stratum each; otherwise in total, under None."""
+    """`levels_behind` by stratum if each level belongs to only one; otherwise the total, under None."""
     found: dict[str, dict[Factor, int]] = {}
     for factor, strata in _levels(items, spec).items():
         levels = len(set().union(*strata.values()))
