@@ -7,10 +7,9 @@ seen before, consistent token counts, a single choice.
 from __future__ import annotations
 
 import copy
-import functools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from backends.base import GenerateRequest, Message, Request
@@ -23,6 +22,7 @@ from backends.openai.parameters import LimitName, Parameters, turns_of
 from backends.openai.repeated_lists import ListTracker
 from backends.openai.request_extras import RequestExtras
 from backends.openai.response_ids import ResponseIdTracker
+from backends.openai.responses_api import ONLY_HERE, chat_response, responses_request
 from backends.openai.usage import Usage
 
 #: The finish reasons of various servers, in OpenAI's terms.
@@ -74,6 +74,7 @@ class ServerApi:
         """From now on, send requests as these capabilities require, and expect the model that they name."""
         self.temperature, self.always_sent = capabilities.temperature, capabilities.always_sent
         self.parameters.refused, self.parameters.limit = capabilities.refused, capabilities.limit_name
+        self.parameters.responses = capabilities.responses
         self.parameters.extra_tokens = self.extras.extra_tokens if capabilities.reasons else 0
         self.response_ids.model = capabilities.answered_model
         self.response_ids.unique = capabilities.unique_response_ids
@@ -85,17 +86,28 @@ class ServerApi:
         return await self._ask("completions", {"prompt": sent, **options}, prompt_tokens)
 
     async def chat(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
-        """POST /chat/completions."""
+        """POST /chat/completions, or /responses where that is the model's only endpoint."""
         payload = {"messages": turns_of(messages), **options}
         try:
             return await self._ask("chat/completions", self.parameters.adapted(payload), None)
         except BackendError as error:
-            # OpenAI's newer models accept only this name for the limit, and say so.
-            named = error.kind in ("bad_request", "unsupported") and _NEW_LIMIT in error.message
-            if not named or self.parameters.limit == _NEW_LIMIT:
+            if not self._adapts_to(error):
                 raise
-            self.parameters.limit = _NEW_LIMIT
             return await self._ask("chat/completions", self.parameters.adapted(payload), None)
+
+    def _adapts_to(self, refusal: BackendError) -> bool:
+        """Whether a refusal says how the model is to be asked instead; later chats are sent that way."""
+        parameters = self.parameters
+        if refusal.kind not in ("bad_request", "unsupported", "not_found"):
+            return False
+        if ONLY_HERE in refusal.message and not parameters.responses:
+            parameters.responses = True
+            return True
+        # OpenAI's newer models accept only this name for the limit, and say so.
+        if refusal.kind != "not_found" and _NEW_LIMIT in refusal.message and parameters.limit != _NEW_LIMIT:
+            parameters.limit = _NEW_LIMIT
+            return True
+        return False
 
     async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Send any request. Its cost is recorded; the response is not checked."""
@@ -157,17 +169,24 @@ class ServerApi:
         self, path: str, payload: dict[str, Any], prompt_tokens: int | None, *, checked: bool = True
     ) -> dict[str, Any]:
         body = {"model": self.model, **self.extras.body, **self.always_sent, **payload}
+        read: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+        if path == "chat/completions" and self.parameters.responses:
+            path, body, read = "responses", responses_request(body), chat_response
         batched = self._batched
         factor = batched.price_factor(path, body, self._draw) if batched is not None else 1.0
         reserved = self.usage.reserve(payload, factor)
         response: dict[str, Any] | None = None
         charged = True
         try:
-            check = functools.partial(self._check, payload, time.monotonic())
+            sent = time.monotonic()
+
+            def check(answered: Mapping[str, Any]) -> None:
+                self._check(payload, sent, read(answered))
+
             if batched is not None:
-                response = await batched.post(path, body, accept=check, draw=self._draw)
+                response = read(await batched.post(path, body, accept=check, draw=self._draw))
             else:
-                response = await self.client.post(path, body, accept=check if checked else lambda _: None)
+                response = read(await self.client.post(path, body, accept=check if checked else lambda _: None))
         except BackendError as error:
             charged = error.kind in _MAY_BE_CHARGED
             raise

@@ -65,6 +65,8 @@ class ServerCapabilities:
         Whether it reasons before it answers a chat.
     opened_before : bool
         Whether its template opens the reasoning, so that a text only holds its end.
+    responses : bool
+        Whether its chats are answered by the Responses API alone.
     """
 
     text_route: TextRoute | None = None
@@ -89,6 +91,7 @@ class ServerCapabilities:
     limit_name: LimitName = "max_tokens"
     reasons: bool = False
     opened_before: bool = False
+    responses: bool = False
 
     @property
     def always_sent(self) -> dict[str, Any]:
@@ -124,4 +127,6 @@ class ServerCapabilities:
         # Left out if empty: models that accept everything keep the fingerprint under which their answers are stored.
         if without := sorted(_REFUSED_FIELDS & set(self.refused)):
             found["refused"] = " ".join(without)
+        if self.responses:
+            found["endpoint"] = "responses"
         return found

@@ -14,6 +14,7 @@ from backends.errors import BackendError
 from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, single_choice
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.errors import inconsistent
+from backends.openai.responses_api import MIN_TOKENS
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
 
@@ -29,6 +30,9 @@ CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": F
 
 async def generate(api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest) -> GenerateResponse:
     """The answer to one request. Raises `BackendError`."""
+    if capabilities.responses and not capabilities.reasons and request.sampling.max_tokens < MIN_TOKENS:
+        reason = f"the Responses API takes no limit below {MIN_TOKENS} tokens"
+        raise BackendError("unsupported", reason, hint=f"Use max_tokens={MIN_TOKENS} or more")
     response, prefill = await _asked(api, capabilities, request)
     return read_answer(capabilities, request, single_choice(response), response.get("usage"), prefill)
 

@@ -27,11 +27,14 @@ class Parameters:
         The name of the limit on generated tokens.
     extra_tokens : int
         Tokens for reasoning, added to each limit.
+    responses : bool
+        Whether the model is asked by the Responses API.
     """
 
     refused: Collection[str] = ()
     limit: LimitName = "max_tokens"
     extra_tokens: int = 0
+    responses: bool = False
 
     def adapted(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The payload of a chat request in the form that the model accepts."""

@@ -58,10 +58,12 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     parts = [f"refused: {', '.join(refused)}" if refused else "all are taken"]
     parts += ["the limit is max_completion_tokens"] * (session.api.parameters.limit != "max_tokens")
     parts += ["it reasons before it answers"] * reasons
-    limit = session.api.parameters.limit
+    limit, responses = session.api.parameters.limit, session.api.parameters.responses
+    parts += ["it is asked by the Responses API"] * responses
     if reasons:
         session.api.parameters.extra_tokens = session.api.extras.extra_tokens
     found = {"refused": tuple(refused), "limit_name": limit, "reasons": reasons, "opened_before": opened}
+    found["responses"] = responses
     return Outcome(None, "; ".join(parts), chat=True, **found)
 
 

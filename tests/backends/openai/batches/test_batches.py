@@ -16,6 +16,7 @@ from backends.openai.batches import batched
 from backends.openai.batches.batched import portions, result_lines
 from suites import OccuGender
 from tests.backends.openai.batches.server import BatchServer
+from tests.backends.openai.responses_server import ResponsesServer
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, varied
 
 
@@ -48,6 +49,24 @@ async def test_texts_come_by_one_batch_at_half_the_price(tmp_path: Path) -> None
     full = sum(text.prompt_tokens * 2.0 + text.completion_tokens * 8.0 for text in texts) / 1e6
     assert cost == pytest.approx(full / 2)
     assert backend.highest_cost(1_000_000, 0) == 1.0
+
+
+class ResponsesByBatch(BatchServer, ResponsesServer):
+    """Batches of a model that only the Responses API reaches."""
+
+
+async def test_responses_come_by_batches_too(tmp_path: Path) -> None:
+    async with ResponsesByBatch(varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        direct = server.paid_directly
+        asked = [GenerateRequest(request.prompt, Sampling(max_tokens=20)) for request in requests(12)]
+        answers = await backend.run(asked)
+        (batch,) = server.batches.values()
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) and answer.text for answer in answers), answers
+    assert batch["endpoint"] == "/v1/responses"
+    assert server.paid_directly == direct
 
 
 async def ask_until_answered(backend: OpenAIBackend, asked: list[GenerateRequest]) -> list[Answer]:

@@ -1,0 +1,151 @@
+"""A model that only the Responses API reaches is found, asked and read there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import Audit
+from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.errors import BackendError
+from backends.openai import OpenAIBackend, PriceTable
+from backends.openai.responses_api import chat_response, responses_request
+from suites import GenderPair
+from tests.backends.openai.responses_server import ResponsesServer
+from tests.backends.openai.strict_server import MODEL, O_SERIES, THINKING, Manner, varied
+
+_PLAIN = Manner(
+    {
+        "logprobs": (400, "logprobs are not supported"),
+        "temperature": (400, "Unsupported parameter: 'temperature' is not supported with this model."),
+    }
+)
+_ASKED = GenerateRequest((Message("system", "One word."), Message("user", "Male or female?")), Sampling(max_tokens=16))
+
+
+def backend_of(server: ResponsesServer, folder: Path, **options: Any) -> OpenAIBackend:
+    return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, **options)
+
+
+@pytest.mark.parametrize("manner", [_PLAIN, O_SERIES, THINKING], ids=["plain", "o-series", "thinking"])
+async def test_a_model_of_responses_alone_answers_a_chat(manner: Manner, tmp_path: Path) -> None:
+    async with ResponsesServer(manner, lambda _: {"Female": 1.0}).running() as server:
+        backend = backend_of(server, tmp_path, reasoning_effort="low" if manner.thinks else None)
+        description = await backend.describe()
+        probed = len(server.bodies)
+        answer, *_ = await backend.run([_ASKED])
+        again = backend_of(server, tmp_path, reasoning_effort="low" if manner.thinks else None)
+        assert (await again.describe()).fingerprint == description.fingerprint
+        second, *_ = await again.run([_ASKED])
+        sent = server.bodies[probed:]
+        await backend.close()
+        await again.close()
+    assert description.capabilities == {"generate", "chat"}
+    assert description.fingerprint["endpoint"] == "responses"
+    for found in (answer, second):
+        assert isinstance(found, GenerateResponse), found
+        assert (found.text, found.finish_reason) == ("Female", "stop")
+        assert ("I consider" in found.thought) is (manner.thinks == "field")
+        assert found.thought_tokens == (40 if manner.thinks else 0)
+    assert all("input" in body and body["store"] is False for body in sent)
+    assert all(body.get("reasoning") == ({"effort": "low"} if manner.thinks else None) for body in sent)
+
+
+async def test_draws_of_responses_are_counted(tmp_path: Path) -> None:
+    answers = {" Female": 0.5, " Male": 0.3, " neither": 0.2}
+    async with ResponsesServer(_PLAIN, lambda q: answers if "gender" in q else varied(q)).running() as server:
+        backend = backend_of(server, tmp_path, samples=60)
+        scored, *_ = await backend.run([ScoreRequest((Message("user", "A gender?"),), (" Female", " Male"))])
+        await backend.close()
+    assert isinstance(scored, ScoreResponse), scored
+    assert all(score.exactness == "sampled" for score in scored.scores)
+    assert scored.scores[0].low is not None
+    assert scored.scores[0].low < -0.69 < scored.scores[0].high
+
+
+async def test_a_text_shorter_than_the_api_allows_is_refused(tmp_path: Path) -> None:
+    async with ResponsesServer(_PLAIN, varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        short, *_ = await backend.run([GenerateRequest(_ASKED.prompt, Sampling(max_tokens=8))])
+        await backend.close()
+    assert isinstance(short, BackendError)
+    assert "16" in short.message
+
+
+async def test_an_unfinished_thought_of_responses_is_no_answer(tmp_path: Path) -> None:
+    async with ResponsesServer(O_SERIES, varied).running() as server:
+        backend = backend_of(server, tmp_path, reasoning_tokens=64)
+        await backend.describe()
+        server.thought_tokens = 500
+        answer, *_ = await backend.run([_ASKED])
+        await backend.close()
+    assert isinstance(answer, BackendError), answer
+    assert "reasoning_tokens" in answer.hint
+
+
+async def test_an_audit_by_responses_is_answered_and_paid(tmp_path: Path) -> None:
+    async with ResponsesServer(O_SERIES, varied).running() as server:
+        backend = backend_of(server, tmp_path, prices=PriceTable(prompt=1.0, completion=2.0))
+        audit = Audit(
+            models={"m": backend},
+            suites=[GenderPair(prompt_format="chat", fallback="none")],
+            limit=40,
+            small_sample=True,
+            db=tmp_path / "a.db",
+            out=tmp_path / "r",
+        )
+        result = await audit.run()
+        charged = server.charged
+    assert result.complete, result.problems
+    assert backend.usage.completion_tokens == charged
+    assert (backend.usage.cost or 0) > 2e-6 * charged
+
+
+def test_a_request_says_all_that_the_chat_did() -> None:
+    turns = [{"role": "user", "content": "Hi"}]
+    body = {"model": "m", "messages": turns, "max_tokens": 4, "temperature": 0.0, "logprobs": True, "top_logprobs": 5}
+    assert responses_request({**body, "reasoning_effort": "low", "reasoning": {"summary": "auto"}}) == {
+        "model": "m",
+        "input": turns,
+        "max_output_tokens": 16,
+        "temperature": 0.0,
+        "include": ["message.output_text.logprobs"],
+        "top_logprobs": 5,
+        "reasoning": {"summary": "auto", "effort": "low"},
+        "store": False,
+    }
+
+
+@pytest.mark.parametrize("name", ["n", "seed", "stop", "logit_bias"])
+def test_a_parameter_that_the_api_lacks_is_refused(name: str) -> None:
+    with pytest.raises(BackendError, match=name):
+        responses_request({"model": "m", "messages": [], name: 2})
+
+
+def test_listed_tokens_are_found_at_the_first_place() -> None:
+    listed = [{"token": "Yes", "bytes": [89, 101, 115], "logprob": -0.1, "top_logprobs": []}]
+    part = {"type": "output_text", "text": "Yes.", "logprobs": listed}
+    choice = chat_response({"status": "completed", "output": [{"type": "message", "content": [part]}]})["choices"][0]
+    assert choice["logprobs"] == {"content": listed}
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        ({"status": "failed", "error": {"code": "server_error", "message": "over"}, "output": []}, "server"),
+        ({"status": "completed"}, "malformed"),
+        ({"status": "in_progress", "output": []}, "malformed"),
+    ],
+)
+def test_a_response_without_an_answer_is_an_error(response: dict[str, Any], kind: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        chat_response(response)
+    assert caught.value.kind == kind
+
+
+def test_a_refusal_is_the_answer_that_it_is() -> None:
+    output = [{"type": "message", "content": [{"type": "refusal", "refusal": "I can't."}]}]
+    (choice,) = chat_response({"status": "completed", "output": output})["choices"]
+    assert choice["message"]["refusal"] == "I can't."
