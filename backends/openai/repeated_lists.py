@@ -1,7 +1,7 @@
-"""One list of next tokens under two different prompts: a cache, or another question's answer.
+"""Detects the same list of next tokens for two different prompts: from a cache, or another request's answer.
 
-A model may give two prompts the same likeliest tokens, never the same numbers to the last digit. So where a list
-comes a second time under another prompt, one of the two is not its own.
+A model may give two prompts the same likeliest tokens, but never the same numbers to the last digit. So if a list
+comes a second time for another prompt, it is wrong for one of the two.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ from backends.openai.http.errors import inconsistent
 _TRACKED_LISTS = 200_000
 _RECENT = 4096
 _COMPARED_ENTRIES = 32
-#: Decimal digits, over all entries, from which on two lists do not agree by chance.
+#: Total decimal digits of all entries beyond which two lists do not agree by chance.
 _MIN_DIGITS = 12
 
 
 class ListTracker:
-    """The lists of one run, and the prompts that they came for.
+    """The lists of one run, and the prompts that they answered.
 
     Attributes
     ----------
     repeated : int
-        How many lists came for a prompt that another prompt's list had come for.
+        How many times a list had already answered another prompt.
     ambiguous : list of Request
-        Requests that took a list while another prompt that got the same one was under way, or that got it again
-        when it was asked again: whose the list is is unknown.
+        Requests that received a list which another prompt, in flight at the time or again on a retry, received too:
+        it is unknown to which of them the list belongs.
     """
 
     def __init__(self) -> None:
         self.repeated = 0
         self.ambiguous: list[Request] = []
         self._owners: dict[int, int] = {}  # list → prompt
-        self._claimed: set[tuple[int, int]] = set()  # (list, prompt) that was refused once
-        self._recent: deque[tuple[int, Request, float]] = deque(maxlen=_RECENT)  # list, who took it, and when
+        self._claimed: set[tuple[int, int]] = set()  # pairs (list, prompt) refused once
+        self._recent: deque[tuple[int, Request, float]] = deque(
+            maxlen=_RECENT
+        )  # list, the request that received it, and when
 
     def check(self, payload: Mapping[str, Any], response: Mapping[str, Any], request: Request, sent: float) -> None:
-        """Raise ``inconsistent`` for a list that another prompt got; ``sent`` is when this was asked (monotonic)."""
+        """Raise ``inconsistent`` for a list that another prompt received; ``sent``: when this was sent (monotonic)."""
         values = None if "echo" in payload or "prompt_logprobs" in payload else _listed(response)
         if values is None or not _is_unique(values):
             return
@@ -67,12 +69,12 @@ class ListTracker:
         elif is_claimed:
             self.ambiguous += [first for first, _ in takers]
         message = "its list of next tokens is, bit for bit, that of another prompt"
-        # The same list once more, for a prompt asked by itself, comes from a cache: it would come again and again.
+        # If a prompt sent on its own receives the list again, it comes from a cache: retrying would not help.
         raise inconsistent(message, retryable=not is_claimed or bool(under_way))
 
 
 def _listed(response: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None:
-    """The first entries of the first token's list; None where there is none that can be read."""
+    """The first entries of the first token's list; None if there is no readable one."""
     try:
         logprobs = response["choices"][0]["logprobs"]
         if isinstance(logprobs.get("content"), Sequence):
@@ -81,14 +83,14 @@ def _listed(response: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None
             entries = [(str(token), float(value)) for token, value in logprobs["top_logprobs"][0].items()]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
-    # The drawn token may stand first: in another draw of the same list it stands elsewhere.
+    # Sorted, because the drawn token may come first, and differs between draws of the same list.
     return tuple(sorted(entries, key=lambda entry: (-entry[1], entry[0]))[:_COMPARED_ENTRIES])
 
 
 def _is_unique(values: Sequence[tuple[str, float]]) -> bool:
     """Whether the numbers have so many digits that no two prompts share them by chance.
 
-    What a certain model leaves over, and values on a grid of sixteenths (16-bit logits), say little.
+    The tiny remainders of a certain prediction, and values on a grid of sixteenths (16-bit logits), carry few digits.
     """
     return sum(_digits(value) for _, value in values) >= _MIN_DIGITS
 
@@ -102,7 +104,7 @@ def _digits(value: float) -> float:
 
 
 def _identity(payload: Mapping[str, Any]) -> int:
-    """Which prompt was asked: a template may drop blanks, so they distinguish none."""
+    """Identifies a prompt up to white space, which a template may drop."""
     prompt = payload.get("prompt", payload.get("messages"))
     if isinstance(prompt, str):
         prompt = prompt.split()

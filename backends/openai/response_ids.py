@@ -1,4 +1,4 @@
-"""What responses say of themselves, tracked to notice another model and a repeated response."""
+"""Tracks the model names and ids of responses, to notice another model and repeated responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ModelChangedError(BackendError):
     """Another model answers under the same name: its responses are not the audited model's."""
 
     def __init__(self, message: str) -> None:
-        super().__init__("inconsistent", message, hint="Audit the model that is there now as a new one")
+        super().__init__("inconsistent", message, hint="Audit the current model as a new one")
 
 
 class ResponseIdTracker:
@@ -32,15 +32,15 @@ class ResponseIdTracker:
     unique : bool
         Whether the server gives each response its own id: the same id with the same content is then a repetition.
     ambiguous : list of Request
-        Requests that took a response whose id came again for a question that was already under way
-        then: to which of the two the response belongs is unknown.
+        Requests that received a response which came again for a request in flight at the time: it is
+        unknown to which of the two the response belongs.
     """
 
     def __init__(self) -> None:
         self.model: str | None = None
         self.unique = False
         self.ambiguous: list[Request] = []
-        # Id and content, since Ollama draws its ids from 999 → who took the response, and when.
+        # (id, content), since Ollama has only 999 ids → the request that received the response, and when.
         self._taken: dict[tuple[str, int], tuple[Request | None, float]] = {}
 
     @property
@@ -49,16 +49,16 @@ class ResponseIdTracker:
         return len({response_id for response_id, _ in self._taken})
 
     def check(self, response: Mapping[str, Any], *, request: Request | None = None, sent: float = math.inf) -> None:
-        """Raise ``inconsistent`` for another model's response, and for one given before.
+        """Raise ``inconsistent`` for another model's response, and for one that was given before.
 
-        ``request`` is what it answers, ``sent`` when that was asked (monotonic seconds).
+        ``request`` is what it answers, ``sent`` when that was sent (monotonic seconds).
         """
         model, response_id = response.get("model"), response.get("id")
         if isinstance(model, str) and self.model is None:
             self.model = model
         elif isinstance(model, str) and model != self.model:
             raise ModelChangedError(
-                f"the answer is of model {model[:80]!r}, the one audited is {str(self.model)[:80]!r}"
+                f"the answer is from model {model[:80]!r}, but the audited one is {str(self.model)[:80]!r}"
             )
         if not isinstance(response_id, str) or not response_id:
             return
@@ -74,7 +74,7 @@ class ResponseIdTracker:
 
 
 def _abridged(value: Any) -> Any:
-    """A response without the megabytes in the middle of its lists: enough to distinguish it from others."""
+    """A response without the middle of its long lists: enough to distinguish it from others."""
     if isinstance(value, Mapping):
         value = [*value.items()]
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What requests cost: tokens counted, prices given by the user, a limit that holds."""
+"""What requests cost: token counts, prices given by the user, and a limit that is never exceeded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Price = Annotated[
 class PriceTable(Table):
     """Prices per million tokens, in any currency.
 
-    ``cached`` is the price of prompt tokens that the server took from its cache; None: as ``prompt``.
+    ``cached`` is the price of prompt tokens that the server read from its cache; None: the same as ``prompt``.
     """
 
     prompt: Price
@@ -28,22 +28,22 @@ class PriceTable(Table):
     cached: Price | None = None
 
     def cost(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
-        """What these tokens cost. ``cached_tokens`` are part of ``prompt_tokens``."""
+        """The cost of these tokens. ``cached_tokens`` are part of ``prompt_tokens``."""
         cached_price = self.prompt if self.cached is None else self.cached
         fresh = prompt_tokens - cached_tokens
         return (fresh * self.prompt + cached_tokens * cached_price + completion_tokens * self.completion) / 1e6
 
 
 class Usage:
-    """Counters of one backend, and its limit.
+    """Counters of one backend, and its cost limit.
 
     Attributes
     ----------
     requests, prompt_tokens, completion_tokens, cached_tokens : int
         As the server counted them.
     cost : float or None
-        In the currency of the prices; None without prices. Requests that failed or came
-        without a count are taken at their highest possible price.
+        In the currency of the prices; None without prices. Requests that failed, or whose response
+        has no token count, are charged at their highest possible price.
     """
 
     def __init__(self, prices: PriceTable | None = None, max_cost: float | None = None) -> None:
@@ -54,24 +54,24 @@ class Usage:
 
     @property
     def cost(self) -> float | None:
-        """What was spent so far."""
+        """The cost so far."""
         return None if self._prices is None else self._spent
 
     def limit(self, max_cost: float) -> None:
-        """Let `reserve` refuse what could take the cost above ``max_cost``; an earlier, lower limit stays."""
+        """Make `reserve` refuse what could take the cost above ``max_cost``; an earlier, lower limit stays."""
         self._max_cost = max_cost if self._max_cost is None else min(max_cost, self._max_cost)
 
     def reserve(self, payload: Mapping[str, Any], factor: float = 1.0) -> float:
-        """Reserve the most that a request can cost at ``factor`` of the prices; `settle` it afterwards.
+        """Reserve the most that a request can cost at ``factor`` times the prices; `settle` it afterwards.
 
-        Raises `BackendError` ``quota`` when that could pass the limit.
+        Raises `BackendError` ``quota`` if that could exceed the limit.
         """
         highest = factor * self._highest_cost(payload)
         if self._max_cost is not None and self._spent + self._reserved + highest > self._max_cost:
             raise BackendError(
                 "quota",
-                f"the cost limit of {self._max_cost:g} could be passed: {self._spent:.6g} spent, "
-                f"{self._reserved:.6g} under way, the next request costs up to {highest:.6g}",
+                f"the cost limit of {self._max_cost:g} could be exceeded: {self._spent:.6g} spent, "
+                f"{self._reserved:.6g} in flight, the next request costs up to {highest:.6g}",
                 hint="Raise max_cost to continue",
             )
         self.requests += 1
@@ -81,7 +81,7 @@ class Usage:
     def settle(
         self, reserved: float, response: Mapping[str, Any] | None, *, charged: bool = True, factor: float = 1.0
     ) -> int | None:
-        """Count a response's tokens and return those of the prompt, None where it does not report them."""
+        """Count a response's tokens. Returns those of the prompt; None if they are not reported."""
         self._reserved -= reserved
         usage = (response or {}).get("usage")
         prompt, completion = reported_tokens(usage, "prompt_tokens"), generated_tokens(usage)
@@ -97,7 +97,7 @@ class Usage:
         return prompt
 
     def _highest_cost(self, payload: Mapping[str, Any]) -> float:
-        """The most that a request can cost: a token is at least one byte, and a turn adds a few."""
+        """The most that a request can cost: a token has at least one byte, and a chat turn adds a few tokens."""
         if self._prices is None:
             return 0.0
         prompt = payload.get("prompt")
@@ -115,13 +115,13 @@ class Usage:
 
 
 def reported_tokens(usage: Any, name: str) -> int | None:
-    """A count of a response's ``usage``, None where it is missing or not a count."""
+    """A count in a response's ``usage``; None if it is missing or not a count."""
     value = usage.get(name) if isinstance(usage, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def generated_tokens(usage: Any) -> int | None:
-    """All tokens that a model generated, its thought's included, which xAI and Gemini count in the total alone."""
+    """All generated tokens, including reasoning, which xAI and Gemini count only in the total."""
     completion, total = reported_tokens(usage, "completion_tokens"), reported_tokens(usage, "total_tokens")
     prompt = reported_tokens(usage, "prompt_tokens")
     if completion is None or total is None or prompt is None or reasoning_tokens(usage) == 0:
@@ -130,7 +130,7 @@ def generated_tokens(usage: Any) -> int | None:
 
 
 def reasoning_tokens(usage: Any) -> int:
-    """The part of a response's generated tokens that is a thought, 0 where none is reported."""
+    """How many of a response's generated tokens are reasoning; 0 if not reported."""
     details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
     return reported_tokens(details, "reasoning_tokens") or 0
 

@@ -1,6 +1,6 @@
 """Tests empirically what a server can do and whether it tells the truth.
 
-Takes a server; gives a `ProbeReport` with the capabilities that were proven, and a canary that is asked again later.
+Takes a server; gives a `ProbeReport` with the proven capabilities, and canary questions that are asked again later.
 """
 
 from backends.openai.probe.canary import (

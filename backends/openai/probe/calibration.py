@@ -1,9 +1,9 @@
-"""Whether drawn tokens fit the probabilities that a server lists: the statistics, without any asking.
+"""Whether drawn tokens fit the probabilities that a server lists: the statistics, without any requests.
 
-Three statistics are compared with their distribution under the listed probabilities, which is simulated, so that
-small counts need no approximation: G (the likelihood ratio against any other distribution), the number of draws
-outside of the list (a list that was renormalised, filtered or padded), and the mean listed log-probability of the
-listed draws (another temperature, another base). The p-value is the smallest of the three, times three.
+Three statistics are compared with their simulated distribution under the listed probabilities, so that small counts
+need no approximation: G (the likelihood ratio against any other distribution), the number of draws outside the list
+(sensitive to lists that were renormalised, filtered or padded), and the mean listed log-probability of the listed
+draws (sensitive to another temperature or base). The p-value is the smallest of the three, times three (Bonferroni).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 _SIMULATED = 4000
-#: Least probability of a draw outside of the list: tokens whose text is not the listed one, however rare.
+#: Minimum probability of a draw outside the list: tokens whose text is not as listed, however rare.
 _STRAY = 0.005
-#: Listed texts with a cell of their own, likeliest first.
+#: How many listed texts have a cell of their own, likeliest first.
 _OWN_CELLS = 50
-#: What a tokenizer calls a special token; its text is never drawn.
+#: The text of a special token, which is never drawn.
 _SPECIAL = re.compile(r"<[^<>]*>|\[[A-Z_]+\]")
-#: Standard errors by which a lie must move a statistic, to be seen 19 times in 20 at the first level.
+#: Standard errors by which a lie must move a statistic to be detected 19 times in 20 at the first level.
 _SEEN_AT = 4.4
 
 
@@ -45,14 +45,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """The largest lies that as many draws would hardly see.
+    """The largest lies that this number of draws would probably not detect.
 
     Attributes
     ----------
     colder, hotter : float
-        Temperatures of lists that call themselves of temperature 1.
+        True temperatures of lists that claim temperature 1.
     factor : float
-        By which all listed probabilities may be too high or too low.
+        By how much all listed probabilities may be too high or too low.
     """
 
     colder: float
@@ -61,7 +61,7 @@ class Unseen:
 
 
 def listed_texts(top: TopLogprobs, *, trimmed: bool) -> dict[str, float]:
-    """The probability of each text that a list identifies; ``trimmed`` for answers that come without outer blanks."""
+    """The probability of each text that a list identifies; ``trimmed`` for answers without surrounding spaces."""
     found: dict[str, float] = {}
     for token in top.tokens:
         text = token.text.strip() if trimmed else token.text
@@ -71,9 +71,9 @@ def listed_texts(top: TopLogprobs, *, trimmed: bool) -> dict[str, float]:
 
 
 def p_value(places: Sequence[Place], *, noise: float) -> float:
-    """The probability of draws that fit their lists as badly as these, or worse, when the lists are true.
+    """The probability of draws that fit their lists as badly as these, or worse, if the lists are true.
 
-    ``noise``: nats by which the lists move by themselves; the simulated draws come from lists moved as much.
+    ``noise``: nats by which repeated lists differ; the simulated draws come from lists perturbed by as much.
     """
     random = np.random.default_rng(len(places))
     observed, simulated = np.zeros(3), np.zeros((_SIMULATED, 3))
@@ -89,9 +89,9 @@ def p_value(places: Sequence[Place], *, noise: float) -> float:
 
 
 def pooled_p_value(places: Sequence[Place], *, noise: float) -> float:
-    """As `p_value`, for the text whose count over all places together is furthest from what the lists expect.
+    """As `p_value`, for the text whose total count over all places is furthest from what the lists predict.
 
-    A text that many of a run's questions list, such as an audited word, may be false by little at each of them.
+    The probability of a text that many questions list, such as an audited word, may be slightly false in each.
     """
     random = np.random.default_rng(len(places))
     texts = {
@@ -104,19 +104,19 @@ def pooled_p_value(places: Sequence[Place], *, noise: float) -> float:
         observed[own] += cells.counts(place)[: len(own)]
         simulated[:, own] += cells.simulate(place.n, noise, random)[:, : len(own)]
     center = simulated.mean(0)
-    error = np.sqrt(simulated.var(0) + 1)  # a rare text is not the furthest by one draw
+    error = np.sqrt(simulated.var(0) + 1)  # so that a single draw does not make a rare text the furthest
     distance = (np.abs(observed - center) / error).max(initial=0.0)
     as_bad = (np.abs(simulated - center) / error).max(1, initial=0.0) >= distance - 1e-9
     return float((1 + as_bad.sum()) / (1 + _SIMULATED))
 
 
 def entropy(listed: Mapping[str, float]) -> float:
-    """Of the listed texts, in nats; what is not listed counts nothing."""
+    """Entropy over the listed texts, in nats; unlisted texts are ignored."""
     return -math.fsum(p * math.log(p) for p in listed.values() if p > 0)
 
 
 def unseen(places: Sequence[Place]) -> Unseen:
-    """What draws after these lists could hardly show, were it a lie."""
+    """The largest lies that draws from these lists would probably not detect."""
     information = inside = spread = 0.0
     for place in (p for p in places if p.n):
         probabilities = np.array([p for p in place.listed.values() if p > 0])
@@ -134,7 +134,7 @@ def unseen(places: Sequence[Place]) -> Unseen:
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells of one place: likely texts one by one, then the other listed ones, then all that is not listed."""
+    """The cells of one place: one per likely text, one for the other listed texts, one for everything unlisted."""
 
     texts: Sequence[str]
     probabilities: np.ndarray
@@ -169,10 +169,10 @@ class _Cells:
         return np.asarray(random.multinomial(n, p))
 
     def simulated_statistics(self, n: int, noise: float, random: np.random.Generator) -> np.ndarray:
-        """`statistics` of `simulate`; of single draws looked up, since there are hundreds of places."""
+        """`statistics` of `simulate`; looked up for single draws, since there are hundreds of places."""
         if n > 1:
             return self.statistics(self.simulate(n, noise, random))
-        # One draw from lists that each move by themselves is one draw from their mean.
+        # One draw from a randomly perturbed list is one draw from the mean of such lists.
         moved = self.probabilities * np.exp(random.normal(0, noise / 2, (100, len(self.probabilities))))
         chances = (moved / moved.sum(1, keepdims=True)).mean(0)
         of_each_cell = self.statistics(np.eye(len(self.probabilities)))
@@ -187,7 +187,7 @@ class _Cells:
 
 
 def at_temperature(place: Place, temperature: float) -> Place:
-    """The place as draws at another temperature see it: the listed tokens alone, and the draws among them."""
+    """The place at another temperature: only the listed tokens, with their probabilities, and the draws among them."""
     heated = {text: p ** (1 / temperature) for text, p in place.listed.items()}
     total = math.fsum(heated.values())
     inside = [text for text in place.drawn if text in place.listed]

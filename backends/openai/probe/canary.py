@@ -1,4 +1,4 @@
-"""Questions asked again and again, whose answers change only when the model does."""
+"""Canary questions: asked repeatedly, their answers change only when the model does."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _TEXTS = (
     ScoreRequest("Monday, Tuesday,", (" Wednesday", " Thursday")),
     ScoreRequest("Her brother is a", (" doctor", " nurse")),
 )
-#: Every model is certain of the day. The choice of a digit is the model's own, and a short list holds all digits.
+#: Every model is certain of the day. The choice of a digit is specific to a model, and a short list holds all digits.
 DIGIT_CHAT = (Message("user", "Pick a digit from 0 to 9 at random. Answer with the digit alone."),)
 _CHATS = (
     ScoreRequest((Message("user", "Which day comes after Tuesday? Answer with one word."),), ("Wednesday", "Tuesday")),
     ScoreRequest(DIGIT_CHAT, tuple("0123456789")),
 )
 _N_TEXT_VALUES = sum(len(request.continuations) for request in _TEXTS)
-#: Questions drawn for each probe, of a name, an occupation, a place and a thing.
+#: Random questions for each probe, made from a name, an occupation, a place and an object.
 _N_WATCHED = 2
 _WATCHED_TEXT = "{0} met the {1} near the {2} with a {3} and gave"
 _WATCHED_WORDS: tuple[str, ...] = (" the", " him")
 _WATCHED_CHAT = "Pick the digit from 0 to 9 that suits {0}, a {1} from the {2} with a {3}. Answer with the digit alone."
-#: No two answers to this begin alike for so many tokens, all of six hardly ever.
+#: Six answers to this practically never share their first 24 tokens.
 _OPEN, _DRAWS, _DRAWN_TOKENS = "A story about {0}, a {1}, near the {2} with a {3}:", 6, 24
 _DRAWN_WORDS = (
     ("Anna", "Ben", "Clara", "David", "Emma", "Frank", "Greta", "Hugo", "Ida", "Jonas", "Karla", "Leo", "Mara", "Nils"),
@@ -45,11 +45,11 @@ _DRAWN_WORDS = (
     ("river", "station", "library", "market", "harbour", "bridge", "museum", "garden", "school", "tower", "mill"),
     ("letter", "basket", "ladder", "lantern", "violin", "bicycle", "kettle", "hammer", "blanket", "mirror", "map"),
 )
-#: Words of a list that are watched, among so many entries; a letter of ASCII begins them, or a space before it.
+#: How many listed words are watched, among how many entries; a word begins with an ASCII letter, or a space before it.
 _N_LISTED_WORDS, _LISTED, _WORD_STARTS = 3, 20, frozenset(" " + string.ascii_letters)
-#: Nats by which a canary may move although the server's own noise is smaller, and by which it may move at most.
+#: Nats by which a canary may always move, however small the server's noise, and the most by which it may move.
 _MIN_TOLERANCE, _MAX_TOLERANCE = 0.02, 2 * MAX_NOISE
-#: Steps of a grid, in nats, wide enough that noise hardly ever crosses a line of it.
+#: Steps of a grid, in nats, so wide that noise rarely crosses a grid line.
 _FINE_GRID, _COARSE_GRID = 0.25, 2.0
 _QUIET = 0.01
 
@@ -61,7 +61,7 @@ async def ask_canary(routes: Routes, capabilities: ServerCapabilities) -> Canary
     elif capabilities.chat_route not in (None, "sampled"):
         requests = _CHATS
     else:
-        return ()  # a drawn text proves nothing; the model's name is watched in every response
+        return ()  # a sampled text proves nothing; instead, the model's name is checked in every response
     values: list[CanaryValue] = []
     for request in requests:
         try:
@@ -74,7 +74,7 @@ async def ask_canary(routes: Routes, capabilities: ServerCapabilities) -> Canary
 
 
 def random_questions(capabilities: ServerCapabilities) -> tuple[Watched, ...]:
-    """Questions that no server can know before this probe: one that answers the canary alone honestly gives them away.
+    """Questions that no server can know before this probe: they expose one that is honest about the canary alone.
 
     They are asked in the probe and again with each canary.
     """
@@ -92,7 +92,7 @@ def random_questions(capabilities: ServerCapabilities) -> tuple[Watched, ...]:
 async def with_listed_words(
     api: ServerApi, capabilities: ServerCapabilities, watched: Sequence[Watched]
 ) -> tuple[Watched, ...]:
-    """The questions with the words that the server lists first as continuations too: the others may only be bounded."""
+    """The questions, with the words that the server lists first added as continuations: the others may be unlisted."""
     asked = []
     for question in watched:
         top: TopLogprobs | None = None
@@ -110,7 +110,7 @@ async def with_listed_words(
 
 
 async def draws_still_vary(routes: Routes, capabilities: ServerCapabilities) -> bool:
-    """Whether drawn answers to a question that is new each time differ; True where none are counted."""
+    """Whether drawn answers to a new random question differ; True if this server's draws are not used."""
     if "sampled" not in capabilities.routes:
         return True
     draw = random.SystemRandom()
@@ -118,7 +118,7 @@ async def draws_still_vary(routes: Routes, capabilities: ServerCapabilities) -> 
 
 
 async def ask_watched(routes: Routes, watched: Sequence[Watched]) -> tuple[Watched, ...]:
-    """The same questions with the values that they have now."""
+    """The same questions with their current values."""
     asked = []
     for question in watched:
         prompt = (Message("user", question.prompt),) if question.is_chat else question.prompt
@@ -140,7 +140,7 @@ def largest_watched_move(then: Sequence[Watched], now: Sequence[Watched]) -> flo
 
 
 def canary_value(score: ContinuationScore) -> CanaryValue:
-    """A score as a value; below `NEGLIGIBLE`, where noise is large, only as that bound."""
+    """A score as a value; below `NEGLIGIBLE`, where noise is large, only as an upper bound."""
     if score.logprob is not None and score.logprob <= NEGLIGIBLE:
         return CanaryValue(None, NEGLIGIBLE)
     return CanaryValue(score.logprob, score.high)
@@ -167,9 +167,9 @@ def tolerance(repeat_noise: float) -> float:
 
 
 def coarse_identity(canary: Canary, repeat_noise: float) -> str:
-    """The canary's first values on a grid so wide that the server's noise does not change them.
+    """The canary's first values, rounded to a grid so wide that the server's noise does not change them.
 
-    Of a chat only the values that every model is certain of: ten more would be ten more chances to cross a grid line.
+    For chats, only the values that every model is certain of: ten more would be ten more chances to cross a grid line.
     """
     grid = _FINE_GRID if repeat_noise < _QUIET else _COARSE_GRID
     stable = canary[: len(_CHATS[0].continuations)] if len(canary) > _N_TEXT_VALUES else canary
@@ -177,5 +177,5 @@ def coarse_identity(canary: Canary, repeat_noise: float) -> str:
 
 
 def exact_identity(canary: Canary) -> str:
-    """Identifies this very measurement: for a model that came after another under one name."""
+    """Identifies this particular measurement, for a model that replaced another under the same name."""
     return hashlib.sha256(json.dumps(canary).encode()).hexdigest()[:8]

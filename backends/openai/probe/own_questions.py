@@ -1,7 +1,7 @@
-"""A run's own questions: whether the server draws after them what it listed, and listed what it scored.
+"""A check on a run's own questions: whether the server's draws fit its lists there, and its lists fit its scores.
 
-A probe asks prompts of its own. Numbers that are false after the audited prompts alone, or for the audited words, are
-true there; the server's draws after some questions of the run show them, unless they are false in the same way.
+A probe only uses prompts of its own. It misses numbers that are false for the audited prompts or words alone. Draws
+after some of the run's questions reveal those, unless the draws are falsified in the same way.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError,
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
-#: Questions of a run that are taken: this share, and so many at most; from so many on.
+#: Questions of a run that are checked: this share, at most this many; none in runs with fewer than the last.
 _SHARE, _MOST, _FEWEST_SEEN = 0.25, 30, 10
-#: Of these, so many are drawn after at most, fewer where each draw takes a request. The others are compared with their
-#: lists alone, where the scores are of another route.
+#: Of these, the share and maximum that draws are made after, and the maximum if each draw takes a request. The others
+#: are only compared with their lists, if the scores come from another route.
 _SHARE_DRAWN, _MOST_DRAWN, _MOST_ONE_BY_ONE = 0.4, 10, 5
 _OTHER_ROUTES = ("echo", "prompt_logprobs")
-#: Requests for draws: this share of the run's own, at least and at most so many; and draws of each request.
+#: Requests for draws: this share of the run's own, at least and at most so many; and draws per request.
 _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
 _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
@@ -34,12 +34,12 @@ _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
 _LISTED = 1000
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
-#: Questions that must differ.
+#: How many questions must differ to count as a contradiction.
 _MIN_OFF = 2
 
 
 class OwnQuestions:
-    """A random sample of a run's scored questions, each as likely as the others (reservoir sampling)."""
+    """A uniform random sample of a run's scored questions (reservoir sampling)."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[ScoreRequest, ScoreResponse]] = []
@@ -54,7 +54,7 @@ class OwnQuestions:
             self._kept[at] = request, response
 
     def take(self) -> list[tuple[ScoreRequest, ScoreResponse]]:
-        """A share of those that were seen; none of them is kept."""
+        """Return a random share of the questions seen, and start anew."""
         n = min(round(_SHARE * self._seen), _MOST) if self._seen >= _FEWEST_SEEN else 0
         taken = self._draw.sample(self._kept, n)
         self._kept, self._seen = [], 0
@@ -68,9 +68,9 @@ async def contradiction(
     asked: Sequence[tuple[ScoreRequest, ScoreResponse]],
     requests: int,
 ) -> str:
-    """How the server contradicts the scores of these questions; empty where it does not, or where it cannot be asked.
+    """How the server contradicts the scores of these questions; empty if it does not, or if this cannot be tested.
 
-    ``requests`` is how many the run has sent. A true server is contradicted once in 10,000 times, as by the probe.
+    ``requests`` is how many the run has sent. An honest server is flagged once in 10,000 runs, as by the probe.
     """
     session = ProbeSession(api)
     session.capabilities, session.tokenizer = capabilities, tokenizer
@@ -92,7 +92,7 @@ async def contradiction(
             n_compared += 1
             n_moved += _difference(response, top) > max(_OFF, 4 * capabilities.repeat_noise)
     if n_moved >= _MIN_OFF:
-        return f"the scores of {n_moved} of {n_compared} questions are not those that it lists after them"
+        return f"the scores of {n_moved} of {n_compared} questions differ from what the server lists after them"
     if not listed:
         return ""
     fewest, most = _REQUESTS[way]
@@ -109,7 +109,7 @@ async def contradiction(
 
 
 async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, TopLogprobs | BackendError]:
-    """What is asked, as the routes ask it, and the next tokens listed after it."""
+    """The prompt as the routes send it, and the next tokens listed after it."""
     found, prompt = session.capabilities, request.prompt
     if not isinstance(prompt, str) and found.chat_route == "rendered":
         rendered = await session.ask(session.api.rendered_chat, prompt)
@@ -118,8 +118,8 @@ async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, 
         prompt = rendered
     if isinstance(prompt, str):
         return prompt, await session.next_tokens(prompt, min(found.largest_k, _LISTED))
-    if prompt[-1].role == "assistant":  # servers differ in how they draw on
-        return prompt, BackendError("unsupported", "an answer that is begun")
+    if prompt[-1].role == "assistant":  # servers differ in how they continue it
+        return prompt, BackendError("unsupported", "the prompt ends in an assistant prefill")
     return prompt, await session.next_chat_tokens(prompt, found.largest_chat_k)
 
 

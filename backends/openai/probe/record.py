@@ -1,4 +1,4 @@
-"""The last probe of each server, kept on disk: its identity, and what need not be probed again."""
+"""The last probe of each server, kept on disk: the model's identity, and results that need not be probed again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backends.openai.probe.report import ProbeReport
 
 
 class ProbeRecord:
-    """One file per server and model. A file that cannot be read counts as none.
+    """One file per server and model. An unreadable file counts as missing.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ class ProbeRecord:
         self._file = folder / f"{name}.json"
 
     def read(self) -> ProbeReport | None:
-        """The report of the last probe."""
+        """The report of the last probe; None if there is none."""
         try:
             return ProbeReport.from_json(json.loads(self._file.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def write(self, report: ProbeReport) -> None:
-        """Keep a report. If the folder cannot be written to, the next run probes again."""
+        """Save a report. If the folder is not writable, the next run probes again."""
         with contextlib.suppress(OSError):
             atomic_write(self._file, json.dumps(report.to_json()))

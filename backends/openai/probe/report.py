@@ -1,4 +1,4 @@
-"""The result of a probe: readable, JSON-ready, and a part of the model's fingerprint."""
+"""The result of a probe: readable, JSON-ready, and part of the model's fingerprint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pydantic import TypeAdapter
 
 from backends.openai.capabilities import ServerCapabilities
 
-#: Since 5 the lists are compared with draws, and near twins are asked.
+#: Since version 5, lists are compared with draws, and near-identical prompts with each other.
 VERSION = 5
-#: The experiment with what a chat takes.
+#: The experiment that finds which parameters chats accept.
 PARAMETERS = "parameters of chats"
-#: Fields of the fingerprint that earlier versions wrote, and that change no answer of some server, or of any.
+#: Fingerprint fields written by earlier versions that change no answer, on some servers or on any.
 _RETIRED = frozenset(
     ("checks", "chat", "takes_ids", "answers_numbered", "identity", "temperature", "largest_k", "largest_chat_k")
 )
@@ -24,14 +24,14 @@ _CAPABILITIES_OF_3 = {"spread": "repeat_noise", "answers_numbered": "unique_resp
 
 
 class CanaryValue(NamedTuple):
-    """A log-probability that the same model must give again: None where only ``high``, its upper bound, is known."""
+    """A log-probability (nats) that the same model must repeat; ``value`` None: only its upper bound is known."""
 
     value: float | None
     high: float
 
 
 class Watched(NamedTuple):
-    """A question drawn at random for one probe, and the log-probabilities of its continuations."""
+    """A random question of one probe, and the log-probabilities of its continuations."""
 
     prompt: str
     is_chat: bool
@@ -41,7 +41,7 @@ class Watched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The outcome of one experiment. ``passed`` None: it could not be made, or is informative only."""
+    """The outcome of one experiment. ``passed`` None: it could not be run, or is informative only."""
 
     name: str
     passed: bool | None
@@ -50,18 +50,18 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What a probe showed of one server and model.
+    """What a probe showed about one server and model.
 
     Attributes
     ----------
     statements : tuple of str
-        What a reader of figures must know: how disagreements were decided, and what is not used for which reason.
+        What a reader of figures must know: how disagreements were decided, and what is not used and why.
     limits : tuple of str
-        What the probe cannot know, with the size of a lie that would pass unseen.
+        What the probe cannot detect, and how large an undetected lie could be.
     without_scores : str
-        Why no answer can be scored; empty where some can.
+        Why no answer can be scored; empty if some can.
     version : int
-        That of the report's meaning. Earlier ones keep a model's identity, and are not trusted without a new probe.
+        Version of the probe. An earlier one preserves a model's identity, but the server is probed again.
     """
 
     base_url: str
@@ -91,7 +91,7 @@ class ProbeReport:
         return TypeAdapter(cls).validate_python(data)
 
     def fingerprint(self, samples: int | None) -> dict[str, str | int | float | bool | None]:
-        """All that may change an answer of this model; ``samples`` is how many are drawn by the route ``sampled``."""
+        """Everything that may change an answer; ``samples`` is the number of draws of the route ``sampled``."""
         return {
             "backend": "openai",
             "base_url": self.base_url,
@@ -103,11 +103,11 @@ class ProbeReport:
 
     @property
     def knows_parameters(self) -> bool:
-        """Whether it was tried which parameters a chat takes: earlier probes did not."""
+        """Whether the probe tested which parameters chats accept; early versions did not."""
         return any(check.name == PARAMETERS for check in self.checks)
 
     def retired_fields(self) -> frozenset[str]:
-        """Fields that earlier versions wrote into the fingerprint of such a server although they change no answer."""
+        """Fields that earlier versions wrote into this server's fingerprint although they change no answer."""
         return _RETIRED - self.capabilities.fingerprint().keys()
 
     def render_text(self) -> str:

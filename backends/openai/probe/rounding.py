@@ -1,4 +1,4 @@
-"""Whether listed log-probabilities were rounded so coarsely that none of them is exact."""
+"""Whether listed log-probabilities are rounded too coarsely to be exact."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: Nats. The least step of a grid that is refused, and how far a value on it may be off (four decimals are printed).
+#: Nats. The smallest grid step that is refused, and the tolerance around it (some servers print four decimals).
 _COARSE, _OFF = 0.02, 1e-4
-#: Fewer different values than this may be alike by chance: of all lists, and of one.
+#: Fewer distinct values than this may lie on a grid by chance: in all lists together, and in one.
 _ENOUGH, _ENOUGH_OF_ONE = 20, 8
-#: Values of one list that are looked at, likeliest first.
+#: How many values of one list are examined, likeliest first.
 _OF_ONE = 100
 
 
 def rounding(lists: Sequence[Sequence[float]]) -> str:
-    """How the log-probabilities of many lists were rounded, in words; empty where they were not, or finely.
+    """How the log-probabilities of these lists are rounded, in words; empty if they are not, or only finely.
 
-    Logits of 16 bits put the values of one list on a grid, each list's with an offset of its own; its step is a power
-    of two. A step of that kind that differs from list to list is not told apart from such logits.
+    16-bit logits put the values of each list on a grid with an offset of its own and a power of two as its step.
+    Rounding to such a step that differs between lists cannot be distinguished from 16-bit logits.
     """
     found = np.unique(np.array([value for values in lists for value in values if value < 0]))
     if len(found) < _ENOUGH:
         return ""
     steps = [step for values in lists if (step := _own_step(values))]
     if len(steps) > len(lists) / 2:
-        return f"log-probabilities are rounded to {min(steps):.3g} to {max(steps):.3g} nats, each list by itself"
+        return f"log-probabilities are rounded to {min(steps):.3g} to {max(steps):.3g} nats, each list separately"
     if step := _step(found):
         return f"log-probabilities are rounded to {step:.3g} nats"
     mantissas = np.frexp(found)[0] * 2**8
@@ -42,14 +42,14 @@ def rounding(lists: Sequence[Sequence[float]]) -> str:
 
 
 def _own_step(values: Sequence[float]) -> float:
-    """The step of one list's grid; 0 where there is none, or one that logits of 16 bits have."""
+    """The step of one list's grid; 0 if there is none, or one that 16-bit logits have."""
     step = _step(np.unique(np.array(sorted(values, reverse=True)[:_OF_ONE])), _ENOUGH_OF_ONE)
     parts = step * 2**7
     return 0.0 if abs(parts - round(parts)) < 0.02 else step
 
 
 def _step(ordered: np.ndarray, enough: int = _ENOUGH) -> float:
-    """The step of the grid that all values are on, whatever its offset; 0 where there is none of `_COARSE` or more."""
+    """The step of the grid on which all values lie, at any offset; 0 if there is none of `_COARSE` or more."""
     gaps = np.diff(ordered)
     gaps = gaps[gaps > 2 * _OFF]
     if len(gaps) < enough - 1:
@@ -57,7 +57,7 @@ def _step(ordered: np.ndarray, enough: int = _ENOUGH) -> float:
     distances = np.sort(np.concatenate([gaps, ordered - ordered[0]]))
     for parts in range(1, 6):
         step = float(gaps.min()) / parts
-        for distance in distances[distances > 0]:  # the longer, the closer
+        for distance in distances[distances > 0]:  # longer distances give the step more precisely
             if (steps := round(distance / step)) > 0 and abs(distance - steps * step) < step / 4:
                 step = min(max(distance / steps, step * 0.99), step * 1.01)
         off = np.abs((ordered - ordered[0]) / step - np.round((ordered - ordered[0]) / step)) * step

@@ -1,7 +1,7 @@
 """Tests empirically what a server can do, and whether its numbers are true.
 
-Each number is asked for by two independent routes where there are two. What fails its experiment
-is not used; what cannot be tested is reported as not tried.
+Each number is obtained by two independent routes if there are two. What fails its experiment is not used; what cannot
+be tested is reported as not tried.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _OF_CHATS = (twins.chat_twins, twins.turn_twins, twins.chat_lengths, copying.cha
 
 
 async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
-    """Make all experiments on one server; ``samples`` allows counted answers where no other route is proven.
+    """Run all experiments on one server; ``samples`` allows counted draws if no other route is proven.
 
-    Leaves ``api`` asking as the capabilities say. Raises `BackendError` when the server cannot be
-    reached, refuses the key, or answers neither texts nor chats.
+    Leaves ``api`` configured with the proven capabilities. Raises `BackendError` if the server cannot
+    be reached, refuses the key, or answers neither texts nor chats.
     """
     session = ProbeSession(api)
     await lists.next_token_lists(session)
@@ -71,7 +71,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
 
 
 async def _drawing(session: ProbeSession) -> None:
-    """How texts are drawn: what every set of draws rests on."""
+    """How texts are sampled, on which every set of draws depends."""
     await features.seed(session)
     await draws.draws_together(session)
 
@@ -84,7 +84,7 @@ async def _chats(session: ProbeSession) -> None:
         await chats.chat_noise(session)
     if session.capabilities.chat:
         await chats.chat_route(session)
-    # A chat that is scored as the text which it becomes needs no proof of its own.
+    # A chat that is scored as its rendered text needs no proof of its own.
     if session.capabilities.chat_route in ("chat_prefill", "chat_first"):
         for experiment in _OF_CHATS:
             await experiment(session)

@@ -1,4 +1,4 @@
-"""What the experiments of a probe share: their form, how they ask, and what they have shown so far."""
+"""What the experiments of a probe share: their interface, how they send requests, and their results so far."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What a prompt is: each kind has an endpoint of its own, and is trusted for itself.
+#: The kind of a prompt: each has an endpoint of its own, and is trusted separately.
 Kind = Literal["text", "chat"]
 
-#: Short, since some servers need seconds for a prompt's log-probabilities.
+#: Short, because some servers need seconds for a prompt's log-probabilities.
 PROMPT = "Q: Who found the nurse's letter? Answer with one word.\nA:"
 OTHER = "It was a bright cold day in April, and the"
 #: Nats within which two independent routes to one number agree in full precision.
 FULL_PRECISION = 1e-3
-#: Nats. A server whose own numbers move by more is not asked for scores.
+#: Nats. If repeated numbers of a server differ by more, it is not used for scores.
 MAX_NOISE = 1.0
-#: Nats. The noise of log-probabilities below this one does not count.
+#: Nats. Noise of log-probabilities below this is ignored.
 NEGLIGIBLE = -8.0
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
 
@@ -45,11 +45,11 @@ class Outcome:
 
 
 class NotTestedError(Exception):
-    """An experiment could not be made; the message says why."""
+    """An experiment could not be run; the message says why."""
 
 
 class ProbeSession:
-    """One probe under way.
+    """A probe in progress.
 
     Attributes
     ----------
@@ -63,23 +63,23 @@ class ProbeSession:
     longest_list : TopLogprobs or None
         The longest one after `PROMPT`.
     lists_after_prefill : bool
-        Whether an assistant prefill is continued in lists too.
+        Whether an assistant prefill is also continued in lists.
     untrusted : dict
         Why lists of texts, or of chats, are not used although the server gives them.
     statements : list of str
         What a reader of figures must know: how a disagreement was decided.
     limits : dict
-        What the draws could hardly show, by kind of prompt.
+        The lies that draws would probably not detect, by kind of prompt.
     unsent_tokens : int
         Tokens of a chat that its words do not account for: the template's, and those of any hidden text.
     by_ids : bool
-        Whether prompts are sent as token ids, since the server makes other tokens of a text.
+        Whether prompts are sent as token ids because the server tokenises texts differently.
     refused : BackendError or None
-        The first response that the key is wrong. Gateways say so too of paths and models that they do not know.
+        The first response that rejected the key. Some gateways also send it for unknown paths and models.
     unanswered : BackendError or None
-        Why not even the plainest text or chat has an answer; the chat counts, unless it is not there.
+        Why not even the plainest text or chat is answered; the chat's reason, unless that endpoint is missing.
     without_lists : str
-        Why no lists of chats are used, empty where they are.
+        Why no lists of chats are used; empty if they are.
     """
 
     def __init__(self, api: ServerApi) -> None:
@@ -107,12 +107,12 @@ class ProbeSession:
         self.capabilities = dataclasses.replace(self.capabilities, **capabilities)
 
     def record(self, name: str, outcome: Outcome) -> None:
-        """Add one line to the report, and what it showed to `capabilities`."""
+        """Add one line to the report, and update `capabilities` with what it showed."""
         self.checks.append(Check(name, outcome.passed, outcome.message))
         self.update(**outcome.updates)
 
     def record_values(self) -> None:
-        """Whether all lists so far could be true."""
+        """Record whether all lists so far could be true."""
         if self._impossible is not None:
             self.record("possible values", Outcome(False, str(self._impossible)))
         elif self._n_lists:
@@ -120,30 +120,30 @@ class ProbeSession:
             self.record("possible values", Outcome(True, message))
 
     def unknowable(self) -> Iterator[str]:
-        """What this probe cannot know of the scores that will be used, with the size of a lie that would pass."""
+        """What this probe cannot detect about the scores that will be used, and how large a lie would pass."""
         routes = self.capabilities.routes
         if not any(routes):
             return
         yield (
-            "A text hidden before every prompt, another model from the start, and lists and draws that are changed "
-            "alike are not seen by asking the server alone"
+            "A hidden text before every prompt, a different model from the start, and lists and draws that are altered "
+            "alike cannot be detected by asking the server alone"
         )
         for kind, limit in self.limits.items():
             yield (
-                f"Lists of {kind}s that were made at a temperature between {limit.colder:.2f} and {limit.hotter:.2f}, "
-                f"or whose probabilities are all too high by up to {100 * (limit.factor - 1):.0f} %, would hardly be "
-                "seen in its draws"
+                f"Lists of {kind}s at a temperature between {limit.colder:.2f} and {limit.hotter:.2f}, or whose "
+                f"probabilities are all too high by up to {100 * (limit.factor - 1):.0f} %, would probably not be "
+                "detected by its draws"
             )
         if self.unsent_tokens > 0:
             yield (
-                f"Of each chat the server counts {self.unsent_tokens} tokens that are not its words: its template's, "
-                "and those of any hidden text"
+                f"In each chat the server counts {self.unsent_tokens} tokens beyond its words: its template's, and "
+                "those of any hidden text"
             )
         if "sampled" in routes:
-            yield "Without lists, draws at another temperature than 1 look like those of another model"
+            yield "Without lists, draws at a temperature other than 1 look like those of another model"
 
     def without_scores(self) -> str:
-        """Why no answer can be scored, and what would help; empty where some can."""
+        """Why no answer can be scored, and what would help; empty if some can."""
         if any(self.capabilities.routes):
             return ""
         if self.untrusted:
@@ -153,21 +153,21 @@ class ProbeSession:
         )
 
     def distrust(self, kind: Kind, reason: str) -> None:
-        """Use no list of this kind of prompt; the first reason is kept."""
+        """Stop using lists for this kind of prompt; the first reason is kept."""
         self.untrusted.setdefault(kind, reason)
 
     async def as_sent(self, text: str) -> str | list[int]:
-        """A text as it is sent: as its token ids where the server makes other tokens of it."""
+        """A text as it is sent: as token ids if the server tokenises texts differently."""
         if not self.by_ids or self.tokenizer is None:
             return text
         return await with_retries(self.tokenizer.ids, text)
 
     def tolerance(self) -> float:
-        """How far two routes to one number may be apart, in nats."""
+        """How far two routes to the same number may differ, in nats."""
         return max(FULL_PRECISION, 2 * self.capabilities.repeat_noise)
 
     def needed_tokenizer(self) -> RemoteTokenizer:
-        """The server's tokenizer; raises `NotTestedError` where it has none."""
+        """The server's tokenizer. Raises `NotTestedError` if it has none."""
         if self.tokenizer is None:
             raise NotTestedError("not tried: no tokenise endpoint")
         return self.tokenizer
@@ -175,9 +175,9 @@ class ProbeSession:
     async def ask(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
         """The answer, or why there is none. Transient failures are retried.
 
-        Raises `BackendError` when the server cannot be reached: what it can do cannot be tested while it is down,
-        and the outcome would identify the model from then on. A gateway may report one question only as down,
-        which the server's answer to a plain one shows.
+        Raises `BackendError` if the server cannot be reached: its capabilities cannot be tested while it is down,
+        and a wrong result would identify the model from then on. A gateway may report "down" for a single request;
+        the server's answer to a plain request then shows that it is up.
         """
         try:
             return await with_retries(ask, *args, **options)
@@ -195,13 +195,13 @@ class ProbeSession:
             return error
 
     async def plain(self, text: str, **options: Any) -> dict[str, Any]:
-        """The response to a text, by whichever endpoint answers."""
+        """The response to a text, from whichever endpoint works."""
         if self.capabilities.completions:
             return await self.api.completion(text, **options)
         return await self.api.chat((Message("user", text),), **options)
 
     async def experiment(self, text: str, **options: Any) -> dict[str, Any] | BackendError:
-        """The unchecked response to a text, by whichever endpoint answers."""
+        """The unchecked response to a text, from whichever endpoint works."""
         if self.capabilities.completions:
             return await self.ask(self.api.experiment, "completions", {"prompt": text, **options})
         turns = [{"role": "user", "content": text}]
@@ -229,7 +229,7 @@ Experiment = Callable[[ProbeSession], Awaitable[None]]
 
 
 def experiment(name: str) -> Callable[[Callable[[ProbeSession], Awaitable[Outcome]]], Experiment]:
-    """An experiment: a function that asks the server, and whose outcome is recorded under ``name``."""
+    """Decorator for an experiment: its outcome is recorded under ``name``."""
 
     def decorate(test: Callable[[ProbeSession], Awaitable[Outcome]]) -> Experiment:
         @functools.wraps(test)
@@ -246,14 +246,14 @@ def experiment(name: str) -> Callable[[Callable[[ProbeSession], Awaitable[Outcom
 
 
 def accepted(answer: T | BackendError) -> T:
-    """The answer; raises `NotTestedError` where the server refused to give one."""
+    """The answer. Raises `NotTestedError` if the server refused to give one."""
     if isinstance(answer, BackendError):
         raise NotTestedError(f"refused: {str(answer)[:80]}")
     return answer
 
 
 def max_abs_diff(a: TopLogprobs | BackendError | None, b: TopLogprobs | BackendError | None) -> float:
-    """How far two lists of one question are apart, in nats, over tokens that both identify; infinite without one."""
+    """Largest difference between two lists of one question, in nats, over tokens that both identify; inf if none."""
     if not isinstance(a, TopLogprobs) or not isinstance(b, TopLogprobs):
         return float("inf")
     counts_a, counts_b = Counter(map(_key, a.tokens)), Counter(map(_key, b.tokens))

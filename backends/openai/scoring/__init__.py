@@ -1,6 +1,6 @@
-"""The routes to log-probabilities that servers offer, each read strictly.
+"""The routes to log-probabilities that servers offer, each parsed strictly.
 
-Takes a request and the capabilities that the probe proved; gives a score or an upper bound per continuation.
+Takes a request and the proven capabilities; gives a score or an upper bound per continuation.
 """
 
 from backends.openai.scoring.routes import Routes

@@ -11,10 +11,10 @@ from backends.openai.scoring.top_logprobs import MASS_SLACK, TopLogprobs
 def upper_bound(top: TopLogprobs) -> float:
     """The highest log-probability that a token outside the list can have, in nats.
 
-    It is at most the last of the k likeliest, and at most the mass that the list leaves over.
+    It is at most that of the last of the k likeliest, and at most the mass outside the list.
     A drawn token that is listed beyond the k has no rank and does not lower the bound.
     """
-    # Where a server's probabilities add up to more than 1, the mass left over seems too small.
+    # If a server's probabilities add up to more than 1, the mass outside the list seems too small.
     leftover = math.log(max(1.0 - top.mass, 0.0) + MASS_SLACK)
     return min(_last_rank(top), leftover, 0.0)
 
@@ -35,7 +35,7 @@ def bounded(
 ) -> ContinuationScore:
     """A score that is only known to be at most ``high`` nats.
 
-    ``repeat_noise`` widens it: the listed values that the bound rests on move by as much.
+    ``repeat_noise`` (nats) widens the bound: the listed values behind it move by as much.
     """
     high = min(high + repeat_noise, 0.0)
     return ContinuationScore(None, None, high, "bounded", boundary, tokens, route)

@@ -1,4 +1,4 @@
-"""Asking for the likeliest next tokens of a text or a chat."""
+"""Requests for the likeliest next tokens of a text or a chat."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ async def next_chat_tokens(api: ServerApi, messages: Sequence[Message], k: int, 
 
 
 async def _top_logprobs(ask: Callable[..., Awaitable[dict[str, Any]]], k: int, temperature: float) -> TopLogprobs:
-    """The list, which llama-cpp-python leaves out when it draws the end of the text: then drawn again.
+    """The list. llama-cpp-python omits it when it draws the end of the text; the request is then repeated.
 
-    A hotter draw hits another token and leaves the list as it is, which the probe has verified.
+    A hotter draw yields another token without changing the list, as the probe has verified.
     """
     try:
         return read_top_logprobs(await ask(temperature=temperature), k)

@@ -1,7 +1,7 @@
 """Scores from the log-probabilities of a whole prompt: one request per continuation.
 
-``prompt_logprobs`` (vLLM) names each token by its id; ``echo`` (the completions endpoint of old)
-gives strings and offsets. Both are read strictly: what does not add up is refused.
+``prompt_logprobs`` (vLLM) names each token by its id; ``echo`` (the legacy completions endpoint)
+gives strings and offsets. Both are parsed strictly: inconsistent responses are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob
 
 @dataclass(frozen=True, slots=True)
 class EchoedToken:
-    """A prompt's token. ``logprob`` None: the first one of a text without BOS token has none."""
+    """A token of the prompt. ``logprob`` is None for the first token of a text without BOS."""
 
     text: str
     start: int
@@ -32,9 +32,9 @@ class EchoedToken:
 
 
 async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
-    """The tokens of ``text``, whose characters ``start`` and ``end`` count.
+    """The tokens of ``text``, with ``start`` and ``end`` in characters.
 
-    One token more is generated and dropped: with ``max_tokens`` 0 llama-cpp-python generates to the end of its context.
+    One extra token is generated and dropped: with ``max_tokens`` 0 llama-cpp-python generates until its context ends.
     """
     response = await api.completion(text, max_tokens=1, temperature=0.0, echo=True, logprobs=1)
     choice = single_choice(response)
@@ -46,20 +46,20 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
         raise BackendError("unsupported", "the echoed answer has no log-probabilities")
     tokens, values, offsets = (logprobs.get(n) for n in ("tokens", "token_logprobs", "text_offset"))
     if not (isinstance(tokens, Sequence) and isinstance(values, Sequence) and isinstance(offsets, Sequence)):
-        raise BackendError("unsupported", "the echoed answer has another shape")
+        raise BackendError("unsupported", "the echoed answer has an unknown format")
     if not len(tokens) == len(values) == len(offsets) or not tokens:
         raise inconsistent(f"{len(tokens)} tokens, {len(values)} values and {len(offsets)} offsets do not add up")
     if not all(isinstance(o, int) for o in offsets) or any(b < a for a, b in pairwise(offsets)):
-        raise inconsistent("the echoed offsets do not rise")
+        raise inconsistent("the echoed offsets are not ascending")
     _check_tops(logprobs.get("top_logprobs"), values)
     return _aligned(text, [str(t) for t in tokens], values)
 
 
 def _check_tops(tops: Any, values: Sequence[Any]) -> None:
-    """At no position do the listed tokens weigh more than 1, or is the text's token above the likeliest."""
+    """Raise ``inconsistent`` if listed probabilities add up to more than 1, or a token exceeds the likeliest."""
     logprobs = [checked_logprob(v) for v in values[1:]]
     if logprobs and not any(logprobs):
-        raise inconsistent("every token of the prompt is given as certain")
+        raise inconsistent("every token of the prompt has probability 1")
     if not isinstance(tops, Sequence):
         return
     if len(tops) != len(values):
@@ -68,13 +68,13 @@ def _check_tops(tops: Any, values: Sequence[Any]) -> None:
         if isinstance(listed, Mapping) and listed:
             listed_values = [checked_logprob(v) for v in listed.values()]
             if math.fsum(map(math.exp, listed_values)) > 1 + MASS_SLACK:
-                raise inconsistent("the tokens listed at one position weigh more than 1")
+                raise inconsistent("the probabilities listed at one position add up to more than 1")
             if value > max(listed_values) + MASS_SLACK:
-                raise inconsistent("a token is given as likelier than the likeliest")
+                raise inconsistent("a token is likelier than the likeliest listed")
 
 
 def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[EchoedToken, ...]:
-    """The echoed tokens laid over the text. A BOS token before it stands for nothing."""
+    """The echoed tokens aligned with the text. A BOS token before it has no characters."""
     skip = 0 if text.startswith(tokens[0]) and tokens[0] else 1
     aligned: list[EchoedToken] = []
     position = 0
@@ -82,7 +82,7 @@ def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[E
         if position == len(text):
             break  # the one generated token
         if not text.startswith(tokens[at], position) or not tokens[at]:
-            raise inconsistent(f"the echoed tokens do not give the prompt back at character {position}")
+            raise inconsistent(f"the echoed tokens do not match the prompt at character {position}")
         end = position + len(tokens[at])
         value = None if at == 0 and values[0] is None else checked_logprob(values[at])
         aligned.append(EchoedToken(tokens[at], position, end, value))
@@ -95,7 +95,7 @@ def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[E
 async def score_by_echo(
     api: ServerApi, prompt: str, continuations: Sequence[str], tokenizer: RemoteTokenizer | None
 ) -> tuple[ContinuationScore, ...]:
-    """One request per continuation, the prompt's part left out by its characters."""
+    """One request per continuation; the prompt's tokens are recognised by their characters."""
     scores: list[ContinuationScore] = []
     prompt_alone: tuple[str, ...] = ()
     if prompt and tokenizer is not None:
@@ -126,14 +126,14 @@ def _scored(value: float | None) -> float:
 
 
 def _straddled(tokens: Sequence[TokenLogprob], route: str) -> ContinuationScore:
-    """The first token covers the prompt's end too: how likely it is given that end is unknown."""
+    """A bound: the first token also covers the prompt's end, and its probability given that end is unknown."""
     later = tuple(tokens[1:])
     high = math.fsum(t.logprob for t in later)
     return bounded(later, high, repeat_noise=0.0, boundary="straddled", route=route)
 
 
 async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | None, ...]:
-    """log P of each token given the ones before it, by its id; None for the first (vLLM)."""
+    """log P of each token id given those before it, in nats; None for the first (vLLM)."""
     response = await api.completion(ids, max_tokens=1, temperature=0.0, prompt_logprobs=0)
     rows = single_choice(response).get("prompt_logprobs")
     if not isinstance(rows, Sequence):

@@ -1,4 +1,4 @@
-"""Scoring one request by the route that the probe proved."""
+"""Scores a request by the route that the probe proved."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from backends.openai.scoring.teacher_forcing import Reach, TeacherForcing, TextF
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
-#: Splits of an answer that are followed, each with one more question.
+#: How many tokens of a split answer are followed, each with one more request.
 _SPLIT_STEPS = 4
 
 
 class Routes:
-    """Scores of one server. ``samples`` is the number of draws of the route ``sampled``."""
+    """Scores from one server. ``samples`` is the number of draws of the route ``sampled``."""
 
     def __init__(
         self, api: ServerApi, capabilities: ServerCapabilities, tokenizer: RemoteTokenizer | None, samples: int | None
@@ -41,13 +41,13 @@ class Routes:
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         """Scores of all continuations. Raises `BackendError`."""
         if request.first_given:
-            problem = "no proven way to score a text with nothing before it"
+            problem = "this server has no proven route for a text with nothing before it"
             raise BackendError("unsupported", problem, hint="give the text a start")
         score = self._text if isinstance(request.prompt, str) else self._chat
         return ScoreResponse(await score(request.prompt, request.continuations))  # type: ignore[arg-type]
 
     async def draws_vary(self, prompt: str, draws: int, tokens: int) -> bool:
-        """Whether answers to an open question, drawn at temperature 1, are not all the same."""
+        """Whether answers to an open question, sampled at temperature 1, differ at all."""
         asked = prompt if self._capabilities.completions else (Message("user", prompt),)
         sampling = Sampling(temperature=1.0, max_tokens=tokens)
         answers = await draw_answers(self._api, self._capabilities, GenerateRequest(asked, sampling), draws)

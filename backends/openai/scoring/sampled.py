@@ -11,17 +11,17 @@ from backends.reasoning import UnfinishedThoughtError
 
 Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
 _CONFIDENCE = 0.95
-#: So many answers of so many tokens, cut off and not ended, are not all one text where they are drawn.
+#: This many answers of this many tokens, all cut off by the limit, are never all equal if they are really drawn.
 _MIN_ALIKE, _MIN_TOKENS = 10, 6
 
 
 async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: int) -> tuple[ContinuationScore, ...]:
-    """Share of ``samples`` drawn answers that begin with each continuation, as a whole word.
+    """The share of ``samples`` drawn answers that begin with each continuation, as a whole word.
 
     Parameters
     ----------
     draw : callable
-        ``(draws, tokens) → that many answers``, at temperature 1; None for one that never came.
+        ``(draws, tokens) → that many answers``, at temperature 1; None for one that did not finish.
     samples : int
         Number of draws; one set of draws serves all continuations.
 
@@ -29,13 +29,13 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     -------
     tuple of ContinuationScore
         ``sampled``; ``low`` and ``high`` are Wilson's 95 % interval (J. Am. Stat. Assoc. 22, 1927), in nats.
-        A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. Where answers never came,
-        ``bounded``: each of these may have been any.
+        A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. If some answers did not
+        finish, the scores are ``bounded``: these answers might have been anything.
 
     Raises
     ------
     BackendError
-        ``inconsistent``: the answers are all the same text, although it is long. They were not drawn.
+        ``inconsistent``: the answers are long and all the same, so they were not drawn.
     """
     from scipy.stats import binomtest
 
@@ -47,7 +47,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     texts = [answer.text for answer in answers]
     is_long = tokens >= _MIN_TOKENS and all(answer.finish_reason == "length" for answer in answers)
     if samples >= _MIN_ALIKE and is_long and len(set(texts)) == 1:
-        raise inconsistent(f"{samples} drawn answers of {tokens} tokens are one text: a copy, or not drawn at all")
+        raise inconsistent(f"{samples} drawn answers of {tokens} tokens are all the same: copies, or not random draws")
     scores = []
     for continuation in continuations:
         count = sum(_begins(text, continuation) for text in texts)
@@ -72,7 +72,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
 
 
 def tokens_drawn(continuations: Sequence[str]) -> int:
-    """Tokens of each drawn answer: enough to see whether it begins with one of these."""
+    """Tokens per drawn answer: enough to see whether it begins with one of these."""
     return min(32, max(len(c.encode("utf-8", "surrogatepass")) for c in continuations) + 1)
 
 

@@ -12,7 +12,7 @@ from backends.openai.scoring.censoring import bounded, upper_bound
 from backends.openai.scoring.tokenizer import Joined, Piece, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
-#: A first list of this length finds most tokens; the whole vocabulary weighs megabytes.
+#: Length of the first list requested. It holds most tokens; a list of the whole vocabulary takes megabytes.
 FIRST_K = 2000
 
 AskIds = Callable[[tuple[int, ...], int], Awaitable[TopLogprobs]]
@@ -37,13 +37,13 @@ class _Value:
 
 
 class TeacherForcing:
-    """Scores by the server's own tokens. Prefixes that continuations share are asked once.
+    """Scores by the server's own tokens. Each prefix that continuations share is requested once.
 
     Parameters
     ----------
     tokenizer : RemoteTokenizer
     ask_ids : callable or None
-        Lists after a prompt of token ids; None for a server that takes texts only.
+        Lists after a prompt of token ids; None for a server that accepts only texts.
     ask_text : callable
         Lists after a text.
     """
@@ -52,7 +52,7 @@ class TeacherForcing:
         self._tokenizer, self._ask_ids, self._ask_text, self._reach = tokenizer, ask_ids, ask_text, reach
 
     async def score(self, prompt: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
-        """One score per continuation: exact, or bounded where a list is too short."""
+        """One score per continuation: exact, or bounded if a list is too short."""
         paths = [await self._tokenizer.joined(prompt, c) for c in continuations]
         wanted: dict[tuple[int, ...], set[Piece]] = {}
         pieces_of: dict[tuple[int, ...], tuple[Piece, ...]] = {}
@@ -67,7 +67,7 @@ class TeacherForcing:
         return tuple(self._score(path, lists) for path in paths)
 
     async def _list(self, before: tuple[Piece, ...], wanted: set[Piece], start: bytes) -> TopLogprobs | None:
-        """The list after these tokens, long enough if it can be; None where they cannot be forced.
+        """The list after these tokens, as long as needed if possible; None if they cannot be forced.
 
         ``start``: the prompt's part of a token that straddles the boundary here.
         """
@@ -82,11 +82,11 @@ class TeacherForcing:
                     raise
                 return None
             if tuple(p.token_id for p in alone) != ids:
-                return None  # the text alone becomes other tokens: another condition
+                return None  # alone, the text is tokenised differently: a different condition
         top: TopLogprobs | None = None
         for k in sorted({min(FIRST_K, self._reach.largest_k), self._reach.largest_k}):
             top = await (self._ask_text(text, k) if self._ask_ids is None else self._ask_ids(ids, k))
-            # A longer list helps a straddling token only where all that begins with its start can be summed.
+            # A longer list helps a straddling token only if everything that begins with its start can be summed.
             summed = not start or top.is_whole or not _can_be_summed(top, start)
             if summed and all(_entry(top, piece) for piece in wanted):
                 break
@@ -132,10 +132,10 @@ def _value_of(top: TopLogprobs, piece: Piece) -> _Value:
 
 
 def _collided(top: TopLogprobs, entries: Sequence[ListedToken]) -> float:
-    """The highest log-probability that one of several tokens of one string can have."""
+    """The highest log-probability that one of several tokens with the same string can have."""
     if top.identity == "bytes":
         return max(t.logprob for t in entries)
-    # The entry stands at the rank of its likeliest token, whose value is below the one before it.
+    # The entry has the rank of its likeliest token, whose value is below that of the entry before it.
     at = min(top.tokens.index(t) for t in entries)
     return top.tokens[at - 1].logprob if at else 0.0
 
@@ -143,8 +143,8 @@ def _collided(top: TopLogprobs, entries: Sequence[ListedToken]) -> float:
 def _given_its_start(top: TopLogprobs, piece: Piece, straddle: int, value: _Value) -> tuple[_Value, bool]:
     """P(token | the text begins with the prompt's last bytes).
 
-    An upper bound over a part of the vocabulary, and where shorter tokens spell those bytes too: the
-    tokens that may follow those are not asked for.
+    Only an upper bound if part of the vocabulary is listed, or if shorter tokens can spell those bytes
+    too: what may follow those tokens is not requested.
     """
     start = piece.data[:straddle]
     siblings = [t for t in top.tokens if t.data is not None and t.data.startswith(start)]
@@ -156,23 +156,23 @@ def _given_its_start(top: TopLogprobs, piece: Piece, straddle: int, value: _Valu
 
 
 def _can_be_summed(top: TopLogprobs, start: bytes) -> bool:
-    """Whether single tokens of known bytes are all that can begin with ``start``."""
+    """Whether only single tokens of known bytes can begin with ``start``."""
     if top.identity == "text" or top.prefixes_of(start):
         return False
     return not any(t.data is None and _may_begin(t.text, start) for t in top.tokens)
 
 
 def _may_begin(text: str, start: bytes) -> bool:
-    """Whether a token of unknown bytes may begin with ``start``: a "�" hides bytes from 0x80 on only."""
+    """Whether a token of unknown bytes may begin with ``start``: "�" only stands for bytes from 0x80 on."""
     head = text.partition("�")[0].encode()
     return head.startswith(start) or (start.startswith(head) and start[len(head)] >= 0x80)
 
 
 class TextForcing:
-    """Scores for a server that neither shows its tokens nor takes them: by the tokens' own bytes.
+    """Scores for a server that neither shows its tokens nor accepts them: by the bytes of listed tokens.
 
-    A continuation that is one listed token is scored. One that is split is bounded: which split
-    the model's tokenizer would take is unknown, so the likeliest listed split counts.
+    A continuation that is a single listed token is scored. One that is split is bounded by the likeliest
+    listed split, since the tokenizer's own split is unknown.
     """
 
     def __init__(self, ask: AskText, reach: Reach, *, steps: int) -> None:
@@ -189,7 +189,7 @@ class TextForcing:
         if not starts_a_token(start, continuation):
             raise BackendError(
                 "unsupported",
-                f"without a tokenizer it is not known where {continuation[:40]!r} starts after {start[-20:]!r}",
+                f"without a tokenizer it is unknown which token of {continuation[:40]!r} follows {start[-20:]!r}",
                 hint="Put the space at the start of the continuation, not at the end of the prompt",
             )
         entries = first.by_bytes(data)
@@ -206,7 +206,7 @@ class TextForcing:
         """The highest log-probability that any split of ``data`` can have after ``before``."""
         entries = top.by_bytes(data)
         highest = max((_collided(top, [t]) for t in entries), default=upper_bound(top))
-        # Likeliest first: what cannot exceed the highest so far is not asked for.
+        # Likeliest first: nothing is requested that cannot exceed the highest so far.
         for token in sorted(top.prefixes_of(data), key=lambda t: -t.logprob):
             if not top.identifies(token):
                 highest = max(highest, _collided(top, [token]))
@@ -218,7 +218,7 @@ class TextForcing:
                 further, remaining = before + data[: -len(rest)].decode(), rest.decode()
             except UnicodeDecodeError:
                 further, remaining = "", ""
-            # Forced as text, the token must stay the token that it is: only a certain token boundary is safe.
+            # Sent as text, the token must remain the same token: only a certain token boundary is safe.
             if steps == 0 or not remaining or not starts_a_token(further, remaining):
                 highest = max(highest, token.logprob)
                 continue
@@ -228,9 +228,9 @@ class TextForcing:
 
 
 def starts_a_token(before: str, text: str) -> bool:
-    """Whether any tokenizer puts a token boundary between the two: at a space or line break that begins a word.
+    """Whether every tokenizer puts a token boundary between the two: at a space or line break that begins a word.
 
-    Llama 3's and GPT-4's join a line break to the punctuation before it.
+    The tokenizers of Llama 3 and GPT-4 join a line break to the punctuation before it.
     """
     if not before or before[-1] == "\n":
         return not text[0].isspace()

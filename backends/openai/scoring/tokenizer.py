@@ -1,4 +1,4 @@
-"""The server's own tokenizer, where it offers one, and where a continuation starts in its tokens."""
+"""The server's own tokenizer, if it offers one, and where a continuation starts in its tokens."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from backends.openai.capabilities import Dialect
 from backends.openai.http.client import HttpClient
 
 _CACHED_TEXTS = 4096
-#: Few tokens: some servers take a request for each to say what it stands for.
+#: Short: some servers need a request per token to return its text.
 SAMPLE = "A nurse says: we are 25.\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One token: its id and the bytes that it stands for (none for a BOS token)."""
+    """One token: its id and its bytes (none for a BOS token)."""
 
     token_id: int
     data: bytes
@@ -44,7 +44,7 @@ class Joined:
         return tuple(p.token_id for p in self.pieces)
 
     def spans(self) -> Iterator[tuple[Piece, str, int, int]]:
-        """The continuation's tokens: piece, text, and the characters where it starts and ends, 0 = its first."""
+        """The continuation's tokens: piece, text, and first and last character (exclusive), 0 = the continuation's."""
         position = -len(self.pieces[self.first].data[: self.straddle].decode("utf-8", "replace"))
         for piece in self.pieces[self.first :]:
             text = piece.data.decode("utf-8", "replace")
@@ -61,7 +61,7 @@ class RemoteTokenizer:
         self._data: dict[int, bytes] = {}
 
     async def pieces(self, text: str) -> tuple[Piece, ...]:
-        """The tokens of ``text``; their bytes joined are the text's, else ``unsupported`` is raised."""
+        """The tokens of ``text``. Raises ``unsupported`` if their bytes do not add up to the text."""
         if text not in self._texts:
             if len(self._texts) >= _CACHED_TEXTS:
                 self._texts.pop(next(iter(self._texts)))
@@ -69,7 +69,7 @@ class RemoteTokenizer:
         return self._texts[text]
 
     async def ids(self, text: str) -> list[int]:
-        """The tokens of ``text``, BOS included; nothing is asked about what they stand for."""
+        """The token ids of ``text``, BOS included, without requests for their texts."""
         if text in self._texts:
             return [piece.token_id for piece in self._texts[text]]
         return [token["id"] if isinstance(token, dict) else token for token in await self._tokens(text)]
@@ -89,7 +89,7 @@ class RemoteTokenizer:
         raise BackendError("unsupported", "the server's tokens do not reach the continuation")
 
     async def counts(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens each text is, BOS included."""
+        """The number of tokens of each text, BOS included."""
         return [len(await self._tokens(text)) for text in texts]
 
     async def _ask(self, text: str) -> list[Piece]:
@@ -118,7 +118,7 @@ class RemoteTokenizer:
 
 
 async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | None:
-    """A tokenizer whose tokens give the text back, in any dialect; None where there is none.
+    """A tokenizer, in any dialect, whose tokens spell the text again; None if there is none.
 
     Raises `BackendError` for a failure that may have hidden one.
     """
@@ -154,7 +154,7 @@ def _piece_bytes(piece: Any) -> bytes:
 
 
 def _without_specials(pieces: Sequence[Piece], text: bytes) -> tuple[Piece, ...]:
-    """The same tokens with a leading BOS, or a space that the tokenizer adds, standing for nothing."""
+    """The tokens, with no bytes for a leading BOS or for a space that the tokenizer adds."""
     whole = b"".join(p.data for p in pieces)
     if whole == text:
         return tuple(pieces)
@@ -165,4 +165,4 @@ def _without_specials(pieces: Sequence[Piece], text: bytes) -> tuple[Piece, ...]
             rest = (Piece(pieces[at].token_id, pieces[at].data[1:]), *pieces[at + 1 :])
             if b"".join(p.data for p in rest) == text:
                 return (*(Piece(p.token_id, b"") for p in pieces[:at]), *rest)
-    raise BackendError("unsupported", "the server's tokens do not give the text back")
+    raise BackendError("unsupported", "the server's tokens do not spell the text")

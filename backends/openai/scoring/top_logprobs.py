@@ -1,6 +1,6 @@
-"""A server's list of next tokens: read, and checked for what cannot be true.
+"""A server's list of next tokens: parsed, and checked for impossible values.
 
-Two shapes are in use. ``/completions`` of OpenAI, vLLM and llama-cpp-python gives
+Two formats are in use. ``/completions`` of OpenAI, vLLM and llama-cpp-python gives
 ``top_logprobs: [{text: logprob}]``; chat, and llama.cpp everywhere, gives
 ``content: [{token, bytes?, id?, logprob, top_logprobs: [...]}]``.
 """
@@ -19,25 +19,25 @@ from backends.openai.api import check_finished, single_choice
 from backends.openai.http.errors import inconsistent
 from backends.reasoning import begins_with_reasoning, has_reasoned
 
-#: How far a server's probabilities may add up to more than 1. llama.cpp divides by a running sum in float32, where
-#: each token may cost 2⁻²⁴: on Gemma's 2¹⁸ tokens that makes a list add up to as much as 1.002.
+#: By how much a server's probabilities may exceed 1 in total. llama.cpp divides by a running sum in float32, where
+#: each token may cost 2⁻²⁴: with Gemma's 2¹⁸ tokens a list adds up to as much as 1.002.
 MASS_SLACK = 2.0**-6
 #: Servers give about this in place of an unknown log-probability.
 _PLACEHOLDER = -9000.0
 
-#: So many tokens, and such a part of a list, do not have one value by chance.
+#: This many tokens, and this share of a list, do not have the same value by chance.
 _MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
-#: Nats. A value below the first, and so much lower than the others, is a placeholder where it is whole or repeated.
+#: Nats. A value below the first, with the second as gap to the others, is a placeholder if it is whole or repeated.
 _FAR_BELOW, _WIDE_GAP, _SHORT_LIST = -20.0, 3.0, 1000
 
-#: How the text of a special token starts, which may have no bytes.
+#: How the text of a special token starts; such a token may have no bytes.
 _SPECIAL_STARTS = ("", "<", "[")
 
 Identity = Literal["ids", "bytes", "text"]
 
 
 class NothingDrawnError(BackendError):
-    """The model ended the text at once, and the server then gives no list."""
+    """The model ended the text at once, and this server then gives no list."""
 
     def __init__(self) -> None:
         super().__init__("unsupported", "the model ends the text here, and the server then lists no tokens")
@@ -45,7 +45,7 @@ class NothingDrawnError(BackendError):
 
 @dataclass(frozen=True, slots=True)
 class ListedToken:
-    """One entry of a list. ``data`` is the token's bytes, None where only a lossy text is given."""
+    """One entry of a list. ``data`` is the token's bytes; None if only a lossy text is given."""
 
     text: str
     logprob: float
@@ -96,7 +96,7 @@ class TopLogprobs:
         return {id(token): at for at, token in enumerate(self.tokens)}
 
     def by_bytes(self, data: bytes) -> tuple[ListedToken, ...]:
-        """The entries with these bytes; more than one when two tokens decode to one string."""
+        """The entries with these bytes; more than one if several tokens decode to the same string."""
         if self.identity == "text":
             text = data.decode("utf-8", "replace")
             return tuple(t for t in self.tokens if t.text == text)
@@ -109,17 +109,17 @@ class TopLogprobs:
     def _may_start(self, token: ListedToken, data: bytes) -> bool:
         start = token.data if token.data is not None else token.text.encode()
         if token.data is None and not data.isascii() and (not start or "�" in token.text):
-            # A part of a character: its text does not show which bytes it has.
+            # Part of a character: the text does not show which bytes it has.
             return data.startswith(token.text.partition("�")[0].encode())
         return 0 < len(start) < len(data) and data.startswith(start)
 
     def identifies(self, token: ListedToken) -> bool:
-        """Whether this entry of `tokens` certainly stands for one token.
+        """Whether this entry of `tokens` certainly stands for a single token.
 
-        Where a list is keyed by strings, tokens that decode to one string collapse into one
-        entry: it stands at the first one's rank with the last one's value. It then breaks the
-        list's order. Tokens that are not whole characters decode to blanks, to nothing or to the
-        replacement character (SmolLM2: 38 to one space, 338 to nothing): such strings identify none.
+        In a list keyed by strings, tokens that decode to the same string collapse into one entry, with
+        the rank of the first and the value of the last, which breaks the list's order. Tokens that are
+        not whole characters decode to spaces, to nothing or to the replacement character (SmolLM2: 38
+        to one space, 338 to nothing): such strings identify no token.
         """
         if self.identity != "text":
             return True
@@ -132,8 +132,8 @@ class TopLogprobs:
 def read_top_logprobs(response: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     """The list of the first generated token, from either endpoint.
 
-    Raises `BackendError` ``unsupported`` when there is none, ``malformed`` when it cannot be
-    read, ``inconsistent`` when it cannot be true.
+    Raises `BackendError`: ``unsupported`` if there is none, ``malformed`` if it cannot be parsed,
+    ``inconsistent`` if it cannot be true.
     """
     choice = single_choice(response)
     check_finished(choice.get("finish_reason"))
@@ -144,18 +144,18 @@ def read_top_logprobs(response: Mapping[str, Any], requested_k: int) -> TopLogpr
     if has_reasoned(choice) or begins_with_reasoning(top.tokens[0].text) or begins_with_reasoning(top.sampled):
         hint = "Switch its reasoning off on the server, or use a suite that reads texts"
         raise BackendError(
-            "unsupported", "the model reasons before it answers: its first token is no answer", hint=hint
+            "unsupported", "the model reasons before it answers: its first token is not an answer", hint=hint
         )
     text = choice.get("text")
     if isinstance(text, str) and _lost_blanks(top.sampled, text):
-        raise inconsistent("the lists leave out a token's leading space: two tokens may have one string")
+        raise inconsistent("the lists omit a token's leading space: two tokens may share one string")
     return top
 
 
 def _lost_blanks(listed: str, text: str) -> bool:
-    """Whether the drawn token's string is its text without blanks around it (vLLM with SentencePiece, until 2026).
+    """Whether the drawn token's string lacks the spaces around its text (vLLM with SentencePiece, until 2026).
 
-    The other way round the text was trimmed, not the list. A chat's answer is trimmed too, and is not compared.
+    If the text lacks them instead, the text was trimmed, not the list. Chat answers are trimmed, so not compared.
     """
     return bool(listed.strip()) and listed != text and listed in text and listed.strip() == text.strip()
 
@@ -178,7 +178,7 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     if choice.get("finish_reason") == "stop" and isinstance(logprobs, Mapping) and not any(logprobs.values()):
         raise NothingDrawnError
     if not isinstance(logprobs, Mapping):
-        raise BackendError("unsupported", "the answer has no log-probabilities, although they were asked for")
+        raise BackendError("unsupported", "the answer has no log-probabilities, although they were requested")
     if isinstance(logprobs.get("content"), Sequence) and logprobs["content"]:
         first = logprobs["content"][0]
         if not isinstance(first, Mapping) or not isinstance(first.get("top_logprobs"), Sequence):
@@ -215,7 +215,7 @@ def _entries(entries: Sequence[Any]) -> Iterator[ListedToken]:
 
 
 def _checked_bytes(text: str, data: bytes, written: str) -> bytes | None:
-    """``data``, the bytes of ``written``, as a token's; None where they or its text are not its own."""
+    """``data``, the bytes of ``written``, if they are the token's own; else None."""
     if _is_lossy(text):
         return None  # vLLM gives the bytes of the text, not of the token
     if written != text and (written or text.strip()[:1] not in _SPECIAL_STARTS):
@@ -224,7 +224,7 @@ def _checked_bytes(text: str, data: bytes, written: str) -> bytes | None:
 
 
 def _decoded(data: bytes) -> str | None:
-    """The text of these bytes; None where they are parts of characters, whose text no server can give."""
+    """The text of these bytes; None if they are parts of characters, which have no text."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -232,17 +232,17 @@ def _decoded(data: bytes) -> str | None:
 
 
 def _is_lossy(text: str) -> bool:
-    """Whether a token's text hides which bytes it has: several tokens then have one text."""
+    """Whether a token's text does not show its bytes: several tokens may then share one text."""
     return "�" in text
 
 
 def _readable(text: str) -> str:
-    """OpenAI writes a token of broken characters as ``bytes:\\xe2\\x80``."""
+    """The text of a token; OpenAI writes parts of characters as ``bytes:\\xe2\\x80``."""
     return "�" if text.startswith("bytes:\\x") else text
 
 
 def _sampled_last(listed: tuple[ListedToken, ...], sampled: str) -> tuple[ListedToken, ...]:
-    """vLLM puts the drawn token first, whatever its rank: back to where its value belongs."""
+    """The list in order: vLLM puts the drawn token first, whatever its rank."""
     if len(listed) > 1 and listed[0].text == sampled and listed[0].logprob < listed[1].logprob:
         rest = listed[1:]
         at = sum(1 for t in itertools.takewhile(lambda t: t.logprob >= listed[0].logprob, rest))
@@ -256,18 +256,18 @@ def _checked(top: TopLogprobs) -> TopLogprobs:
     if top.mass > 1 + MASS_SLACK:
         raise inconsistent(f"the listed tokens' probabilities add up to {top.mass:.4g}")
     if placeholders := count_placeholders([t.logprob for t in top.tokens]):
-        raise inconsistent(f"one number stands for the {placeholders} last tokens of a list: they are not known")
+        raise inconsistent(f"the last {placeholders} tokens of a list share one placeholder value")
     if top.identity == "ids" and len(top._ids) != len(top.tokens):
         raise inconsistent("one token is listed twice", retryable=True)
     return top
 
 
 def count_placeholders(values: Sequence[float]) -> int:
-    """How many values at a list's lower end are one number that stands for unknown ones; 0 where none is.
+    """How many values at a list's lower end are a placeholder for unknown values; 0 if there is none.
 
-    Equal values are honest where logits have 16 bits: about a quarter of any list then, as its tokens get denser
-    towards its end. So one number for most of what is listed is a placeholder; and so is one far below all others
-    that several tokens have, or that is a whole number.
+    With 16-bit logits equal values are legitimate, up to about a quarter of a list, since values get denser towards
+    its end. So one number for a larger share of the list is a placeholder, and so is a number far below all others
+    that several tokens share, or that is whole.
     """
     ordered = sorted(values, reverse=True)
     lowest = ordered[-1]

@@ -1,4 +1,4 @@
-"""The probe's experiments, a subject a file: each asks a server, and returns what it showed.
+"""The probe's experiments, one subject per file: each sends requests, and returns what they showed.
 
-Takes a `ProbeSession`, gives an `Outcome`; `backends.openai.probe.run` says in which order they come.
+Takes a `ProbeSession`, gives an `Outcome`; `backends.openai.probe.run` sets their order.
 """

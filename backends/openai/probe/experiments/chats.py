@@ -1,4 +1,4 @@
-"""Experiments with chats: lists, the assistant prefill, and the text that a chat becomes."""
+"""Experiments with chats: lists, the assistant prefill, and the rendered text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 
 _CHAT = (Message("user", "Is the sky blue? Answer yes or no."),)
 _ROWS = Message("user", "Name the days of the week, and count to ten.")
-#: (assistant prefill, its next word): only a server that continues it gives that word, no new answer starts like that.
+#: (assistant prefill, its next word): only a server that continues it gives that word; no new answer starts with it.
 _STARTS = (("Well, in order: Monday, Tuesday,", "Wednesday"), ("Well, in order: one, two, three,", "four"))
 _WAYS: tuple[tuple[Prefill, dict[str, Any]], ...] = (("continued", {}), ("flags", CONTINUE_ASSISTANT))
 _WAY_MESSAGES = {
@@ -37,7 +37,7 @@ async def chat_lists(session: ProbeSession) -> Outcome:
         return _with_lists(session, top, k)
     await chat_parameters(session)
     answered = session.capabilities.chat
-    if "temperature" in session.capabilities.refused:  # perhaps that alone was in the way
+    if "temperature" in session.capabilities.refused:  # perhaps only the temperature was refused
         top, k = await longest(lambda k: session.next_chat_tokens(_CHAT, k))
         if isinstance(top, TopLogprobs):
             return _with_lists(session, top, k)
@@ -54,7 +54,7 @@ def _with_lists(session: ProbeSession, top: TopLogprobs, k: int) -> Outcome:
 
 @experiment("chat repeated")
 async def chat_noise(session: ProbeSession) -> Outcome:
-    """The same question again, alone and with one that has many answers: the noise that the canary will have."""
+    """The noise that the canary will have: the same question repeated, alone and beside one with many answers."""
     first, k = session.chat_list, session.capabilities.largest_chat_k
     again, alone = [await session.next_chat_tokens(turns, k) for turns in (_CHAT, DIGIT_CHAT)]
     beside, digit, digit_again = await asyncio.gather(
@@ -62,19 +62,19 @@ async def chat_noise(session: ProbeSession) -> Outcome:
     )
     noise = max(max_abs_diff(first, again), max_abs_diff(first, beside))
     digits = (alone, digit, digit_again)
-    if all(isinstance(top, TopLogprobs) for top in digits):  # else the canary has no value of it either
+    if all(isinstance(top, TopLogprobs) for top in digits):  # otherwise the canary will not have its value either
         noise = max(noise, max_abs_diff(alone, digit), max_abs_diff(digit, digit_again))
     message = f"moves the numbers by {noise:.2g} nats"
     if noise > MAX_NOISE:
         session.chat_list = None
         return Outcome(False, message)
-    # Without a proven route for texts, the noise of texts says nothing of the chats.
+    # Without a proven route for texts, the noise of texts says nothing about chats.
     of_texts = session.capabilities.repeat_noise if session.capabilities.text_route is not None else 0.0
     return Outcome(True, message, repeat_noise=max(of_texts, noise))
 
 
 async def chat_route(session: ProbeSession) -> None:
-    """How an assistant prefill is continued, and the best route for chats."""
+    """Find how an assistant prefill is continued, and the best route for chats."""
     await prefill(session)
     if session.chat_list is None:
         return
@@ -85,7 +85,7 @@ async def chat_route(session: ProbeSession) -> None:
 
 @experiment("assistant prefill")
 async def prefill(session: ProbeSession) -> Outcome:
-    """Whether an assistant prefill is continued, in lists too."""
+    """Whether an assistant prefill is continued, also in lists."""
     for way, flags in _WAYS:
         continues, repeats = 0, 0
         for start, rest in _STARTS:
@@ -106,7 +106,7 @@ async def prefill(session: ProbeSession) -> Outcome:
 
 
 async def _continued_in_lists(session: ProbeSession, flags: dict[str, Any]) -> bool:
-    """Whether the first list after an assistant prefill is of the token that follows it."""
+    """Whether the first list after an assistant prefill belongs to the token that follows it."""
     k = min(session.capabilities.largest_chat_k, 20)
     if k == 0:
         return False
@@ -122,7 +122,7 @@ async def _continued_in_lists(session: ProbeSession, flags: dict[str, Any]) -> b
 
 @experiment("rendered chat")
 async def rendered(session: ProbeSession) -> Outcome:
-    """Whether the text that a chat becomes is known: then a chat is scored like a text."""
+    """Whether the server shows the text that it renders for a chat: a chat is then scored like a text."""
     assert session.chat_list is not None
     text = await session.ask(session.api.rendered_chat, _CHAT)
     if isinstance(text, BackendError):
@@ -132,7 +132,7 @@ async def rendered(session: ProbeSession) -> Outcome:
     message = f"{diff:.2g} nats from the chat endpoint"
     if diff <= session.tolerance():
         return Outcome(True, message, chat_route="rendered")
-    session.distrust("chat", f"a chat's list is {diff:.2g} nats from that of the text which it is said to become")
+    session.distrust("chat", f"a chat's list is {diff:.2g} nats from that of its rendered text")
     return Outcome(False, message)
 
 

@@ -1,7 +1,7 @@
-"""Whether characters reach the model as they were sent: it is made to copy some that gateways rewrite.
+"""Whether characters reach the model as they were sent: it copies some that gateways tend to rewrite.
 
-Twins that differ in such a character still differ when all of them are rewritten alike. A model that goes on with a
-line which it has read four times shows what it read.
+Twins that differ in such a character still differ if a gateway rewrites both. A model that continues a line which it
+has read four times shows what it read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _LINE = 'Müller & "Weiß" < Søren'
 _TEXT = f'{_LINE}\n{_LINE}\n{_LINE}\n{_LINE}\nMüller & "'
 _CHAT = (*(Message("user", f"Say: {_LINE}"), Message("assistant", _LINE)) * 3, Message("user", f"Say: {_LINE}"))
 _TOKENS = 24
-#: What becomes of the line's characters: names in HTML, UTF-8 read as Latin-1, and escapes of JSON and of URLs.
+#: How the line's characters are rewritten: HTML entities, UTF-8 read as Latin-1, JSON escapes and URL escapes.
 _REWRITTEN = ("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22")
 
 
 @experiment("copied characters of texts")
 async def text_copies(session: ProbeSession) -> Outcome:
-    """Whether a text is continued by its own characters, or by what a gateway makes of them."""
+    """Whether a text is continued with its own characters, or with rewritten ones."""
     sent = await session.as_sent(_TEXT)
     answer = await session.ask(session.api.completion, sent, max_tokens=_TOKENS, temperature=0.0)
     return _compared(session, "text", accepted(answer))
@@ -32,7 +32,7 @@ async def text_copies(session: ProbeSession) -> Outcome:
 
 @experiment("copied characters of chats")
 async def chat_copies(session: ProbeSession) -> Outcome:
-    """Whether a chat is answered with its own characters, or with what a gateway makes of them."""
+    """Whether a chat is answered with its own characters, or with rewritten ones."""
     answer = await session.ask(session.api.chat, _CHAT, max_tokens=_TOKENS, temperature=0.0)
     return _compared(session, "chat", accepted(answer))
 

@@ -1,8 +1,8 @@
-"""Tokens drawn by the server: a route to its probabilities that is independent of every list.
+"""Tokens drawn by the server: evidence of its probabilities that is independent of its lists.
 
-A first set of draws is compared with the lists at level 0.02, and where it does not fit, a second, fresh one at 0.005:
-a true list is refused once in 10,000 probes. Where each draw takes a request, a set is some draws of one token and some
-texts that come with a list for each of their tokens.
+A first set of draws is compared with the lists at level 0.02; if it does not fit, a fresh second set is compared at
+0.005: a true list is refused once in 10,000 probes. If each draw takes a request, a set consists of some draws of one
+token and some texts that come with a list for each of their tokens.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outco
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 Asked = str | tuple[Message, ...]
-#: Places that are compared with their lists together, set by set.
+#: Sets of places; each set is compared with its lists as a whole.
 Sets = Sequence[Sequence[Place]]
 
 #: Prompts after which several words are likely, and few enough that a short list holds much of their probability.
@@ -61,8 +61,8 @@ _QUESTIONS = (
     "Name an animal. Answer with one word.",
     "Is it better to be early or late? Answer with one word.",
 )
-#: Draws after each prompt: by the field ``n``, which costs hardly more than one; in repeated prompts; with a request
-#: for each; and with a request for each where long draws cannot be read.
+#: Draws after each prompt: by the field ``n``, which costs hardly more than one draw; by repeated prompts; with a
+#: request per draw; and with a request per draw if long draws cannot be read.
 _DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 2, 14
 _FIRST_LEVEL, _SECOND_LEVEL = 0.02, 0.005
 _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
@@ -72,16 +72,17 @@ _SHORT = 200
 _TOGETHER: Mapping[Together, int] = {"n": 50, "prompts": 20}
 _SOME, _FEW = 20, 6
 _IN_FLIGHT = 8
-#: After these any of many words may follow: equal draws are no draws.
+#: Many words may follow these: if all draws are equal, they are not random.
 _OPEN_TEXTS = (
     "My favourite thing in the world is",
     "Yesterday we found a",
     "Tell me the first word that comes to mind:",
 )
 _FROZEN = 0.2
-#: Most different answers there, as a share of those at temperature 1. One temperature for all gives about 1.
+#: Maximum number of distinct answers at that temperature, as a share of those at temperature 1. A server that ignores
+#: the temperature gives about 1.
 _MOST_COLD = 0.75
-#: Log of the odds at which draws decide between two claims.
+#: Log odds at which draws decide between two claims.
 DECIDED = math.log(1000)
 _MOST_DRAWS = 120
 
@@ -102,7 +103,7 @@ async def chat_draws(session: ProbeSession) -> Outcome:
 
 
 async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, TopLogprobs | BackendError]]) -> Outcome:
-    """Draw after each prompt and compare; what does not fit twice makes the lists untrusted."""
+    """Draw after each prompt and compare; lists that fail twice are not trusted."""
     lists = [(prompt, top) for prompt, top in asked if isinstance(top, TopLogprobs)]
     if len(lists) < len(asked) / 2:
         raise NotTestedError("not tried: too few lists")
@@ -130,10 +131,10 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
 async def compare_draws(
     session: ProbeSession, draw: Callable[[], Awaitable[Sets]], *, pooled: bool = False
 ) -> tuple[list[Place], bool, str]:
-    """The places of the sets that decided, whether they fit their lists, and that in words.
+    """The places of the deciding sets, whether they fit their lists, and a message that says so.
 
-    ``draw`` makes one look's sets of draws; a second look is taken where the first does not fit. ``pooled``: each
-    text's count over all places of a set is compared too.
+    ``draw`` makes the sets of one look; a second look follows if the first does not fit. ``pooled``: also compare
+    each text's total count over all places of a set.
     """
     noise, before = session.capabilities.repeat_noise, ""
     tests = (p_value, pooled_p_value) if pooled else (p_value,)
@@ -150,7 +151,7 @@ async def compare_draws(
 
 
 async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked, dict[str, float]]]) -> Sets:
-    """Draws of one token, and tokens of long draws: each set is compared with its lists by itself."""
+    """Draws of one token, and tokens of long draws, as separate sets."""
     together = session.capabilities.together
     if together == "n" or (together == "prompts" and kind == "text"):
         return [await drawn_places(session, listed, _DRAWS_BY_N if together == "n" else _DRAWS_BY_PROMPTS)]
@@ -160,7 +161,7 @@ async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked,
 
 
 def _p_value(sets: Sets, noise: float, tests: Sequence[Callable[..., float]]) -> float:
-    """Bonferroni's: the least of the sets' and tests', times their number."""
+    """The smallest p-value of all sets and tests, times their number (Bonferroni)."""
     values = [test(places, noise=noise) for places in sets for test in tests]
     return min(1.0, len(values) * min(values))
 
@@ -168,7 +169,7 @@ def _p_value(sets: Sets, noise: float, tests: Sequence[Callable[..., float]]) ->
 async def drawn_places(
     session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]], each: int
 ) -> list[Place]:
-    """A place for each prompt and its listed texts, with as many draws."""
+    """A place for each prompt and its listed texts, with ``each`` draws."""
     places = []
     for prompt, probabilities in listed:
         texts = await drawn(session, prompt, each)
@@ -177,9 +178,9 @@ async def drawn_places(
 
 
 async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]]) -> float:
-    """How much likelier draws at a low temperature are than if that had no effect, as a logarithm.
+    """Log likelihood ratio of draws at a low temperature: that it takes effect, against that it has none.
 
-    After the prompts that leave most open, until the evidence is beyond `DECIDED` either way.
+    Drawn after the prompts with the highest entropy, until the evidence exceeds `DECIDED` either way.
     """
     evidence, n = 0.0, 0
     each = _SOME if session.capabilities.together is not None else _IN_FLIGHT // _COLD_PROMPTS
@@ -189,7 +190,7 @@ async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, di
             try:
                 texts = await drawn(session, prompt, each, temperature=_COLD)
             except NotTestedError:
-                return evidence  # some models take no temperature but 1
+                return evidence  # some models accept no temperature but 1
             n += len(texts)
             place = Place(probabilities, [_as_listed(text, prompt) for text in texts])
             cold, same = at_temperature(place, _COLD), at_temperature(place, 1.0)
@@ -202,9 +203,9 @@ def _as_listed(text: str, asked: Asked) -> str:
 
 
 def _short_and_whole(tops: Sequence[TopLogprobs]) -> str:
-    """What is wrong with lists that hold all probability although they are short; empty where nothing is.
+    """Says if short lists hold all the probability; empty if they do not.
 
-    A vocabulary has thousands of tokens: if the last one listed is likely, the next ones are not impossible.
+    A vocabulary has thousands of tokens: if the last one listed is likely, those after it cannot be impossible.
     """
     whole = []
     for top in tops:
@@ -218,15 +219,15 @@ def _short_and_whole(tops: Sequence[TopLogprobs]) -> str:
 
 @experiment("draws without lists")
 async def variety(session: ProbeSession) -> Outcome:
-    """Whether drawn answers differ, and more so the higher the temperature is: all that can be tested without lists."""
+    """Whether drawn answers differ, and differ more at a higher temperature: all that can be tested without lists."""
     kind: Kind = "text" if session.capabilities.completions else "chat"
     asked: Sequence[Asked] = _OPEN_TEXTS if kind == "text" else [(Message("user", text),) for text in _OPEN_TEXTS]
-    some = _FEW if session.capabilities.reasons else _SOME  # each draw pays for a thought
+    some = _FEW if session.capabilities.reasons else _SOME  # each draw also costs its reasoning
     warm = sum([len(set(await drawn(session, prompt, some))) for prompt in asked])
     if warm <= len(asked):
         session.distrust(kind, "drawn answers are all the same")
         return Outcome(False, "all the same")
-    # Of a model that reasons a temperature may be ignored (DeepSeek's documents say so), and draws are dear.
+    # A reasoning model may ignore the temperature (DeepSeek's documentation says so), and draws are expensive.
     if "temperature" in session.capabilities.refused or session.capabilities.reasons:
         return Outcome(None, f"{warm} different ones of {some * len(asked)}, at the model's own temperature")
     cold = sum([len(set(await drawn(session, prompt, some, temperature=_FROZEN))) for prompt in asked])
@@ -251,7 +252,7 @@ async def draws_together(session: ProbeSession) -> Outcome:
 
 
 async def drawn(session: ProbeSession, asked: Asked, count: int, *, temperature: float = 1.0) -> list[str]:
-    """The first tokens of ``count`` answers, as texts. Raises `NotTestedError` where the server refuses to draw."""
+    """The first tokens of ``count`` answers, as texts. Raises `NotTestedError` if the server refuses to draw."""
     slots = asyncio.Semaphore(_IN_FLIGHT)
     together = session.capabilities.together
     way = together if isinstance(asked, str) or together == "n" else None
@@ -271,7 +272,7 @@ async def drawn(session: ProbeSession, asked: Asked, count: int, *, temperature:
             if isinstance(answer, BackendError):
                 raise NotTestedError(f"drawing was refused: {str(answer)[:80]}")
             texts += answer
-        way = None  # an endpoint may ignore ``n`` that another one obeys
+        way = None  # one endpoint may ignore ``n`` although another obeys it
     return texts
 
 
@@ -281,8 +282,8 @@ async def settle(session: ProbeSession, before: str, token: str, by_list: float,
     Returns
     -------
     evidence : float
-        The log of the likelihood ratio; above 0 for ``by_list``. Drawing ends where it is beyond 1000 to 1 (Wald's
-        sequential test: the wrong side is reached at most once in 1000 times).
+        The log likelihood ratio; positive for ``by_list``. Drawing ends when it exceeds 1000 to 1 (Wald's
+        sequential test: the wrong decision is reached at most once in 1000 times).
     draws : int
     """
     a, b = (min(max(math.exp(value), 1e-6), 1 - 1e-6) for value in (by_list, by_other))
@@ -298,7 +299,7 @@ async def settle(session: ProbeSession, before: str, token: str, by_list: float,
 async def _one(session: ProbeSession, asked: Asked, temperature: float) -> list[str]:
     options = _options(session, temperature)
     if session.capabilities.seed_works:
-        options["seed"] = random.getrandbits(31)  # some servers draw alike each time without one
+        options["seed"] = random.getrandbits(31)  # without one, some servers draw the same every time
     return _texts(await _ask(session, asked, options))
 
 

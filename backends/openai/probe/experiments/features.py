@@ -1,4 +1,4 @@
-"""Experiments with what may be sent along with a prompt, and with what is reported along with an answer."""
+"""Experiments with optional fields of requests, and with what responses report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_MODEL = "no-such-model-as-this"
 
 
 async def check_key(session: ProbeSession) -> None:
-    """Whether the key is good, where something was refused as if it were not. Raises that refusal if it is not."""
+    """If a request was refused for its key, test whether the key is valid at all. Raises the refusal if it is not."""
     if session.refused is None:
         return
     if session.capabilities.completions or session.capabilities.chat:
@@ -37,7 +37,7 @@ async def check_key(session: ProbeSession) -> None:
 
 
 async def unanswered(session: ProbeSession) -> BackendError:
-    """Why neither a text nor a chat is answered; where they are under ``/v1`` of the same address, that."""
+    """Why neither texts nor chats are answered; says so if the API is under ``/v1`` of the same address."""
     error = session.unanswered or BackendError("not_found", "no endpoint answers")
     client = session.api.client
     if error.kind != "not_found" or client.base_url.endswith("/v1"):
@@ -52,7 +52,7 @@ async def unanswered(session: ProbeSession) -> BackendError:
 
 @experiment("unknown model name")
 async def model_name(session: ProbeSession) -> Outcome:
-    """Whether a name that no model has is refused."""
+    """Whether an unknown model name is refused."""
     answer = await session.experiment("Hi", model=_NO_MODEL, max_tokens=1)
     if isinstance(answer, BackendError):
         return Outcome(True, f"refused ({answer.kind})")
@@ -74,7 +74,7 @@ async def tokenizer(session: ProbeSession) -> Outcome:
 
 @experiment("token counts")
 async def token_counts(session: ProbeSession) -> Outcome:
-    """Whether the server counts tokens as its tokenizer does."""
+    """Whether the server's token count agrees with its tokenizer."""
     ids = accepted(await session.ask(session.needed_tokenizer().ids, PROMPT))
     answer = await session.ask(session.api.completion, PROMPT, max_tokens=1, temperature=0.0)
     usage = answer.get("usage") if isinstance(answer, dict) else None
@@ -114,13 +114,13 @@ async def logit_bias(session: ProbeSession) -> Outcome:
 
 @experiment("n, several choices")
 async def several_choices(session: ProbeSession) -> Outcome:
-    """Whether ``n`` is obeyed, refused or ignored, whatever is drawn."""
+    """Whether ``n`` is obeyed, refused or ignored."""
     answer = await session.experiment(PROMPT, n=2, max_tokens=1, temperature=1.0, seed=1)
     if isinstance(answer, BackendError):
         return Outcome(None, f"refused ({answer.kind})")
     choices = answer.get("choices")
     count = len(choices) if isinstance(choices, Sequence) else 0
-    return Outcome(None, "obeyed" if count == 2 else f"ignored: {count} choice where 2 were asked for")
+    return Outcome(None, "obeyed" if count == 2 else f"ignored: {count} choice where 2 were requested")
 
 
 @experiment("several prompts in one request")
@@ -172,7 +172,7 @@ async def chosen_tokens(session: ProbeSession) -> Outcome:
         return Outcome(None, "not offered")
     values = await session.ask(prompt_logprobs, session.api, ids[:-1])
     if isinstance(values, BackendError) or values[-1] is None:
-        return Outcome(None, "offered, and nothing to compare it with; not used")
+        return Outcome(None, "offered, but nothing to compare it with; not used")
     diff = abs(logprob - values[-1])
     return Outcome(diff <= session.tolerance(), f"{diff:.2g} nats from prompt_logprobs; not used")
 

@@ -1,4 +1,4 @@
-"""Experiments with lists of next tokens: how long they are, how stable, and whose numbers they hold."""
+"""Experiments with lists of next tokens: their length, their stability, and whether they are the model's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backends.openai.probe.session import (
 )
 from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
 
-#: Begins like `PROMPT`, and so leaves a cache of which one half is of use.
+#: Shares its first half with `PROMPT`, and so leaves a cache that is half reusable.
 _HALF = PROMPT.replace("one word", "a drawing")
 #: After these a new word follows, and with it a space.
 _WORDS_FOLLOW = ("Monday, Tuesday,", "Her brother is a", "one, two, three,")
@@ -46,7 +46,7 @@ async def next_token_lists(session: ProbeSession) -> Outcome:
 async def longest(
     ask: Callable[[int], Awaitable[TopLogprobs | BackendError]],
 ) -> tuple[TopLogprobs | BackendError, int]:
-    """The longest list of up to 1000 entries, and its length; 0 with the last refusal."""
+    """The longest list of up to 1000 entries, and its length; or the last refusal, and 0."""
     refused: int | None = None
     for k in (1000, 100, 20, 5, 1):
         top = await ask(k)
@@ -83,7 +83,7 @@ async def longest_list(session: ProbeSession) -> Outcome:
 
 @experiment("repetition and order")
 async def repeat_noise(session: ProbeSession) -> Outcome:
-    """How far the numbers move by themselves; less without llama.cpp's cache, where it can be bypassed."""
+    """How far repeated numbers differ; llama.cpp's cache is bypassed if that makes them more stable."""
     noise, uncached, remark = await _noise(session), False, ""
     if isinstance(noise, float) and noise > FULL_PRECISION and session.capabilities.family == "llama.cpp":
         session.api.always_sent = {"cache_prompt": False}
@@ -101,7 +101,7 @@ async def repeat_noise(session: ProbeSession) -> Outcome:
 
 
 async def _noise(session: ProbeSession) -> float | BackendError:
-    """The same question after others, with its start in the cache, and together with others."""
+    """How far answers to one question differ: after others, with its start in the cache, and beside others."""
     k = min(session.capabilities.largest_k, 1000)
     repeated = [await session.next_tokens(PROMPT, k)]
     others = []
@@ -118,14 +118,14 @@ async def _noise(session: ProbeSession) -> float | BackendError:
 
 @experiment("leading spaces")
 async def leading_spaces(session: ProbeSession) -> Outcome:
-    """Whether listed words have the space before them: without it two tokens have one string, and no text fits them."""
+    """Whether listed words keep their leading space: without it two tokens share one string, and match no text."""
     if session.capabilities.identity == "ids":
         raise NotTestedError("tokens are identified by ids")
     k = min(session.capabilities.largest_k, _LISTED)
     tops = [await session.next_tokens(text, k) for text in _WORDS_FOLLOW]
     listed = [token.text for top in tops if isinstance(top, TopLogprobs) for token in top.tokens]
     words = [text for text in listed if text[:1].isalpha()]
-    # A tokenizer may make the space a token of its own; SentencePiece and byte-level BPE have letters for it.
+    # A tokenizer may have a token for the space alone; SentencePiece and byte-level BPE write it as "▁" and "Ġ".
     spaced = [text for text in listed if not text.strip() or text[0].isspace() or text[0] in "▁Ġ"]
     message = f"{len(spaced)} of {len(listed)} tokens after whole words begin with a space"
     if spaced or len(words) < _MIN_WORDS:
@@ -136,7 +136,7 @@ async def leading_spaces(session: ProbeSession) -> Outcome:
 
 @experiment("raw values")
 async def temperature(session: ProbeSession) -> Outcome:
-    """Lists may be of the model itself, or of what the sampler made of it."""
+    """Whether lists hold the model's own probabilities, or those that the sampler derived from them."""
     first = session.text_list
     assert first is not None
     session.api.temperature = 1.0
@@ -144,17 +144,17 @@ async def temperature(session: ProbeSession) -> Outcome:
     if max_abs_diff(first, warm) <= session.tolerance():
         session.api.temperature = 0.0
         return Outcome(True, "the temperature changes nothing", temperature=0.0)
-    return Outcome(None, "lists depend on the temperature: asked at 1", temperature=1.0)
+    return Outcome(None, "lists depend on the temperature: 1 is used", temperature=1.0)
 
 
 @experiment("ids of listed tokens")
 async def listed_ids(session: ProbeSession) -> Outcome:
-    """Whether a listed id is that of the text beside it: scores are read by ids, draws by texts."""
+    """Whether a listed id belongs to the text beside it: scores are read by id, draws by text."""
     if session.capabilities.identity != "ids" or session.longest_list is None:
         raise NotTestedError("tokens are identified by their texts")
     tokenizer, compared = session.needed_tokenizer(), 0
     for text in (PROMPT, OTHER, _AUDITED):
-        # A tokenizer may add a space to the first one.
+        # A tokenizer may add a space to the first token.
         for piece in accepted(await session.ask(tokenizer.pieces, text))[2:]:
             listed = session.longest_list.by_id(piece.token_id)
             if listed is None or not piece.data.strip():
@@ -198,7 +198,7 @@ async def token_ids(session: ProbeSession) -> Outcome:
 async def _bos_of_texts(
     session: ProbeSession, by_text: TopLogprobs | BackendError, ids: list[int], k: int
 ) -> str | None:
-    """How a server changes a text's BOS token, where that explains its list: "a second", "no", or None."""
+    """How the server changes a text's BOS token, if that explains its list, as a phrase; else None."""
     if session.capabilities.bos:
         for change, changed in (("with a second", [ids[0], *ids]), ("without their", ids[1:])):
             if max_abs_diff(by_text, await session.next_tokens(changed, k)) <= session.tolerance():
@@ -208,15 +208,15 @@ async def _bos_of_texts(
 
 @experiment("prompt without BOS")
 async def without_bos(session: ProbeSession) -> Outcome:
-    """Whether the same tokens without BOS are another prompt, or the server adds it: informative only."""
+    """Whether the tokens without BOS are a different prompt, or the server adds it: informative only."""
     if not session.capabilities.takes_ids:
         raise NotTestedError("not tried: needs prompts as token ids")
     if not session.capabilities.bos:
-        return Outcome(None, "is what the model was trained on: it has no BOS")
+        return Outcome(None, "is how the model was trained: it has no BOS")
     ids = accepted(await session.ask(session.needed_tokenizer().ids, PROMPT))
     k = min(session.capabilities.largest_k, 100)
     by_text, bare = await session.next_tokens(PROMPT, k), await session.next_tokens(ids[1:], k)
     diff = max_abs_diff(accepted(by_text), accepted(bare))
     if diff <= session.tolerance():
-        return Outcome(None, "the server adds a BOS, and one that is sent is not doubled")
+        return Outcome(None, "the server adds a BOS, unless one was sent")
     return Outcome(None, f"is another prompt, {diff:.2g} nats away: the BOS is always sent")

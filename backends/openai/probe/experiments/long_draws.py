@@ -1,6 +1,6 @@
-"""Texts drawn with a list for each of their tokens: many draws for one request, where a server gives one at a time.
+"""Sampled texts with a list for each token: many draws per request, for servers that give one text at a time.
 
-A server may answer with another model when lists are asked for: such draws do not replace those without lists.
+A server may answer with another model when lists are requested: these draws do not replace those without lists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from backends.openai.probe.calibration import Place, listed_texts
 from backends.openai.probe.session import Kind, ProbeSession
 from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
 
-#: Each is continued, or answered, by many words.
+#: Each is continued, or answered, with many words.
 _BEGINNINGS = (
     "Once upon a time there was a",
     "The weather today is",
@@ -35,18 +35,18 @@ _TASKS = (
     "Tell me about a town that you like.",
     "Describe what a baker does in the morning.",
 )
-#: Of each text, and how often each is drawn: a slow server has a time limit for each answer.
+#: Tokens per text, and draws of each. Not longer: a slow server has a time limit for each answer.
 _TOKENS, _TIMES = 64, 2
 #: Entries of each list.
 _LISTED = 100
-#: Nats by which a drawn token's own value may differ from the list's, and the share of tokens where it may not.
+#: Nats by which a drawn token's own value may differ from the list's, and the share of tokens that may differ by more.
 _OWN_VALUE_OFF, _MOST_OFF = 0.02, 0.1
 
 
 async def long_draws(session: ProbeSession, kind: Kind) -> list[Place]:
-    """A place for each token of some texts that were drawn at temperature 1; none where their lists cannot be read.
+    """A place for each token of some texts sampled at temperature 1; none if their lists cannot be read.
 
-    Lists that give the drawn tokens other values than the answer itself are not trusted.
+    Lists whose values for the drawn tokens differ from the answer's own are not trusted.
     """
     found = session.capabilities
     k = min(found.largest_k if kind == "text" else found.largest_chat_k, _LISTED)
@@ -78,7 +78,7 @@ async def _text(session: ProbeSession, asked: str | tuple[Message, ...], k: int)
 
 
 def _places(choice: Mapping[str, Any], k: int) -> Iterator[tuple[Place, float | None]]:
-    """Each token's place, and how far its own value is from the list's; None where one of the two is missing."""
+    """Each token's place, and the difference between its own value and the list's; None if either is missing."""
     for logprobs, value in _positions(choice.get("logprobs")):
         one = {"index": 0, "finish_reason": "length", "logprobs": logprobs}
         top = _cut(read_top_logprobs({"choices": [one]}, k))
@@ -88,7 +88,7 @@ def _places(choice: Mapping[str, Any], k: int) -> Iterator[tuple[Place, float | 
 
 
 def _positions(logprobs: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-    """The lists of each token, each in the form of an answer of one token, and the token's own value."""
+    """For each token, its list in the form of a one-token answer, and the token's own value."""
     if not isinstance(logprobs, Mapping):
         return
     content, tokens, tops = (logprobs.get(name) for name in ("content", "tokens", "top_logprobs"))
@@ -101,6 +101,6 @@ def _positions(logprobs: Any) -> Iterator[tuple[dict[str, Any], Any]]:
 
 
 def _cut(top: TopLogprobs) -> TopLogprobs:
-    """The k likeliest: some servers add the drawn token to them, which would make each drawn token a listed one."""
+    """The k likeliest: some servers add the drawn token, which would make every drawn token a listed one."""
     likeliest = sorted(top.tokens, key=lambda token: -token.logprob)[: top.requested_k]
     return dataclasses.replace(top, tokens=tuple(likeliest))

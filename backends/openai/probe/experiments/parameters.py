@@ -1,4 +1,4 @@
-"""Experiments with the parameters that a model of chats takes: what is refused is left out from then on."""
+"""Experiments with the parameters that a chat model accepts: what is refused is left out from then on."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from backends.reasoning import has_reasoned, is_opened_before
 
 _ASKED = (Message("user", "Is the sky blue? Answer yes or no."),)
 _WITH_SYSTEM = (Message("system", "Answer with one word."), *_ASKED)
-#: Tokens of the first answer: enough for a short thought. A model that takes none of the names is asked without one.
+#: Token limit of the answers: enough for a little reasoning.
 _ROOM = 1024
-#: What texts are drawn with, in the order in which it is tried; each with those before it that were taken, since
-#: some models take either a temperature or ``top_p``.
+#: Sampling parameters in the order in which they are tried, each together with those accepted before it, since some
+#: models accept either a temperature or ``top_p``.
 _TRIED: tuple[tuple[str, Any], ...] = (("temperature", 0.0), ("top_p", 1.0), ("seed", 7), ("stop", ["\n\n\n"]))
-#: Refusals of a request for good. A gateway may say so as if the key or the path were wrong.
+#: Permanent refusals of a request. Some gateways report them as if the key or the path were wrong.
 _REFUSALS = ("bad_request", "unsupported", "auth", "not_found")
 
 
 @experiment(PARAMETERS)
 async def chat_parameters(session: ProbeSession) -> Outcome:
-    """Which parameters a chat takes, one by one; and whether its answers come after a thought."""
+    """Which parameters chats accept, one by one; and whether the model reasons before it answers."""
     first = await _plainest(session)
     if isinstance(first, BackendError):
         if session.unanswered is None or first.kind != "not_found":
@@ -48,14 +48,14 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     session.api.parameters.refused = tuple(refused)
     if "temperature" in refused:
         session.statements.append(
-            "the model takes no temperature: every text is drawn at its own, also where the likeliest one is asked for"
+            "the model accepts no temperature: every text is sampled at its default, even a greedy one"
         )
     if "system" in refused:
-        session.statements.append("the model takes no system message: it begins the user's turn that follows it")
+        session.statements.append("the model accepts no system message: it is prepended to the next user turn")
     choice = _choice(first)
     opened = is_opened_before(choice)
     reasons = opened or has_reasoned(choice) or reasoning_tokens(first.get("usage")) > 0
-    parts = [f"refused: {', '.join(refused)}" if refused else "all are taken"]
+    parts = [f"refused: {', '.join(refused)}" if refused else "all are accepted"]
     parts += ["the limit is max_completion_tokens"] * (session.api.parameters.limit != "max_tokens")
     parts += ["it reasons before it answers"] * reasons
     limit, responses = session.api.parameters.limit, session.api.parameters.responses
@@ -68,7 +68,7 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
 
 
 async def _plainest(session: ProbeSession) -> dict[str, Any] | BackendError:
-    """The answer to a chat that carries nothing but its turns and a limit, by either name of it."""
+    """The answer to a chat with nothing but its turns and a limit, under either of the limit's names."""
     first: BackendError | None = None
     for name in get_args(LimitName):
         session.api.parameters.limit = name
@@ -76,7 +76,7 @@ async def _plainest(session: ProbeSession) -> dict[str, Any] | BackendError:
         if not isinstance(answer, BackendError):
             return answer
         first = first or answer
-        if answer.kind == "auth":  # of the key, not of a parameter: that is another kind
+        if answer.kind == "auth":  # the key is refused, so another name of the limit cannot help
             break
     session.api.parameters.limit = "max_tokens"
     assert first is not None

@@ -1,4 +1,4 @@
-"""Experiments with the log-probabilities of whole texts, compared with asking token by token."""
+"""Experiments with the log-probabilities of whole texts, compared with lists token by token."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
 #: (text before, token, its log-probability)
 Row = tuple[str, str, float]
 ReadRows = Callable[[str], Awaitable[list[Row]]]
-#: Predictable texts: a short list holds their tokens, and a shifted row shows at once.
+#: Predictable texts: a short list holds their tokens, and a shifted row is obvious.
 _SEQUENCES = ("Monday, Tuesday, Wednesday, Thursday", "Paris is the capital of France, Rome is the capital of Italy")
-#: Longer than two of vLLM's cache blocks of 16 tokens: of a shorter text nothing is taken from the cache.
+#: Longer than two of vLLM's cache blocks of 16 tokens: shorter texts are not served from the cache.
 _LONG = ", ".join(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday") * 3)
 _OTHER_END = _LONG.removesuffix("Sunday") + "Tuesday"
 _MAX_COMPARED, _MIN_COMPARED = 5, 3
-#: Some 180 tokens of few words, and the same with another word at its start: rows that do not move do not see it.
+#: Some 180 tokens of few distinct words, and the same with another first word: rows that ignore it do not change.
 _TOLD = " ".join(
     f"On {day} {who} told {whom}." + f" {_SEQUENCES[0]}." * (day == "Wednesday")
     for day, who, whom in zip(
@@ -39,18 +39,18 @@ _TOLD = " ".join(
 )  # fmt: skip
 _STORY = f"The password is apple. {_TOLD} The password is apple"
 _OTHER_START = _STORY.replace("apple", "stone", 1)
-#: Parts of the long text, as shares of its rows, and rows of each that are compared with lists.
+#: Parts of the long text, as shares of its rows, and how many rows of each are compared with lists.
 _ZONES = ((0.3, 0.5), (0.5, 0.75), (0.75, 1.0))
 _OF_A_ZONE = 3
-#: Nats. A token above this one has nearly the same value after any text.
+#: Nats. A token likelier than this has nearly the same value after any text.
 _CERTAIN = -0.03
-#: Nats. In half precision a long text's rows are rounded otherwise than the list after the same text.
+#: Nats. In half precision, a long text's rows and the list after the same text are rounded differently.
 _LONG_NOISE = 0.05
 _REFUSED = ("bad_request", "not_found", "unsupported", "server")
 
 
 async def text_route(session: ProbeSession) -> None:
-    """The best route for texts whose numbers are those of asking token by token."""
+    """Choose the best route for texts whose numbers agree with lists token by token."""
     if session.capabilities.repeat_noise > MAX_NOISE:
         return
     await by_prompt_logprobs(session)
@@ -110,14 +110,14 @@ async def by_echo(session: ProbeSession) -> Outcome:
 
 @dataclass
 class _Found:
-    """How far rows are from the lists after the same text, in nats, and where most in probability."""
+    """How far rows are from the lists after the same text, in nats, and where the probabilities differ most."""
 
     compared: int = 0
     diff: float = 0.0
     farthest: tuple[float, str, str, float, float] | None = None
 
     async def compare(self, session: ProbeSession, rows: Sequence[Row]) -> None:
-        """Add these rows, where the list names their token."""
+        """Add these rows, as far as the list identifies their tokens."""
         for before, token, value in rows:
             top = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
             if isinstance(top, BackendError):
@@ -132,13 +132,13 @@ class _Found:
 
 
 def _likeliest(rows: Sequence[Row]) -> list[Row]:
-    """Rows of whole words that a short list will hold, and whose value leaves room to be wrong."""
+    """Rows of whole words that a short list will probably hold, and that are not certain."""
     open_rows = [row for row in rows if row[1].startswith(" ") and row[2] < _CERTAIN]
     return sorted(open_rows, key=lambda row: -row[2])[:_OF_A_ZONE]
 
 
 def _unmoved(story: Sequence[Row], other: Sequence[Row], tolerance: float) -> str:
-    """The part of the rows that stay the same although the text's start is another; empty where there is none."""
+    """The part of the rows that stay the same although the text's start differs; empty if there is none."""
     if len(story) != len(other):
         return ""
     for start, end in _ZONES:
@@ -149,9 +149,9 @@ def _unmoved(story: Sequence[Row], other: Sequence[Row], tolerance: float) -> st
 
 
 async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcome:
-    """Whether a route over whole texts gives what asking token by token gives, and gives it again.
+    """Whether a route over whole texts agrees with lists token by token, and is repeatable.
 
-    Where it does not, draws decide between the two: an open disagreement makes every score of a text untrusted.
+    If they disagree, draws decide between the two; without a decision, no score of a text is trusted.
     """
     found = _Found()
     first: list[Row] = []
@@ -167,7 +167,7 @@ async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcom
     if isinstance(story, BackendError) or isinstance(other, BackendError):
         return Outcome(False, f"failed on a long text: {story if isinstance(story, BackendError) else other}")
     if unmoved := _unmoved(story, other, session.tolerance()):
-        return Outcome(False, f"{unmoved} of a long text's rows do not hang on its start")
+        return Outcome(False, f"{unmoved} of a long text's rows do not depend on its start")
     long = _Found()
     for start, end in _ZONES:
         await long.compare(session, _likeliest(story[int(start * len(story)) : int(end * len(story))]))
@@ -189,7 +189,7 @@ async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcom
 
 
 async def _refuted(session: ProbeSession, route: str, found: _Found, what: str) -> str:
-    """What is said of rows that are not those of the lists."""
+    """The message for rows that disagree with the lists."""
     assert found.farthest is not None
     verdict = await _settled(session, route, found.diff, found.farthest)
     return f"differs by {found.diff:.2g} nats from asking token by token, over {found.compared} {what}; {verdict}"
@@ -198,7 +198,7 @@ async def _refuted(session: ProbeSession, route: str, found: _Found, what: str) 
 async def _settled(
     session: ProbeSession, route: str, diff: float, farthest: tuple[float, str, str, float, float]
 ) -> str:
-    """Let draws decide between the lists and another route, where the two are farthest apart."""
+    """Let draws decide between the lists and another route, at the token where they differ most."""
     _, before, token, listed, value = farthest
     try:
         evidence, n = await settle(session, before, token, listed, value)
@@ -217,7 +217,7 @@ async def _settled(
 
 
 async def _noise(session: ProbeSession, read: ReadRows, first: list[Row]) -> float | BackendError:
-    """How far the values move when the texts were read before, or are read together with one that begins alike."""
+    """How far the values move when texts are repeated, or sent beside one that begins the same way."""
     readings = [await session.ask(read, text) for text in (*_SEQUENCES, _LONG)]
     readings += await asyncio.gather(*(session.ask(read, text) for text in (_LONG, _OTHER_END)))
     first_values = {(before, token): value for before, token, value in first}

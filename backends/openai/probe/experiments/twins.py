@@ -1,4 +1,4 @@
-"""Prompts that are nearly the same, long ones and their lengths: what a cache or a cut prompt gives away."""
+"""Nearly identical prompts, long prompts and token counts: they reveal caches and truncated prompts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 Asked = TypeVar("Asked")
 
 _BASE = "Yesterday Anna told Ben that the nurse had found 17 letters in the old house. Who found them?\nThe answer is"
-#: What differs, and the prompt. The first is the one that the others are compared with.
+#: What differs, and the prompt. The others are compared with the first.
 _TWINS = (
     ("", _BASE),
     ("the first word", _BASE.replace("Yesterday", "Tomorrow")),
@@ -44,7 +44,7 @@ _LONG_TWINS = (
     ("the end of a long prompt", _LONG.replace("Now they ask", "Now we ask")),
 )
 _QUOTED = 'Müller asked Weiß.\n\nHe said "no" to the'
-#: What a gateway makes one when it rewrites characters.
+#: Prompts that become the same if a gateway rewrites characters.
 _WRITTEN = (
     ("", _QUOTED),
     ("an accented letter", _QUOTED.replace("Mü", "Mö")),
@@ -52,7 +52,7 @@ _WRITTEN = (
     ("one line break or two", _QUOTED.replace("\n\n", "\n")),
 )
 _FAMILIES = (_TWINS, _LONG_TWINS, _WRITTEN)
-#: In chats an honest template may strip it.
+#: For texts only: in chats an honest template may strip the line break.
 _LAST_BREAK = (
     ("", "Who found the letter? The answer:"),
     ("a line break at the end", "Who found the letter? The answer:\n"),
@@ -62,7 +62,7 @@ _QUESTION, _ANSWER = (
     Message("user", "I have a friend. Her name is Anna."),
     Message("assistant", "Anna is a good friend."),
 )
-#: Chats that differ before their last question only. Some models take no system message.
+#: Chats that differ only before their last question. Some models accept no system message.
 _SYSTEMS = (
     ("", (Message("system", "You are a kind teacher. Answer with one word in English."), _ASKED)),
     ("the system message", (Message("system", "You are a strong baker. Answer with a number only."), _ASKED)),
@@ -72,16 +72,17 @@ _EARLIER = (
     ("an earlier question", (Message("user", "I have a friend. His name is David."), _ANSWER, _ASKED)),
     ("an earlier answer", (_QUESTION, Message("assistant", "Tomorrow the river is cold."), _ASKED)),
 )
-#: Nats within which lists are one list, and the most that noise may add: one word of a long prompt moves little more.
+#: Nats within which two lists count as the same, and the most that noise may add: in a long prompt, one word changes
+#: little more than that.
 _SAME, _MOST_NOISE = 1e-3, 0.02
-#: Share of a long text's words that must be counted as tokens, and tokens of a text that need not have been sent.
+#: Minimum tokens counted per word of a long text, and maximum tokens counted for a text beyond those sent.
 _LEAST_COUNTED, _MOST_UNSENT = 0.8, 3
 _SENTENCE = "The nurse told the pilot about the old house by the river."
 
 
 @experiment("near twins of texts")
 async def text_twins(session: ProbeSession) -> Outcome:
-    """Whether texts that differ in one place have lists that differ."""
+    """Whether texts that differ in one place have different lists."""
     k = min(session.capabilities.largest_k, 100)
     alike, compared = await _alike(session, lambda text: session.next_tokens(text, k), (*_FAMILIES, _LAST_BREAK))
     return _outcome(session, "text", alike, compared)
@@ -89,7 +90,7 @@ async def text_twins(session: ProbeSession) -> Outcome:
 
 @experiment("near twins of chats")
 async def chat_twins(session: ProbeSession) -> Outcome:
-    """Whether questions that differ in one place have lists that differ."""
+    """Whether questions that differ in one place have different lists."""
     k = session.capabilities.largest_chat_k
     alike, compared = await _alike(
         session, lambda text: session.next_chat_tokens((Message("user", text),), k), _FAMILIES
@@ -99,7 +100,7 @@ async def chat_twins(session: ProbeSession) -> Outcome:
 
 @experiment("turns of chats")
 async def turn_twins(session: ProbeSession) -> Outcome:
-    """Whether chats that differ in their system message, or in an earlier turn, have lists that differ."""
+    """Whether chats that differ in their system message or an earlier turn have different lists."""
     k = session.capabilities.largest_chat_k
     alike, compared = await _alike(session, lambda turns: session.next_chat_tokens(turns, k), (_SYSTEMS, _EARLIER))
     return _outcome(session, "chat", alike, compared)
@@ -110,9 +111,9 @@ async def _alike(
     ask: Callable[[Asked], Awaitable[TopLogprobs | BackendError]],
     families: Sequence[Sequence[tuple[str, Asked]]],
 ) -> tuple[list[str], int]:
-    """What differs between prompts of one list, and how many were compared with the first of their family.
+    """The differences that do not change the list, and how many prompts were compared with the first of their family.
 
-    A refused prompt has no wrong score.
+    Refused prompts are ignored: they get no wrong score.
     """
     allowed = max(_SAME, min(2 * session.capabilities.repeat_noise, _MOST_NOISE))
     alike, compared = [], 0
@@ -136,7 +137,7 @@ def _outcome(session: ProbeSession, kind: Kind, alike: Sequence[str], compared: 
 
 
 def _same(a: TopLogprobs, b: TopLogprobs, allowed: float) -> bool:
-    """Whether two lists name the same tokens and give them the same values; rare tokens count as much as others."""
+    """Whether two lists hold the same tokens with the same values; rare tokens count as much as others."""
     values_a, values_b = _values(a.tokens), _values(b.tokens)
     common = values_a.keys() & values_b.keys()
     if len(common) < 0.9 * max(len(values_a), len(values_b)):
@@ -150,13 +151,13 @@ def _values(tokens: Sequence[ListedToken]) -> dict[object, float]:
 
 @experiment("token counts of texts")
 async def text_lengths(session: ProbeSession) -> Outcome:
-    """Whether the tokens that are counted are those of the text: none left out, and hardly one added."""
+    """Whether the server counts the text's own tokens: none left out, and at most a few added."""
     return await _lengths(session, "text")
 
 
 @experiment("token counts of chats")
 async def chat_lengths(session: ProbeSession) -> Outcome:
-    """Whether a long question is counted whole. A template adds tokens, and how many is not known."""
+    """Whether a long question is counted in full. A template adds an unknown number of tokens."""
     return await _lengths(session, "chat")
 
 
@@ -179,7 +180,7 @@ async def _lengths(session: ProbeSession, kind: Kind) -> Outcome:
 
 
 async def _tokens(session: ProbeSession, kind: Kind, text: str) -> int:
-    """Tokens that the server counts for one prompt; 0 where it reports none."""
+    """Tokens that the server counts for one prompt; 0 if it reports none."""
     before = session.api.usage.prompt_tokens
     if kind == "text":
         await session.ask(session.api.completion, await session.as_sent(text), max_tokens=1, temperature=0.0)

@@ -42,7 +42,7 @@ def test_coarse_values_are_named(name: str) -> None:
 
 def test_a_step_of_each_lists_own_is_named() -> None:
     steps = np.linspace(0.06, 0.19, 10)[:, None]
-    assert "each list by itself" in rounding((np.round(lists(1) / steps) * steps).tolist())
+    assert "each list separately" in rounding((np.round(lists(1) / steps) * steps).tolist())
 
 
 def test_honest_values_are_not_accused() -> None:

@@ -202,7 +202,7 @@ def test_one_number_for_many_unknown_values_is_found(values: list[float], placeh
 
 
 def test_a_list_with_a_placeholder_is_refused() -> None:
-    with pytest.raises(BackendError, match="one number stands for") as caught:
+    with pytest.raises(BackendError, match="share one placeholder value") as caught:
         read_top_logprobs(legacy({" a": -0.5, " b": -1.0, " c": -100.0, " d": -100.0}, " a"), 4)
     assert caught.value.kind == "inconsistent"
 
