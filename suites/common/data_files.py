@@ -56,10 +56,11 @@ def load(name: str) -> DataFile:
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """A public file at a fixed place, with the sha256 of its bytes."""
+    """A public file at a fixed place, with the sha256 of its bytes, or the id that git gives them."""
 
     url: str
-    sha256: str
+    sha256: str = ""
+    git_blob: str = ""
 
     @property
     def name(self) -> str:
@@ -82,20 +83,20 @@ class PinnedFile:
         ConfigError
             When the file is not there, cannot be fetched, or is not the pinned one.
         """
-        import pooch
-
         if folder is None:
             return self._fetched(field)
         path = self._in_folder(Path(folder).expanduser().absolute(), field)
-        found = pooch.file_hash(str(path), alg="sha256")
-        if found != self.sha256:
-            raise ConfigError(
-                field,
-                str(path),
-                f"its sha256 is {found}, not the published {self.sha256}",
-                f"Take the unchanged file from {self.url}",
-            )
+        self._check(path, field, f"Take the unchanged file from {self.url}")
         return path
+
+    def _check(self, path: Path, field: str, hint: str) -> None:
+        raw = path.read_bytes()
+        if self.git_blob:
+            found, wanted, name = hashlib.sha1(b"blob %d\0" % len(raw) + raw).hexdigest(), self.git_blob, "git's id"
+        else:
+            found, wanted, name = hashlib.sha256(raw).hexdigest(), self.sha256, "its sha256"
+        if found != wanted:
+            raise ConfigError(field, str(path), f"{name} is {found}, not the published {wanted}", hint)
 
     def _in_folder(self, folder: Path, field: str) -> Path:
         parts = urlsplit(self.url).path.strip("/").split("/")
@@ -108,9 +109,11 @@ class PinnedFile:
         import pooch
         from requests.exceptions import RequestException
 
-        cache = platformdirs.user_cache_path("bias-audit") / "data" / self.sha256[:16]
+        cache = platformdirs.user_cache_path("bias-audit") / "data" / (self.sha256 or self.git_blob)[:16]
         try:
-            found = pooch.retrieve(self.url, f"sha256:{self.sha256}", fname=self.name, path=cache)
+            found = pooch.retrieve(
+                self.url, f"sha256:{self.sha256}" if self.sha256 else None, fname=self.name, path=cache
+            )
         except ValueError as error:  # what pooch raises for a wrong hash
             raise ConfigError(
                 field, self.url, f"the fetched file is not the pinned one: {error}", "Give a folder with the right file"
@@ -122,4 +125,6 @@ class PinnedFile:
                 f"it could not be fetched ({type(error).__name__})",
                 "Give a folder that holds the file",
             ) from error
+        if self.git_blob:
+            self._check(Path(found), field, f"Remove {found}, or give a folder with the right file")
         return Path(found)

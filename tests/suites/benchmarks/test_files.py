@@ -10,6 +10,7 @@ import pytest
 import suites
 from backends.errors import ConfigError
 from suites.benchmarks import bbq, bnli, bold, crows_pairs, stereoset, winobias
+from suites.common.data_files import PinnedFile
 from tests.suites.benchmarks.invented import texts
 
 NAMES = ("CrowSPairs", "WinoQueer", "StereoSet", "WinoBias", "BBQ", "BiasNLI", "BOLD")
@@ -30,11 +31,21 @@ def test_a_file_that_is_not_the_published_one_is_refused(name: str, tmp_path: Pa
 
 
 def test_every_file_is_pinned_and_has_its_own_name() -> None:
-    files = [crows_pairs.CROWS_PAIRS, crows_pairs.WINOQUEER, stereoset.STEREOSET, bbq.BBQ_GENDER, bnli.BIAS_NLI]
+    files = [crows_pairs.CROWS_PAIRS, crows_pairs.WINOQUEER, stereoset.STEREOSET, bnli.BIAS_NLI]
+    files += bbq.BBQ_FILES.values()
     files += bold.FILES.values()
     assert all(re.search(r"/[0-9a-f]{40}/", file.url) for file in files)
     assert re.search(r"/[0-9a-f]{40}/", winobias._BASE)
     assert len({file.name for file in files}) == len(files)
-    hashes = [*(file.sha256 for file in files), *winobias.FILES.values()]
+    hashes = [*(file.sha256 or file.git_blob for file in files), *winobias.FILES.values()]
     assert len(set(hashes)) == len(hashes)
-    assert all(re.fullmatch(r"[0-9a-f]{64}", found) for found in hashes)
+    assert all(re.fullmatch(r"[0-9a-f]{64}|[0-9a-f]{40}", found) for found in hashes)
+
+
+def test_a_file_pinned_by_gits_id_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello\n", "utf-8")
+    file = PinnedFile("https://example.org/a.txt", git_blob="ce013625030ba8dba906f756967f9e9ca394464a")  # by git itself
+    assert file.path(tmp_path, field="folder") == tmp_path / "a.txt"
+    (tmp_path / "a.txt").write_text("hullo\n", "utf-8")
+    with pytest.raises(ConfigError, match="git's id is"):
+        file.path(tmp_path, field="folder")
