@@ -77,6 +77,7 @@ class ServerApi:
         self.parameters.responses = capabilities.responses
         self.parameters.extra_tokens = self.extras.extra_tokens if capabilities.reasons else 0
         self.response_ids.model = capabilities.answered_model
+        self.response_ids.provider = capabilities.answered_provider
         self.response_ids.unique = capabilities.unique_response_ids
 
     async def completion(self, prompt: str | Sequence[int], **options: Any) -> dict[str, Any]:

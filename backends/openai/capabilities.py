@@ -55,8 +55,8 @@ class ServerCapabilities:
         How one request gives several draws; None if each draw takes a request.
     unique_response_ids : bool
         Whether each response carries an id of its own.
-    answered_model : str or None
-        The model's name in its responses.
+    answered_model, answered_provider : str or None
+        The names of the model and, behind a gateway, of its provider in the responses.
     refused : tuple of str
         Chat parameters that it does not accept, as in `Parameters`.
     limit_name : str
@@ -87,6 +87,7 @@ class ServerCapabilities:
     together: Together | None = None
     unique_response_ids: bool = False
     answered_model: str | None = None
+    answered_provider: str | None = None
     refused: tuple[str, ...] = ()
     limit_name: LimitName = "max_tokens"
     reasons: bool = False
@@ -129,4 +130,6 @@ class ServerCapabilities:
             found["refused"] = " ".join(without)
         if self.responses:
             found["endpoint"] = "responses"
+        if self.answered_provider:
+            found["provider"] = self.answered_provider
         return found

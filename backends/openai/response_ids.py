@@ -22,13 +22,22 @@ class ModelChangedError(BackendError):
         super().__init__("inconsistent", message, hint="Audit the current model as a new one")
 
 
+class OtherProviderError(BackendError):
+    """A gateway passed a question to another provider of the model: other weights, perhaps, and another engine."""
+
+    def __init__(self, provider: str, audited: str) -> None:
+        pinned = f'extra_body={{"provider": {{"only": ["{audited}"], "allow_fallbacks": False}}}}'
+        message = f"the answer is from provider {provider[:80]!r}, those before are from {audited!r}"
+        super().__init__("inconsistent", message, retryable=True, hint=f"Pin one, as OpenRouter allows by {pinned}")
+
+
 class ResponseIdTracker:
-    """The model's name and the ids of one server's responses.
+    """The model's name, its provider and the ids of one server's responses.
 
     Attributes
     ----------
-    model : str or None
-        The model's name in the responses. Once set, another name is refused.
+    model, provider : str or None
+        Their names in the responses (a gateway names the provider). Once set, another name is refused.
     unique : bool
         Whether the server gives each response its own id: the same id with the same content is then a repetition.
     ambiguous : list of Request
@@ -38,6 +47,7 @@ class ResponseIdTracker:
 
     def __init__(self) -> None:
         self.model: str | None = None
+        self.provider: str | None = None
         self.unique = False
         self.ambiguous: list[Request] = []
         # (id, content), since Ollama has only 999 ids → the request that received the response, and when.
@@ -49,7 +59,7 @@ class ResponseIdTracker:
         return len({response_id for response_id, _ in self._taken})
 
     def check(self, response: Mapping[str, Any], *, request: Request | None = None, sent: float = math.inf) -> None:
-        """Raise ``inconsistent`` for another model's response, and for one that was given before.
+        """Raise ``inconsistent`` for the response of another model or provider, and for one that was given before.
 
         ``request`` is what it answers, ``sent`` when that was sent (monotonic seconds).
         """
@@ -60,6 +70,11 @@ class ResponseIdTracker:
             raise ModelChangedError(
                 f"the answer is from model {model[:80]!r}, but the audited one is {str(self.model)[:80]!r}"
             )
+        provider = response.get("provider")
+        if isinstance(provider, str) and provider:
+            self.provider = self.provider or provider[:80]
+            if provider[:80] != self.provider:
+                raise OtherProviderError(provider, self.provider)
         if not isinstance(response_id, str) or not response_id:
             return
         key = response_id, hash(str(_abridged([response.get("created"), response.get("choices")])))

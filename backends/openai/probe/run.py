@@ -57,7 +57,8 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     session.record_values()
     distinct = api.response_ids.distinct
     unique = distinct >= 4 and distinct >= api.usage.requests // 2
-    session.update(unique_response_ids=unique, answered_model=api.response_ids.model)
+    named = api.response_ids
+    session.update(unique_response_ids=unique, answered_model=named.model, answered_provider=named.provider)
     found = session.capabilities
     if samples and session.text_list is None and session.chat_list is None and (found.completions or found.chat):
         await draws.variety(session)

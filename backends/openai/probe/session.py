@@ -15,6 +15,7 @@ from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.retries import is_down, with_retries
 from backends.openai.probe.calibration import Unseen
 from backends.openai.probe.report import Check
+from backends.openai.response_ids import OtherProviderError
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
@@ -182,7 +183,7 @@ class ProbeSession:
         try:
             return await with_retries(ask, *args, **options)
         except BackendError as error:
-            if error.kind in _FATAL:
+            if error.kind in _FATAL or isinstance(error, OtherProviderError):
                 raise
             if is_down(error) and (self.capabilities.completions or self.capabilities.chat):
                 await with_retries(self.plain, PROMPT, max_tokens=1, temperature=0.0)

@@ -45,8 +45,8 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "repeat_noise": (0.3, "measured anew by each probe, and never the same twice; it only widens bounds"),
     "unique_response_ids": (True, "repeated responses are refused; what is accepted stays the same"),
 }
-#: What is there in another form, and only where it is so: `test_parameters.py`, `test_responses_api.py`.
-IN_ANOTHER_FORM = {"refused", "limit_name", "reasons", "opened_before", "together", "responses"}
+#: What is there in another form, and only where it is so: `test_parameters.py` and its neighbours.
+IN_ANOTHER_FORM = {"refused", "limit_name", "reasons", "opened_before", "together", "responses", "answered_provider"}
 #: Fields that say what the server is; no question depends on them.
 OF_THE_SERVER = ("bos", "answered_model", "identity")
 #: Uses every field: lists for texts and for chats.
