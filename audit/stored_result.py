@@ -14,6 +14,8 @@ from backends.errors import ConfigError
 
 if TYPE_CHECKING:
     from audit.report import Format
+    from audit.report.exports import Tool
+    from audit.report.trackers import Tracker
 
 
 class StoredResult(AuditResult):
@@ -81,6 +83,24 @@ class StoredResult(AuditResult):
 
         with Store.open(self._db, read_only=True) as store:
             return write_items(store, self, Path(path), suite=suite)
+
+    def write_for(self, tool: Tool, out: str | Path, suite: str | None = None) -> list[Path]:
+        """Write the run in another tool's format into the folder ``out``, as `audit export --for` does.
+
+        ``inspect``: a log for each model and suite; ``lm-eval``: results and samples of lm-evaluation-harness;
+        ``every-eval-ever``: records of the figures. None of these needs to be installed. Returns the paths.
+        """
+        from audit.report.exports import write_for_tool
+        from audit.store import Store
+
+        with Store.open(self._db, read_only=True) as store:
+            return write_for_tool(store, self, tool, Path(out), suite=suite)
+
+    def log_to(self, tracker: Tracker, project: str = "bias-audit") -> str:
+        """Log the figures to MLflow, W&B or OpenTelemetry, as `audit log-to` does. See `audit.report.trackers`."""
+        from audit.report.trackers import log_result
+
+        return log_result(self, tracker, project)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the headline figures and the findings."""

@@ -92,16 +92,44 @@ def show(
 
 
 def export(
-    file: Annotated[Path, typer.Argument(help="The file to write: .jsonl, or .parquet (extra `frames`).")],
+    file: Annotated[
+        Path, typer.Argument(help="The file to write: .jsonl, or .parquet (extra `frames`); with --for a folder.")
+    ],
     run_id: RunName = "last",
     db: Db = DEFAULT_DB,
     suite: Annotated[str | None, typer.Option(help="Only this suite.")] = None,
+    tool: Annotated[
+        str | None, typer.Option("--for", help="Files for another tool: inspect, lm-eval or every-eval-ever.")
+    ] = None,
 ) -> None:
     """Write a run's items: prompts, answers, factors and quantities, one record per model and item."""
-    from audit.report.exports import write_items
+    from audit.report.exports import Tool, write_for_tool, write_items
 
+    if tool is not None and tool not in get_args(Tool):
+        raise ConfigError("--for", tool, "unknown", f"Use {', '.join(get_args(Tool))}")
     with open_store(db) as store:
-        say(write_items(store, store.runs.finished_result(store.runs.find(run_id)), file, suite=suite))
+        result = store.runs.finished_result(store.runs.find(run_id))
+        if tool is None:
+            say(write_items(store, result, file, suite=suite))
+        else:
+            for path in write_for_tool(store, result, cast(Tool, tool), file, suite=suite):
+                say(path)
+
+
+def log_to(
+    tracker: Annotated[str, typer.Argument(help="mlflow, wandb or opentelemetry (extras of these names).")],
+    run_id: RunName = "last",
+    db: Db = DEFAULT_DB,
+    project: Annotated[str, typer.Option(help="MLflow's experiment, W&B's project, the tracer's name.")] = "bias-audit",
+) -> None:
+    """Log a run's figures to an experiment tracker, as its own environment variables configure it."""
+    from audit.report.trackers import Tracker, log_result
+
+    if tracker not in get_args(Tracker):
+        raise ConfigError("tracker", tracker, "unknown", f"Use {', '.join(get_args(Tracker))}")
+    with open_store(db) as store:
+        result = store.runs.finished_result(store.runs.find(run_id))
+    say(log_result(result, cast(Tracker, tracker), project))
 
 
 def history(

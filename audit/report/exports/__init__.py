@@ -1,9 +1,10 @@
-"""Results and gate reports for other programs: JSON, CSV, LaTeX, Markdown and JUnit XML.
+"""Results and gate reports for other programs: JSON, CSV, LaTeX, Markdown, JUnit XML, and other tools' formats.
 
 Takes an `AuditResult` or a `GateReport`, gives texts.
 """
 
 from audit.report.exports.csv import comparisons_csv, measures_csv, table_csvs
+from audit.report.exports.for_tools import Tool, write_for_tool
 from audit.report.exports.gate import gate_json, gate_markdown, junit_xml
 from audit.report.exports.items import item_records, write_items
 from audit.report.exports.json import json_report
@@ -12,6 +13,7 @@ from audit.report.exports.markdown import markdown_report
 from audit.report.exports.model_card import model_card
 
 __all__ = [
+    "Tool",
     "comparisons_csv",
     "gate_json",
     "gate_markdown",
@@ -23,5 +25,6 @@ __all__ = [
     "model_card",
     "table_csvs",
     "table_latex",
+    "write_for_tool",
     "write_items",
 ]

@@ -278,6 +278,7 @@ def test_a_run_without_all_answers_exits_1_and_says_so(audit, config):
         (("ls", "nonsense"), "runs, models, suites, backends or scorers"),
         (("report", "--format", "word"), "html, certificate, card, json, csv, markdown, latex"),
         (("show", "abc", "--db", "nowhere.db"), "no such store"),
+        (("export", "out", "--for", "excel", "--db", "nowhere.db"), "inspect, lm-eval, every-eval-ever"),
         (("run",), "CONFIG"),
         (("nonsense",), "nonsense"),
     ],

@@ -1,0 +1,52 @@
+"""A run in the formats of other tools: Inspect's logs, lm-evaluation-harness's samples, Every Eval Ever's records.
+
+Takes a stored run, writes files that these tools read; none of them needs to be installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from audit.report.exports.for_tools.every_eval_ever import every_eval_ever_files
+from audit.report.exports.for_tools.inspect_log import inspect_files
+from audit.report.exports.for_tools.lm_eval import lm_eval_files
+from audit.report.exports.for_tools.of_model import OfModel
+from audit.report.exports.items import item_records
+from audit.results import AuditResult
+from audit.store import Store
+from backends.files import atomic_write
+
+Tool = Literal["inspect", "lm-eval", "every-eval-ever"]
+
+#: (relative path, text) of the files of one model's answers to one suite.
+_FILES: Mapping[Tool, Callable[[OfModel], Iterator[tuple[str, str]]]] = {
+    "inspect": inspect_files,
+    "lm-eval": lm_eval_files,
+    "every-eval-ever": every_eval_ever_files,
+}
+
+
+def write_for_tool(store: Store, result: AuditResult, tool: Tool, out: Path, *, suite: str | None = None) -> list[Path]:
+    """Write a run as another tool's files into the folder ``out``, created if missing. Returns their paths.
+
+    What these formats have no place for is left out of them: a figure that is known only by bounds has no value, and
+    a row that a suite derives from several items is no item.
+
+    Raises
+    ------
+    ConfigError
+        When the run has no such suite.
+    """
+    written = []
+    for (model, name), records in groupby(item_records(store, result, suite=suite), key=_of):
+        asked = [record for record in records if record["prompt"] is not None]
+        for path, text in _FILES[tool](OfModel(result, model, name, asked)):
+            written.append(atomic_write(out / path, text))
+    return written
+
+
+def _of(record: Mapping[str, Any]) -> tuple[str, str]:
+    return record["model"], record["suite"]

@@ -1,0 +1,94 @@
+"""Inspect's log (`EvalLog`, version 2, JSON), which `inspect view` and `inspect_ai.log.read_eval_log` read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from audit.report.exports.for_tools.of_model import (
+    OfModel,
+    Record,
+    answer_text,
+    as_json,
+    bounds,
+    file_part,
+    numbers,
+    turns,
+)
+from audit.results import Measure
+
+_STOP_REASONS = {"stop": "stop", "length": "max_tokens"}
+
+
+def inspect_files(of: OfModel) -> Iterator[tuple[str, str]]:
+    """One log: each quantity is a score of its samples, each figure a metric with its interval as metadata."""
+    result, started = of.result, of.result.started
+    log = {
+        "version": 2,
+        "status": "cancelled" if result.interrupted else "success",
+        "eval": {
+            "eval_id": f"{result.run_id}-{file_part(of.model)}-{file_part(of.suite)}",
+            "run_id": result.run_id,
+            "created": started,
+            "task": of.suite,
+            "task_id": of.suite,
+            "task_version": str(of.info.signature.get("version", 0)),
+            "task_display_name": of.info.title,
+            "task_args": of.info.signature,
+            "dataset": {"name": of.suite, "samples": len(of.records), "shuffled": False},
+            "model": of.model,
+            "model_args": of.model_info.fingerprint,
+            "config": {"limit": result.limit},
+            "packages": result.versions,
+            "metadata": {"seed": result.seed, "fingerprint": of.model_info.fingerprint_id},
+        },
+        "plan": {},
+        "results": _results(of),
+        "stats": {"started_at": started, "completed_at": result.finished},
+        "samples": [_sample(of, record) for record in of.records],
+    }
+    yield f"{file_part(result.run_id)}_{file_part(of.model)}_{file_part(of.suite)}.json", as_json(log)
+
+
+def _results(of: OfModel) -> dict[str, Any]:
+    scores: dict[str, dict[str, Any]] = {}
+    for name, measure, value in of.figures():
+        metric = {"name": name, "value": value, "metadata": _about(measure, of.result.confidence)}
+        scores.setdefault(measure.measure, {})[name] = metric
+    return {
+        "total_samples": len(of.records),
+        "completed_samples": sum(record["missing"] is None for record in of.records),
+        "scores": [{"name": name, "scorer": "bias-audit", "metrics": metrics} for name, metrics in scores.items()],
+        "metadata": {"without a value": of.without_value()},
+    }
+
+
+def _about(measure: Measure, confidence: float) -> dict[str, Any]:
+    return {
+        "id": measure.id,
+        "where": measure.where,
+        "low": measure.low,
+        "high": measure.high,
+        "confidence": confidence,
+        "neutral": measure.neutral,
+        "items": measure.n_items,
+        "missing": measure.missing,
+    }
+
+
+def _sample(of: OfModel, record: Record) -> dict[str, Any]:
+    texts = [answer for answer in record["answers"] if "text" in answer]
+    stop = _STOP_REASONS.get(str(texts[0]["finish_reason"]), "unknown") if texts else "unknown"
+    said = {"role": "assistant", "content": answer_text(record), "source": "generate", "model": of.model}
+    sample = {
+        "id": record["item"],
+        "epoch": 1,
+        "input": [{"role": role, "content": content} for role, content in turns(record["prompt"])],
+        "target": "",
+        "output": {"model": of.model, "choices": [{"message": said, "stop_reason": stop}]},
+        "scores": {name: {"value": value} for name, value in numbers(record).items()},
+        "metadata": {"factors": record["factors"], "answers": record["answers"], "bounds": bounds(record)},
+    }
+    if record["missing"] is not None:
+        sample["error"] = {"message": record["missing"], "traceback": "", "traceback_ansi": ""}
+    return sample

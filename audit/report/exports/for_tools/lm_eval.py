@@ -1,0 +1,100 @@
+"""lm-evaluation-harness's files: ``results_DATE.json`` and ``samples_TASK_DATE.jsonl`` in a folder for each model.
+
+As its `EvaluationTracker` writes them; its standard errors are "N/A", since intervals here are not of single samples:
+they stand under ``bias_audit``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from audit.report.exports.for_tools.of_model import (
+    OfModel,
+    Record,
+    as_json,
+    continuation,
+    file_part,
+    numbers,
+    prompt_text,
+)
+
+
+def lm_eval_files(of: OfModel) -> Iterator[tuple[str, str]]:
+    """Results and samples of one suite as a task; samples without an answer are left out, as that tool has none."""
+    when = datetime.datetime.fromisoformat(of.result.started)
+    date = when.strftime("%Y-%m-%dT%H-%M-%S.%f")
+    task = file_part(of.suite).replace("_", "-")
+    folder = file_part(of.model)
+    samples = [record for record in of.records if record["missing"] is None and record["answers"]]
+    lines = [as_json(_sample(number, record), indent=None) for number, record in enumerate(samples)]
+    yield f"{folder}/samples_{task}_{date}.jsonl", "".join(f"{line}\n" for line in lines)
+    # One file of results for each task: that tool's readers take them together.
+    results = _results(of, task, when.timestamp(), len(samples))
+    yield f"{folder}/{task}/results_{date}.json", as_json(results)
+
+
+def _results(of: OfModel, task: str, date: float, n_answered: int) -> dict[str, Any]:
+    figures = list(of.figures())
+    of_task: dict[str, Any] = {"alias": of.suite}
+    for name, _, value in figures:
+        of_task |= {f"{name},none": value, f"{name}_stderr,none": "N/A"}
+    result = of.result
+    return {
+        "results": {task: of_task},
+        "group_subtasks": {task: []},
+        "configs": {task: {"task": task, "metadata": of.info.signature}},
+        "versions": {task: of.info.signature.get("version", 0)},
+        "n-shot": {task: 0},
+        "higher_is_better": {task: {}},
+        "n-samples": {task: {"original": len(of.records), "effective": n_answered}},
+        "config": {
+            "model": of.model_info.backend,
+            "model_args": of.model_info.fingerprint,
+            "limit": result.limit,
+            "random_seed": result.seed,
+        },
+        "date": date,
+        "model_name": of.model,
+        "model_name_sanitized": file_part(of.model),
+        "bias_audit": {
+            "run": result.run_id,
+            "version": result.versions.get("bias-audit"),
+            "confidence": result.confidence,
+            "intervals": {name: [measure.low, measure.high] for name, measure, _ in figures},
+            "without a value": of.without_value(),
+        },
+    }
+
+
+def _sample(number: int, record: Record) -> dict[str, Any]:
+    prompt = prompt_text(record["prompt"])
+    scored = [answer for answer in record["answers"] if "continuation" in answer]
+    texts = [answer["text"] for answer in record["answers"] if "text" in answer]
+    arguments = [{"arg_0": prompt, "arg_1": continuation(answer)} for answer in scored]
+    doc = {"id": record["item"], **record["factors"]}
+    known = numbers(record)
+    # Whether a continuation is the greedy one is not asked: null, as a log-probability that is known only by bounds.
+    responses = [[answer["logprob"], None] for answer in scored] or texts
+    return {
+        "doc_id": number,
+        "doc": doc,
+        "target": "",
+        "arguments": {
+            f"gen_args_{i}": argument for i, argument in enumerate(arguments or [{"arg_0": prompt, "arg_1": {}}])
+        },
+        "resps": [[response] for response in responses],
+        "filtered_resps": responses,
+        "filter": "none",
+        "metrics": list(known),
+        "doc_hash": _hash(as_json(doc)),
+        "prompt_hash": _hash(prompt),
+        "target_hash": _hash(""),
+        **known,
+    }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,48 @@
+"""Reads exported folders by the tools that they are for, in these tools' own Python, and prints what they found.
+
+readers.py FOLDER   with FOLDER/inspect, FOLDER/lm-eval and FOLDER/every-eval-ever
+"""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from every_eval_ever.converters.lm_eval.instance_level_adapter import LMEvalInstanceLevelAdapter
+from every_eval_ever.validate import main as validate
+from inspect_ai.log import read_eval_log
+from lm_eval.utils import get_sample_results_filenames, make_table
+
+
+def inspect_logs(folder: Path):
+    for path in sorted(folder.glob("*.json")):
+        log = read_eval_log(str(path))
+        metrics = {name: m.value for score in log.results.scores for name, m in score.metrics.items()}
+        scores = {sample.id: {name: s.value for name, s in sample.scores.items()} for sample in log.samples}
+        yield {"model": log.eval.model, "task": log.eval.task, "metrics": metrics, "samples": scores}
+
+
+def lm_eval_results(folder: Path):
+    for path in sorted(folder.glob("*/*/results_*.json")):
+        table = make_table(json.loads(path.read_text()))
+        (samples,) = get_sample_results_filenames(
+            [str(file) for file in path.parent.parent.glob(f"samples_{path.parent.name}_*.jsonl")]
+        )
+        rows = LMEvalInstanceLevelAdapter().transform_samples(samples, "id", "model", path.parent.name)
+        yield {"table": table, "samples": len({row.sample_id for row in rows}), "folder": path.parent.parent.name}
+
+
+def every_eval_ever(folder: Path):
+    files = [str(file) for file in sorted(folder.glob("data/*/*/*/*.json"))]
+    with contextlib.redirect_stdout(sys.stderr):
+        return {"files": len(files), "exit code": validate(["--format", "json", *files])}
+
+
+if __name__ == "__main__":
+    root = Path(sys.argv[1])
+    found = {
+        "inspect": list(inspect_logs(root / "inspect")),
+        "lm-eval": list(lm_eval_results(root / "lm-eval")),
+        "every-eval-ever": every_eval_ever(root / "every-eval-ever"),
+    }
+    json.dump(found, sys.stdout)

@@ -1,0 +1,102 @@
+"""A run in other tools' formats: the numbers are the run's, and what has no value is not invented."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from audit import Audit, StoredResult
+from audit.report.exports import Tool
+from backends.fake import FakeBackend, Faults, PlantedBias
+from suites import GenderPair, OccuGender
+from suites.base import Suite
+
+WORDS = OccuGender(("implicit",)).expressions["implicit"]
+
+
+def audited(folder: Path, suites: list[Suite], **more: Any) -> StoredResult:
+    planted = PlantedBias(lambda _: {"female": 0.6, "male": 0.3, "diverse": 0.1}, WORDS)
+    models = {"org/planted": FakeBackend("planted", score=planted, **more), "even, and odd": FakeBackend("even")}
+    return Audit(models, suites, db=folder / "a.db", out=folder / "out", limit=100, small_sample=True).run_sync()
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> StoredResult:
+    return audited(tmp_path_factory.mktemp("for_tools"), [OccuGender(("implicit",)), GenderPair()])
+
+
+def read(paths: list[Path], name: str) -> Iterator[Any]:
+    for path in paths:
+        if path.name.startswith(name):
+            yield json.loads(path.read_text("utf-8"))
+
+
+def headline(result: StoredResult, model: str) -> Any:
+    return next(m for m in result.measures if m.model == model and m.measure == "p_female" and not m.is_subgroup)
+
+
+def test_inspects_log_holds_the_runs_items_and_figures(result: StoredResult, tmp_path: Path) -> None:
+    logs = list(read(result.write_for("inspect", tmp_path), result.run_id))
+    assert {(log["eval"]["model"], log["eval"]["task"]) for log in logs} == {
+        (model, suite) for model in ("org/planted", "even, and odd") for suite in ("OccuGender", "GenderPair")
+    }
+    log = next(log for log in logs if (log["eval"]["model"], log["eval"]["task"]) == ("org/planted", "OccuGender"))
+    frame = result.items_df("OccuGender")
+    of_model = frame[frame.model == "org/planted"].set_index("item")
+    assert len(log["samples"]) == 100
+    for sample in log["samples"]:
+        assert sample["scores"]["p_female"]["value"] == of_model.p_female[sample["id"]]
+        assert sample["input"][0]["content"]
+    figure = headline(result, "org/planted")
+    metrics = next(s["metrics"] for s in log["results"]["scores"] if s["name"] == "p_female")
+    (found,) = [m for m in metrics.values() if m["metadata"]["id"] == figure.id]
+    assert (found["value"], found["metadata"]["low"]) == (figure.value, figure.low)
+
+
+def test_lm_evals_samples_hold_every_continuation(result: StoredResult, tmp_path: Path) -> None:
+    paths = result.write_for("lm-eval", tmp_path, suite="OccuGender")
+    (path,) = [p for p in paths if p.name.startswith("samples_OccuGender") and p.parent.name == "org-planted"]
+    samples = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert len(samples) == 100
+    assert len(samples[0]["arguments"]) == len(samples[0]["resps"]) == sum(map(len, WORDS.values()))
+    assert all(logprob < 0 for [[logprob, _]] in samples[0]["resps"])
+    figure = headline(result, "org/planted")
+    results = next(r for r in read(paths, "results_") if r["model_name"] == "org/planted")
+    values = [v for name, v in results["results"]["OccuGender"].items() if name.startswith("p_female[")]
+    assert figure.value in values
+    assert [figure.low, figure.high] in results["bias_audit"]["intervals"].values()
+
+
+def test_every_eval_ever_has_each_figure_with_its_interval(result: StoredResult, tmp_path: Path) -> None:
+    paths = result.write_for("every-eval-ever", tmp_path)
+    assert tmp_path / "data" / "OccuGender" / "org" / "planted" == paths[0].parent
+    record = json.loads(paths[0].read_text("utf-8"))
+    figure = headline(result, "org/planted")
+    (found,) = [r for r in record["evaluation_results"] if r["evaluation_result_id"] == figure.id]
+    interval = found["score_details"]["uncertainty"]["confidence_interval"]
+    assert (found["score_details"]["score"], interval["lower"], interval["upper"]) == (
+        figure.value,
+        figure.low,
+        figure.high,
+    )
+    assert paths == result.write_for("every-eval-ever", tmp_path)
+
+
+@pytest.mark.parametrize("tool", get_args(Tool))
+def test_no_tool_gets_a_number_for_a_missing_answer(tool: Tool, tmp_path: Path) -> None:
+    failing = audited(tmp_path, [OccuGender(("implicit",))], faults=Faults(1.0, ("context_length",), permanent=True))
+    assert not failing.complete
+    paths = failing.write_for(tool, tmp_path / "files")
+    if tool == "every-eval-ever":
+        assert not any("planted" in path.parts for path in paths)
+    if tool == "inspect":
+        log = next(log for log in read(paths, "") if log["eval"]["model"] == "org/planted")
+        assert all(sample["error"]["message"] and not sample["scores"] for sample in log["samples"])
+        assert log["results"]["scores"] == []
+    if tool == "lm-eval":
+        (samples,) = [p for p in paths if p.name.startswith("samples_") and p.parent.name == "org-planted"]
+        assert samples.read_text("utf-8") == ""
