@@ -20,7 +20,7 @@ def metrics_of(result: AuditResult, model: str) -> dict[str, float]:
     """
     figures = list(figures_of(result, model))
     names = [_name(measure) for measure in figures]
-    found = {}
+    found: dict[str, float] = {}
     for name, measure in zip(names, figures, strict=True):
         own = name if names.count(name) == 1 else f"{name}/{measure.id}"
         numbers = {own: measure.value, f"{own}.low": measure.low, f"{own}.high": measure.high}
