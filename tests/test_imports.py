@@ -69,8 +69,8 @@ LAYERS = {
 }
 
 
-#: Factors whose names are plain words, or keys of chart specifications or of a model card too.
-PLAIN = {"aspect", "condition", "form", "group", "kind", "p", "q", "r", "task", "type"}
+#: Factors whose names are plain words, or keys of chart specifications, a model card or other tools' formats too.
+PLAIN = {"aspect", "condition", "form", "group", "kind", "p", "q", "r", "target", "task", "type"}
 
 
 def project_imports(file: Path) -> set[str]:

@@ -73,7 +73,7 @@ def _result(of: OfModel, name: str, measure: Measure, value: float) -> dict[str,
     about = {
         "id": measure.id,
         "neutral": measure.neutral,
-        "direction": "none: no bias is at the neutral value",
+        "better": "neither: no bias is at the neutral value",
         "missing": measure.missing,
         "population": measure.spec.population or None,
         **measure.where,
@@ -86,7 +86,7 @@ def _result(of: OfModel, name: str, measure: Measure, value: float) -> dict[str,
             "metric_id": f"bias_audit.{measure.measure}",
             "metric_name": measure.measure,
             "metric_unit": measure.unit,
-            "lower_is_better": False,  # the schema must have one: `direction` says that there is none
+            "lower_is_better": False,  # the schema must have one: `better` says that there is none
             "score_type": "continuous",
             "min_score": _end(low),
             "max_score": _end(high),
