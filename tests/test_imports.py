@@ -70,7 +70,7 @@ LAYERS = {
 
 
 #: Factors whose names are plain words, or keys of chart specifications, a model card or other tools' formats too.
-PLAIN = {"aspect", "condition", "form", "group", "kind", "p", "q", "r", "target", "task", "type"}
+PLAIN = {"aspect", "condition", "form", "group", "kind", "other", "p", "q", "r", "target", "task", "type"}
 
 
 def project_imports(file: Path) -> set[str]:
