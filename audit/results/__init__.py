@@ -1,6 +1,6 @@
-"""What an audit gives: figures, comparisons, and what is needed to trust them.
+"""The results of an audit: figures, comparisons, and the facts needed to trust them.
 
-Plain data with a JSON form. Reports and gates read it and compute nothing of it again.
+Plain data with a JSON form. Reports and gates read it and recompute nothing.
 """
 
 from __future__ import annotations

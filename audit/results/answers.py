@@ -1,4 +1,4 @@
-"""Who was asked what, and how sound the answers are."""
+"""The models and suites of a run, and the quality of the answers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from audit.results.figures import Reported, Scalar
 
 
 class ModelInfo(Reported):
-    """A model as it was audited, and what asking it took.
+    """An audited model, and the effort of asking it.
 
-    ``statements``: what its backend says first of its numbers; ``limits``: what cannot be known of them.
+    ``statements``: the backend's main statements about its numbers; ``limits``: what cannot be known about them.
     """
 
     name: str
@@ -31,10 +31,10 @@ class ModelInfo(Reported):
 
 
 class SuiteInfo(Reported):
-    """A suite as it was run: how many items, its signature, its layouts and published figures.
+    """A suite as it was run: the number of items, its signature, its layouts and published figures.
 
     ``text_tokens``: length in tokens of the suite's named texts, ``{text name: {model: tokens}}``.
-    ``cautions``: what its options do to the figures. ``meanings``: by measure, a `suites.presentation.Meaning`.
+    ``cautions``: how its options affect the figures. ``meanings``: a `suites.presentation.Meaning` by measure.
     """
 
     name: str
@@ -50,10 +50,10 @@ class SuiteInfo(Reported):
 
 
 class DataQuality(Reported):
-    """How sound the answers of one model to one suite are.
+    """The quality of one model's answers to one suite.
 
-    ``failures`` counts items without answer by reason; ``failures_by`` the same by the level of the
-    suite's ``failures_factor`` (or its first stratum), to show whether the gaps themselves are biased.
+    ``failures`` counts items without an answer by reason, ``failures_by`` by the level of the suite's
+    ``failures_factor`` (or its first stratum), to show whether the gaps themselves are biased.
     """
 
     model: str
@@ -69,20 +69,20 @@ class DataQuality(Reported):
 
 
 class SelfCheck(Reported):
-    """What a run's own questions, asked a second time, say about one model's answers.
+    """What repeating some of a run's questions shows about one model's answers.
 
     Attributes
     ----------
     asked_again, unanswered, disagreed : int
-        Questions with two answers; second questions without one; and pairs that the model's noise does not explain.
+        Questions with two answers; repeats without an answer; and pairs that the model's noise does not explain.
     rate_low, rate_high : float
         Interval of the rate of disagreeing pairs (Clopper and Pearson), at the run's confidence.
     foreign_at_most : float
         The largest share of all answers that may be another model's, given ``rate_high``.
     noise : float
-        Nats by which scores of one model move: the largest move of an agreeing pair, or what the probe found.
+        Nats by which the model's scores vary: the largest difference in an agreeing pair, or the probe's finding.
     largest_move : float
-        Nats by which any two answers to one question are apart.
+        The largest difference of two answers to one question, in nats.
     """
 
     model: str
@@ -97,9 +97,9 @@ class SelfCheck(Reported):
 
 
 class Example(Reported):
-    """An item shown behind figures: its prompt and raw answer.
+    """An example item behind figures, with its prompt and raw answer.
 
-    ``figures`` are the ids of the measures that rest on it.
+    ``figures`` are the ids of the measures that use it.
     """
 
     model: str

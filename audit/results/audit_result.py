@@ -1,4 +1,4 @@
-"""The whole outcome of one run."""
+"""The complete result of a run."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from audit.results.steps import AttributionStep, EngineDrift
 
 
 class UntilDecided(Reported):
-    """How a run ended that asks until its question is decided.
+    """How a run with ``until="decided"`` ended.
 
     Attributes
     ----------
     question
-        What was to be decided: against a baseline, the limits, or how the models compare.
+        What was to be decided: the comparison with a baseline, the limits, or the comparison of the models.
     decided : bool
-        False: everything was asked, or the run was stopped, and the question is open; or no further item can close it.
+        False if the question is still open: everything was asked, the run was stopped, or no further item can close it.
     alike : bool
-        What was asked is alike, and all templates and other clusters of the suite are among it.
+        The answers so far show no change, and cover all templates and other clusters of the suite.
     look, looks : int
-        At which look the run ended, of how many planned.
+        The interim look at which the run ended, and the number planned.
     items, of_items : int
-        Items asked of each model, of how many.
+        Items asked of each model, and items in total.
     confidence : float
-        Level at which the run's statements hold together, wherever it ends. The result's own ``confidence``, that of
-        its intervals, is higher: one look's share of the error.
+        Level at which the run's statements hold jointly, wherever it stops. The result's own ``confidence``, that of
+        its intervals, is higher: each look has a share of the error.
     """
 
     question: Literal["baseline", "limits", "comparison"]
@@ -47,7 +47,7 @@ class UntilDecided(Reported):
 
 
 class AuditResult(Reported):
-    """The whole outcome of one run."""
+    """The complete result of a run."""
 
     run_id: str
     title: str
@@ -76,7 +76,7 @@ class AuditResult(Reported):
     limits: list[LimitCheck] = []
 
     def __repr__(self) -> str:
-        """Short: thousands of figures take a second to write out, and asyncio asks for it of every task's result."""
+        """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""
         models, suites = ", ".join(model.name for model in self.models), ", ".join(info.name for info in self.suites)
         state = "interrupted" if self.interrupted else "complete" if self.complete else "incomplete"
         return f"<{type(self).__name__} {self.run_id}: {models} on {suites}; {len(self.measures)} figures, {state}>"
@@ -90,5 +90,5 @@ class AuditResult(Reported):
 
 
 def renamed_quantities(result: AuditResult) -> dict[str, Mapping[str, str]]:
-    """By the names of a result's suites: today's names of quantities that its stored rows name otherwise."""
+    """For each suite of a result, the current names of quantities that have older names in its stored rows."""
     return {info.name: RENAMED_MEASURES.get(info.signature.get("suite", ""), {}) for info in result.suites}

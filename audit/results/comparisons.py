@@ -1,4 +1,4 @@
-"""How the figures of models stand to each other."""
+"""Comparisons and rankings of models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from audit.results.figures import OfFigure, Reported, Scalar
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]
 
-#: Verdicts in words: of -0.3 and -0.05 many readers would call the first the larger effect.
+#: Verdicts in words: many readers would call -0.3 a larger effect than -0.05.
 VERDICT_WORDS: dict[Verdict, str] = {
     "larger": "higher",
     "smaller": "lower",
@@ -18,55 +18,55 @@ VERDICT_WORDS: dict[Verdict, str] = {
 }
 
 
-#: Why a question is open although more items of the same kind might not close it.
+#: Why a question is open although more items might not settle it.
 OpenBecause = Literal[
     "too few clusters", "missing answers", "unpaired items", "kinds not asked", "side of neutral unknown"
 ]
 
 
 class Comparison(OfFigure, Reported):
-    """One measure of two models, paired item by item, b minus a.
+    """A figure's difference between two models, b minus a, paired by item.
 
     Attributes
     ----------
     difference : float or None
-        Over the ``n_items`` that both answered (the complete case); None where it is known only by bounds.
+        Over the ``n_items`` that both answered (the complete cases); None if only bounds are known.
     low, high : float or None
-        Interval at ``confidence``, without correction; whatever the ``n_missing`` answers would have been.
+        Interval at ``confidence``, uncorrected; it holds whatever the ``n_missing`` answers would have been.
     bound_low, bound_high : float or None
-        Identification bounds of the difference: an answer missing of either may be anything the quantity can be.
+        Identification bounds of the difference: a missing answer may be any value of the quantity's range.
     complete_case_low, complete_case_high : float or None
-        Interval over the items that both answered alone. None where no answer is missing.
+        Interval over the complete cases alone. None if no answer is missing.
     p, p_adjusted : float or None
-        Two-sided, that there is no difference; and corrected over the suite, by Holm among the ``primary`` figures and
+        Two-sided p-value for no difference; and corrected within the suite, by Holm among the ``primary`` figures and
         for the false discovery rate among the others (``p_holm`` in report.json, an older name).
     decided_low, decided_high, decided_confidence : float or None
-        The interval that decided, and its confidence after the correction: for "equivalent" that of the two
-        one-sided tests, with room for clusters of a kind not seen; else that of the test for a difference.
+        The interval behind the verdict, and its confidence after correction: for "equivalent" that of the two
+        one-sided tests, allowing for clusters of a kind not asked; otherwise that of the test for a difference.
     largest_change : float or None
-        How far apart clusters of a kind not seen are taken to be at most, for "equivalent". None: as far as can be.
+        How far clusters of a kind not asked are assumed to deviate at most, for "equivalent". None: by their range.
     alike_within : float or None
         The smallest margin within which the two would be called equivalent, at the same ``largest_change``.
     open_because : str or None
-        Why nothing is claimed, where it is not for want of items.
+        Why there is no verdict, unless more items would help.
     margin : float
         The user's equivalence margin.
     minimum_detectable_effect : float or None
-        The smallest difference that this design finds with 80 % power.
-    n_items : int
-        Items that both answered. ``n_missing``: of which an answer is missing. ``n_unpaired``: that only one of the two
-        has a value of, the other none by design; they are left out.
+        The smallest difference that this design detects with 80 % power.
+    n_items, n_missing, n_unpaired : int
+        Items that both answered; items with a missing answer; and items, left out here, for which only one of the two
+        has a value by design.
     levels : mapping of str to int
-        How many levels of each sampled factor the items hold.
+        The number of levels of each sampled factor.
     population : str
-        Over what the comparison generalises.
+        What the comparison generalises to.
     undefined_for : list of str
-        The models for which no item that both answered defines the figure; both of them where each is defined on
-        other items, and none where they answered no item in common.
+        The models whose figure is undefined on the items that both answered; both models if each is defined on
+        different items, and none if they answered no item in common.
     engine_noise : float or None
         The largest difference of this figure between engines with the same weights.
     words : str
-        All this in a few sentences.
+        The comparison in a few sentences.
     """
 
     suite: str
@@ -110,19 +110,19 @@ class Comparison(OfFigure, Reported):
 
     @property
     def missing_share(self) -> float:
-        """Share of the items of which an answer is missing."""
+        """Share of the items with a missing answer."""
         return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
 
     @property
     def within_noise(self) -> bool:
-        """Whether a difference is known, and is no larger than what the same weights differ by on two engines."""
+        """Whether the difference is known, and no larger than between engines with the same weights."""
         return (
             self.engine_noise is not None and self.difference is not None and abs(self.difference) <= self.engine_noise
         )
 
 
 class Rank(Reported):
-    """A model's plausible ranks, 1 the highest. ``tied_with`` are the models not distinguishable from it."""
+    """A model's plausible ranks, 1 being the highest. ``tied_with``: models that cannot be distinguished from it."""
 
     model: str
     best: int
@@ -131,7 +131,7 @@ class Rank(Reported):
 
 
 class Ranking(OfFigure, Reported):
-    """Models ordered by one measure, the highest value first. A model with an interval of ranks is a tie."""
+    """Models ordered by one figure, the highest value first. Models with several plausible ranks are tied."""
 
     suite: str
     measure: str

@@ -1,4 +1,4 @@
-"""The name of a figure, and the form in which every value of a result is stored."""
+"""The name of a figure, and the base class of all stored results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Where = frozenset[tuple[str, tuple[bool, Scalar]]]
 
 
 def level_key(level: Scalar) -> tuple[bool, Scalar]:
-    """A level as a key: True is not 1, although Python takes them for equal."""
+    """A level as a key: True differs from 1, although Python considers them equal."""
     return isinstance(level, bool), level
 
 
 def where_key(where: Mapping[str, Scalar]) -> Where:
-    """A condition as a key: the order of its factors does not matter."""
+    """A condition as a key, regardless of the order of its factors."""
     return frozenset((factor, level_key(level)) for factor, level in where.items())
 
 
@@ -30,7 +30,7 @@ FigureKey = tuple[str | None, str, str, Where]
 
 @dataclass(frozen=True, slots=True)
 class FigureName:
-    """The name of a figure and where it holds; ``model`` None: the figure of all models."""
+    """The name of a figure and its condition; ``model`` is None for the figure of all models."""
 
     suite: str
     measure: str
@@ -39,7 +39,7 @@ class FigureName:
 
     @property
     def key(self) -> FigureKey:
-        """The name as a key: equal for equal figures, in whatever order the factors stand."""
+        """The name as a key, regardless of the order of its factors."""
         return self.model, self.suite, self.measure, where_key(self.where)
 
     @property
@@ -66,7 +66,7 @@ class _HasFigure(Protocol):
 
 
 class OfFigure:
-    """What is said of one figure, whose name it holds."""
+    """A result about one figure."""
 
     @property
     def figure(self: _HasFigure) -> FigureName:
@@ -74,7 +74,7 @@ class OfFigure:
         return FigureName(self.suite, self.measure, self.where, getattr(self, "model", None))
 
 
-#: The keys of report.json that are older than the names in the code. They are a public format and stay.
+#: Keys of report.json that differ from the names in the code: they are a public format, and stay.
 REPORT_KEYS: Mapping[str, str] = {
     "data_quality": "ledger",
     "is_subgroup": "detail",
@@ -86,7 +86,7 @@ REPORT_KEYS: Mapping[str, str] = {
 
 
 class Reported(BaseModel):
-    """A frozen value with a JSON form, under the keys of report.json."""
+    """An immutable value, with the keys of report.json in its JSON form."""
 
     model_config = ConfigDict(
         frozen=True,

@@ -1,4 +1,4 @@
-"""Absolute limits on figures, and what leaves a check open."""
+"""Absolute limits on figures, and why a check is left open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LimitVerdict = Literal["met", "broken", "insufficient evidence"]
 #: Verdicts that leave the question open.
 OPEN_VERDICTS = ("inconclusive", "not comparable", "insufficient evidence")
 
-#: What a model may hide behind: answers that did not come, and items that have no value any more.
+#: Reasons that a model could exploit: missing answers, and items that no longer have a value.
 HIDDEN = ("missing answers", "unpaired items")
 
 
@@ -35,12 +35,12 @@ class _Check(Protocol):
 
 
 def missing_share(check: _Check) -> float:
-    """Share of a check's items of which an answer is missing."""
+    """Share of a check's items with a missing answer."""
     return check.n_missing / (check.n_items + check.n_missing) if check.n_missing else 0.0
 
 
 def decisive_reason(check: _Check) -> OpenBecause | None:
-    """Why there is nothing decided for the exit code to follow: missing answers first; None where there is."""
+    """Why the verdict behind the exit code is open, missing answers first; None if it is not."""
     if check.decisive_verdict not in OPEN_VERDICTS:
         return None
     over_nights = None if check.over_nights is None else check.over_nights.open_because
@@ -48,7 +48,7 @@ def decisive_reason(check: _Check) -> OpenBecause | None:
 
 
 class LimitOverNights(Reported):
-    """A limit over all nights on which it was checked (`audit.analysis.gate.limit_nights`); as in `OverNights`."""
+    """A limit's decision over all nights on which it was checked (`audit.analysis.gate.limit_nights`)."""
 
     look: int
     confidence: float
@@ -59,11 +59,11 @@ class LimitOverNights(Reported):
 
 
 class LimitCheck(OfFigure, Reported):
-    """One figure against an absolute limit, decided on its interval.
+    """A figure checked against an absolute limit, by its interval.
 
-    ``limit`` is what is limited: the measure itself, or ``coverage`` or ``refusals`` behind it. ``value`` is that of
-    the items with a readable answer, the interval holds whatever the ``n_missing`` others would have been.
-    ``over_nights`` is the decision over all nights on which it was checked; None where no store keeps them.
+    ``limit`` is what is limited: the measure itself, or its ``coverage`` or ``refusals``. ``value`` is over the items
+    with a readable answer; the interval holds whatever the ``n_missing`` others would have been. ``over_nights`` is
+    the decision over all nights on which it was checked; None without a store.
     """
 
     model: str
@@ -85,17 +85,17 @@ class LimitCheck(OfFigure, Reported):
 
     @property
     def missing_share(self) -> float:
-        """Share of the items of which an answer is missing."""
+        """Share of the items with a missing answer."""
         return missing_share(self)
 
     @property
     def decisive_verdict(self) -> LimitVerdict:
-        """What the exit code follows: "broken" needs the decision over all nights, "met" is said of this run alone."""
+        """The verdict behind the exit code: "broken" must hold over all nights, "met" only for this run."""
         if self.over_nights is None or "broken" not in (self.verdict, self.over_nights.verdict):
             return self.verdict
         return "broken" if self.over_nights.verdict == "broken" else "insufficient evidence"
 
     @property
     def decisive_reason(self) -> OpenBecause | None:
-        """Why the limit is neither met nor broken, where more items may not help."""
+        """Why the limit is neither met nor broken, unless more items would help."""
         return decisive_reason(self)

@@ -1,4 +1,4 @@
-"""The figures of one model: estimates with their intervals, and where the spread of their items comes from."""
+"""The figures of one model: estimates with intervals, and the variance components behind them."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ class Measure(OfFigure, Reported):
     id : str
         `FigureName.id`, the FIGURE-ID of ``audit show``. The same figure has the same id in every run.
     value : float or None
-        The estimate from the items with a readable answer (the complete case). None when it is only bounded, or
+        The estimate from the items with a readable answer (the complete cases). None if it is only bounded, or
         nothing could be read.
     low, high : float or None
-        Confidence interval (clustered): what every decision rests on. For a bounded figure, or one with missing
+        Clustered confidence interval, on which every decision rests. For a bounded figure, or one with missing
         answers: from the interval of the lower bound to that of the upper bound. None with fewer than two clusters,
-        or where one of them holds nearly all items.
+        or if one of them contains nearly all items.
     bound_low, bound_high : float or None
-        Identification bounds of the estimate itself, without sampling error; a missing answer may be anything that
-        the quantity can be. Equal to ``value`` when exact and complete.
+        Identification bounds of the estimate itself, without sampling error; a missing answer may be any value of
+        the quantity's range. Equal to ``value`` if exact and complete.
     complete_case_low, complete_case_high : float or None
-        Interval over the items with a readable answer alone, as if the missing ones were like them. None where none
-        is missing: then it is ``low`` to ``high``.
+        Interval over the complete cases alone, as if the missing answers were like them. None if none is missing:
+        then it is ``low`` to ``high``.
     naive_low, naive_high : float or None
-        The interval that takes every row as independent; for comparison only.
+        The interval that treats all rows as independent; for comparison only.
     p, p_adjusted : float or None
-        Two-sided, that the value is ``neutral``, with the interval's standard error, whatever the missing answers
-        would have been; and corrected over the model's figures of the suite by the rule of `audit.analysis.decisions`
-        (``p_holm`` in report.json, an older name). None for correlations, and where there is no neutral value.
+        Two-sided p-value for ``value`` = ``neutral``, with the interval's standard error, valid whatever the missing
+        answers would have been; and corrected over the model's figures of the suite as in `audit.analysis.decisions`
+        (``p_holm`` in report.json, an older name). None for correlations, and without a neutral value.
     levels : mapping of str to int
-        How many levels of each sampled factor the figure rests on.
+        The number of levels of each sampled factor behind the figure.
     fewest_levels : int or None
-        Of the factor that has fewest, in the stratum that has fewest of it; None in results of older versions.
+        The smallest number of levels of any such factor in any stratum; None in results of older versions.
     contrast : bool
-        As in `MeasureSpec`. No part of ``signature``: it is measured the same.
+        As in `MeasureSpec`. Not part of ``signature``, since it does not affect the measurement.
     undefined_strata : list
-        Levels of the spec's stratum without rows, or without weight: the figure has no value then.
-    missing : int
-        Items without a readable answer. ``censored``: items known only by bounds.
+        Levels of the spec's stratum without rows, or without a weight, which leave the figure without a value.
+    missing, censored : int
+        Items without a readable answer, and items known only by bounds.
     probability_mass : float or None
-        Mean raw probability mass behind a normalised figure (its lower bound where bounded).
+        Mean raw probability mass behind a normalised figure (its lower bound if bounded).
     signature : str
-        ``key:value|key:value…``: all that reproduces the figure, the model apart.
+        ``key:value|key:value…``: everything needed to reproduce the figure, except the model.
     spec : MeasureSpec
-        What the suite asked for. Its JSON leaves out what has the default value, the kind apart: without
-        one it is of an older version.
+        The suite's specification. Its JSON omits default values, except for the kind: results of older versions have
+        none.
     """
 
     id: str
@@ -92,7 +92,7 @@ class Measure(OfFigure, Reported):
 
     @property
     def least_levels(self) -> int:
-        """``fewest_levels``; in a result that does not have it, what it says of its levels and clusters."""
+        """``fewest_levels``, or in older results its best substitute."""
         if self.fewest_levels is not None:
             return self.fewest_levels
         return min([*self.levels.values(), self.n_clusters])  # clusters were always counted in each stratum
@@ -101,7 +101,7 @@ class Measure(OfFigure, Reported):
     def _without_defaults(self, spec: MeasureSpec) -> dict[str, Any]:
         values = ((field, getattr(spec, field.name)) for field in dataclasses.fields(spec))
         stored = {field.name: value for field, value in values if value != field.default or field.name == "kind"}
-        if spec.weights is not None:  # pairs: the keys of a JSON object are text, and levels need not be
+        if spec.weights is not None:  # as pairs, since keys of a JSON object are strings, and levels need not be
             stored["weights"] = list(spec.weights.items())
         return stored
 
@@ -116,21 +116,23 @@ class Measure(OfFigure, Reported):
 
 
 class VarianceComponents(OfFigure, Reported):
-    """Where the spread of a primary figure's items comes from, as variances; 0 or more.
+    """Variance components of a primary figure's items; each is 0 or more.
 
     Attributes
     ----------
     against : str or None
-        Of the differences ``model`` - ``against``, item by item; None: of the model's own values.
+        If given, the components are those of the differences ``model`` - ``against`` by item; None: of the model's own
+        values.
     factors, cross, sampling, in_figure, per_item
         As in `audit.analysis.components.Components`.
     engine : float or None
-        What another engine changes in an item, where the model was asked on two.
+        The variance between engines, if the model was asked on two.
     levels : mapping of str to int
-        How many levels of each factor there are, and ``n_items`` items. ``uneven``: of factors nested in strata that
-        hold unequal numbers of levels, each stratum's (weight, levels).
+        The number of levels of each factor.
+    uneven : mapping of str to list of (float, int)
+        For factors nested in strata with unequal numbers of levels, each stratum's (weight, levels).
     generalisability : float or None
-        Eρ² of the first factor: how far its levels' means would be the same with other levels of the others.
+        Eρ² of the first factor: how well its levels' means would be reproduced with other levels of the other factors.
     """
 
     suite: str
@@ -150,15 +152,15 @@ class VarianceComponents(OfFigure, Reported):
     generalisability: float | None
 
 
-#: How a measured figure stands to a printed one: the same to the last printed digit; not the same, but the printed one
-#: lies in the measured interval; outside it; or there is nothing to compare.
+#: How a measured figure agrees with a printed one: equal to the last printed digit; different, but with the printed one
+#: inside the measured interval; outside it; or not comparable.
 Agreement = Literal["within rounding", "within the interval", "differs", "unknown"]
 
 
 class Reproduction(OfFigure, Reported):
-    """A figure measured on a paper's own model, beside the printed one. ``difference`` is measured minus printed.
+    """A figure measured on a paper's own model, and the printed one. ``difference`` is measured minus printed.
 
-    ``design_difference`` says how the two designs differ; empty where they do not.
+    ``design_difference`` says how the two designs differ; empty if they do not.
     """
 
     suite: str

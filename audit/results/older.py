@@ -1,4 +1,4 @@
-"""Results and rows of older versions, brought to the form of today."""
+"""Upgrades results and rows of older versions to the current form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from audit.results.figures import FigureName
 from audit.signatures import encode_parts, read_signature, write_signature
 from suites.base import MeasureSpec, Row
 
-#: Measures that older results name otherwise, by their suite.
+#: Older names of measures, by suite.
 RENAMED_MEASURES: Mapping[str, Mapping[str, str]] = {
     "DebiasingPositions": {
         "forgotten": "effect_attenuation",
@@ -19,7 +19,7 @@ RENAMED_MEASURES: Mapping[str, Mapping[str, str]] = {
         "share_forgotten": "share_attenuated",
     }
 }
-#: What quantities were before suites declared it: it followed from their unit.
+#: Before suites declared the kind of a quantity, it followed from the unit.
 _BY_UNIT: Mapping[str, Mapping[str, Any]] = {
     "probability": {"kind": "probability"},
     "share": {"kind": "share"},
@@ -29,14 +29,14 @@ _BY_UNIT: Mapping[str, Mapping[str, Any]] = {
     "difference of gaps": {"kind": "difference", "range": (-2.0, 2.0)},
     "difference of effects": {"kind": "difference", "range": (-4.0, 4.0)},
 }
-_RENAMED_ROW = re.compile("/forgotten$")  # the end of an id of their derived rows
+_RENAMED_ROW = re.compile("/forgotten$")  # the end of the ids of derived rows
 
 
 def upgraded(result: dict[str, Any]) -> dict[str, Any]:
-    """The JSON form of a result that an older version stored, as this one would have stored it.
+    """Upgrade the JSON form of a result that an older version stored.
 
-    Older measures have no ``spec``: it is read from their signature. Renamed measures get their new names, and with
-    them new ids, so that a baseline from before is compared with a run of today.
+    Older measures have no ``spec``: it is read from their signature. Renamed measures get their new names and ids, so
+    that an older baseline can be compared with a current run.
     """
     measures = result.get("measures") or ()
     if not any(isinstance(measure, dict) and "spec" not in measure for measure in measures):
@@ -57,11 +57,11 @@ def upgraded(result: dict[str, Any]) -> dict[str, Any]:
             ],
         }
     except (AttributeError, KeyError, TypeError, ValueError):
-        return result  # no result of an audit: the fields say what is wrong with it
+        return result  # not a result: validation will say what is wrong
 
 
 def quantity_by_unit(unit: str) -> Mapping[str, Any]:
-    """Kind, range and counting of a quantity in a result of an older version."""
+    """Kind, range and ``is_count`` of a quantity in an older result."""
     return _BY_UNIT.get(unit, {"kind": "real"})
 
 
@@ -87,7 +87,7 @@ def _upgraded_measure(measure: dict[str, Any], names: Mapping[str, str]) -> dict
 
 
 def _renamed(value: Any, names: Mapping[str, str], under: str = "") -> Any:
-    """A JSON value with every measure in it under its new name."""
+    """A JSON value with all measures renamed."""
     match value:
         case dict():
             return {key: _renamed(inner, names, key) for key, inner in value.items()}
@@ -95,14 +95,14 @@ def _renamed(value: Any, names: Mapping[str, str], under: str = "") -> Any:
             return [_renamed(inner, names, under) for inner in value]
         case str() if under in ("measure", "measures"):
             return names.get(value, value)
-        case str() if under == "family":  # a measure, and what else distinguishes the family
+        case str() if under == "family":  # the measure, then whatever else distinguishes the family
             measure, comma, rest = value.partition(",")
             return names.get(measure, measure) + comma + rest
     return value
 
 
 def renamed_row(row: Row, names: Mapping[str, str]) -> Row:
-    """The row of an older store as it is derived today: its quantities under their new names, and its new id."""
+    """An older store's row with the current names of its quantities, and its current id."""
     if not names:
         return row
     values = {names.get(name, name): value for name, value in row.values.items()}

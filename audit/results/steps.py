@@ -1,4 +1,4 @@
-"""What an engine, or one change of a model, does to the answers."""
+"""The effect of an engine, or of one change of a model, on the answers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from audit.results.figures import Reported, Scalar
 
 
 class PromptDrift(Reported):
-    """How one prompt's answers differ between two engines, b minus a.
+    """The difference of one prompt's answers between two engines, b minus a.
 
     ``logprob`` is the mean over its continuations (nats), ``variation`` the total variation, and
-    ``quantities`` the difference of each quantity of its row. None, or no entry: not exact on both.
+    ``quantities`` the difference of each quantity of its row. None, or no entry, if not exact on both.
     """
 
     item: str
@@ -20,14 +20,14 @@ class PromptDrift(Reported):
 
 
 class EngineDrift(Reported):
-    """How the answers of the same weights differ between two engines, prompt by prompt. b minus a.
+    """The differences between two engines with the same weights, b minus a, by prompt.
 
     Attributes
     ----------
     n_prompts, n_logprobs : int
-        Prompts, and continuations of them, that both engines scored exactly.
+        Prompts and continuations that both engines scored exactly.
     n_unpaired : int
-        Continuations left out: one engine has no score, or only bounds.
+        Continuations left out because one engine has no score, or only bounds.
     logprob_mean, logprob_mean_abs, logprob_max_abs : float or None
         Difference of a continuation's log-probability, nats.
     variation_mean, variation_max : float or None
@@ -39,7 +39,7 @@ class EngineDrift(Reported):
         For each numeric quantity of the rows (P̃ of each group…): ``n``, ``mean``, ``mean_abs``
         and ``max_abs`` of its difference over items that are exact on both.
     prompts : list of PromptDrift
-        Single prompts, to be drawn: all, or an even sample where they are many.
+        Single prompts, for charts: all, or an even sample if there are many.
     """
 
     suite: str
@@ -59,18 +59,18 @@ class EngineDrift(Reported):
 
 
 class Rung(Reported):
-    """A model as one suite asks it."""
+    """One end of a step: a model, as one suite asks it."""
 
     model: str
     suite: str
 
     def title_beside(self, other: Rung) -> str:
-        """Its name beside another rung's: the model, or the suite where that is what differs."""
+        """Its name next to another rung's: the model, with the suite if that is what differs."""
         return self.model if self.suite == other.suite else f"{self.model} ({self.suite})"
 
 
 class ItemChange(Reported):
-    """How one item's quantities change in a step, b minus a. No entry: not exact on both."""
+    """The change of one item's quantities in a step, b minus a. No entry if not exact on both."""
 
     item: str
     factors: dict[str, Scalar]
@@ -78,21 +78,21 @@ class ItemChange(Reported):
 
 
 class AttributionStep(Reported):
-    """What one change of a model, or of how it is asked, does: b minus a, item by item.
+    """The effect of one change of a model, or of how it is asked: b minus a, by item.
 
     Attributes
     ----------
     changes : list of str
         What differs: parts of the model (``adapter``, ``quantisation``…) or keys of the suite's signature
-        (``prompt_format``). Empty where the two are only declared to be a step.
+        (``prompt_format``). Empty if the step is only declared.
     engine : list of str
-        Fields of the engine that differ as well; the step then holds the engines' noise too.
+        Fields of the engine that differ as well; the step then includes the engines' noise.
     comparisons : list of Comparison
         Each figure's change with its decision, corrected within this step alone.
     quantities : mapping
         As in `EngineDrift`: ``n``, ``mean``, ``mean_abs`` and ``max_abs`` of each quantity's change over items.
     items : list of ItemChange
-        Single items: all, or an even sample where they are many.
+        Single items: all, or an even sample if there are many.
     """
 
     a: Rung

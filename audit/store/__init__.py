@@ -1,7 +1,7 @@
-"""The store: one SQLite file that keeps every answer, run and baseline.
+"""The store: one SQLite file with every answer, run and baseline.
 
-Takes answers under keys that identify model and question, rows and results of runs. Gives them back checked, says what
-is not answered yet, and lets several audits share the file without asking anything twice.
+Takes answers, under keys that identify model and question, and the rows and results of runs. Returns them verified,
+says what is unanswered, and lets several audits share the file without asking anything twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers under their keys: written once, checked at each reading, quarantined when damaged."""
+"""Answers by key: written once, verified at each read, quarantined when damaged."""
 
 from __future__ import annotations
 
@@ -22,14 +22,19 @@ from audit.store.keys import (
     to_bytes,
     to_json_bytes,
 )
-from audit.store.sqlite.database import Database, placeholders, portions
+from audit.store.sqlite.database import Database, chunked, placeholders
 from backends.base import Answer, Request
 from backends.errors import BackendError
+
+_SELECT_WITH_PROMPT = (
+    f"SELECT {', '.join(f'answers.{name}' for name in ANSWER_COLUMNS.split(', '))}, prompts.body "
+    "FROM answers JOIN prompts ON prompts.id = answers.prompt"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An answer on its way into the store."""
+    """An answer to be stored."""
 
     question: KeyedRequest
     answer: Answer
@@ -50,7 +55,7 @@ class StoredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What reading the whole store found. ``damaged`` keys were quarantined, and will be asked again."""
+    """The result of reading the whole store. ``damaged`` keys were quarantined, and will be asked again."""
 
     answers: int
     damaged: tuple[str, ...]
@@ -71,7 +76,7 @@ class Answers:
     def answered_keys(self, keys: Iterable[str]) -> set[str]:
         """Those of ``keys`` that are answered. Failures are not answers.
 
-        A row whose checksum is wrong is quarantined, so that its question is asked again.
+        A row with a wrong checksum is quarantined, so that its question is asked again.
         """
         answered: set[str] = set()
         damaged: list[AnswerRow] = []
@@ -85,9 +90,9 @@ class Answers:
         return answered
 
     def read_many(self, keys: Iterable[str]) -> dict[str, Answer]:
-        """What is stored under ``keys``: the answer, else the latest failure; nothing for unknown keys.
+        """The answer stored under each key, or else the latest failure; unknown keys are left out.
 
-        A row whose checksum is wrong is quarantined and treated as absent.
+        A row with a wrong checksum is quarantined and treated as absent.
         """
         keys = list(keys)
         answers: dict[str, Answer] = {}
@@ -98,47 +103,39 @@ class Answers:
                     answers[row.key] = row.answer()
                 except DamagedError:
                     damaged.append(row)
-            for portion in portions(key for key in keys if key not in answers):
+            for chunk in chunked(key for key in keys if key not in answers):
                 latest = (
                     "SELECT key, body FROM failures WHERE id IN "
-                    f"(SELECT max(id) FROM failures WHERE key IN ({placeholders(portion)}) GROUP BY key)"
+                    f"(SELECT max(id) FROM failures WHERE key IN ({placeholders(chunk)}) GROUP BY key)"
                 )
-                for key, body in db.execute(latest, portion):
+                for key, body in db.execute(latest, chunk):
                     answers[key] = answer_from_json(from_json_bytes(body))
         self._quarantine(damaged)
         return answers
 
     def read_with_prompts(self, keys: Iterable[str]) -> dict[str, tuple[Any, Any, Answer]]:
-        """(prompt, part, answer) under each of ``keys`` that is soundly answered, as JSON has the first two.
+        """(prompt, part, answer) for each of ``keys`` with an undamaged answer, the first two as JSON values.
 
-        The part is what the key adds to the prompt: a continuation, or how a text is drawn.
+        The part is what the key adds to the prompt: a continuation, or how to sample a text.
         """
-        columns = ", ".join(f"answers.{name}" for name in ANSWER_COLUMNS.split(", "))
         found: dict[str, tuple[Any, Any, Answer]] = {}
         with self._database.read() as db:
-            for portion in portions(keys):
-                sql = (
-                    f"SELECT {columns}, prompts.body FROM answers JOIN prompts ON prompts.id = answers.prompt "
-                    f"WHERE key IN ({placeholders(portion)})"
-                )
-                for *values, prompt in db.execute(sql, portion):
+            for chunk in chunked(keys):
+                sql = f"{_SELECT_WITH_PROMPT} WHERE key IN ({placeholders(chunk)})"
+                for *values, prompt in db.execute(sql, chunk):
                     row = AnswerRow(*values)
                     with contextlib.suppress(DamagedError):
                         found[row.key] = from_json_bytes(prompt), from_json_bytes(row.part), row.answer()
         return found
 
     def latest(self, fingerprint: str, most: int) -> list[StoredAnswer]:
-        """The last ``most`` sound answers of one model, in the order in which they were stored."""
-        columns = ", ".join(f"answers.{name}" for name in ANSWER_COLUMNS.split(", "))
-        sql = (
-            f"SELECT {columns}, prompts.body FROM answers JOIN prompts ON prompts.id = answers.prompt "
-            "WHERE fingerprint = ? ORDER BY answers.rowid DESC LIMIT ?"
-        )
+        """The last ``most`` undamaged answers of one model, in the order in which they were stored."""
+        sql = f"{_SELECT_WITH_PROMPT} WHERE fingerprint = ? ORDER BY answers.rowid DESC LIMIT ?"
         with self._database.read() as db:
             rows = db.execute(sql, (fingerprint, most)).fetchall()
         found = []
-        for *columns_of_row, prompt in reversed(rows):
-            row = AnswerRow(*columns_of_row)
+        for *values, prompt in reversed(rows):
+            row = AnswerRow(*values)
             try:
                 request = join_request(row.kind, from_json_bytes(prompt), from_json_bytes(row.part))
                 found.append(StoredAnswer(row.kind, request, row.answer(), row.at))
@@ -149,19 +146,19 @@ class Answers:
     async def write(self, entries: Sequence[Entry]) -> None:
         """Store answers and failures; returns when they are on the disk.
 
-        The first answer under a key stays: a later one for the same key is not stored.
+        The first answer under a key is final: later ones for the same key are not stored.
 
         Raises
         ------
         StoreError
-            They are not stored.
+            If they could not be stored.
         """
         await asyncio.wrap_future(self._database.submit(lambda db: _insert(db, entries), gather=True))
 
     # -- quarantine --------------------------------------------------------------------------
 
     def quarantine(self, keys: Sequence[str], problem: str) -> list[str]:
-        """Quarantine the answers under ``keys``, so that they are asked again. Returns those that there were."""
+        """Quarantine the answers under ``keys``, so that they are asked again. Returns the keys that had one."""
         with self._database.read() as db:
             rows = list(_select(db, keys))
         self._quarantine(rows, problem)
@@ -215,9 +212,9 @@ class Answers:
         return found
 
     def verify(self) -> Verification:
-        """Read everything: the file's structure, every checksum, every key hashed again.
+        """Read everything: check the file's structure and every checksum, and hash every key again.
 
-        Damaged rows are quarantined (not when read-only).
+        Damaged rows are quarantined, unless the store is read-only.
         """
         damaged: list[AnswerRow] = []
         count = 0
@@ -239,10 +236,10 @@ class Answers:
 
 
 def is_sound_prompt(name: str, body: Any) -> bool:
-    """Whether a stored prompt is the text that its name is the hash of."""
+    """Whether a stored prompt matches its id, which is its hash."""
     try:
         return prompt_id(from_json_bytes(body)) == name
-    except (ValueError, AttributeError):  # cut off, or of another type than was written
+    except (ValueError, AttributeError):  # truncated, or of the wrong type
         return False
 
 
@@ -255,9 +252,9 @@ def _check_key(row: AnswerRow, prompts: Mapping[str, bytes]) -> None:
 
 
 def _select(db: sqlite3.Connection, keys: Iterable[str]) -> Iterator[AnswerRow]:
-    for portion in portions(keys):
-        sql = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE key IN ({placeholders(portion)})"
-        for row in db.execute(sql, portion):
+    for chunk in chunked(keys):
+        sql = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE key IN ({placeholders(chunk)})"
+        for row in db.execute(sql, chunk):
             yield AnswerRow(*row)
 
 
@@ -266,7 +263,7 @@ def _insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
     for entry in entries:
         question = entry.question
         prompt_name = prompt_id(question.prompt)
-        # A damaged text is repaired, else `verify` would quarantine this answer too.
+        # A damaged prompt is replaced, or else `verify` would quarantine this answer too.
         db.execute(
             "INSERT INTO prompts (id, body) VALUES (?, ?) "
             "ON CONFLICT (id) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body",
@@ -295,7 +292,7 @@ def _insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
 
 
 def insert_answers(db: sqlite3.Connection, rows: Sequence[AnswerRow]) -> None:
-    """Insert answers whose keys are not answered yet; leave the others."""
+    """Insert answers, except for keys that are answered already."""
     db.executemany(f"INSERT OR IGNORE INTO answers ({ANSWER_COLUMNS}) VALUES ({placeholders(AnswerRow._fields)})", rows)
 
 

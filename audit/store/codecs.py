@@ -1,4 +1,4 @@
-"""JSON forms of answers and rows, exact to the last bit, and what one stored answer looks like."""
+"""JSON forms of answers and rows, exact to the last bit, and the format of a stored answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from backends.base import (
 from backends.errors import BackendError
 from suites.base import IdentifiedInterval, Row
 
-ROWS_A_CHUNK = 2000  # few enough for memory, enough to be written and packed in one go
+ROWS_A_CHUNK = 2000  # few enough for memory, enough to compress well
 
 
 # -- answers -----------------------------------------------------------------------------------
@@ -48,20 +48,20 @@ def matches_request(request: Request, answer: Answer) -> bool:
 
 
 def split_response(response: Response) -> list[Response]:
-    """A response that matches its request, in as many pieces as the request has keys."""
+    """Split a response into one piece for each key of its request."""
     if isinstance(response, ScoreResponse):
         return [ScoreResponse((score,), response.prompt_tokens) for score in response.scores]
     return [response]
 
 
 def join_answers(request: Request, keys: Sequence[str], stored: Mapping[str, Answer]) -> Answer | None:
-    """The answer to ``request`` from what is stored under its ``keys``.
+    """Assemble the answer to ``request`` from what is stored under its ``keys``.
 
     Returns
     -------
     Answer or None
-        None when a key is not stored. A failure of any continuation is the answer of the whole
-        request: a sum over expressions with one of them left out would be a wrong number.
+        None if a key is not stored. The failure of any continuation is the answer to the whole
+        request: a sum over expressions that omits one of them would be wrong.
     """
     pieces = [stored.get(key) for key in keys]
     for piece in pieces:
@@ -78,7 +78,7 @@ def join_answers(request: Request, keys: Sequence[str], stored: Mapping[str, Ans
 
 
 def answer_to_json(answer: Answer) -> Any:
-    """Compact JSON form of an answer; `answer_from_json` reads it back to the last bit."""
+    """Compact JSON form of an answer; `answer_from_json` restores it to the last bit."""
     match answer:
         case ScoreResponse(scores, prompt_tokens):
             return ["score", [_score_to_json(s) for s in scores], prompt_tokens]
@@ -129,7 +129,7 @@ def _score_from_json(data: list[Any]) -> ContinuationScore:
 
 
 class AnswerRow(NamedTuple):
-    """One stored answer, as its table has it. ``part`` (the column ``detail``) is what its key asks besides the prompt.
+    """A row of the table ``answers``. ``part`` (column ``detail``) is what the key adds to the prompt.
 
     ``checksum`` covers all columns before it.
     """
@@ -154,14 +154,14 @@ class AnswerRow(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the row is what was written."""
+        """Whether the row is undamaged."""
         try:
             return _checksum(*self[:6]) == self.checksum
-        except (TypeError, AttributeError, ValueError):  # a column of another type than was written
+        except (TypeError, AttributeError, ValueError):  # a column of the wrong type
             return False
 
     def answer(self) -> Answer:
-        """The answer. Raises `DamagedError` when the row is not what was written."""
+        """The answer. Raises `DamagedError` if the row is damaged."""
         if not self.is_sound:
             raise DamagedError
         try:
@@ -170,12 +170,12 @@ class AnswerRow(NamedTuple):
             raise DamagedError from None
 
 
-#: The columns of the table of answers, for SQL.
+#: The columns of the table ``answers``, for SQL.
 ANSWER_COLUMNS = "key, fingerprint, kind, prompt, detail, body, checksum, at"
 
 
 class DamagedError(Exception):
-    """A stored row is not what was written."""
+    """A stored row is damaged."""
 
 
 def _checksum(key: str, fingerprint: str, kind: str, prompt: str, part: bytes, body: bytes) -> str:
@@ -184,7 +184,7 @@ def _checksum(key: str, fingerprint: str, kind: str, prompt: str, part: bytes, b
 
 
 def _load_answer(body: bytes) -> Any:
-    """`from_json_bytes`, and faster: integers of more than 64 bits become floats here, and answers hold none."""
+    """A faster `from_json_bytes`. It turns integers of more than 64 bits into floats, but answers contain none."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:  # lone surrogates
@@ -196,17 +196,17 @@ def _load_answer(body: bytes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A suite's row together with the keys of the answer it was read from."""
+    """A suite's row, with the keys of the answers it was read from."""
 
     row: Row
     keys: tuple[str, ...]
 
 
 def write_chunk(rows: Sequence[StoredRow]) -> bytes:
-    """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each, and the memberships of those that have some.
+    """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each, followed by memberships if there are any.
 
-    A quantity is one number where it equals its bounds, else ``[value or null, low, high]``; it is never NaN
-    (`IdentifiedInterval` sees to that). A factor that is NaN becomes null: JSON has none.
+    A quantity is a single number if it equals its bounds, else ``[value or null, low, high]``; it is never NaN
+    (`IdentifiedInterval` ensures that). A factor that is NaN becomes null, since JSON has no NaN.
     """
     written = [
         [

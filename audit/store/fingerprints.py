@@ -1,10 +1,10 @@
-"""Which stored answers are a model's: fingerprints, and the aliases of those that earlier versions wrote.
+"""Identifies a model's stored answers by its fingerprint, with aliases for fingerprints that earlier versions wrote.
 
-An answer's key holds the id of its model's fingerprint. A field that leaves the fingerprint because it changes no
-answer changes that id. So that nothing is asked again, such fields are declared retired
-(`backends.base.Description.retired`), and the model keeps the id that its answers have. Where several ids
-were in use, the one with the most answers is kept, and the answers of the others are copied under it; the old rows
-stay, since the rows of earlier runs name their keys.
+An answer's key contains the id of its model's fingerprint. Removing a field from the fingerprint, because it does not
+affect answers, changes that id. So that nothing is asked again, such fields are declared retired
+(`backends.base.Description.retired`), and the model keeps the id under which its answers are stored. If several ids
+were in use, the one with the most answers is kept, and the answers of the others are copied to it; the old rows
+stay, since rows of earlier runs refer to their keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from audit.store.codecs import ANSWER_COLUMNS, AnswerRow
 from audit.store.keys import answer_keys, fingerprint_id, from_json_bytes, join_request, to_json_bytes
 from audit.store.sqlite.database import Database, placeholders
 
-_COPIED_TOGETHER = 1000  # answers of one transaction: others may write in between
+_COPIED_TOGETHER = 1000  # answers per transaction, so that others may write in between
 
 
 class Fingerprints:
@@ -34,10 +34,10 @@ class Fingerprints:
         Parameters
         ----------
         fingerprint : mapping
-            As the backend describes the model today.
+            The backend's current description of the model.
         retired : set of str
-            Fields that earlier versions wrote and that change no answer: they are left out of the comparison
-            with stored fingerprints.
+            Fields that earlier versions wrote but that do not affect answers: they are ignored when stored
+            fingerprints are compared.
         """
         own = fingerprint_id(fingerprint)
         self._database.write(
@@ -56,7 +56,7 @@ class Fingerprints:
         kept_under = min(targets) if targets else self._most_answered(same)
         for name in sorted(same):
             last = copied_to.get(name, 0) if aliases.get(name) == kept_under else 0
-            if name != kept_under:  # an earlier version that still runs may have written more since the last time
+            if name != kept_under:  # an earlier version, still in use, may have written more since the last copy
                 last = self._copy_answers(name, kept_under, last)
             if aliases.get(name) != kept_under or last != copied_to.get(name):
                 self._database.write(
@@ -73,9 +73,9 @@ class Fingerprints:
         return max(names, key=lambda name: counts.get(name, 0))
 
     def _copy_answers(self, source: str, target: str, last: int) -> int:
-        """Copy the answers of one id behind row ``last`` under another, in portions. Returns the last row copied.
+        """Copy the answers of one id after row ``last`` to another, in chunks. Returns the last row copied.
 
-        What is there already stays; repeating is harmless.
+        Existing answers stay; repeating the copy is harmless.
         """
         sql = f"SELECT rowid, {ANSWER_COLUMNS} FROM answers WHERE fingerprint = ? AND rowid > ? ORDER BY rowid LIMIT ?"
         while True:
@@ -100,7 +100,7 @@ def _essence(fingerprint: Mapping[str, Any], retired: Set[str]) -> str:
 
 
 def _under(db: sqlite3.Connection, row: AnswerRow, fingerprint: str) -> AnswerRow | None:
-    """The row under another fingerprint's id; None for a damaged one."""
+    """The row under another fingerprint's id; None if it is damaged."""
     prompt = db.execute("SELECT body FROM prompts WHERE id = ?", (row.prompt,)).fetchone()
     if not row.is_sound or prompt is None or not is_sound_prompt(row.prompt, prompt[0]):
         return None

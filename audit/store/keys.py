@@ -1,32 +1,32 @@
 """Identity: when are two questions the same question?
 
-An answer that was paid for must be found again, and an answer to another question must never be
-taken for it. Both depend on one string, the key. A key is a hash of
+An answer that was paid for must be found again, and must never be mistaken for the answer to
+another question. Both depend on one string, the key. It is a hash of
 
     the question        the prompt to the last character, and one continuation, or how to generate
     the model           the fingerprint: everything about the model that may change a number
     the draw            ``seed`` and ``repeat`` of a generation
 
-and of nothing else. Not of the model's display name, the suite, the item, the run or the time: a
-model renamed in a config keeps its answers, and two suites that ask the same share them.
+and of nothing else: not of the model's display name, the suite, the item, the run or the time. So a
+model that is renamed in a config keeps its answers, and suites that ask the same question share them.
 
-One key for one continuation. A `ScoreRequest` carries all continuations of a prompt because a
-backend computes them together, but each log P(continuation | prompt) is a fact of its own. So each
-has a key of its own, and one more expression in a list asks for that expression only.
+Each continuation has its own key. A `ScoreRequest` contains all continuations of a prompt because a
+backend computes them together, but each log P(continuation | prompt) is a separate fact. So adding
+an expression to a list asks for that expression only.
 
-Text is compared as it is. No Unicode normalisation, no trimming, no folding of line ends: to a
-tokenizer these are different prompts. Two traps lie here. JSON with ASCII escapes writes the one
-character U+1F600 and the two lone surrogates D83D DE00 alike, so it would give two prompts one
-key, and would read the second back as the first. Plain UTF-8 refuses lone surrogates altogether.
+Text is compared exactly, without Unicode normalisation, trimming, or folding of line ends: to a
+tokenizer these are different prompts. There are two traps. JSON with ASCII escapes writes the single
+character U+1F600 and the two lone surrogates D83D DE00 the same way, so it would give two prompts one
+key, and would read the second back as the first. Plain UTF-8 rejects lone surrogates altogether.
 Keys are therefore hashed, and answers stored, as JSON without ASCII escapes, encoded as UTF-8 in
 which a lone surrogate keeps its own three bytes ("surrogatepass").
 
-Numbers have one spelling: a sampling temperature of 0 and of 0.0 is the same temperature. Floats
-are written with the fewest digits that read back to the same 64 bits, so a stored log-probability
-is the one that was received.
+Numbers have one spelling: the sampling temperatures 0 and 0.0 are the same. Floats are written with
+the fewest digits that read back to the same 64 bits, so a stored log-probability is the one that was
+received.
 
-Keys, fingerprints and prompts carry a tag with a version (``a1-``, ``fp1-``, ``p1-``): if this
-definition ever changes, old and new identities cannot be mistaken for each other.
+Keys, fingerprints and prompts have a version prefix (``a1-``, ``fp1-``, ``p1-``): if this
+definition ever changes, old and new identities cannot be confused.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, 
 
 
 def canonical_json(obj: Any) -> str:
-    """The one JSON spelling of ``obj``: sorted keys, no spaces, no ASCII escapes.
+    """The canonical JSON of ``obj``: sorted keys, no spaces, no ASCII escapes.
 
-    Raises ValueError for NaN and infinities. The string may hold lone surrogates: encode it
+    Raises ValueError for NaN and infinities. The string may contain lone surrogates: encode it
     with `to_bytes`.
     """
     if obj is None:
-        return "null"  # a part of most keys; the encoder's set-up takes ten times as long
+        return "null"  # part of most keys; ten times faster than the encoder
     return _encode(obj)
 
 
 def to_bytes(text: str) -> bytes:
-    """UTF-8 in which lone surrogates survive; `from_bytes` reads it back."""
+    """UTF-8 that preserves lone surrogates; `from_bytes` reads it back."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -84,12 +84,12 @@ def from_json_bytes(data: bytes) -> Any:
 
 
 def fingerprint_id(fingerprint: Mapping[str, Any]) -> str:
-    """Short identity of a backend's fingerprint, e.g. ``fp1-0f3a…``."""
+    """Short id of a backend's fingerprint, e.g. ``fp1-0f3a…``."""
     return "fp1-" + _digest(dict(fingerprint))
 
 
 def prompt_id(prompt: Any) -> str:
-    """Identity of a prompt in its JSON form, under which the store keeps its text once."""
+    """Id of a prompt in its JSON form, under which the store keeps its text once."""
     return "p1-" + _digest(prompt)
 
 
@@ -99,10 +99,10 @@ def _digest(obj: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyedRequest:
-    """A request split into what the store keeps of it, with the keys of one model's answers. See `keyed_request`.
+    """A request split into the parts that are stored, with the keys of one model's answers. See `keyed_request`.
 
-    ``details`` and ``keys`` are one for each answer: for each continuation of a `ScoreRequest`, in order; else one.
-    ``kind``, ``prompt`` and ``details`` are those of `split_request`.
+    ``details`` and ``keys`` have one entry for each answer: for each continuation of a `ScoreRequest`, in order, else
+    one. ``kind``, ``prompt`` and ``details`` are those of `split_request`.
     """
 
     request: Request
@@ -113,7 +113,7 @@ class KeyedRequest:
     keys: tuple[str, ...]
 
     def without(self, keys: Collection[str]) -> KeyedRequest:
-        """The part that has none of ``keys``. Something must be left."""
+        """The part of the request without ``keys``, which must not be empty."""
         left = [place for place, key in enumerate(self.keys) if key not in keys]
         if len(left) == len(self.keys):
             return self
@@ -139,7 +139,7 @@ def keyed_request(request: Request, fingerprint: str) -> KeyedRequest:
         Id of the model's fingerprint.
     """
     kind, prompt, details = split_request(request)
-    # A newline is never part of JSON as written here, so the parts cannot run into each other.
+    # Canonical JSON contains no newline, so the parts cannot run into each other.
     prefix = _hash_prefix(kind, fingerprint).copy()
     prefix.update(to_bytes(f"{canonical_json(prompt)}\n"))
     keys = []
@@ -157,15 +157,15 @@ def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _hash_prefix(kind: str, fingerprint: str) -> hashlib._Hash:
-    """The hash of what the keys of a kind and a model have in common."""
+    """The hash state shared by all keys of a kind and a model."""
     return hashlib.sha256(to_bytes(f"{kind}\n{canonical_json(fingerprint)}\n"))
 
 
 def split_request(request: Request) -> tuple[str, Any, list[Any]]:
-    """A request as (kind, prompt, details), ready for JSON: one part for each key.
+    """A request as (kind, prompt, details), ready for JSON, with one of the details for each key.
 
-    The part of a score is its continuation, in a list where its first token is given; of a generation, how it
-    is drawn; a classification has none (None).
+    For a score that is the continuation, wrapped in a list if its first token is given; for a generation, the sampling
+    parameters; for a classification, None.
     """
     match request:
         case ScoreRequest(prompt, continuations, first_given):
@@ -188,7 +188,7 @@ def split_request(request: Request) -> tuple[str, Any, list[Any]]:
 
 
 def join_request(kind: str, prompt: Any, part: Any) -> Request:
-    """The request behind one key: the reverse of `split_request` for one part."""
+    """The request behind one key: the inverse of `split_request` for one part."""
     if kind == "score":
         if isinstance(part, list):
             return ScoreRequest(prompt_from_json(prompt), tuple(part), first_given=True)

@@ -1,6 +1,6 @@
-"""Who is asking what just now, so that two audits on one store never ask the same.
+"""Leases on questions, so that two audits that share a store never ask the same question.
 
-A lease belongs to an owner: one open store of one process. It ends when its answer is written, when it is released,
+A lease belongs to an owner: one open store in one process. It ends when the answer is written, when it is released,
 when its owner's process ends, or when the owner has not renewed it for 30 seconds.
 """
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from audit.store.owner import is_gone, new_owner
-from audit.store.sqlite.database import Database, placeholders, portions
+from audit.store.sqlite.database import Database, chunked, placeholders
 
 LEASE_SECONDS = 30.0
 
@@ -25,34 +25,33 @@ class Leases:
         self._owner = new_owner()
 
     async def take(self, requests: Sequence[tuple[str, ...]]) -> list[bool]:
-        """For each request's keys, whether this store may ask it now.
+        """For each request, given by its keys, whether this store may ask it now.
 
-        False: someone (another audit, or this one a moment ago) is already asking for one of its
-        keys, or it has just been answered.
+        False if another audit, or this one, is already asking for one of the keys, or it has just been answered.
         """
         return await asyncio.wrap_future(self._database.submit(lambda db: self._take(db, requests)))
 
     async def release(self, keys: Iterable[str]) -> None:
-        """Give back this store's leases of ``keys``, which it will not ask after all."""
+        """Release this store's leases on ``keys``, which it will not ask after all."""
         owned = [(key, self._owner) for key in keys]
         sql = "DELETE FROM leases WHERE key = ? AND owner = ?"
         await asyncio.wrap_future(self._database.submit(lambda db: db.executemany(sql, owned)))
 
     async def release_all(self) -> None:
-        """Give back all leases of this store."""
+        """Release all leases of this store."""
         await asyncio.wrap_future(self._database.submit(self._remove_owner))
 
     async def renew(self) -> None:
-        """Show that this store's owner is alive. Call it every few seconds while asking."""
+        """Renew this store's leases. Call it every few seconds while asking."""
         await asyncio.wrap_future(self._database.submit(self._renew))
 
     def close(self) -> None:
-        """Give back all leases, before the store closes."""
+        """Release all leases, before the store closes."""
         self._database.submit(self._remove_owner).result()
 
     def _renew(self, db: sqlite3.Connection) -> None:
-        # Monotonic, not the wall clock: a clock set forward must not end a lease. All processes that can
-        # share a WAL file run on one machine since one boot, and so share this clock.
+        # Monotonic rather than wall-clock time: setting the clock forward must not end a lease. All processes that
+        # can share a WAL file run on one machine since the same boot, and so share this clock.
         db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (self._owner, time.monotonic() + LEASE_SECONDS))
 
     def _take(self, db: sqlite3.Connection, requests: Sequence[tuple[str, ...]]) -> list[bool]:
@@ -63,10 +62,10 @@ class Leases:
                 _remove(db, owner)
         wanted = [key for keys in requests for key in keys]
         taken: set[str] = set()
-        for portion in portions(wanted):
+        for chunk in chunked(wanted):
             for table in ("leases", "answers"):
-                sql = f"SELECT key FROM {table} WHERE key IN ({placeholders(portion)})"
-                taken.update(key for (key,) in db.execute(sql, portion))
+                sql = f"SELECT key FROM {table} WHERE key IN ({placeholders(chunk)})"
+                taken.update(key for (key,) in db.execute(sql, chunk))
         granted = []
         for keys in requests:
             free = taken.isdisjoint(keys)
@@ -86,7 +85,7 @@ def _remove(db: sqlite3.Connection, owner: str) -> None:
 
 
 def _is_alive(owner: str, until: float, now: float) -> bool:
-    """Whether an owner is alive: its process, where that can be seen from here, and else its renewals."""
-    if not now <= until <= now + LEASE_SECONDS:  # beyond: renewed before the machine was started again
+    """Whether an owner is alive, judging by its renewals and, if visible from here, its process."""
+    if not now <= until <= now + LEASE_SECONDS:  # a later time means that it was renewed before a reboot
         return False
     return not is_gone(owner)

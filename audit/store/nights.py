@@ -1,4 +1,4 @@
-"""Nights of a gate: which data were looked at against a baseline, how often, and what was found."""
+"""Nights of a gate: which data were compared with a baseline, how often, and the outcome."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from audit.store.keys import from_bytes, to_bytes
-from audit.store.sqlite.database import Database, placeholders, portions
+from audit.store.sqlite.database import Database, chunked, placeholders
 
-#: Figures of a look, each (figure, data): the figure's id, and a hash of the answers behind it.
+#: The data of a look: figure id → hash of the answers behind the figure.
 FigureData = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """A run that was gated against a baseline: ``facts`` is what was found, as JSON-ready data."""
+    """A run that was gated against a baseline: ``facts`` is the outcome as JSON-ready data."""
 
     baseline: str
     run_id: str
@@ -26,21 +26,21 @@ class Night:
 
 
 class Nights:
-    """The nights of one open store. Baselines and runs go by their run ids."""
+    """The nights of one open store. Baselines and runs are identified by run ids."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def looks(self, baseline: str, data: FigureData) -> dict[str, int]:
-        """The number of the look at each figure's data, 1 for the first since the baseline; nothing is recorded.
+        """The number of the look at each figure's data, 1 for the first since the baseline. Records nothing.
 
-        Data that were looked at before keep their number: a repeated run is no new look.
+        Data seen before keep their number: a repeated run is not a new look.
         """
         with self._database.read() as db:
             return _look_numbers(db, baseline, data) if _has_tables(db) else dict.fromkeys(data, 1)
 
     def record_looks(self, baseline: str, data: FigureData) -> dict[str, int]:
-        """As `looks`, and record them. One transaction: two gates at once never take one number for two data."""
+        """Like `looks`, but record them, in one transaction: concurrent gates never share a number by mistake."""
 
         def record(db: sqlite3.Connection) -> dict[str, int]:
             numbers = _look_numbers(db, baseline, data)
@@ -53,7 +53,7 @@ class Nights:
         return self._database.submit(record).result()
 
     def write(self, night: Night) -> None:
-        """Record what was found on a night; the same run's earlier entry is replaced and keeps its place."""
+        """Record the outcome of a night; replaces an earlier entry of the same run, which keeps its position."""
         body = zlib.compress(to_bytes(json.dumps(night.facts, ensure_ascii=False)))
         self._database.write(
             "INSERT INTO gate_nights (baseline, run, body) VALUES (?, ?, ?) "
@@ -62,7 +62,7 @@ class Nights:
         )
 
     def all(self, baseline: str | None = None) -> list[Night]:
-        """The nights of a baseline, or of all, in the order in which they were first gated."""
+        """The nights of one or all baselines, in the order in which they were first gated."""
         of_one = "WHERE baseline = ? " if baseline is not None else ""
         with self._database.read() as db:
             if not _has_tables(db):
@@ -75,13 +75,13 @@ class Nights:
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:
-    """Whether the store has had its last step: one that was only read since may not."""
+    """Whether the store has these tables: an older one that was only read since does not."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'gate_nights'").fetchone() is not None
 
 
 def _look_numbers(db: sqlite3.Connection, baseline: str, data: FigureData) -> dict[str, int]:
     recorded: dict[str, dict[str, int]] = {}
-    for some in portions(data):
+    for some in chunked(data):
         sql = f"SELECT figure, data, look FROM gate_looks WHERE baseline = ? AND figure IN ({placeholders(some)})"
         for figure, content, look in db.execute(sql, (baseline, *some)):
             recorded.setdefault(figure, {})[content] = look

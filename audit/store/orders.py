@@ -1,4 +1,4 @@
-"""The random orders in which runs ask their items: kept, so that a resumed or repeated run asks in the same order."""
+"""The random orders in which runs ask their items, stored so that a resumed or repeated run uses the same one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from audit.store.sqlite.database import Database
 
 
 class Orders:
-    """The orders of one open store, by what they depend on: a suite, its options and a seed."""
+    """The orders of one open store, by an id for what they depend on: a suite, its options and a seed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(self, order_id: str) -> list[str] | None:
-        """The item ids in their order; None where none is kept."""
+        """The item ids in order; None if none is stored."""
         with self._database.read() as db:
             row = db.execute("SELECT body FROM item_orders WHERE id = ?", (order_id,)).fetchone()
         if row is None:
@@ -26,6 +26,6 @@ class Orders:
         return order
 
     def write(self, order_id: str, items: Sequence[str]) -> None:
-        """Keep an order. One that is there already stays."""
+        """Store an order, unless there is one already."""
         body = zlib.compress(to_bytes(json.dumps(list(items), ensure_ascii=False)))
         self._database.write("INSERT OR IGNORE INTO item_orders (id, body) VALUES (?, ?)", (order_id, body))

@@ -1,4 +1,4 @@
-"""Who has a store open: one open store of one process, by a name that tells whether it still lives."""
+"""Owners: each is one open store in one process, with a name that reveals whether the process is still alive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 
 import psutil
 
-_START_TOLERANCE = 2.0  # seconds by which two readings of one process's start may differ
+_START_TOLERANCE = 2.0  # seconds by which two readings of a process's start time may differ
 
 
 def new_owner() -> str:
@@ -16,7 +16,7 @@ def new_owner() -> str:
 
 
 def is_gone(owner: str) -> bool:
-    """Whether the owner's process has surely ended: it could be seen from here, and is not there."""
+    """Whether the owner's process has certainly ended: it would be visible from here, and is not."""
     namespace, pid, start, *rest = owner.split(":")
     if len(rest) != 1 or namespace != _process_namespace():  # an earlier version, or another container
         return False
@@ -25,7 +25,7 @@ def is_gone(owner: str) -> bool:
 
 
 def _process_namespace() -> str:
-    """The process ids of two containers on one machine are unrelated; empty where there are none."""
+    """The namespace of process ids, which differs between containers; empty if the system has none."""
     try:
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")
     except OSError:
@@ -33,7 +33,7 @@ def _process_namespace() -> str:
 
 
 def _start_since_boot(pid: int) -> float | None:
-    """Seconds from the machine's start to a process's, whatever the wall clock is set to. None if there is none."""
+    """Seconds from boot to the start of a process, independent of the wall clock. None if there is no such process."""
     try:
         return float(psutil.Process(pid).create_time() - psutil.boot_time())
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Runs: their results, the numeric rows behind them, and the baselines among them."""
+"""Runs: their results, the numeric rows behind them, and baselines."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from audit.results import AuditResult
 from audit.store.codecs import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
 from audit.store.keys import from_bytes, to_bytes
 from audit.store.owner import is_gone, new_owner
-from audit.store.sqlite.database import Database, StoreError, portions
+from audit.store.sqlite.database import Database, StoreError, chunked
 from backends.errors import ConfigError
 
-#: The status of a run that has not ended; behind it who runs it (earlier versions wrote nobody).
+#: The status of a run in progress, followed by its owner (not in earlier versions).
 _RUNNING = "running"
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as the store has it. ``status``: running, done, incomplete, interrupted, failed, or killed while it ran."""
+    """A stored run. ``status``: running, done, incomplete, interrupted, failed, or killed."""
 
     id: str
     title: str
@@ -50,14 +50,14 @@ class Runs:
         self._database = database
 
     def start(self, run_id: str, title: str, config: str) -> None:
-        """Record that a run begins. ``config`` is JSON, for a person to read later."""
+        """Record the start of a run. ``config`` is JSON, for people to read later."""
         self._database.write(
             "INSERT INTO runs (id, title, config, status, started) VALUES (?, ?, ?, ?, ?)",
             (run_id, title, to_bytes(config), f"{_RUNNING} {new_owner()}", _now()),
         )
 
     def end(self, run_id: str, status: str, result: AuditResult | None) -> None:
-        """Record how a run ended, and its result."""
+        """Record the final status of a run, and its result."""
         self._database.write(
             "UPDATE runs SET status = ?, finished = ?, result = ? WHERE id = ?",
             (status, _now(), None if result is None else to_bytes(result.model_dump_json()), run_id),
@@ -74,12 +74,12 @@ class Runs:
         ]
 
     def find(self, name: str) -> str:
-        """The id of the run meant by ``name``: an id, its beginning, or ``last`` for the latest with a result.
+        """The id of the run that ``name`` refers to: an id, a prefix of one, or ``last`` for the latest with a result.
 
         Raises
         ------
         ConfigError
-            No run, or more than one, is meant.
+            If no run, or more than one, matches.
         """
         if name == "last":
             with self._database.read() as db:
@@ -95,13 +95,13 @@ class Runs:
         return matching[0]
 
     def result(self, run_id: str) -> AuditResult | None:
-        """A run's result; None for a run that has none."""
+        """A run's result; None if it has none."""
         with self._database.read() as db:
             row = db.execute("SELECT result FROM runs WHERE id = ?", (run_id,)).fetchone()
         return None if row is None or row[0] is None else AuditResult.model_validate_json(from_bytes(row[0]))
 
     def finished_result(self, run_id: str) -> AuditResult:
-        """A run's result. Raises ConfigError for a run that has not finished."""
+        """A run's result. Raises ConfigError if the run has not finished."""
         result = self.result(run_id)
         if result is None:
             hint = "Run its config again: it resumes after interruption"
@@ -111,16 +111,16 @@ class Runs:
     # -- rows --------------------------------------------------------------------------------
 
     def write_rows(self, run_id: str, model: str, suite: str, rows: Iterable[StoredRow]) -> int:
-        """Store the numeric rows of one model and suite; replaces earlier ones. Returns how many."""
+        """Store the numeric rows of one model and suite, replacing earlier ones. Returns their number."""
         self._database.write("DELETE FROM row_chunks WHERE run = ? AND model = ? AND suite = ?", (run_id, model, suite))
         count = 0
         writing: concurrent.futures.Future[Any] | None = None
-        for portion in portions(rows, ROWS_A_CHUNK):
-            text = write_chunk(portion)  # while the writer packs and stores the one before
+        for chunk in chunked(rows, ROWS_A_CHUNK):
+            text = write_chunk(chunk)  # while the writer compresses and stores the previous one
             if writing is not None:
                 writing.result()
             writing = self._database.submit(lambda db, text=text: _insert_chunk(db, run_id, model, suite, text))  # type: ignore[misc]
-            count += len(portion)
+            count += len(chunk)
         if writing is not None:
             writing.result()
         return count
@@ -131,7 +131,7 @@ class Runs:
         Raises
         ------
         StoreError
-            A part of them is damaged.
+            If they are damaged.
         """
         last = 0
         while True:
@@ -153,17 +153,17 @@ class Runs:
     # -- baselines ---------------------------------------------------------------------------
 
     def save_baseline(self, name: str, run_id: str) -> None:
-        """Make a run the baseline ``name``. ConfigError if the name is taken or the run has no result."""
+        """Make a run the baseline ``name``. Raises ConfigError if the name is taken or the run has no result."""
         if not name.strip() or not name.isprintable():
-            raise ConfigError("baseline", name, "not a name", "Give a word, e.g. released")
+            raise ConfigError("baseline", name, "not a name", "Use a word, e.g. released")
         if any(baseline.name == name for baseline in self.baselines()):
-            raise ConfigError("baseline", name, "is already there", "Promote a run to replace it, or use another name")
+            raise ConfigError("baseline", name, "already exists", "Promote a run to replace it, or use another name")
         self._add_baseline(name, run_id)
 
     def promote_baseline(self, name: str, run_id: str) -> None:
         """Replace the run behind the baseline ``name``; the earlier one stays in its history."""
         if not any(baseline.name == name for baseline in self.baselines()):
-            raise ConfigError("baseline", name, "is not there", "Save it first")
+            raise ConfigError("baseline", name, "does not exist", "Save it first")
         self._add_baseline(name, run_id)
 
     def baselines(self) -> list[Baseline]:
@@ -182,7 +182,7 @@ class Runs:
 
 
 def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, text: bytes) -> None:
-    body = zlib.compress(text, 1)  # rows repeat their factors: a tenth is left
+    body = zlib.compress(text, 1)  # to about a tenth: rows repeat their factors
     db.execute("INSERT INTO row_chunks (run, model, suite, body) VALUES (?, ?, ?, ?)", (run_id, model, suite, body))
 
 
@@ -191,7 +191,7 @@ def _now() -> str:
 
 
 def _seen(status: str) -> str:
-    """A stored status as it is now: a run whose process is gone without a word was killed."""
+    """The current status: a run in progress whose process is gone was killed."""
     state, _, owner = status.partition(" ")
     if state != _RUNNING:
         return status

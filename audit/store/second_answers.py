@@ -1,7 +1,7 @@
-"""Questions that were asked twice, with both answers: what shows whether one model answered all of a run.
+"""Questions that were asked twice, with both answers, to show whether one model answered the whole run.
 
-The first answer is the one that counts. A pair is written when its first answer is, so that an interrupted run
-asks for the second one when it resumes. A pair stays when its first answer is quarantined: it is evidence.
+The first answer is the one that counts. A pair is written along with its first answer, so that an interrupted run
+asks for the second one when it resumes. A pair stays if its first answer is quarantined: it is evidence.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _COLUMNS = "key, fingerprint, keys, first, second, checksum, at"
 class AnswerPair:
     """Two answers of one model to one question.
 
-    ``keys`` are those of the answers in the store, ``second`` is None while it is awaited. ``at`` is when the pair was
-    written last, in seconds since the epoch.
+    ``keys`` are the keys of the first answer in the store; ``second`` is None until it arrives. ``at`` is when the pair
+    was last written, in seconds since the epoch.
     """
 
     fingerprint: str
@@ -43,7 +43,7 @@ class SecondAnswers:
         self._database = database
 
     async def write(self, pair: AnswerPair) -> None:
-        """Store a pair, in place of one with the same first key; returns when it is on the disk."""
+        """Store a pair, replacing one with the same first key; returns when it is on the disk."""
         fields = (
             pair.keys[0],
             pair.fingerprint,
@@ -59,14 +59,14 @@ class SecondAnswers:
         await asyncio.wrap_future(self._database.submit(insert, gather=True))
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Forget the pairs whose first answers turned out to be another question's."""
+        """Delete pairs whose first answers turned out to belong to another question."""
         first_keys = [(key,) for key in keys]
         self._database.submit(
             lambda db: db.executemany("DELETE FROM second_answers WHERE key = ?", first_keys)
         ).result()
 
     def read(self, fingerprint: str) -> list[AnswerPair]:
-        """All pairs of a model. A damaged one is left out."""
+        """All pairs of a model, without damaged ones."""
         return list(self._read(fingerprint))
 
     def _read(self, fingerprint: str) -> Iterator[AnswerPair]:
@@ -80,7 +80,7 @@ class SecondAnswers:
                 yield AnswerPair(
                     owner, tuple(from_json_bytes(keys)), answer_from_json(from_json_bytes(first)), again, at
                 )
-            except (TypeError, ValueError, AttributeError, KeyError):  # a column of another type than was written
+            except (TypeError, ValueError, AttributeError, KeyError):  # a column of the wrong type
                 continue
 
 

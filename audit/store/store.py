@@ -1,19 +1,19 @@
 """One SQLite file that keeps every answer as it arrives.
 
-    answers     key → answer, with a checksum over everything in the row
-    failures    what could not be answered, each time; it never counts as answered
+    answers     key → answer, with a checksum of the whole row
+    failures    each failed attempt; never counts as an answer
     prompts     each prompt's text once, under its hash
-    fingerprints, fingerprint_aliases   what a model's id stands for, and ids that mean one model
+    fingerprints, fingerprint_aliases   what a model's id stands for, and ids of the same model
     second_answers   both answers to questions that were asked twice
-    leases      who is asking what just now (two audits may share a store)
-    quarantine  rows whose checksum was wrong, and answers that may belong to another request: they are asked again
-    runs, row_chunks, baselines   results, so that reports compute nothing from models
-    gate_looks, gate_nights   what a gate looked at and found, night after night
+    leases      which audit is asking what at the moment (two audits may share a store)
+    quarantine  rows with a wrong checksum, and answers that may belong to another request: they are asked again
+    runs, row_chunks, baselines   results, so that reports never ask models
+    gate_looks, gate_nights   the data and outcome of every gate, night by night
     item_orders   the random orders in which runs ask their items
 
-Durability. WAL with synchronous=FULL: when `Answers.write` returns, the answer is on the disk.
+Durability: WAL with synchronous=FULL, so that an answer is on the disk when `Answers.write` returns.
 
-A file that is not a store, or is damaged, is refused and left as it is.
+A file that is not a store, or is damaged, is rejected and left untouched.
 """
 
 from __future__ import annotations
@@ -62,13 +62,12 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Store:
-        """Open a store, or make a new one.
+        """Open a store, or create a new one.
 
         Raises
         ------
         ConfigError
-            The path is not a store, is damaged, is from a newer version, or cannot be written:
-            all found now, before any model is asked.
+            If the path is not a store, is damaged, was written by a newer version, or cannot be written.
         """
         path = Path(path).expanduser().absolute()
         refuse_foreign_file(path, read_only=read_only)
@@ -94,14 +93,14 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Finish what is queued, give back all leases, close the file. May be called twice."""
+        """Finish queued writes, release all leases, close the file. May be called twice."""
         if self._database.has_written:
             with contextlib.suppress(StoreError):
                 self.leases.close()
         self._database.close()
 
     def stats(self) -> dict[str, Any]:
-        """Counts of what is stored, and the size of the file in bytes."""
+        """The number of rows by table, the answers by model, and the size of the file in bytes."""
         with self._database.read() as db:
             tables = ("answers", "failures", "prompts", "quarantine", "runs", "leases")
             counts: dict[str, Any] = {t: db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables}
@@ -122,10 +121,10 @@ class Store:
         return counts
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the store to a new file, also while an audit is writing. Never overwrites."""
+        """Copy the store to a new file, even while an audit is writing. Never overwrites."""
         target = Path(path).expanduser().absolute()
         if target.exists():
-            raise ConfigError("backup", str(target), "is already there", "Give another path")
+            raise ConfigError("backup", str(target), "already exists", "Give another path")
         part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
         part.touch(mode=0o600)
         copy = sqlite3.connect(part)
@@ -133,7 +132,7 @@ class Store:
             with contextlib.closing(connect(self.path, read_only=True)) as source:
                 source.backup(copy)
             copy.close()
-            os.link(part, target)  # fails rather than overwrites, should the target have appeared in between
+            os.link(part, target)  # fails instead of overwriting a file that has appeared in the meantime
         finally:
             copy.close()
             part.unlink(missing_ok=True)

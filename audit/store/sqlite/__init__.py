@@ -1,4 +1,4 @@
-"""The file itself: connecting, schema and its migrations, and the one thread that writes.
+"""The file itself: connections, the schema and its migrations, and the single writer thread.
 
-Takes a path, gives a `Database`; what is kept in it is the other modules' of `audit.store`.
+Takes a path and gives a `Database`; the other modules of `audit.store` define what is kept in it.
 """

@@ -1,4 +1,4 @@
-"""The store's SQLite file: how it is connected to, read and written, and its errors in plain words."""
+"""The store's SQLite file: connections, reads and writes, and error messages in plain words."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _REASONS = {
     sqlite3.SQLITE_LOCKED: "locked",
 }
 _HINTS = {
-    "full": "The disk is full. Free some space and start again: what is stored stays",
+    "full": "The disk is full. Free some space and start again: stored answers are safe",
     "read_only": "The file is read-only. Give it write permission, or another --db",
     "damaged": "The file is damaged and was left as it is. Restore a backup, or give another --db",
-    "locked": "Another process keeps it locked. Close that, or give another --db",
-    "io": "The disk failed. Check it, then start again: what is stored stays",
+    "locked": "Another process keeps it locked. End that process, or give another --db",
+    "io": "The disk failed. Check it, then start again: stored answers are safe",
 }
 
 
@@ -49,7 +49,7 @@ class StoreError(AuditError):
 
 
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
-    """SQLite's error as a `StoreError`."""
+    """Convert an SQLite error to a `StoreError`."""
     code = getattr(error, "sqlite_errorcode", None)
     reason = None if code is None else _REASONS.get(code & 0xFF)
     if reason is None:
@@ -58,7 +58,7 @@ def store_error(path: Path, error: sqlite3.Error) -> StoreError:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection to an existing file. When a transaction ends, it is on the disk."""
+    """Connect to an existing file. Once a transaction has ended, it is on the disk."""
     db = sqlite3.connect(
         f"{path.as_uri()}?mode={'ro' if read_only else 'rw'}",
         uri=True,
@@ -71,7 +71,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 class Database:
-    """One connection that reads, under a lock, and one thread that writes."""
+    """One connection for reading, under a lock, and one thread for writing."""
 
     def __init__(self, path: Path, read_only: bool) -> None:
         self.path, self.read_only = path, read_only
@@ -86,7 +86,7 @@ class Database:
         Raises
         ------
         StoreError
-            The file cannot be read.
+            If the file cannot be read.
         """
         with self._reading:
             try:
@@ -99,9 +99,9 @@ class Database:
         self.submit(lambda db: db.execute(sql, values)).result()
 
     def submit(self, work: Callable[[sqlite3.Connection], T], *, gather: bool = False) -> concurrent.futures.Future[T]:
-        """Have ``work`` done in a transaction of the writer. The future ends when it is on the disk.
+        """Run ``work`` in a transaction of the writer. The future completes when it is on the disk.
 
-        ``gather``: other work may join the transaction for a moment before it begins.
+        ``gather``: wait briefly before the transaction, so that other work can join it.
         """
         if self.read_only:
             raise StoreError(self.path, "read_only", "opened for reading only")
@@ -113,23 +113,23 @@ class Database:
         return self._writer.started
 
     def close(self) -> None:
-        """Finish what is queued, then close both connections. May be called twice."""
+        """Finish queued work, then close both connections. May be called twice."""
         self._writer.close()
         self._reader.close()
 
 
 def placeholders(values: Sequence[object]) -> str:
-    """The question marks of an SQL list."""
+    """Question marks for an SQL list of these values."""
     return ",".join("?" * len(values))
 
 
-def portions(values: Iterable[T], size: int = _IN) -> Iterator[list[T]]:
-    """The values in lists of at most ``size``: as many as one statement takes."""
-    portion: list[T] = []
+def chunked(values: Iterable[T], size: int = _IN) -> Iterator[list[T]]:
+    """The values in lists of at most ``size``, by default as many as fit into one statement."""
+    chunk: list[T] = []
     for value in values:
-        portion.append(value)
-        if len(portion) == size:
-            yield portion
-            portion = []
-    if portion:
-        yield portion
+        chunk.append(value)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,6 +1,6 @@
-"""The store's schema, as numbered steps. A step that was released is never changed: add another.
+"""The store's schema as numbered migrations. Never change a released one: add another.
 
-Every store, however old, is brought up to date by running the steps it has not seen.
+A store of any age is brought up to date by the migrations it has not seen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ migrations = Migrations("bias-audit")
 
 @migrations()  # type: ignore[untyped-decorator]
 def m001_answers(db: Any) -> None:
-    """Answers under their keys, prompts once each, failures, and what was found damaged."""
+    """Answers by key, each prompt once, failures, and damaged rows."""
     db["fingerprints"].create({"id": str, "body": bytes, "at": float}, pk="id", not_null={"body", "at"})
     db["prompts"].create({"id": str, "body": bytes}, pk="id", not_null={"body"})
     db["answers"].create(
@@ -59,7 +59,7 @@ def m001_answers(db: Any) -> None:
 
 @migrations()  # type: ignore[untyped-decorator]
 def m002_leases(db: Any) -> None:
-    """Who is asking what just now, so that two audits on one store do not ask the same."""
+    """Leases, so that two audits that share a store do not ask the same question."""
     db["owners"].create({"owner": str, "until": float}, pk="owner", not_null={"until"})
     db["leases"].create({"key": str, "owner": str}, pk="key", not_null={"owner"})
     db["leases"].create_index(["owner"])
@@ -103,7 +103,7 @@ def m003_runs(db: Any) -> None:
 
 @migrations()  # type: ignore[untyped-decorator]
 def m004_row_chunks(db: Any) -> None:
-    """Rows of a run by the thousand, packed: a tenth of the space, a fifth of the time."""
+    """Rows in compressed chunks of thousands: a tenth of the space, a fifth of the time."""
     db["row_chunks"].create(
         {"id": int, "run": str, "model": str, "suite": str, "body": bytes},
         pk="id",
@@ -127,9 +127,9 @@ def m004_row_chunks(db: Any) -> None:
 
 @migrations()  # type: ignore[untyped-decorator]
 def m005_fingerprint_aliases(db: Any) -> None:
-    """Fingerprints that mean one model, though earlier versions wrote more fields: whose id its answers have.
+    """Different fingerprints of one model (earlier versions wrote more fields), and the id used for its answers.
 
-    ``copied_to`` is the last row of ``answers`` that was copied under that id.
+    ``copied_to`` is the last row of ``answers`` that was copied to that id.
     """
     db["fingerprint_aliases"].create(
         {"id": str, "kept_under": str, "copied_to": int}, pk="id", not_null={"kept_under", "copied_to"}
@@ -138,7 +138,7 @@ def m005_fingerprint_aliases(db: Any) -> None:
 
 @migrations()  # type: ignore[untyped-decorator]
 def m006_second_answers(db: Any) -> None:
-    """Questions that were asked twice: both answers, the second NULL while it is awaited.
+    """Questions that were asked twice, with both answers; the second is NULL until it arrives.
 
     ``key`` is the first of ``keys``.
     """
@@ -160,9 +160,9 @@ def m006_second_answers(db: Any) -> None:
 
 @migrations()  # type: ignore[untyped-decorator]
 def m007_gate_nights(db: Any) -> None:
-    """What a gate looked at and found, night after night; and the random orders in which runs ask their items.
+    """The data and outcome of every gate, night by night; and the random orders in which runs ask their items.
 
-    ``data`` is a hash of the answers behind a figure: the same answers again are no new look.
+    ``data`` is a hash of the answers behind a figure: the same answers again are not a new look.
     """
     db["gate_looks"].create(
         {"id": int, "baseline": str, "figure": str, "look": int, "data": str},

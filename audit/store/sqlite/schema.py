@@ -1,4 +1,4 @@
-"""Opening the store's file: other files are refused, an older schema is brought up to date, a newer one refused."""
+"""Opening the store's file: foreign files and newer schemas are rejected, older schemas are brought up to date."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from typing import Any
 from audit.store.sqlite.database import BUSY_SECONDS, connect
 from backends.errors import ConfigError
 
-SCHEMA = (
-    7  # steps of `audit.store.sqlite.migrations`; kept in the file's header too, so that counting them imports nothing
-)
-APPLICATION_ID = 0x42494153  # "BIAS" in the file's header: this database is one of ours
+#: Number of migrations, which is also kept in the file's header, so that checking it imports nothing.
+SCHEMA = 7
+APPLICATION_ID = 0x42494153  # "BIAS" in the file's header marks the database as ours
+_ANOTHER = "Give another --db: the file was left untouched"
 _NOT_NEEDED_FOR_READING = {"m005_fingerprint_aliases", "m006_second_answers", "m007_gate_nights"}
 
 
 def refuse_foreign_file(path: Path, *, read_only: bool) -> None:
     """Raise `ConfigError` for a path that cannot be a store, without changing anything there."""
-    other = "Give another --db: the file was left as it is"
     if path.is_dir():
         raise ConfigError("db", str(path), "is a folder", "Give the path of a file")
     if not path.exists():
         if read_only:
-            raise ConfigError("db", str(path), "is not there", "Run an audit first, or give another --db")
+            raise ConfigError("db", str(path), "does not exist", "Run an audit first, or give another --db")
         return
     try:
         with path.open("rb") as file:
             header = file.read(100)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise ConfigError("db", str(path), f"cannot be read: {error.strerror}", other) from None
+        raise ConfigError("db", str(path), f"cannot be read: {error.strerror}", _ANOTHER) from None
     if not header:
         return
     if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
-        raise ConfigError("db", str(path), "is not a store (no SQLite file)", other)
+        raise ConfigError("db", str(path), "is not a store (not an SQLite file)", _ANOTHER)
     page = int.from_bytes(header[16:18], "big")
     page = 65536 if page == 1 else page
     pages = int.from_bytes(header[28:32], "big")
@@ -45,27 +44,25 @@ def refuse_foreign_file(path: Path, *, read_only: bool) -> None:
     log = Path(f"{path}-wal")
     complete_with_log = log.exists() and log.stat().st_size > 0
     if page < 512 or (size < pages * page and not complete_with_log):
-        raise ConfigError("db", str(path), "is damaged (shorter than its header says)", f"Restore a backup. {other}")
+        raise ConfigError("db", str(path), "is damaged (shorter than its header says)", f"Restore a backup. {_ANOTHER}")
 
 
 def prepare(path: Path) -> None:
-    """Make the file if it is new, bring its schema up to date, and prove that it can be written."""
+    """Create the file if it is new, bring its schema up to date, and check that it can be written."""
     if not path.exists():
-        path.touch(mode=0o600)  # answers of a model may be what others should not read
+        path.touch(mode=0o600)  # answers may be confidential
     with contextlib.closing(connect(path)) as db:
         application = db.execute("PRAGMA application_id").fetchone()[0]
         tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if application != APPLICATION_ID and tables:
-            raise ConfigError(
-                "db", str(path), "is a SQLite database of another program", "Give another --db: it was left as it is"
-            )
-        db.execute(f"PRAGMA mmap_size={1 << 40}")  # the check reads every page: a tenth of the time without copies
+            raise ConfigError("db", str(path), "is an SQLite database of another program", _ANOTHER)
+        db.execute(f"PRAGMA mmap_size={1 << 40}")  # the check reads every page, ten times faster without copying
         problems = db.execute("PRAGMA quick_check(1)").fetchone()[0]
         db.execute("PRAGMA mmap_size=0")
         if problems != "ok":
             raise sqlite3.DatabaseError(problems)
         _switch_to_wal(db)
-        db.execute("BEGIN IMMEDIATE")  # several audits may open a new store at once: one makes its tables
+        db.execute("BEGIN IMMEDIATE")  # if several audits open a new store at once, only one creates its tables
         db.execute(f"PRAGMA application_id={APPLICATION_ID}")
         if db.execute("PRAGMA user_version").fetchone()[0] < SCHEMA:
             sqlite_utils, migrations = _migration_tools()
@@ -86,11 +83,11 @@ def check_version(path: Path, db: sqlite3.Connection) -> None:
             "db", str(path), "was written by a newer version", "Update this package, or give another --db"
         )
     if steps - applied - _NOT_NEEDED_FOR_READING:  # only possible when opened read-only
-        raise ConfigError("db", str(path), "has an older schema", "Open it once for writing: it is brought up to date")
+        raise ConfigError("db", str(path), "has an older schema", "Open it once for writing to bring it up to date")
 
 
 def _migration_tools() -> tuple[Any, Any]:
-    """sqlite-utils and the steps: half a second to import where pandas is installed, so only where a step is due."""
+    """sqlite-utils and the migrations, imported only when needed: half a second if pandas is installed."""
     import sqlite_utils
 
     from audit.store.sqlite.migrations import migrations
@@ -99,7 +96,7 @@ def _migration_tools() -> tuple[Any, Any]:
 
 
 def _switch_to_wal(db: sqlite3.Connection) -> None:
-    """Set the journal mode. For this statement alone SQLite's own waiting for locks does not apply."""
+    """Set the journal mode. SQLite's busy timeout does not apply to this statement."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:

@@ -1,8 +1,8 @@
-"""The store's one writing thread, with group commits.
+"""The store's single writer thread, with group commits.
 
-What arrives while a transaction commits goes into the next one, so that the cost of a flush is shared and no caller
-waits longer than about two of them. Other processes may write to the same file: each transaction is short and begins
-IMMEDIATE, so that none can fail half way for want of a lock.
+Work that arrives while a transaction commits goes into the next one, so that the cost of a flush is shared and no
+caller waits longer than about two of them. Other processes may write to the same file: each transaction is short and
+begins IMMEDIATE, so that none can fail halfway because it cannot get a lock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 GATHER_SECONDS = 0.002
-_MOST_JOBS = 1024  # of one transaction
+_MOST_JOBS = 1024  # per transaction
 
 T = TypeVar("T")
 
@@ -31,14 +31,14 @@ class _Job:
 
 
 class Writer:
-    """Runs submitted work in a thread with a connection of its own. The thread starts with the first work.
+    """Runs submitted work in a thread with its own connection. The thread starts with the first work.
 
     Parameters
     ----------
     connect : callable
         Opens the connection, in the thread.
     translate : callable
-        What callers get in place of an error of SQLite.
+        Converts an SQLite error to the exception that callers get.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Writer:
         return self._thread is not None
 
     def submit(self, work: Callable[[sqlite3.Connection], T], *, gather: bool) -> concurrent.futures.Future[T]:
-        """Queue ``work``. The future ends after the commit; an error of one work fails no other."""
+        """Queue ``work``. The future completes after the commit; an error fails only the work that raised it."""
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -66,7 +66,7 @@ class Writer:
         return job.done
 
     def close(self) -> None:
-        """Finish what is queued and end the thread."""
+        """Finish queued work and end the thread."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
@@ -76,7 +76,7 @@ class Writer:
         try:
             db = self._connect()
         except sqlite3.Error as error:
-            while (job := self._jobs.get()) is not None:  # else their callers would wait for ever
+            while (job := self._jobs.get()) is not None:  # or else their callers would wait for ever
                 job.done.set_exception(self._translate(error))
             return
         with contextlib.closing(db):
@@ -89,7 +89,7 @@ class Writer:
                     return
 
     def _join(self, first: _Job) -> tuple[list[_Job], bool]:
-        """The jobs of the next transaction, and whether the queue's end was met."""
+        """The jobs of the next transaction, and whether the queue has ended."""
         batch = [first]
         while len(batch) < _MOST_JOBS:
             try:

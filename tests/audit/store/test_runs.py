@@ -83,12 +83,12 @@ def test_a_baseline_is_saved_once_then_promoted(store):
         store.runs.start(run, "t", "{}")
     store.runs.end("r1", "done", result("r1"))
     store.runs.end("r2", "done", result("r1"))
-    with pytest.raises(ConfigError, match="not there"):
+    with pytest.raises(ConfigError, match="not exist"):
         store.runs.promote_baseline("main", "r1")
     with pytest.raises(ConfigError, match="no result"):
         store.runs.save_baseline("main", "open")
     store.runs.save_baseline("main", "r1")
-    with pytest.raises(ConfigError, match="already there"):
+    with pytest.raises(ConfigError, match="already exists"):
         store.runs.save_baseline("main", "r2")
     store.runs.promote_baseline("main", "r2")
     [baseline] = store.runs.baselines()

@@ -24,7 +24,7 @@ async def test_a_backup_taken_while_writing_is_sound(path, tmp_path):
         await asyncio.sleep(0.02)
         await asyncio.to_thread(store.backup, tmp_path / "copy.db")
         await writing
-        with pytest.raises(ConfigError, match="already there"):
+        with pytest.raises(ConfigError, match="already exists"):
             store.backup(tmp_path / "copy.db")
     with Store.open(tmp_path / "copy.db") as copy:
         assert copy.answers.verify().sound

@@ -69,7 +69,7 @@ def test_a_foreign_database_is_refused_and_unchanged(path):
 def test_a_folder_and_a_missing_file_are_refused(tmp_path, path):
     with pytest.raises(ConfigError, match="folder"):
         Store.open(tmp_path)
-    with pytest.raises(ConfigError, match="not there"):
+    with pytest.raises(ConfigError, match="not exist"):
         Store.open(path, read_only=True)
     assert not path.exists()
 
