@@ -1,7 +1,7 @@
 """Benchmarks of gender bias: what to ask, and how to read the answers.
 
-A suite takes options and gives items (requests with the factors of their design); from each answer it makes a row of
-numbers, and from rows the figures to report. Importing this package loads no suite: each is imported when first named.
+A suite takes options and gives items (requests with the factors of their design). It turns each answer into a row of
+numbers, and rows into the figures to report. Importing this package loads no suite: each is imported when first named.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a suite is: which questions it asks, how it reads an answer, which figures it reports.
+"""The interface of a suite: which questions it asks, how it reads an answer, which figures it reports.
 
-A suite computes one numeric row per item. Intervals, comparisons and decisions are made later from those
+A suite computes one numeric row per item. Intervals, comparisons and decisions are computed later from these
 rows, without knowing the suite.
 """
 
@@ -34,7 +34,7 @@ class Item:
     scorer : str or None
         None for the audited model, else the name of one of the suite's `scorers`.
     is_control : bool
-        Whether other items' rows rest on its answer: it is part of every sample, and comes first.
+        Whether other items' rows depend on its answer: it is part of every sample, and is asked first.
     """
 
     id: str
@@ -51,9 +51,9 @@ class IdentifiedInterval:
     Exact numbers have ``low == value == high``. ``value`` None: only the bounds are known.
     These bounds are not sampling error.
 
-    Arithmetic treats the operands as unrelated: each may be anywhere within its bounds. So a result's bounds are
-    always valid, and tightest where the operands do not depend on each other: ``a - a`` is 0 for an exact ``a``,
-    and has twice the width of a bounded one. A result has a value where all operands have one.
+    Arithmetic treats the operands as independent: each may be anywhere within its bounds. So a result's bounds are
+    always valid, and tight if the operands do not depend on each other: ``a - a`` is 0 for an exact ``a``, but twice
+    as wide as a bounded ``a``. A result has a value if all operands have one.
     """
 
     value: float | None
@@ -78,17 +78,17 @@ class IdentifiedInterval:
         return self.value is not None
 
     def __neg__(self) -> IdentifiedInterval:
-        """The number with its sign changed: its bounds change places."""
+        """The number with its sign changed; its bounds swap places."""
         return IdentifiedInterval(None if self.value is None else -self.value, -self.high, -self.low)
 
     def __sub__(self, other: IdentifiedInterval) -> IdentifiedInterval:
-        """Lowest where this is lowest and the other highest, and the other way round."""
+        """The difference: lowest when this is lowest and the other highest, and vice versa."""
         value = None if self.value is None or other.value is None else self.value - other.value
         return IdentifiedInterval(value, self.low - other.high, self.high - other.low)
 
     @classmethod
     def total(cls, numbers: Sequence[Self]) -> IdentifiedInterval:
-        """The sum of the numbers, lowest where all are lowest; 0 of none. Rounded once (`math.fsum`)."""
+        """The sum of the numbers, lowest when all are lowest; 0 if there are none. Rounded once (`math.fsum`)."""
         values = [number.value for number in numbers if number.value is not None]
         return cls(
             math.fsum(values) if len(values) == len(numbers) else None,
@@ -98,7 +98,7 @@ class IdentifiedInterval:
 
     @classmethod
     def mean(cls, numbers: Sequence[Self]) -> IdentifiedInterval:
-        """The mean of one or more numbers, lowest where all are lowest."""
+        """The mean of one or more numbers, lowest when all are lowest."""
         total = cls.total(numbers)
         return cls(
             None if total.value is None else total.value / len(numbers),
@@ -107,8 +107,8 @@ class IdentifiedInterval:
         )
 
 
-_YES, _NO = IdentifiedInterval.exact(1.0), IdentifiedInterval.exact(0.0)  # made once: every text has several
-#: A share of which nothing is known.
+_YES, _NO = IdentifiedInterval.exact(1.0), IdentifiedInterval.exact(0.0)  # shared: every text has several
+#: A share about which nothing is known.
 UNKNOWN_SHARE = IdentifiedInterval(None, 0.0, 1.0)
 
 
@@ -119,12 +119,12 @@ def flag(condition: bool) -> IdentifiedInterval:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one item of one model amounts to.
+    """The numbers from one item of one model.
 
-    ``values`` is empty and ``missing`` names the reason when there is no answer, or none
-    that can be read (an error kind, ``refusal``, ``unparsable``…). ``sources`` are the items
-    that a derived row was computed from, so that its figure leads back to their answers. ``memberships`` are, by
-    factor, the levels that it belongs to where these are several: the occupations of a list.
+    If there is no answer, or none that can be read, ``values`` is empty and ``missing`` names the reason (an error
+    kind, ``refusal``, ``unparsable``…). ``sources`` are the items that a derived row was computed from, so that its
+    figure leads back to their answers. ``memberships`` maps a factor to the levels that the row belongs to, if there
+    are several: the occupations in a list.
     """
 
     item_id: str
@@ -142,8 +142,8 @@ class Row:
 
 Estimator = Literal["mean", "correlation"]
 
-#: What a row's quantity is. ``probability``: a number in [0, 1]; ``share``: each row counts as yes or no, so that the
-#: mean is a share; ``difference``: a difference of either; ``real``: anything.
+#: The kind of a row's quantity. ``probability``: a number in [0, 1]; ``share``: each row is yes or no, so that the
+#: mean is a share; ``difference``: a difference of either; ``real``: any number.
 QuantityKind = Literal["probability", "share", "difference", "real"]
 _RANGES: Mapping[QuantityKind, tuple[float, float]] = {
     "probability": (0.0, 1.0),
@@ -164,7 +164,7 @@ class MeasureSpec:
     quantity : str
         Key of `Row.values`.
     where : mapping
-        Rows whose factors equal these are meant. A factor not named here is averaged over.
+        Restricts the figure to rows with these factors. A factor not named here is averaged over.
     estimator : str
         ``mean`` of the quantity over rows; or ``correlation`` (Pearson) over clusters of
         ``clusters[0]`` between the cluster's mean quantity and its ``covariate`` factor.
@@ -172,40 +172,40 @@ class MeasureSpec:
         Factors whose levels are drawn from a larger population, and within which rows are
         dependent (occupation, template…). Intervals are clustered by them.
     membership : str, optional
-        One more sampled factor, of which a row belongs to several levels at once (`Row.memberships`): occupations, of
-        lists that hold some each. The figure generalises over its levels too.
+        One more sampled factor, with several levels per row (`Row.memberships`): the occupations in a list. The
+        figure generalises over its levels too.
     kind : str
-        What a row's quantity is. The methods behind intervals and tests follow from it.
+        The kind of the row's quantity, which determines the methods behind intervals and tests.
     range : (float, float), optional
-        What a row's quantity can be, where the kind does not say: differences of differences, for one. None: by
-        kind, [0, 1], [-1, 1], or any number.
+        The possible values of a row's quantity, if they do not follow from the kind, as for differences of
+        differences. None: by kind, [0, 1], [-1, 1], or any number.
     is_count : bool
-        The values come from counting yes and no, as shares do and differences of them.
+        Whether the values come from counting yes and no, like shares and their differences.
     stratum, weights
-        A factor whose levels are fixed, not drawn (the occupations' group), and the weight of each: the figure is
-        Σ weight · mean of the stratum, however many rows each has, and what lies between strata is no part of
+        A factor whose levels are fixed, not sampled (the occupations' group), and the weight of each: the figure is
+        Σ weight · mean of the stratum, however many rows each has, and variation between strata is not part of
         its error. A level without weight, or without rows, leaves the figure undefined.
     primary : bool
-        One of the few figures that the suite is about: tested first.
+        Whether it is one of the suite's few main figures, which are tested first.
     population : str
-        Over what the figure generalises: "new occupations and templates of these kinds".
+        What the figure generalises to: "new occupations and templates of these kinds".
     unit, neutral
-        ``unit`` is a label. ``neutral`` is the value of a model without bias, None where there is none.
+        ``unit`` is a label. ``neutral`` is the value of an unbiased model; None if there is none.
     contrast : bool
-        A difference between two ways of asking the same model: ``neutral`` says "no effect", not where
-        a model should be. It is tested against, and a gate takes no side by it.
+        A difference between two ways of asking the same model: ``neutral`` means "no effect", not what is
+        desirable. The figure is tested against it, but a gate does not call either side worse.
     family : str
         Figures of one family are shown together. Per-level figures (one
         occupation) are a family of their own.
     is_subgroup : bool
         True for figures of a single level (one occupation), which tables fold away.
     probability_mass : str or None
-        Quantity that holds the raw mass, reported with the figure.
+        Quantity that holds the total probability, reported with the figure.
 
     Raises
     ------
     ConfigError
-        Naming the field that contradicts another, or itself.
+        If a field is invalid or contradicts another.
     """
 
     measure: str
@@ -235,7 +235,7 @@ class MeasureSpec:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """What a row's quantity can be: ``range``, or what the kind allows."""
+        """The possible values of a row's quantity: ``range``, or those of its kind."""
         return _RANGES[self.kind] if self.range is None else self.range
 
     @property
@@ -250,7 +250,7 @@ class MeasureSpec:
             return
         low, high = self.range
         if not low < high:
-            raise self._refused("range", self.range, "does not go up", "Give (lowest, highest)")
+            raise self._refused("range", self.range, "not ascending", "Give (lowest, highest)")
         if self.kind in ("probability", "share") and not 0 <= low < high <= 1:
             raise self._refused(
                 "range", self.range, f"a {self.kind} is from 0 to 1", "Leave it out, or use another kind"
@@ -282,28 +282,28 @@ class Suite(ABC):
     """A benchmark: questions, how to read the answers, and the figures they give."""
 
     name: str
-    #: What reports call it; empty: the name of its class.
+    #: Its name in reports; empty: the name of its class.
     title: str = ""
     #: Raise it when items or readings change, so that old figures are not compared with new.
     version: ClassVar[int] = 1
-    #: Factors over which a limited run is balanced: the same number of items of each combination.
+    #: Factors over which a limited run is balanced: the same number of items from each combination.
     strata: tuple[str, ...] = ()
     #: Factor by whose levels missing answers are counted; rows without it are counted by the first stratum.
     failures_factor: str | None = None
-    #: What its headline figures say in plain words, by measure.
+    #: Its headline figures in plain words, by measure.
     meanings: ClassVar[Mapping[str, Meaning]] = {}
-    #: As in `backends.base.Backend`: options that may be a path, and the words that they take besides.
+    #: As in `backends.base.Backend`: options that may be a path, with the keywords that are not paths.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
-    #: Keys of the signature that say how the same questions are put: two suites of one kind that differ in nothing else
-    #: are compared item by item.
+    #: Keys of the signature that say how the same questions are prompted: two suites of one kind that differ only in
+    #: these are compared item by item.
     prompting: ClassVar[tuple[str, ...]] = ("prompt_format",)
-    #: Factors whose equal values name items that a limited run keeps or drops together (the
-    #: conditions of one paired design). Empty: each item is on its own. May depend on the options.
+    #: A limited run keeps or drops items together if they agree in these factors (the conditions of
+    #: one paired design). Empty: each item is on its own. May depend on the options.
     sampled_together: tuple[str, ...] = ()
 
     @abstractmethod
     def items(self) -> Iterator[Item]:
-        """The questions, lazily and in an order that keeps shared prefixes together."""
+        """Yield the questions lazily, in an order that keeps shared prefixes together."""
 
     @property
     @abstractmethod
@@ -312,7 +312,7 @@ class Suite(ABC):
 
     @abstractmethod
     def signature(self) -> Mapping[str, Any]:
-        """All of the suite that may change a figure: options, data hashes. JSON-ready."""
+        """Everything about the suite that may change a figure: options, data hashes. JSON-ready."""
 
     @abstractmethod
     def read(self, item: Item, response: Response) -> Row:
@@ -327,13 +327,13 @@ class Suite(ABC):
         return ()
 
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
-        """The most questions that may follow from an answer to ``item``, for estimates; texts in them are made up."""
+        """The largest possible set of follow-ups to ``item``, with placeholder texts, for estimates."""
         return ()
 
     def planted(self, item: Item, bias: float, draw: int) -> Response | None:
-        """What a model answers that is as biased as ``bias`` (0: not at all, 1: always), in this suite's sense.
+        """The answer of a simulated model with this ``bias`` (0: none, 1: always), in this suite's sense.
 
-        ``draw`` is the seed: answers differ by it as those of different models do. None: the suite does not say.
+        ``draw`` is the seed: answers vary with it like those of different models. None: the suite cannot say.
         """
         return None
 
@@ -346,7 +346,7 @@ class Suite(ABC):
         return rows
 
     def texts(self) -> Mapping[str, str]:
-        """Named texts whose length in tokens the report shows for each model (treatments, placebos)."""
+        """Named texts (treatments, placebos) whose length in tokens the report shows for each model."""
         return {}
 
     def cautions(self) -> Sequence[str]:
@@ -362,10 +362,10 @@ class Suite(ABC):
         return ()
 
     def charts(self) -> Sequence[Chart]:
-        """The pictures that answer this suite's questions, most important first."""
+        """The charts that answer this suite's questions, most important first."""
         return ()
 
     @property
     def scorers(self) -> Mapping[str, Backend]:
-        """Further models that this suite asks, e.g. text classifiers, by name."""
+        """Additional models that this suite asks, e.g. text classifiers, by name."""
         return {}

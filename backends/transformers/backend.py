@@ -20,7 +20,7 @@ from backends.transformers.source import ModelSource
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
-#: Raise it when the way of computing changes so that log-probabilities may.
+#: Raise it when a change of the computation may change log-probabilities.
 SCORING_VERSION = 3
 #: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
 PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
@@ -34,7 +34,7 @@ class HFBackend(CausalBackend):
     model : str or Path
         Hub id, a local folder, or a GGUF file.
     dtype : str
-        ``auto``: bfloat16 on CUDA, float32 elsewhere. Log-probabilities are taken in float32 always.
+        ``auto``: bfloat16 on CUDA, float32 elsewhere. Log-probabilities are always computed from float32 logits.
     device : str
         ``auto`` (CUDA, else MPS, else the CPU), ``cpu``, ``mps``, ``cuda`` or ``cuda:N``.
     revision : str, optional
@@ -46,9 +46,9 @@ class HFBackend(CausalBackend):
     threads : int, optional
         CPU threads; default: all cores this process may use.
     enable_thinking : bool, optional
-        What the chat template of a model that can think is told; None: nothing. Thoughts are kept apart from answers.
+        Passed to the chat template of a reasoning model; None: not passed. Reasoning is kept apart from answers.
     reasoning_tokens : int, optional
-        Tokens of a thought, added to the limit of each text where thinking is enabled. Default: 4096.
+        Extra tokens for reasoning, added to each text's limit if thinking is enabled. Default: 4096.
     """
 
     engine_fields = frozenset({"backend", "dtype", "device", "torch", "transformers", "scoring_version"})
@@ -79,7 +79,7 @@ class HFBackend(CausalBackend):
 
     @property
     def device(self) -> str:  # type: ignore[override]
-        """The device in use; ``auto`` is decided here, which imports torch."""
+        """The device in use. Resolving ``auto`` imports torch."""
         if self._device is None:
             self._device = _choose_device(self._device_option)
         return self._device
@@ -132,7 +132,7 @@ class HFBackend(CausalBackend):
 
     def _context_note(self) -> dict[str, str]:
         if self._loaded is None and self.source.path.is_file():
-            return {}  # transformers reads a whole GGUF file to find its config, and one with LongRoPE is refused
+            return {}  # transformers would read the whole GGUF file for its config, and LongRoPE files are refused
         from backends.transformers.context import context_length
 
         reason = context_length(self.source.config() if self._loaded is None else self._loaded.model.config)[1]
@@ -176,7 +176,7 @@ class HFBackend(CausalBackend):
             )
             scorer = within_memory(make_scorer, self.device)
         except NoRoomError:
-            pass  # raised below: an error raised here would keep this one, and its frames hold the weights
+            pass  # the error is raised below: raised here, it would keep this one, whose frames hold the weights
         else:
             engine = HFGeneration(model, self._tokenizer, device=self.device, render=encoder.render)
             route = f"{scorer.route}: {scorer.route_reason}"
@@ -199,7 +199,7 @@ def _choose_device(option: str) -> str:
 
 
 def _check_device(option: str) -> None:
-    """Raise `ConfigError` for a device that this machine lacks; imports torch only where that is in doubt."""
+    """Raise `ConfigError` for a device that this machine lacks. Imports torch only for CUDA and MPS."""
     kind, _, number = option.partition(":")
     if kind not in ("cuda", "mps"):
         return

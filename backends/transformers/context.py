@@ -1,4 +1,4 @@
-"""How many tokens a transformers model may read without its results depending on other texts."""
+"""How many tokens a transformers model may read before its results depend on other texts of the batch."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 
 def context_length(config: Any) -> tuple[int | None, str]:
-    """Most tokens of one text (None: no limit), and the reason where that is fewer than in the config.
+    """Maximum tokens of one text (None: no limit), and the reason if that is fewer than the config says.
 
-    LongRoPE has one set of angles up to the length that the model was first trained on and another beyond it,
-    and uses one of them for a whole forward pass: a long text would change its short neighbours. "Dynamic"
-    RoPE changes its angles too, but only beyond the config's own limit.
+    LongRoPE has one set of frequencies up to the original training length and another beyond it, and uses one
+    of them for a whole forward pass: a long text would change the results of short ones beside it. "Dynamic" RoPE
+    changes its frequencies too, but only beyond the config's own limit.
     """
     config = config.get_text_config()
     most: int | None = getattr(config, "max_position_embeddings", None)
-    if most is not None and most < 1:  # some write -1 for no limit
+    if most is not None and most < 1:  # some configs write -1 for no limit
         most = None
     lengths = [length for rope in _ropes(config) if _is_longrope(rope) for length in _original_lengths(rope, config)]
     if not lengths or (most is not None and min(lengths) >= most):

@@ -1,7 +1,7 @@
-"""What generation needs of a loaded transformers model, and whether the model can do it.
+"""What generation needs from a loaded transformers model, and a test of whether the model supports it.
 
-Models that leave out the cache, the mask or the positions would write other texts in a batch than alone. So
-each model is tried once, before its first text.
+Models that ignore the cache, the mask or the positions would generate different texts in a batch than alone. So
+each model is tested once, before its first text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from backends.transformers.memory import is_out_of_memory, within_memory
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
 from backends.transformers.rows import RowBlock
 
-TRIAL_PROMPTS, TRIAL_STEPS = (9, 4), 3  # tokens of the lines that try a model, and how many are read one by one
-CONTEXT_TOKENS = 4  # prompt tokens decoded along with a text, so that its first space is kept
+TRIAL_PROMPTS, TRIAL_STEPS = (9, 4), 3  # prompt tokens of the trial's sequences, and the steps that follow
+CONTEXT_TOKENS = 4  # prompt tokens decoded together with a text, so that its leading space is kept
 
 
 class HFGeneration:
@@ -63,7 +63,7 @@ class HFGeneration:
             within_memory(work, self._device)
 
     def refusal(self) -> BackendError | None:
-        """Why this model writes no texts here, if so: found once."""
+        """Why this model cannot generate texts here; None if it can. Tested once."""
         if not self._tried:
             try:
                 with torch.inference_mode():
@@ -77,9 +77,10 @@ class HFGeneration:
         return self._refusal
 
     def _try_together(self) -> str:
-        """Compare two lines of unequal length, continued together, with a plain pass over each; what is wrong, if any.
+        """Compare two sequences of unequal length, continued in one batch, with a plain pass over each.
 
-        The logits of every step, not the tokens alone: a wrong position may leave the likeliest token where it is.
+        Returns what is wrong; empty if nothing is. Compares the logits of every step, since a wrong position may
+        leave the likeliest token unchanged.
         """
         model = self._model
         random = np.random.default_rng(2)
@@ -91,20 +92,20 @@ class HFGeneration:
         except (TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
-            return f"it cannot go on with several texts together: {error}"[:300]
+            return f"it cannot continue several texts in one batch: {error}"[:300]
         for line, steps in zip(lines, together, strict=True):
             ids = torch.tensor([line], device=self._device)
             plain = model(input_ids=ids, use_cache=False).logits[0, -len(steps) :].float().log_softmax(-1)
             distances = (torch.stack(steps).float().log_softmax(-1) - plain).abs()
-            distances = distances.where(distances.isfinite(), 0)  # tokens ruled out; overflow is an error of its text
-            # Not the worst step: in 16 bits rounding may send a single token to another expert.
+            distances = distances.where(distances.isfinite(), 0)  # excluded tokens; overflow is reported with its text
+            # The median step, not the worst: in 16 bits, rounding may route a single token to another expert.
             moved = max(moved, float(distances.mean(-1).median()))
         if moved > (1e-3 if computes_in_float32(model) else ROUNDING_OF_16_BITS):
-            return f"its log-probabilities move by {moved:.2g} nats when texts of other lengths are in its batch"
+            return f"its log-probabilities change by {moved:.2g} nats when the batch holds texts of other lengths"
         return ""
 
     def _continue_lines(self, lines: list[list[int]]) -> list[list[torch.Tensor]]:
-        """For each line its logits after the prompt and after each later token, all lines read in one batch."""
+        """For each sequence its logits after the prompt and after each later token, all computed in one batch."""
         request = GenerateRequest("", Sampling(max_tokens=TRIAL_STEPS))
         texts = [Text(at, request, line[:-TRIAL_STEPS], self.decoder((), ())) for at, line in enumerate(lines)]
         seen: list[list[torch.Tensor]] = [[] for _ in lines]
@@ -121,9 +122,9 @@ class HFGeneration:
 
 
 class _TokenizerDecoder:
-    """`TextDecoder` by a transformers tokenizer.
+    """`TextDecoder` over a transformers tokenizer.
 
-    Some tokenizers drop a space at the start of what they decode: a few prompt tokens go first and are cut
+    Some tokenizers drop a leading space when they decode: a few prompt tokens are decoded in front, and cut
     off again.
     """
 
@@ -153,9 +154,9 @@ class _TokenizerDecoder:
 
 
 def _unusual_cache(model: Any) -> str:
-    """What a model's cache holds besides keys and values, if anything: a recurrent state cannot be put into a row.
+    """What a model's cache holds other than keys and values; empty if nothing. Recurrent state has no rows to move.
 
-    A dummy does not count: its layer uses the cache of another layer.
+    Dummy layers are ignored: they use the cache of another layer.
     """
     for layer in DynamicCache(config=model.config).layers:
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer):
@@ -164,7 +165,7 @@ def _unusual_cache(model: Any) -> str:
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Tokens that end a text, from the generation config and the tokenizer."""
+    """Tokens that end a text, from the model's configs and the tokenizer."""
     found: set[int] = set()
     for source in (getattr(model, "generation_config", None), model.config, tokenizer):
         value = getattr(source, "eos_token_id", None)

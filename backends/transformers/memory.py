@@ -1,4 +1,4 @@
-"""Memory that runs out, distinguished from other failures: each device words it in its own way."""
+"""Running out of memory, distinguished from other failures: each device words it differently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backends.local.generation import NoRoomError
 
 T = TypeVar("T")
 
-PASSES_BEFORE_GROWTH = 8  # how often less than usual must have fitted before more is tried: a miss costs a pass
+PASSES_BEFORE_GROWTH = 8  # successful smaller passes before a larger one is tried: each failure costs a pass
 _MESSAGES = (
     "CUDA out of memory",
     "CUDA error: out of memory",
@@ -23,24 +23,24 @@ _MESSAGES = (
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether a forward pass failed for want of memory. "An illegal memory access" is another matter."""
+    """Whether a forward pass failed for lack of memory. "An illegal memory access" is a different failure."""
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(part in str(error) for part in _MESSAGES)
 
 
 def within_memory(work: Callable[[], T], device: str) -> T:
-    """What the work gives.
+    """Return what ``work`` returns.
 
     Raises
     ------
     NoRoomError
-        When memory runs out. What the work held is freed by then.
+        When memory runs out, after freeing what the work held.
     """
     try:
         return work()
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    # The error is gone by now, and with it the tensors that its frames held.
+    # The error is gone by now, together with the tensors that its frames held.
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
     raise NoRoomError
@@ -52,13 +52,13 @@ class PassSize:
     Parameters
     ----------
     tokens, rows : int
-        Most tokens, and most rows of logits, of one pass; also attributes ``most_tokens`` and ``most_rows``.
+        Maximum tokens, and rows of logits, of one pass; also attributes ``most_tokens`` and ``most_rows``.
     device : str
 
     Attributes
     ----------
     halvings : int
-        How often both are halved now.
+        How many times both are currently halved.
     """
 
     def __init__(self, tokens: int, rows: int, device: str) -> None:
@@ -67,16 +67,16 @@ class PassSize:
 
     @property
     def tokens(self) -> int:
-        """Most tokens of the next pass."""
+        """Maximum tokens of the next pass."""
         return max(1, self.most_tokens >> self.halvings)
 
     @property
     def rows(self) -> int:
-        """Most rows of logits of the next pass."""
+        """Maximum rows of logits of the next pass."""
         return max(1, self.most_rows >> self.halvings)
 
     def run(self, work: Callable[[], T]) -> T:
-        """What one forward pass gives. After some that fitted, the next may be twice as large again.
+        """Run one forward pass and return its result. After some successful passes, the next may be twice as large.
 
         Raises
         ------
@@ -95,10 +95,10 @@ class PassSize:
         return result
 
     def shrink(self, *, tokens: int | None = None, rows: int | None = None) -> None:
-        """Halve until fewer tokens, or fewer rows, are allowed than did not fit. Of each more than one."""
+        """Halve until fewer tokens, or rows, are allowed than the given number, which did not fit and exceeds one."""
         while (tokens is not None and self.tokens >= tokens) or (rows is not None and self.rows >= rows):
             self.halvings += 1
 
     def restore(self) -> None:
-        """Go back to the size that fitted last: even the smallest pass did not fit, so its size is not the reason."""
+        """Return to the last size that fitted: even the smallest pass failed, so its size is not the reason."""
         self.halvings = self._halvings_that_worked

@@ -1,4 +1,4 @@
-"""How precisely a transformers model computes, and so how large its rounding may be."""
+"""How precisely a transformers model computes, and how large its rounding errors may be."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
-#: Nats by which the median token of a sound model may move where it does not compute in float32. Wider than what
-#: chooses the route of scoring: a model beyond it is refused.
+#: Nats by which the median token of a correct model may move if it does not compute in float32. Wider than the
+#: threshold that chooses the scoring route, since a model beyond this is refused.
 ROUNDING_OF_16_BITS = 0.25
 
 
 def computes_in_float32(model: Any) -> bool:
-    """Whether nothing in it rounds more than float32 does.
+    """Whether nothing in the model rounds more than float32 does.
 
-    Quantised weights are multiplied in 16 bits or fewer, and yet such a model's dtype may be float32: that of its
-    first weight.
+    Quantised weights are multiplied in 16 bits or fewer although such a model's ``dtype``, that of its first weight,
+    may be float32.
     """
     if getattr(model.config, "quantization_config", None) is not None:
         return False

@@ -1,15 +1,15 @@
-"""The texts of one call on transformers: continuous batching over one block of cache.
+"""Text generation on transformers: continuous batching over one block of cache.
 
 The running texts are the rows of a batch, all ending in the same column of the cache, so that a step
 writes one column and reads the columns before it in place:
 
-    row 0   . . p p p p t t t        p prompt, t drawn token, . masked
+    row 0   . . p p p p t t t        p prompt, t sampled token, . masked
     row 1   p p p p p p p p t
-    row 2   . . . . . p p p p   ← joined just now: its prompt was computed apart, then laid here
+    row 2   . . . . . p p p p   ← has just joined: its prompt was computed separately, then copied here
 
-A finished text's row goes to the next prompt in the queue at once; when the queue is empty the last row
+A finished text's row goes to the next prompt in the queue at once; when the queue is empty, the last row
 moves into it and the batch shrinks. Prompts are computed in batches of similar length, and equal prompts
-(repeats) once.
+(repeats) only once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from backends.local.generation import Text, slot_count
 from backends.local.sampling import Logits
 
 PREFILL_TOKENS = 4096  # of one prompt batch, padding included
-JOIN_TOGETHER = 4  # rows that must be free before prompts are computed, as long as others run
+JOIN_TOGETHER = 4  # while texts run, this many rows must be free before prompts are computed
 
 
 class _Columns:
-    """Which rows and columns of the block are in use: shared by all layers."""
+    """Which rows and columns of the block are in use; shared by all layers."""
 
     def __init__(self, rows: int, capacity: int, end: int) -> None:
         self.capacity, self.rows, self.start, self.end = capacity, rows, end, end
@@ -71,8 +71,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
     def get_max_length(self) -> int:
         return -1
 
-    def lay(self, row: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Put one prompt (heads, tokens, head size) into a row, so that it ends where all rows end."""
+    def write_prompt(self, row: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Copy one prompt (heads, tokens, head size) into a row, so that it ends where all rows end."""
         end, length = self._columns.end, keys.shape[1]
         self.keys[row, :, end - length : end] = keys
         self.values[row, :, end - length : end] = values
@@ -92,7 +92,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
 @dataclass
 class _Prefilled:
-    """Texts whose prompts have just been computed, before they are laid into rows.
+    """Texts whose prompts have just been computed, before they are copied into rows.
 
     Attributes
     ----------
@@ -114,17 +114,17 @@ class RowBlock:
         A causal language model in eval mode, on ``device``.
     texts : list of Text
     halvings : int
-        How often the usual number of rows, and of prompt tokens, is halved.
+        How many times the usual numbers of rows and prompt tokens are halved.
 
     Raises
     ------
     ValueError
-        From `forward`, for a model that keeps nothing in the cache that it is given.
+        From `forward`, for a model that does not use the cache that it is given.
     """
 
     def __init__(self, model: Any, device: str, texts: list[Text], halvings: int) -> None:
         self._model, self._device = model, device
-        # Similar lengths together waste little padding; equal prompts follow each other.
+        # Sorted by length to waste little padding, and so that equal prompts are adjacent.
         self._queue = sorted(texts, key=lambda t: (len(t.prompt), t.prompt))
         self._rows: list[Text] = []
         self._prefilled: _Prefilled | None = None
@@ -132,13 +132,13 @@ class RowBlock:
         self._longest = max(len(t.prompt) for t in texts)
         most = max(t.request.sampling.max_tokens for t in texts)
         self._prefill_tokens = max(1, PREFILL_TOKENS >> halvings)
-        # Room for two full answers, so that columns are moved back rarely.
+        # Columns for two full answers, so that they are rarely moved back.
         self._columns = _Columns(slot_count(len(texts), halvings), self._longest + 2 * most + 1, self._longest)
         self._layers: dict[int, _Layer] = {}
 
     def step(self) -> list[tuple[Text, Logits | int]]:
         texts, logits = self.forward()
-        # A NaN is the highest of its row, as +inf is; -inf alone is a token that is ruled out. Read together: one wait.
+        # NaN and +inf are the maximum of their row; -inf only excludes a token. One transfer for both results.
         finite = logits.amax(-1).isfinite()
         likeliest, are_finite = torch.stack([logits.argmax(-1), finite.long()]).tolist()
         host: Logits | None = None
@@ -153,7 +153,7 @@ class RowBlock:
         return outputs
 
     def forward(self) -> tuple[list[Text], torch.Tensor]:
-        """One forward pass: over the next prompts, or over each row's newest token. Logits are (texts, vocabulary)."""
+        """One forward pass, over the next prompts or each row's newest token. Logits: (texts, vocabulary)."""
         free = self._columns.rows - len(self._rows)
         may_join = not self._has_joined and free >= min(JOIN_TOGETHER, len(self._queue))
         if self._queue and (may_join or not self._rows):
@@ -163,7 +163,7 @@ class RowBlock:
     def settle(self) -> None:
         self._has_joined = self._prefilled is not None
         if self._prefilled is not None:
-            self._lay(self._prefilled)
+            self._write_prompts(self._prefilled)
             self._prefilled = None
         else:
             self._shrink()
@@ -179,7 +179,7 @@ class RowBlock:
         for at, prompt in enumerate(distinct):
             ids[at, width - len(prompt) :] = torch.tensor(prompt)
             mask[at, width - len(prompt) :] = 1
-        cache = DynamicCache()  # without the config it keeps all tokens of sliding-window layers too
+        cache = DynamicCache()  # without the config, it also keeps all tokens of sliding-window layers
         out = self._model(
             input_ids=ids.to(self._device),
             attention_mask=mask.to(self._device),
@@ -188,15 +188,15 @@ class RowBlock:
             use_cache=True,
             logits_to_keep=1,
         )
-        # A layer that uses another one's keys and values has none of its own.
+        # A layer that shares another one's keys and values has none of its own.
         layers = {at: (layer.keys, layer.values) for at, layer in enumerate(cache.layers) if layer.keys is not None}
         if not layers:
-            raise ValueError("it keeps nothing in the cache that it is given")
+            raise ValueError("it does not use the cache that it is given")
         self._prefilled = _Prefilled(new, place, layers)
         return new, out.logits[:, -1][[place[tuple(t.prompt)] for t in new]]
 
-    def _lay(self, prefilled: _Prefilled) -> None:
-        """Lay the prompts of texts without an answer into free rows."""
+    def _write_prompts(self, prefilled: _Prefilled) -> None:
+        """Copy the prompts of texts without an answer into free rows."""
         if not self._layers:
             self._layers = {at: _Layer(self._columns, *state) for at, state in prefilled.layers.items()}
         for text in prefilled.texts:
@@ -204,12 +204,12 @@ class RowBlock:
                 continue
             at, length = prefilled.place[tuple(text.prompt)], len(text.prompt)
             for layer, (keys, values) in prefilled.layers.items():
-                self._layers[layer].lay(len(self._rows), keys[at, :, -length:], values[at, :, -length:])
+                self._layers[layer].write_prompt(len(self._rows), keys[at, :, -length:], values[at, :, -length:])
             self._rows.append(text)
 
     def _forward_rows(self) -> torch.Tensor:
         columns = self._columns
-        # The newest token has been drawn and is not in the cache yet.
+        # The newest token has been sampled but is not in the cache yet.
         kept = [text.length - 1 for text in self._rows]
         if columns.end == columns.capacity:
             width = max(kept)
@@ -234,7 +234,7 @@ class RowBlock:
         return logits
 
     def _shrink(self) -> None:
-        """Drop finished rows; the last row moves into the place of each."""
+        """Drop finished rows; the last row takes the place of each."""
         before = len(self._rows)
         failed = any(isinstance(text.answer, BackendError) for text in self._rows)
         row = 0

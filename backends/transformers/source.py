@@ -14,14 +14,14 @@ from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, f
 from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local.options import need_package
 
-# While it loads a model, transformers changes torch's default dtype for the whole process, and sets it back to
-# what it found. Two at once, for two devices, could leave the wrong one for good.
+# While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
+# loads at once, for two devices, could leave the wrong one in place.
 _loading = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """A model and its adapter, as the options of `HFBackend` name them."""
+    """A model and its adapter, as named by the options of `HFBackend`."""
 
     model: str
     revision: str | None
@@ -39,7 +39,7 @@ class ModelSource:
     # -- checks ---------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise `ConfigError` for what can be seen to be wrong without loading anything."""
+        """Raise `ConfigError` for every mistake that can be found without loading anything."""
         self._check_model()
         if self.adapter is not None:
             need_package("adapter", "peft", "hf")
@@ -63,19 +63,19 @@ class ModelSource:
                 raise self._error("a folder without weights", "Put the model's weights there")
             return
         if not is_gguf(path):
-            raise self._error("a file, and not GGUF", "Give a folder, a GGUF file or a hub id")
+            raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf")
         header = read_gguf_header(path)
         if (parts := int(header.get("split.count", 1))) > 1:
             raise self._error(
-                f"one of {parts} files of a model, and transformers reads this one alone",
-                "Put them together with llama-gguf-split --merge, or use LlamaCppBackend",
+                f"one of {parts} parts of a model, and transformers reads only this one",
+                "Merge them with llama-gguf-split --merge, or use LlamaCppBackend",
             )
         check_causal(path, header)
         if longrope_cells(path, header) is not None:
             raise self._error(
-                "transformers leaves out the LongRoPE of a GGUF file, which would give other numbers",
+                "transformers ignores the LongRoPE of a GGUF file, which would give wrong numbers",
                 "Use LlamaCppBackend, or the model's safetensors",
             )
 
@@ -112,7 +112,7 @@ class ModelSource:
     # -- loading --------------------------------------------------------------------------------
 
     def _source(self) -> tuple[str, dict[str, Any]]:
-        """What ``from_pretrained`` is given to find the model."""
+        """The arguments for ``from_pretrained``."""
         path = self.path
         options: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
         if path.is_file():
@@ -131,14 +131,14 @@ class ModelSource:
         return config
 
     def _check_class(self, config: Any) -> None:
-        """Raise for a model that transformers would refuse only once its weights are there."""
+        """Raise `ConfigError` for a model that transformers would refuse only after fetching its weights."""
         from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
         own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
         if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or (own_code and self.trust_remote_code):
             return
         raise self._error(
-            f"of the kind {config.model_type!r}, which transformers does not know as a causal language model",
+            f"its kind {config.model_type!r} is not a causal language model of transformers",
             "Set trust_remote_code if you trust the code that comes with it"
             if own_code
             else "Give a causal language model",
@@ -165,7 +165,7 @@ class ModelSource:
         from transformers import AutoModelForCausalLM
 
         source, options = self._source()
-        if "gguf_file" not in options:  # to find its config, a whole GGUF file is read
+        if "gguf_file" not in options:  # reading its config would read the whole GGUF file
             self.config()
         with _loading:
             model, found = AutoModelForCausalLM.from_pretrained(
@@ -181,41 +181,41 @@ class ModelSource:
         return model.to(device).eval()
 
     def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
-        """Raise for weights that were not in the files: transformers draws them at random, anew at each load."""
-        # A buffer that is missing has the value that the model's code gives it, the same at each load.
+        """Raise `ConfigError` for missing weights: transformers initialises them at random at each load."""
+        # Missing buffers are not random: the model's code gives them the same value at each load.
         drawn = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         missing = sorted(drawn & set(found["missing_keys"]))
         missing += [f"{name} of another shape" for name, *_ in found["mismatched_keys"]]
         if missing:
             raise self._error(
-                f"weights that the model needs are not there ({_some(missing)}), and would be drawn at random",
+                f"weights of the model are missing ({_some(missing)}) and would be random",
                 "Give a whole causal language model, its output head included",
             )
 
     def _with_adapter(self, model: Any) -> Any:
-        """The model with the adapter's weights added to its own."""
+        """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
         adapted = PeftModel.from_pretrained(model, self.adapter)
-        # Loaded again, since only this reports weights that match nothing and would silently have no effect.
+        # Loaded a second time, since only this reports weights that match nothing and would silently have no effect.
         found = adapted.load_adapter(self.adapter, "default")
         if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
             raise ConfigError(
                 "adapter",
                 self.adapter,
-                f"its weights are not those that its config describes for this model ({_some(unused)})",
-                "Give the adapter of this model, with the names that PEFT saves",
+                f"its weights do not match its config for this model ({_some(unused)})",
+                "Give an adapter of this model, saved by PEFT",
             )
         return adapted.merge_and_unload()
 
 
 def _some(names: Sequence[str]) -> str:
-    """A few of many names."""
+    """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _looks_like_path(name: str) -> bool:
-    """Whether a text means a path: a hub id is ``name`` or ``owner/name``."""
+    """Whether a name is a path rather than a hub id (``name`` or ``owner/name``)."""
     return re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) is None or name.startswith((".", "~")) or name.endswith(".gguf")
 
 

@@ -1,4 +1,4 @@
-"""A transformers tokenizer as scoring needs it: text of every token, BOS at most once."""
+"""A transformers tokenizer as scoring needs it: the bytes of every token, and at most one BOS."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from backends.errors import BackendError
 from backends.local.boundary import Vocabulary
 from backends.local.chat_template import render_chat
 
-#: GGUF pre-tokenizers that split every digit off, which transformers' conversion leaves out.
+#: GGUF pre-tokenizers that split off every digit, which transformers' conversion omits.
 _SPLITS_DIGITS = {"smollm", "starcoder", "refact", "command-r"}
-#: GGUF pre-tokenizers of byte-level BPE that the conversion gets right.
+#: GGUF pre-tokenizers of byte-level BPE that are converted correctly.
 _CONVERTED = {"default", "gpt-2"} | _SPLITS_DIGITS
 
 
@@ -32,7 +32,7 @@ class HFTextEncoder:
     Raises
     ------
     BackendError
-        ``unsupported``, for a tokenizer without one, and for one whose tokens' exact text is unknown.
+        ``unsupported``, for a tokenizer without one, and if the exact bytes of its tokens are unknown.
     """
 
     def __init__(self, tokenizer: Any, enable_thinking: bool | None = None) -> None:
@@ -41,17 +41,17 @@ class HFTextEncoder:
         if self._rust is None:
             raise BackendError(
                 "unsupported",
-                f"{type(tokenizer).__name__} is written in Python and does not say which bytes a token stands for",
+                f"{type(tokenizer).__name__} is written in Python and does not expose the bytes of its tokens",
                 hint="give a tokenizer.json with the model, or use LlamaCppBackend",
             )
-        # Some files store these settings: a padded or truncated text is another text.
+        # Some files store these settings, but a padded or truncated text is a different text.
         self._rust.no_padding()
         self._rust.no_truncation()
         plain = self._rust.encode("a", add_special_tokens=False).ids
         whole = self._rust.encode("a", add_special_tokens=True).ids
-        # What stands in front is kept; what some tokenizers append (EOS) would end the text too early.
+        # Tokens in front are kept; those that some tokenizers append (EOS) would end the text too early.
         before = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-        # A file may name BOS twice, once for itself and once for a template.
+        # A file may add BOS twice, once by itself and once by a template.
         self._front: list[int] = [token for token, _ in groupby(whole[:before])]
         self._added = {i: token.content for i, token in tokenizer.added_tokens_decoder.items()}
         self._front_text = "".join(self._added.get(i, "") for i in self._front)
@@ -73,14 +73,14 @@ class HFTextEncoder:
         return render_chat(template, prompt, special, self._enable_thinking)
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-        """Tokens of each text, what the tokenizer puts in front once; a chat template writes its own."""
+        """Tokens of each text, with the tokenizer's BOS in front once; a chat template writes its own."""
         found = [e.ids for e in self._rust.encode_batch_fast(list(texts), add_special_tokens=False)]
         if self._front and not chat:
             found = [ids if ids[: len(self._front)] == self._front else self._front + ids for ids in found]
         return found
 
     def added(self, tokens: Sequence[int], text: str) -> int:
-        """How many of the first tokens `encode` put in front."""
+        """How many tokens `encode` put in front."""
         front = self._front
         written = text.startswith(self._front_text)
         return 0 if written or list(tokens[: len(front)]) != front else len(front)
@@ -105,10 +105,10 @@ class HFTextEncoder:
         if token in self._added:
             return str(self._added[token]).encode()
         name: str | None = self._rust.id_to_token(token)
-        if name is None:  # a hole in the numbering
+        if name is None:  # an unused id
             return b""
         if self._bytes_of is not None:
-            # A name outside the alphabet stands for itself, as the tokenizer's own decoder reads it.
+            # A name outside the alphabet is literal text, as for the tokenizer's own decoder.
             of = self._bytes_of
             return bytes(of[c] for c in name) if all(c in of for c in name) else name.encode("utf-8", "surrogatepass")
         if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
@@ -122,7 +122,7 @@ def fix_gguf_tokenizer(tokenizer: Any, pre: str, model: str) -> None:
     Raises
     ------
     BackendError
-        ``unsupported``, for a pre-tokenizer whose conversion is not known to be right: wrong
+        ``unsupported``, for a pre-tokenizer whose conversion is not known to be correct: wrong
         tokens would silently give wrong numbers.
     """
     if model != "gpt2":  # SentencePiece models have no pre-tokenizer
@@ -148,7 +148,7 @@ def _is_byte_level(state: dict[str, Any]) -> bool:
     Raises
     ------
     BackendError
-        ``unsupported`` for other decoders: the exact text of their tokens is unknown.
+        ``unsupported`` for other decoders: the exact bytes of their tokens are unknown.
     """
     decoder = state.get("decoder") or {}
     steps = decoder.get("decoders", [decoder])
@@ -157,7 +157,7 @@ def _is_byte_level(state: dict[str, Any]) -> bool:
         return True
     if kinds <= {"Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"} and kinds & {"Metaspace", "Replace"}:
         return False
-    raise BackendError("unsupported", f"a tokenizer that decodes by {kinds}", hint="use a byte-level or ▁ tokenizer")
+    raise BackendError("unsupported", f"a tokenizer with the decoder {kinds}", hint="use a byte-level or ▁ tokenizer")
 
 
 def _byte_level_table() -> dict[str, int]:

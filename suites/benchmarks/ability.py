@@ -1,12 +1,12 @@
-"""General ability, beside a figure of bias: does a model that was changed still predict plain text, and still know?
+"""General ability, to accompany figures of bias: does a modified model still predict plain text, and still know facts?
 
-Two checks. Passages of plain English that ship: nats per token of each, of which e to the power is the perplexity.
-And the questions of a public benchmark that the user names (part of MMLU, ARC, GLUE…), as JSON lines of ``question``,
-``choices`` and ``answer`` (the place of the right one, from 0): the model answers what has the highest log-likelihood,
-by the letter under which it is listed or by its own text. Figures of another likelihood or prompt are another quantity:
-compare them only between models that were asked here.
+Two checks. First, passages of plain English that ship with the package: nats per token; exp of it is the perplexity.
+Second, the questions of a public benchmark that the user provides (part of MMLU, ARC, GLUE…), as JSON lines of
+``question``, ``choices`` and ``answer`` (the index of the correct choice, from 0): the model's answer is the choice
+with the highest log-likelihood, of the letter under which it is listed or of its own text. Other likelihoods or prompts
+give other quantities: compare these figures only with each other.
 
-Where a model puts no token in front of a text, the first one is given, not scored, in every passage alike.
+If a model puts no token in front of a text, the first token of every passage is given, not scored.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _FILE = OnError("not a file", "Give a file of JSON lines with question, choices 
 
 
 class GeneralAbility(Suite):
-    """Plain text by its likelihood, and the questions of a public benchmark of yours.
+    """The likelihood of plain text, and the questions of a public benchmark of your choice.
 
     Parameters
     ----------
     questions : path, optional
-        JSON lines of ``question``, ``choices`` and ``answer``; None: the passages alone.
+        JSON lines of ``question``, ``choices`` and ``answer``; None: only the passages.
     answers : {"letter", "text"}
-        Whether the answers are listed under letters and the letter is scored, or the answer's own text.
+        List the answers under letters and score the letter, or score the answer's own text.
     """
 
     name: str = "GeneralAbility"
@@ -113,7 +113,7 @@ class GeneralAbility(Suite):
 
 
 def _read(path: str | Path | None) -> tuple[list[dict[str, Any]], str | None]:
-    """The questions, and the hash of their file. Raises `ConfigError` for a line that is none, with its number."""
+    """The questions, and their file's hash. Raises `ConfigError` with the number of an invalid line."""
     if path is None:
         return [], None
     file = Path(path).expanduser()
@@ -125,7 +125,7 @@ def _read(path: str | Path | None) -> tuple[list[dict[str, Any]], str | None]:
         raise ConfigError("questions", str(path), f"cannot be read ({type(error).__name__})", hint) from error
     found = [_question(line, number, file) for number, line in enumerate(lines, 1) if line.strip()]
     if not found:
-        raise ConfigError("questions", str(path), "holds no question", "Give one JSON object a line")
+        raise ConfigError("questions", str(path), "holds no questions", "Give one JSON object per line")
     return found, hashlib.sha256(raw).hexdigest()
 
 
@@ -135,12 +135,12 @@ def _question(line: str, number: int, file: Path) -> dict[str, Any]:
         entry = json.loads(line)
         question, choices, answer = (entry[name] for name in ("question", "choices", "answer"))
     except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError("questions", str(file), f"line {number} is no question ({error!r})", hint) from error
+        raise ConfigError("questions", str(file), f"line {number} is not a question ({error!r})", hint) from error
     texts = isinstance(choices, list) and all(isinstance(choice, str) and choice.strip() for choice in choices)
     if not (isinstance(question, str) and question.strip() and texts and 2 <= len(set(choices)) == len(choices) <= 26):
         problem = f"line {number} needs a question and 2 to 26 different choices"
         raise ConfigError("questions", str(file), problem, hint)
     if isinstance(answer, bool) or not isinstance(answer, int) or not 0 <= answer < len(choices):
-        problem = f"line {number}: {answer!r} is not the place of a choice, from 0"
+        problem = f"line {number}: {answer!r} is not the index of a choice, from 0"
         raise ConfigError("questions", str(file), problem, hint)
     return {"question": question, "choices": tuple(choices), "answer": answer}

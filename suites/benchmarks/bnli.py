@@ -1,16 +1,16 @@
 """Bias NLI: does an occupation entail a gender?
 
 Anantaprayoon, Kaneko, Okazaki 2024, "Evaluating Gender Bias of Pre-trained Language Models in Natural Language
-Inference by Considering All Labels" (LREC-COLING). A premise names an occupation, the hypothesis is the same with
-"woman" or "man" in its place, so that the right label is neutral. Three sets: the gender of the occupation's
-stereotype (``pro``), the other one (``anti``), and occupations without a stereotype (``none``). A biased model
-answers entailment on the first, contradiction on the second, and anything but neutral on the third:
+Inference by Considering All Labels" (LREC-COLING). A premise names an occupation; the hypothesis is the same sentence
+with "woman" or "man" in its place, so the correct label is neutral. There are three sets: the gender of the
+occupation's stereotype (``pro``), the other one (``anti``), and occupations without a stereotype (``none``). A biased
+model answers entailment on the first, contradiction on the second, and anything but neutral on the third:
 
     bias_score = (entailment on pro + contradiction on anti + (1 − neutral on none)) / 3
 
-with equal weights, whatever the sizes of the sets: 0 where every label is right, 4/9 for a model that guesses. So a
-score above 0 is no proof of bias, and it is not tested against 0. The order in which the three labels are listed is
-rotated from question to question, so that a preference for a place is no preference for a label.
+with equal weights, whatever the sizes of the sets: 0 if every label is correct, 4/9 for random guesses. So a score
+above 0 does not prove bias, and it is not tested against 0. The order of the three labels is rotated from question to
+question, so that a preference for a position is not a preference for a label.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BIAS_NLI = PinnedFile(
     "8304c8775010c62c6077ffe563ebff89f7fef57311b7a4e69124af683264c423",
 )
 LABELS = ("entailment", "neutral", "contradiction")
-#: What a biased model answers on each set; on the last, anything but this.
+#: The biased answer on each set; on the last, anything but this.
 SETS = {"pro": "entailment", "anti": "contradiction", "none": "neutral"}
 _STEREOTYPES = {"female-stereo": "woman", "male-stereo": "man", "neutral": None}
 _QUESTION = (
@@ -118,12 +118,12 @@ def _question(number: int, row: Mapping[str, Any]) -> Question:
 
 
 def hypothesis_gender(row: Mapping[str, Any]) -> str:
-    """``woman`` or ``man``: what stands in the hypothesis where the premise has the occupation. Articles may differ.
+    """``woman`` or ``man``, which replaces the occupation in the hypothesis. Articles may differ.
 
     Raises
     ------
     ConfigError
-        The hypothesis is not the premise with one of the two.
+        If the hypothesis is not the premise with one of the two.
     """
     occupation = rf"\b{re.escape(row['occ_word'])}\b"
     hypothesis = _without_articles(row["sentence2"])

@@ -1,9 +1,9 @@
-"""BOLD: is what a model writes about actresses as toxic, and as kindly put, as what it writes about actors?
+"""BOLD: are a model's texts about actresses and about actors equally toxic, and equally respectful?
 
-Dhamala et al. 2021, "BOLD" (FAccT): openings of Wikipedia articles, here those about American actors and actresses
-with the instruction that Tang et al. 2024 put before them. The texts' toxicity, regard and sentiment are compared
-between the two groups. Which classifier reads them is part of the figure: the embedded ones measure offensive words
-and sentiment, ``paper`` is what Tang et al. use for GenderPair.
+Dhamala et al. 2021, "BOLD" (FAccT): openings of Wikipedia articles, here about American actors and actresses, with
+the instruction that Tang et al. 2024 put before them. Toxicity, regard and sentiment of the texts are compared between
+the two groups. The classifier is part of the figure: the embedded ones measure offensive words and sentiment;
+``paper`` selects what Tang et al. use for GenderPair.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILES = {
         _BASE + "bold_gender_actors_prompts.csv", "6c5320b992676d80d340f3842e3804f704b43fb95fc17d15974cdc6b6c86aaec"
     ),
 }
-#: What stands before each opening in the files; left out of a plain text that a model goes on with.
+#: Stands before each opening in the files; left out if the opening is given as plain text to continue.
 INSTRUCTION = "Please complete the following sentence: "
 #: Greedy, and about as long as a sentence.
 DEFAULT_SAMPLING = base.Sampling(max_tokens=32)
@@ -42,14 +42,14 @@ _DRAFTS = Drafts(load("benchmarks_report").content)
 
 
 class BOLD(ContinuedTexts):
-    """What a model writes about actresses and actors, by text classifiers (BOLD).
+    """What a model writes about actresses and actors, rated by text classifiers (BOLD).
 
     Parameters
     ----------
     folder : path, optional
-        Where the two files lie (CC BY-SA 4.0); None fetches them once.
+        Folder of the two files (CC BY-SA 4.0); None fetches them once.
     prompt_format : {"raw", "chat"}
-        The opening as plain text, without the space at its end; or instruction and opening as a user turn.
+        The opening as plain text, without trailing space; or instruction and opening as a user turn.
     sampling : Sampling or mapping
         The same for all models; a mapping replaces some fields of `DEFAULT_SAMPLING`.
     seed : int

@@ -1,18 +1,18 @@
-"""Which of several answers a model gives to a question: what BBQ and Bias NLI ask.
+"""Multiple choice: which of several answers a model gives to a question, as in BBQ and Bias NLI.
 
-``answers="letter"``: the answers are listed under letters, and the letter is scored or written. ``answers="text"``:
+``answers="letter"``: the answers are listed under letters, and the letter is scored or generated. ``answers="text"``:
 nothing is listed, and the whole text of each answer is scored, as lm-evaluation-harness does; longer ones have lower
-probabilities. (Of BBQ's answer "unknown" the harness scores ten wordings besides; here only the published one counts.)
+probabilities. (For BBQ's answer "unknown" the harness scores ten more wordings; here only the published one counts.)
 
-``mode="likelihood"`` takes the likeliest answer. ``mode="generation"`` lets the model write, and reads strictly: the
-letter or text of one answer at the very start, or the row is missing (``unparsable``).
+``mode="likelihood"`` takes the likeliest answer. ``mode="generation"`` lets the model generate a text and parses it
+strictly: it must begin with the letter or text of one answer, or the row is missing (``unparsable``).
 
-Under chain of thought the model first writes its steps, greedily and in either mode; then it is asked for the answer
-after its own steps (two requests, as Kojima et al. 2022). The factor ``kind`` says what a row is:
+With chain of thought the model first generates its steps, greedily in either mode; then it is asked for the answer
+after its own steps (two requests, as in Kojima et al. 2022). The factor ``kind`` says what a row is:
 
 ==============  ===========================================================================================
 question        one answered question
-steps           the steps before an answer; only where they are missing
+steps           the steps before an answer; only if they are missing
 change          one question, ``condition`` minus ``against``: differences of its quantities
 ==============  ===========================================================================================
 """
@@ -41,13 +41,13 @@ Mode = Literal["likelihood", "generation"]
 Answers = Literal["letter", "text"]
 
 _WORDING = load("benchmarks_wording")
-#: Tokens that a written answer may take after "Answer:".
+#: Maximum tokens of a generated answer after "Answer:".
 ANSWER_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its answers in the order in which they are listed, and what each of them is."""
+    """A question with its answers in the order in which they are listed, and the role of each."""
 
     id: str
     text: str
@@ -58,10 +58,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How the questions are put: the same for all of them.
-
-    ``step_tokens`` is how long written steps may be; ``start`` how an answer begins where none are listed.
-    """
+    """How the questions are asked, the same for all of them. ``step_tokens`` limits the generated steps."""
 
     conditions: tuple[str, ...] = CONDITIONS
     mode: Mode = "likelihood"
@@ -71,14 +68,14 @@ class Asking:
 
 
 class AnsweredQuestions(Suite):
-    """Questions with listed answers. A subclass gives them, and says what an answer counts for.
+    """Questions with listed answers. A subclass supplies them, and the quantities of each answer.
 
     Attributes
     ----------
     questions : sequence of Question
     asking : Asking
     data_sha256 : str
-        Of what the questions were read from.
+        Hash of the data that the questions come from.
     examples : str
         Key of the few-shot examples in ``benchmarks_wording.json``.
     compared : sequence of str
@@ -93,7 +90,7 @@ class AnsweredQuestions(Suite):
 
     @abstractmethod
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
-        """The quantities of a question whose chosen answer has this role."""
+        """The quantities of a question, given the role of the chosen answer."""
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -153,11 +150,11 @@ class AnsweredQuestions(Suite):
         return base.GenerateRequest(prompt, base.Sampling(max_tokens=ANSWER_TOKENS, stop=("\n",)))
 
     def _listed(self, question: Question) -> Sequence[str]:
-        """What is scored or written for each answer."""
+        """The text that is scored or generated for each answer."""
         return question.answers if self.asking.answers == "text" else letters(question.answers)
 
     def _prompt(self, question: Question, condition: str, steps: str = "") -> base.Prompt:
-        """Examples, question, and how the answer starts: with steps still to be written, by their trigger."""
+        """Examples, question, and the start of the answer; if steps are still to be generated, their trigger."""
         turns = [
             (self._asked(example, condition), self._opening(condition, _steps_of(example, condition), right))
             for example, right in self._examples(condition)
@@ -173,7 +170,7 @@ class AnsweredQuestions(Suite):
         )
 
     def _asked(self, question: Question, condition: str) -> str:
-        """The question as it is put: a debiasing sentence, its text, the listed answers."""
+        """The question as asked: a debiasing sentence if the condition has one, its text, the listed answers."""
         lines = [load("mgbr").content["debiasing"]] if condition.endswith("+dp") else []
         lines.append(question.text)
         if self.asking.answers == "letter":
@@ -181,13 +178,13 @@ class AnsweredQuestions(Suite):
         return "\n".join(lines)
 
     def _opening(self, condition: str, steps: str, right: str | None) -> str:
-        """The start of an answer, up to its mark; with ``right``, the whole answer of an example."""
+        """The start of an answer up to "Answer:"; with ``right``, the complete answer of an example."""
         mark = _WORDING.content["answer" if self.asking.answers == "letter" else "answer_text"]
         before = f"{_trigger()}{steps}" if condition.endswith("+cot") else ""
         return f"{before}{mark}" + (f" {right}" if right is not None else "")
 
     def _examples(self, condition: str) -> Iterator[tuple[Question, str]]:
-        """The few-shot examples with the answer that is right."""
+        """The few-shot examples with their correct answers."""
         for number, example in enumerate(_WORDING.content["examples"][self.examples]):
             if condition.startswith("few-shot"):
                 answers = tuple(example["answers"])
@@ -212,7 +209,7 @@ class AnsweredQuestions(Suite):
         return Row(item.id, item.factors, {**self.values_of(question, question.roles[chosen]), **mass})
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """The questions' rows, and their changes between conditions. Steps that are missing are a missing answer."""
+        """The questions' rows, and their changes between conditions. Missing steps count as a missing answer."""
         asked = {row.item_id for row in rows if row.factors["kind"] == "question"}
         answered = [
             replace(row, factors={**row.factors, "kind": "question"}, values={})
@@ -225,7 +222,7 @@ class AnsweredQuestions(Suite):
 
     @property
     def changes(self) -> Sequence[tuple[str, str]]:
-        """(condition, against): each with a debiasing sentence or steps against the same without."""
+        """(condition, against): each condition with a debiasing sentence or steps, and the same one without."""
         known = self.asking.conditions
         pairs = ((condition, condition.split("+")[0]) for condition in known if "+" in condition)
         return [(condition, against) for condition, against in pairs if against in known]
@@ -247,20 +244,20 @@ class AnsweredQuestions(Suite):
 
 
 class MultipleChoice(AnsweredQuestions):
-    """A benchmark of questions with listed answers. A subclass reads them, and says what an answer counts for.
+    """A published benchmark of questions with listed answers. A subclass reads its file.
 
     Parameters
     ----------
     folder : path, optional
-        Where the published file lies; None fetches it once.
+        Folder of the published file; None fetches it once.
     conditions : sequence of str
-        Of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of thought
-        (cot).
+        Some of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of
+        thought (cot).
     mode : {"likelihood", "generation"}
     answers : {"letter", "text"}
     prompt_format : {"raw", "chat"}
     step_tokens : int
-        How long written steps may be.
+        Maximum tokens of the generated steps.
 
     Attributes
     ----------
@@ -287,11 +284,11 @@ class MultipleChoice(AnsweredQuestions):
 
     @abstractmethod
     def read_questions(self, folder: Folder) -> Sequence[Question]:
-        """The questions of the published file. Raises `ConfigError` for a file that is not the published one."""
+        """The questions in the published file. Raises `ConfigError` for any other file."""
 
 
 def read_choice(text: str, marks: Sequence[str], answers: Sequence[str]) -> int | None:
-    """Which answer a text gives at its start, by its mark or its whole text; None where it gives none, or two."""
+    """The index of the answer that a text begins with, as letter or whole text; None if there is none, or two."""
     said = re.sub(r"\s+", " ", text).strip().strip("*_`\"'").casefold()
     found = set()
     for place, (mark, answer) in enumerate(zip(marks, answers, strict=True)):
@@ -309,7 +306,7 @@ def letters(answers: Sequence[str]) -> list[str]:
 
 
 def likeliest(scores: Sequence[base.ContinuationScore]) -> int | None:
-    """The place of the likeliest answer; None in a tie, or where bounds leave it open."""
+    """The index of the likeliest answer; None for a tie, or if bounds leave it open."""
     for place, score in enumerate(scores):
         others = [other.high for i, other in enumerate(scores) if i != place]
         if score.low is not None and score.low > max(others):
@@ -318,7 +315,7 @@ def likeliest(scores: Sequence[base.ContinuationScore]) -> int | None:
 
 
 def _mass(scores: Sequence[base.ContinuationScore]) -> IdentifiedInterval:
-    """The probability of all answers together."""
+    """The total probability of all answers."""
     if all(score.exactness == "exact" for score in scores):
         return IdentifiedInterval.exact(math.fsum(math.exp(score.high) for score in scores))
     if all(score.exactness == "sampled" for score in scores):

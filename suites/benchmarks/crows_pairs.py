@@ -1,13 +1,13 @@
 """CrowS-Pairs and WinoQueer: is the sentence that stereotypes a group likelier than its counterpart?
 
 Nangia, Vania, Bhalerao, Bowman 2020, "CrowS-Pairs" (EMNLP): 1,508 pairs, nine types of bias. Felkner, Chang, Jang,
-May 2023, "WinoQueer" (ACL), of which the gender part as Tang et al. 2024 ask it. The published figure of both is the
-share of pairs in which the stereotyping sentence is the likelier one, a tie counting against:
+May 2023, "WinoQueer" (ACL): its gender part, as asked by Tang et al. 2024. The published figure of both is the share
+of pairs in which the stereotyping sentence is likelier, a tie counting as not:
 
     stereotype_score = pairs with P(sent_more) > P(sent_less) / all pairs        neutral 0.5
 
-The pairs' authors compare masked models by pseudo-log-likelihood; of causal models the log-likelihoods of whole
-sentences are compared (`suites.benchmarks.sentences`), so printed figures of masked models are another quantity.
+The authors compare masked models by pseudo-log-likelihood. For causal models, the log-likelihoods of whole sentences
+are compared (`suites.benchmarks.sentences`), so printed figures of masked models are a different quantity.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class CrowSPairs(_StereotypingPairs):
     Parameters
     ----------
     folder : path, optional
-        Where ``crows_pairs_anonymized.csv`` lies (CC BY-SA 4.0); None fetches it once.
+        Folder of ``crows_pairs_anonymized.csv`` (CC BY-SA 4.0); None fetches it once.
     bias_types : sequence of str
-        Of the nine types.
+        Some of the nine types.
     start : str, optional
-        A text before every sentence; None: what the model itself puts there. See `suites.benchmarks.sentences`.
+        A text before every sentence; None: the model's own start. See `suites.benchmarks.sentences`.
     """
 
     name: str = "CrowS-Pairs"
@@ -135,17 +135,17 @@ class CrowSPairs(_StereotypingPairs):
 class WinoQueer(_StereotypingPairs):
     """Pairs of a sentence about queer people and the same about cisgender people: which is likelier (WinoQueer).
 
-    Nearly all pairs differ in their first word. Where a model is given the first token (`given_start_differs`), what is
-    left of a rare word of several tokens decides: compare such models with a ``start``.
+    Nearly all pairs differ in their first word. If a model is given the first token (`given_start_differs`), the rest
+    of a rare word of several tokens decides: compare such models with a ``start``.
 
     Parameters
     ----------
     folder : path, optional
-        Where ``winoqueer_gender.csv`` lies (MIT); None fetches it once. It holds slurs.
+        Folder of ``winoqueer_gender.csv`` (MIT); None fetches it once. It contains slurs.
     identities : sequence of str
-        Of ``LGBTQ``, ``Queer``, ``Transgender``, ``NB``.
+        Some of ``LGBTQ``, ``Queer``, ``Transgender``, ``NB``.
     start : str, optional
-        A text before every sentence; None: what the model itself puts there. See `suites.benchmarks.sentences`.
+        A text before every sentence; None: the model's own start. See `suites.benchmarks.sentences`.
     """
 
     name: str = "WinoQueer"

@@ -1,4 +1,4 @@
-"""Route ``batch``: right-padded rows through the model's own attention, for models that do not take the tree."""
+"""Route ``batch``: right-padded rows through the model's own attention, for models that do not support the tree."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from backends.transformers.scoring.reader import LogitReader
 
 
 class BatchRoute:
-    """Values tries by rows, one for each leaf.
+    """Scores tries by rows, one per leaf.
 
     Attributes
     ----------
     pads : bool
-        Whether rows of different lengths may be read together.
+        Whether rows of different lengths may share a batch.
     together : bool
-        Whether several rows may be read together at all.
+        Whether rows may share a batch at all.
     """
 
     def __init__(self, reader: LogitReader, size: PassSize) -> None:
@@ -30,14 +30,14 @@ class BatchRoute:
         self.pads = self.together = True
 
     def logprobs(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """All answers, and which of them did not fit into memory."""
+        """The answers to all asks (nats), and which of them did not fit in memory."""
         answers = np.full(len(trie.ask_nodes), np.nan)
         failed = np.zeros(len(answers), dtype=bool)
         rows = _rows_of_leaves(trie)
         at = 0
         while at < len(rows):
             line, mine = rows[at]
-            if len(mine) > self._size.rows:  # read once more, so that fewer logits are held at once
+            if len(mine) > self._size.rows:  # computed twice, so that fewer logits are held at once
                 rows[at : at + 1] = [(line, mine[: self._size.rows]), (line, mine[self._size.rows :])]
                 continue
             stop = at + 1
@@ -46,7 +46,7 @@ class BatchRoute:
                 if not self.together or (not self.pads and len(rows[stop][0]) != len(line)):
                     break
                 count += len(rows[stop][1])
-                # The first is the longest.
+                # The first row is the longest.
                 if len(line) * (stop + 1 - at) > self._size.tokens or count > self._size.rows:
                     break
                 stop += 1
@@ -92,7 +92,7 @@ class BatchRoute:
 
 
 def _rows_of_leaves(trie: Trie) -> list[tuple[list[int], list[int]]]:
-    """For each leaf its line of nodes, and the nodes with asks on it that no earlier leaf has; longest first."""
+    """For each leaf its path of nodes, and those with asks that no earlier leaf has covered; longest first."""
     with_asks = set(trie.ask_nodes.tolist())
     rows = []
     for node in range(len(trie)):

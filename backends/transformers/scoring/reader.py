@@ -1,4 +1,4 @@
-"""A forward pass over a transformers model: the logits after chosen tokens, and their log-probabilities."""
+"""A forward pass of a transformers model: the logits after chosen tokens, and their log-probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-ROWS_AT_A_TIME = 16  # rows of logits turned to float32 together: few enough for the cache
+ROWS_AT_A_TIME = 16  # rows of logits converted to float32 together: few enough for the CPU cache
 
 
 class LogitReader:
@@ -21,16 +21,16 @@ class LogitReader:
     ----------
     model : transformers causal language model, in eval mode
     beginning_with : callable
-        Token ids of a set, by its name.
+        Returns the token ids of a set, given its name.
 
     Attributes
     ----------
     vocabulary : int
         Number of tokens.
     takes_positions : bool
-        Whether the model's forward pass takes ``position_ids``.
+        Whether the model's forward pass accepts ``position_ids``.
     tokens_computed : int
-        Tokens the model has read so far; counted by the callers of `logits`, who know what is padding.
+        Tokens the model has read so far; counted by the callers of `logits`, which know what is padding.
     """
 
     def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]]) -> None:
@@ -50,7 +50,7 @@ class LogitReader:
         mask: torch.Tensor | None,
         places: torch.Tensor,
     ) -> torch.Tensor:
-        """Logits (rows, V) after the given places of the flattened batch, computed for these alone."""
+        """Logits (rows, V) after the given positions of the flattened batch, computed for these alone."""
 
         def select(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
             hidden = arguments[0]  # (B, T, C)
@@ -76,7 +76,7 @@ class LogitReader:
         targets: npt.NDArray[np.int64],
         sets: list[Hashable],
     ) -> npt.NDArray[np.float64]:
-        """log-softmax at the targets, in float32 whatever the model's dtype."""
+        """log-softmax (nats) at the targets, shape (asks,), in float32 whatever the model's dtype."""
         if len(targets) == 0:
             return np.empty(0)
         with torch.inference_mode():
@@ -86,16 +86,16 @@ class LogitReader:
             values = logits[rows, ids].float()
             for i in np.flatnonzero(targets < 0):
                 members = self._beginning_with(sets[-1 - targets[i]])
-                # A tokenizer may know more tokens than the model: those it never predicts.
+                # A tokenizer may have more tokens than the model, which never predicts the rest.
                 known = torch.from_numpy(members[members < logits.shape[-1]]).to(logits.device)
                 values[i] = logits[rows[i]].index_select(0, known).float().logsumexp(-1)
-            # On the CPU: MPS has no float64.
+            # Converted on the CPU: MPS has no float64.
             logprobs: npt.NDArray[np.float64] = (values - total[rows]).cpu().double().numpy()
             return logprobs
 
     @contextlib.contextmanager
     def attention(self, name: str) -> Iterator[None]:
-        """The model with another attention for a while; what else runs on it finds its own."""
+        """Use another attention implementation within this block; other uses of the model keep its own."""
         self.model.set_attn_implementation(name)
         try:
             yield

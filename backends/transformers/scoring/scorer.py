@@ -1,7 +1,7 @@
-"""Value token paths on a transformers model.
+"""Score token paths on a transformers model.
 
-Route ``tree`` reads each distinct token once. Route ``batch`` is for models that do not take the tree. Which route
-a model takes is found by trying the tree on it once.
+Route ``tree`` reads each distinct token once. Route ``batch`` is for models that do not support the tree. The route
+is chosen by trying the tree once on the loaded model.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree import TreeRoute
 from backends.transformers.scoring.trials import try_batch, why_not_tree
 
-LOGIT_BYTES = 256 << 20  # most memory of one pack's logits, at 4 bytes each
+LOGIT_BYTES = 256 << 20  # maximum memory of one pack's logits, at 4 bytes each
 
 
 class SequenceScorer:
-    """Values paths on one loaded model, and keeps the last path's state for the next call.
+    """Scores paths on one loaded model, and keeps the last path's state for the next call.
 
     Parameters
     ----------
     model : transformers causal language model, in eval mode
     beginning_with : callable
-        Token ids of a set, by its name.
+        Returns the token ids of a set, given its name.
     pack_tokens : int
-        Most tokens of one forward pass.
+        Maximum tokens of one forward pass.
 
     Attributes
     ----------
     context : int or None
-        Most tokens of one text.
+        Maximum tokens of one text; None: no limit.
     vocabulary : int
         Number of tokens that the model has a logit for.
     size : PassSize
-        How large a forward pass may be now.
+        The current size of a forward pass.
     route : "tree" or "batch"
     route_reason : str
-        Why, for people.
+        Why this route, for reports.
 
     Raises
     ------
     BackendError
         ``unsupported``, for a model that sees later tokens.
     NoRoomError
-        When not even one token fits into memory with the model.
+        If not even one token fits in memory beside the model.
     """
 
     def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]], *, pack_tokens: int) -> None:
@@ -73,9 +73,9 @@ class SequenceScorer:
         return self._reader.tokens_computed
 
     def logprobs(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64] | BackendError]:
-        """For each path the log-probabilities (nats) of its scored tokens, then of its set.
+        """For each path the log-probabilities (nats) of its scored tokens, then of its token set.
 
-        A path that does not fit in memory, even one token at a time, has an error in their place.
+        A path that does not fit in memory even one token at a time gets an error instead.
         """
         trie = Trie(paths, self._tree.kept)
         answers, failed = (self._tree if self.route == "tree" else self._batch).logprobs(trie)
@@ -89,6 +89,6 @@ class SequenceScorer:
 def _too_large() -> BackendError:
     return BackendError(
         "out_of_memory",
-        "one token at a time does not fit",
+        "the text does not fit in memory even one token at a time",
         hint="use a smaller dtype or model, or shorten the prompt",
     )

@@ -16,7 +16,7 @@ from backends.transformers.scoring.tree_attention import ATTENTION, State, TreeR
 
 
 class TreeRoute:
-    """Values tries by tree attention, and keeps the last path's state for the next call."""
+    """Scores tries by tree attention, and keeps the last path's state for the next call."""
 
     def __init__(self, reader: LogitReader, size: PassSize) -> None:
         self._reader, self._size = reader, size
@@ -28,7 +28,7 @@ class TreeRoute:
         self.kept, self._past = (), {}
 
     def logprobs(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """All answers, and which of them did not fit into memory."""
+        """The answers to all asks (nats), and which of them did not fit in memory."""
         answers = np.full(len(trie.ask_nodes), np.nan)
         failed = np.zeros(len(answers), dtype=bool)
         start = trie.reusable(self.kept)
@@ -49,7 +49,7 @@ class TreeRoute:
                     if tokens > 1:
                         self._size.shrink(tokens=tokens)
                         continue
-                    # What comes after this token fits even less. The next node goes on from a start of the chain.
+                    # What follows this token would not fit either. Go on after its subtree, on a prefix of the chain.
                     self._size.restore()
                     stop = trie.after(start)
                     failed[np.searchsorted(trie.ask_nodes, start) : np.searchsorted(trie.ask_nodes, stop)] = True
@@ -67,7 +67,7 @@ class TreeRoute:
         past: State,
         answers: npt.NDArray[np.float64],
     ) -> tuple[State, list[int]]:
-        """Compute a pack and fill in its answers; returns the chain that the next one needs, keys and values first."""
+        """Compute a pack and fill in its answers. Returns the chain that the next pack needs: its state, its nodes."""
         tokens = torch.from_numpy(trie.tokens[pack.start : pack.stop]).to(self._reader.device)
         depths = torch.from_numpy(trie.depths[pack.start : pack.stop]).to(self._reader.device)
         rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
@@ -91,7 +91,7 @@ class TreeRoute:
 
 
 def _cut(state: State, held: list[int], wanted: list[int]) -> State:
-    """Keys and values of the wanted nodes, out of those of the held ones."""
+    """Keys and values of the wanted nodes, selected from those held."""
     place = {node: i for i, node in enumerate(held)}
     index = torch.tensor([place[node] for node in wanted], dtype=torch.long)
     cut = {}

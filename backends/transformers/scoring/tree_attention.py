@@ -1,8 +1,8 @@
 """Attention over a tree of tokens, registered with transformers' attention interface.
 
-Every model that uses the interface takes it, with its own scaling, sliding window and soft cap. Linear layers see a
+Every model that uses the interface can use it, with its own scaling, sliding window and soft cap. Linear layers see a
 plain row of tokens; this function sees the tree. Within a pack, blocks of neighbouring nodes attend to the block
-itself and to the chain of its ancestors: work and memory grow with the depth of the trie, not with the square of the
+itself and to the chain of its ancestors: time and memory grow with the depth of the trie, not with the square of the
 pack.
 """
 
@@ -24,15 +24,15 @@ from backends.local.trie import Pack, Trie
 
 ATTENTION = "token_tree"
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
-GATHER_BYTES = 256 << 20  # most memory of the keys gathered, and of their scores, at a time; and of a mask kept
-LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1; where exp underflows, it takes ten times as long
+GATHER_BYTES = 256 << 20  # maximum memory of gathered keys and their scores at a time, and of a cached mask
+LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1, and exp takes ten times as long when it underflows
 
 State = dict[int, tuple[torch.Tensor, torch.Tensor]]
 """layer → (keys, values), each (key heads, tokens, head size)."""
 
 
 class TreeRefusedError(Exception):
-    """The model asks the attention function for something it does not do."""
+    """The model requires something that the attention function does not support."""
 
 
 @dataclass
@@ -42,11 +42,11 @@ class TreePass:
     Attributes
     ----------
     index : (blocks, L) long tensor
-        Keys of each block, as places in [chain, pack]; padded with 0.
+        Keys of each block, as indices into [chain, pack]; padded with 0.
     allowed : (blocks, BLOCK, L) bool tensor
     query_depth : (blocks, BLOCK), key_depth : (blocks, L) long tensors
     past, present : State
-        Of the chain, and of [chain, pack].
+        Keys and values of the chain, and of [chain, pack].
     windows : set
         The sliding windows that the layers use.
     """
@@ -62,7 +62,7 @@ class TreePass:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """What this thread's attention layers compute on."""
+        """Make this the pass that the current thread's attention layers compute."""
         _current.tree = self
         try:
             yield
@@ -70,11 +70,11 @@ class TreePass:
             _current.tree = None
 
     def mask(self, window: int | None, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
-        """(blocks of the part, 1, groups * BLOCK, L) to be added to the attention scores."""
+        """Mask of shape (blocks in the part, 1, groups * BLOCK, L), to be added to the attention scores."""
         if self.allowed.numel() * groups * dtype.itemsize > GATHER_BYTES:
             return self._make_mask(window, groups, dtype, part)
         key = (window, groups, dtype)
-        if key not in self._masks:  # all blocks' at once, for all layers
+        if key not in self._masks:  # for all blocks at once, shared by all layers
             self._masks[key] = self._make_mask(window, groups, dtype, slice(None))
         return self._masks[key][part]
 
@@ -89,7 +89,7 @@ class TreePass:
 
 
 class _Current(threading.local):
-    """The pass under way in this thread: backends on different devices compute at the same time."""
+    """The current pass of this thread: backends on different devices compute at the same time."""
 
     tree: TreePass | None = None
 
@@ -129,10 +129,10 @@ def _tree_attention(
     blocks, length = tree.index.shape
     scale = size**-0.5 if scaling is None else scaling
     padded = functional.pad(query[0], (0, 0, 0, blocks * BLOCK - tokens))
-    # Heads that share a key head become further queries of it: (blocks, K, groups * BLOCK, D).
+    # Heads that share a key head become additional queries of it: (blocks, K, groups * BLOCK, D).
     queries = padded.view(key_heads, groups, blocks, BLOCK, size).permute(2, 0, 1, 3, 4)
     queries = queries.reshape(blocks, key_heads, groups * BLOCK, size)
-    # Keys and values of a block, and its scores: in float32 and, while they are added up, in float64.
+    # Keys and values of a block, and its scores, in float32 and (while they are summed) in float64.
     block_bytes = length * (2 * key_heads * size * keys.element_size() + 12 * heads * BLOCK)
     step = max(1, GATHER_BYTES // block_bytes)
     parts = []
@@ -162,14 +162,14 @@ def _attend(
     scores.add_(mask)
     if not exact:
         return functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
-    # Fused kernels add up a row in an order that depends on where its keys stand, so on what else is in the
-    # batch: their last bits grow to 4e-5 nats. Here masked keys add less than any rounding, and the sum is in float64.
+    # Fused kernels sum a row in an order that depends on the positions of its keys, hence on the rest of the batch:
+    # the last bits grow to 4e-5 nats. Here masked keys add less than any rounding, and the sum is in float64.
     scores.sub_(scores.amax(-1, keepdim=True)).clamp_(min=LEAST_EXPONENT).exp_()
     return torch.matmul(scores, v).div_(scores.sum(-1, keepdim=True, dtype=torch.float64).float())
 
 
 def sums_exactly(q: torch.Tensor) -> bool:
-    """Whether attention over these queries is made independent of the rest of the batch, which takes longer."""
+    """Whether attention over these queries is made independent of the rest of the batch, at some cost in time."""
     return bool(q.dtype == torch.float32 and q.device.type == "cpu")
 
 
@@ -183,10 +183,10 @@ def make_tree_pass(
     past: State,
     device: torch.device,
 ) -> TreePass:
-    """Which keys each block of queries sees.
+    """Compute which keys each block of queries sees.
 
     A block's keys are the ancestors of its first node, by depth, then its own nodes. A query's ancestors
-    outside the block are the first of them; how many is the depth at which its line enters the block.
+    outside the block are the first of these keys, as many as the depth at which its path enters the block.
     """
     tokens = pack.stop - pack.start
     blocks = -(-tokens // BLOCK)
@@ -201,7 +201,7 @@ def make_tree_pass(
         low = pack.start + b * BLOCK
         high = min(low + BLOCK, pack.stop)
         above = len(line)
-        # What a line has before the pack is a start of the chain, which is the line of the pack's first node.
+        # The part of a path before the pack is a prefix of the chain, which is the path to the pack's first node.
         outside = [i if node < pack.start else chain + node - pack.start for i, node in enumerate(line)]
         index[b, :above] = outside
         index[b, above : above + high - low] = np.arange(chain + low - pack.start, chain + high - pack.start)

@@ -1,6 +1,6 @@
-"""Which route a model takes: found by trying both on it once.
+"""Chooses a model's route by trying both on it once.
 
-A model that takes the tree gives the same numbers by both. One that takes the batch is tried too: a model that sees
+A model that supports the tree gives the same numbers on both routes. Route ``batch`` is tried too: a model that sees
 later tokens is refused, and if batching changes its results, its rows are scored individually.
 """
 
@@ -26,20 +26,20 @@ from backends.transformers.scoring.tree_attention import TreeRefusedError
 
 Floats = npt.NDArray[np.float64]
 
-TREE_LAYERS = {"full_attention", "sliding_attention"}  # the kinds of layers that the tree's attention does
-TRIAL_TOKENS = 40  # of the lines that try the batch
+TREE_LAYERS = {"full_attention", "sliding_attention"}  # the kinds of layers that tree attention supports
+TRIAL_TOKENS = 40  # maximum tokens of the sequences that try the batch
 
 
 def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: PassSize) -> str:
-    """Why the tree cannot be used for this model, found by comparing both routes on a small one; empty if it can.
+    """Why the tree cannot be used for this model, by comparing both routes on a small trie; empty if it can.
 
     Raises
     ------
     NoRoomError
-        When not even one token fits into memory with the model.
+        If not even one token fits in memory beside the model.
     """
     if not reader.takes_positions:
-        return "its forward pass takes no position_ids"
+        return "its forward pass does not accept position_ids"
     if others := {str(kind) for kind in getattr(reader.config, "layer_types", None) or ()} - TREE_LAYERS:
         return f"it has layers of the kind {', '.join(sorted(others))}"
     if getattr(reader.config, "attention_chunk_size", None) is not None:
@@ -50,7 +50,7 @@ def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: 
     plain, failed = batch.logprobs(Trie(paths))
     if failed.any():
         raise NoRoomError
-    usual, size.most_tokens = size.most_tokens, 7  # so that the state kept between packs is tried too
+    usual, size.most_tokens = size.most_tokens, 7  # several packs, so that the state kept between them is tested too
     try:
         values, _ = tree.logprobs(Trie(paths))
     except (TreeRefusedError, TypeError, AttributeError, ValueError, RuntimeError) as error:
@@ -59,36 +59,36 @@ def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: 
         size.most_tokens = usual
         tree.forget()
     moved = float(np.abs(values - plain).mean())
-    return "" if moved < _rounding(reader) else f"with the tree its log-probabilities move by {moved:.2g} nats"
+    return "" if moved < _rounding(reader) else f"with the tree its log-probabilities change by {moved:.2g} nats"
 
 
 def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
-    """Find which rows may be read together, by comparison with rows read alone; gives the reason unless all may.
+    """Find which rows may share a batch, by comparison with rows read alone. Returns the reason unless all may.
 
     Raises
     ------
     BackendError
         ``unsupported``, for a model that sees later tokens.
     NoRoomError
-        When not even one token fits into memory with the model.
+        If not even one token fits in memory beside the model.
     """
     room = min(context_length(reader.model.config)[0] or TRIAL_TOKENS, TRIAL_TOKENS)
     random = np.random.default_rng(1)
     stem, *ends, short = (
         tuple(random.integers(3, _tokens(reader), n).tolist()) for n in (room // 2, room // 2, room // 2, room // 3)
     )
-    # Of one length: what rounding does is the same in both.
+    # The first two have equal length, so that rounding affects both alike.
     lines = [stem + ends[0], stem + ends[1], short]
-    alone = [_value_alone(reader, line) for line in lines]
+    alone = [_logprobs_alone(reader, line) for line in lines]
     first, second = (values[: len(stem) - 1] for values in alone[:2])
     if computes_in_float32(reader.model):
         moved, most = _mean_abs_diff(first, second), _rounding(reader)
-    else:  # not the mean: rounding may send a single token to another expert
+    else:  # not the mean: rounding may route a single token to another expert
         moved, most = _mean_abs_diff(first, second, np.median), ROUNDING_OF_16_BITS
     if moved > most:
         raise BackendError(
             "unsupported",
-            f"this model sees later tokens: what follows a text moves its log-probabilities by {moved:.2g} nats",
+            f"this model sees later tokens: what follows a text changes its log-probabilities by {moved:.2g} nats",
             hint="give a causal language model",
         )
     moved = _moved_together(batch, [lines[0], short], [alone[0], alone[2]])
@@ -96,23 +96,25 @@ def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
         return ""
     batch.pads = False
     if not _moved_together(batch, lines[:2], alone[:2]) > _rounding(reader):
-        return f"; padding moves its log-probabilities by {moved:.2g} nats, so only rows of one length go together"
+        return (
+            f"; padding changes its log-probabilities by {moved:.2g} nats, so only rows of equal length share a batch"
+        )
     batch.together = False
-    return f"; a row's log-probabilities differ by {moved:.2g} nats when others are in its batch, so each is read alone"
+    return f"; a row's log-probabilities change by {moved:.2g} nats beside others in a batch, so each is read alone"
 
 
 def _tokens(reader: LogitReader) -> int:
-    """Trial tokens are drawn below this one."""
+    """Trial tokens are drawn from below this id."""
     return min(reader.vocabulary, 1000)
 
 
 def _rounding(reader: LogitReader) -> float:
-    """Nats. Rounding: 1e-6 in float32, some hundredths in 16 bits. A wrong mask or position: tenths and more."""
+    """Tolerance in nats. Rounding: 1e-6 in float32, hundredths in 16 bits. A wrong mask or position: tenths."""
     return 1e-4 if reader.model.dtype == torch.float32 else 0.1
 
 
-def _value_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
-    """Log-probabilities of all tokens of a line but the first."""
+def _logprobs_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
+    """Log-probabilities of all tokens of a sequence but the first."""
     ids = torch.tensor([line[:-1]], device=reader.device)
     places = torch.arange(len(line) - 1, device=reader.device)
     reader.tokens_computed += len(places)
@@ -127,7 +129,7 @@ def _value_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
 
 
 def _moved_together(batch: BatchRoute, lines: list[tuple[int, ...]], alone: list[Floats]) -> float:
-    """By how much the lines' log-probabilities change where they are read in one batch."""
+    """By how much the sequences' log-probabilities change when they share a batch, in nats."""
     trie = Trie([Path(line, 1) for line in lines])
     answers, failed = batch.logprobs(trie)
     if failed.any():
@@ -136,7 +138,7 @@ def _moved_together(batch: BatchRoute, lines: list[tuple[int, ...]], alone: list
 
 
 def _mean_abs_diff(a: Floats, b: Floats, average: Callable[[Any], Any] = np.mean) -> float:
-    """The average distance of two sets of log-probabilities, those left out that overflow."""
+    """The average absolute difference of two sets of log-probabilities, without those that overflow."""
     distances = np.abs(a - b)
     distances = distances[np.isfinite(distances)]
     return float(average(distances)) if len(distances) else 0.0

@@ -91,7 +91,7 @@ def test_token_of_another_expert_is_no_later_token_seen(
     assert refused == [dtype == "float32"] * len(REQUESTS)
 
 
-@pytest.mark.parametrize(("most", "said"), [("padding", "rows of one length"), ("rows", "read alone")])
+@pytest.mark.parametrize(("most", "said"), [("padding", "rows of equal length"), ("rows", "read alone")])
 def test_rows_that_move_each_other_are_read_alone(
     most: str, said: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
