@@ -34,6 +34,7 @@ BACKENDS = {
     "openai": "OpenAIBackend",
     "anthropic": "AnthropicBackend",
     "fake": "FakeBackend",
+    "recorded": "RecordedBackend",
 }
 #: File endings of suites.
 SUITE_FILES = (".csv", ".tsv", ".jsonl", ".toml")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from backends.llamacpp import LlamaCppBackend
     from backends.named import named_backend
     from backends.openai import OpenAIBackend, PriceTable
+    from backends.recorded import RecordedBackend
     from backends.transformers import HFBackend
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "OpenAIBackend",
     "PlantedBias",
     "PriceTable",
+    "RecordedBackend",
     "Rubric",
     "named_backend",
     "text_classifier",
@@ -46,6 +48,7 @@ _MODULES = {
     "OpenAIBackend": "backends.openai",
     "PlantedBias": "backends.fake",
     "PriceTable": "backends.openai",
+    "RecordedBackend": "backends.recorded",
     "Rubric": "backends.classifiers",
     "named_backend": "backends.named",
     "text_classifier": "backends.classifiers",

@@ -15,13 +15,14 @@ from backends.plugins import plugins
 
 EMBEDDED: dict[str, Callable[[], Path]] = {"smollm2": smollm2_path, "gemma3": gemma3_path}
 _KNOWN = (
-    "Give a Hugging Face id (org/name), a folder, a .gguf file, URL#model, "
+    "Give a Hugging Face id (org/name), a folder, a .gguf file, a .jsonl file of completions, URL#model, "
     f"{', '.join(f'embedded:{name}' for name in EMBEDDED)} or fake"
 )
 
 
 def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
-    """The backend of a Hugging Face id, a folder, a .gguf file, ``URL#model``, ``embedded:NAME``, ``fake`` or a plugin.
+    """The backend of a Hugging Face id, a folder, a .gguf file, a .jsonl file of completions, ``URL#model``,
+    ``embedded:NAME``, ``fake`` or a plugin.
 
     Parameters
     ----------
@@ -44,6 +45,8 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
         return _of_server(name, api_key_env)
     if name.casefold().endswith(".gguf"):
         return _of_gguf(Path(name).expanduser())
+    if name.casefold().endswith(".jsonl"):
+        return backends.RecordedBackend(name)
     if name in (added := plugins("backends")):
         backend: Backend = added[name].load()()
         return backend

@@ -49,12 +49,13 @@ Contrasts = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A text to be continued. ``group`` is one of the suite's."""
+    """A text to be continued. ``group`` is one of the suite's; ``repeat`` tells apart openings of one text."""
 
     id: str
     text: str
     group: str
     factors: Mapping[str, Factor] = field(default_factory=dict)
+    repeat: int = 0
 
 
 class ContinuedTexts(Suite):
@@ -118,7 +119,8 @@ class ContinuedTexts(Suite):
         for opening in self.openings:
             prompt: base.Prompt = opening.text if self.prompt_format == "raw" else (base.Message("user", opening.text),)
             factors = {**opening.factors, "kind": "text", "group": opening.group}
-            yield Item(opening.id, base.GenerateRequest(prompt, self.sampling, self._seed_of(opening)), factors)
+            request = base.GenerateRequest(prompt, self.sampling, self._seed_of(opening), opening.repeat)
+            yield Item(opening.id, request, factors)
         for name in self.raters:
             yield from labelled_items(name)
 

@@ -155,6 +155,7 @@ class PromptRow(Row):
 
     prompt: Sentence
     group: Annotated[str, Field(min_length=1)]
+    completion: str | None = Field(None, description="A text written elsewhere: the file is the model's too.")
 
 
 class Drawn(Options):

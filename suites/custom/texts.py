@@ -8,6 +8,7 @@ as whole words, whatever their case, or anywhere in the text where a script has 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -123,8 +124,13 @@ class TextsFromFile(ContinuedTexts):
         return self.design.cautions()
 
     def _openings(self) -> Iterator[Opening]:
+        before = Counter[str]()
         for number, row in enumerate(self._file.prompts, 1):
             row_id = row.id or str(number)
+            if row.completion is not None:
+                yield Opening(row_id, row.prompt, row.group, {**row.factors, "prompt": row_id}, before[row.prompt])
+                before[row.prompt] += 1
+                continue
             for draw in range(1, self._file.draws + 1):
                 several = self._file.draws > 1
                 factors: dict[str, Factor] = {**row.factors, "prompt": row_id, **({"draw": draw} if several else {})}
@@ -146,7 +152,7 @@ class TextsFromFile(ContinuedTexts):
 
     def _check(self) -> None:
         file, source = self._file, self._source
-        refuse_repeated(file.prompts, lambda row: (row.group, row.prompt), "prompt", source)
+        self._check_completions()
         if not file.readings and not file.scorers:
             raise source.refuse((), None, "does not say how texts are read", "Give readings or scorers")
         if file.stratum is not None:
@@ -161,6 +167,19 @@ class TextsFromFile(ContinuedTexts):
                 if file.match == "words" and any(map(without_spaces, word)):
                     problem = "of a script that puts no spaces between words"
                     raise source.refuse(("readings", name, place), word, problem, 'Give match = "anywhere"')
+
+    def _check_completions(self) -> None:
+        """Refuse prompts that are asked twice, but for several completions of one, which all rows then have."""
+        file, source = self._file, self._source
+        if not any(row.completion is not None for row in file.prompts):
+            refuse_repeated(file.prompts, lambda row: (row.group, row.prompt), "prompt", source)
+            return
+        for number, row in enumerate(file.prompts):
+            if row.completion is None:
+                problem = "missing, and other rows have one"
+                raise source.refuse(("prompts", number, "completion"), None, problem, "Give each row one, or none")
+        if file.draws > 1:
+            raise source.refuse(("draws",), file.draws, "the texts are there", "Leave it out: each row is a draw")
 
 
 def _pattern(words: Sequence[str], match: str) -> re.Pattern[str]:
