@@ -37,7 +37,7 @@ BACKENDS = {
     "recorded": "RecordedBackend",
 }
 #: File endings of suites.
-SUITE_FILES = (".csv", ".tsv", ".jsonl", ".toml")
+SUITE_FILES = (".csv", ".tsv", ".jsonl", ".parquet", ".toml")
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 

@@ -15,6 +15,7 @@ from backends.errors import ConfigError
 from backends.options import located_error
 from suites.base import Suite
 from suites.custom.figures import LEAST_LEVELS
+from suites.custom.hub import hub_rows, parquet_rows
 from suites.custom.schema import KINDS, TAKEN_FACTORS, SuiteFile, Templates
 from suites.custom.source import DataRows, Source, read_data, read_toml
 
@@ -38,8 +39,8 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     Parameters
     ----------
     path : path
-        ``.toml``: what `suites.custom.schema` says. ``.csv`` or ``.jsonl``: the rows alone, whose columns say the kind;
-        all other columns are factors, and ``group`` has figures by level.
+        ``.toml``: what `suites.custom.schema` says. ``.csv``, ``.jsonl`` or ``.parquet``: the rows alone, whose columns
+        say the kind; all other columns are factors, and ``group`` has figures by level.
     options
         Fields of the file's kind, in place of what it says: ``prompt_format="chat"``.
 
@@ -76,9 +77,11 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
     if path.suffix.lower() == ".toml":
         content, lines = read_toml(path)
         return content, Source(path, "", lines)
-    if path.suffix.lower() not in (".csv", ".tsv", ".jsonl"):
-        raise ConfigError(str(path), path.suffix, "not a .csv, .jsonl or .toml file", "Save it as one of them")
-    data = read_data(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
+    if path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".parquet"):
+        raise ConfigError(
+            str(path), path.suffix, "not a .csv, .jsonl, .parquet or .toml file", "Save it as one of them"
+        )
+    data = _data_of(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
     columns = dict.fromkeys(name for row in data.rows for name in row)
     kind = next((k for k, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
     if kind not in _ALONE:
@@ -115,23 +118,29 @@ def _kind(content: Mapping[str, Any], source: Source) -> str:
 def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tuple[dict[str, Any], Source]:
     """The content with the rows of a data file, and where they stand."""
     data, named = source.data, content.get("data")
+    if named and rows_field in content and isinstance(named, str | Mapping):
+        raise source.refuse(("data",), named, f"{rows_field} are given as well", "Keep one of the two")
     if isinstance(named, str) and named:
-        if rows_field in content:
-            problem = f"{rows_field} are given as well"
-            raise source.refuse(("data",), named, problem, "Keep one of the two")
         path = source.path.parent / Path(named).expanduser()
         if not path.is_file():
             raise source.refuse(("data",), named, "no such file", f"Looked for {path}")
         columns = content.get("columns") or {}
         _, _, row = KINDS[content["kind"]]
-        data = read_data(path, [*row.model_fields, *columns.values()] if isinstance(columns, Mapping) else ())
+        data = _data_of(path, [*row.model_fields, *columns.values()] if isinstance(columns, Mapping) else ())
+    elif isinstance(named, Mapping):
+        data = hub_rows(named, source)
     if data is None:
         return content, Source(source.path, rows_field, source.lines)
     columns = content.get("columns") or {}
     if isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values()):
         data = data.renamed(columns)
-    rows = [_listed(row) if data.path.suffix.lower() != ".jsonl" else row for row in data.rows]
+    rows = [_listed(row) if data.path.suffix.lower() in (".csv", ".tsv") else row for row in data.rows]
     return {**content, rows_field: rows}, Source(source.path, rows_field, source.lines, data)
+
+
+def _data_of(path: Path, columns: Collection[str]) -> DataRows:
+    """The rows of a file; ``columns`` are those that a table may have."""
+    return parquet_rows(path) if path.suffix.lower() == ".parquet" else read_data(path, columns)
 
 
 def _listed(row: Mapping[str, Any]) -> dict[str, Any]:

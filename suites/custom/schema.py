@@ -35,6 +35,15 @@ class Row(Described):
         return dict(self.__pydantic_extra__)
 
 
+class HubData(Options):
+    """Rows of a data set on the Hugging Face Hub, or of a folder laid out like one (extra ``datasets``)."""
+
+    dataset: Annotated[str, Field(min_length=1)] = Field(description="owner/name, or a folder.")
+    split: Annotated[str, Field(min_length=1)] = Field(description='E.g. "test", or "test[:200]".')
+    config: str | None = Field(None, description="Of several configurations in it.")
+    revision: str | None = Field(None, description="A commit or tag: others may change.")
+
+
 class Head(Options):
     """What a file of any kind may declare.
 
@@ -48,7 +57,9 @@ class Head(Options):
     caution: str = Field("", description="A sentence for the report's list of limits.")
     source: str = Field("", description="Where the texts come from.")
     licence: str = Field("", description="Of the texts.")
-    data: Annotated[str, Field(min_length=1)] | None = Field(None, description="A .csv or .jsonl file with the rows.")
+    data: Annotated[str, Field(min_length=1)] | HubData | None = Field(
+        None, description="A .csv, .jsonl or .parquet file with the rows, or a data set."
+    )
     columns: dict[str, str] = Field({}, description="Field → what the data file calls it.")
     stratum: str | None = Field(None, description="A factor whose levels are fixed, and averaged over.")
     weights: Literal["in proportion", "equal"] = Field("in proportion", description="How the stratum's levels count.")

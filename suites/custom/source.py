@@ -25,7 +25,7 @@ _TOML_HINT = "Fix that line: texts, and names with other letters than a to z, st
 
 @dataclass(frozen=True)
 class DataRows:
-    """The rows of a .csv or .jsonl file, and the line on which each begins."""
+    """The rows of a file or data set, and the line on which each begins, or its number."""
 
     path: Path
     rows: Sequence[Mapping[str, Any]]
@@ -134,7 +134,7 @@ def read_data(path: Path, columns: Iterable[str]) -> DataRows:
     elif path.suffix.lower() in (".csv", ".tsv"):
         rows = _csv(path, set(columns))
     else:
-        raise ConfigError(str(path), path.name, "not a .csv or .jsonl file", "Save the rows as one of the two")
+        raise ConfigError(str(path), path.name, "not a .csv, .jsonl or .parquet file", "Save the rows as one of them")
     if not rows.rows:
         raise ConfigError(path.name, path.name, "holds no rows", "Add one row for each question")
     return rows

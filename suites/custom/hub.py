@@ -1,0 +1,61 @@
+"""Rows that the package `datasets` reads: a Parquet file, a data set of the Hugging Face Hub, or a folder like one."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backends.errors import ConfigError, MissingExtra
+from suites.custom.schema import HubData
+from suites.custom.source import DataRows, Source
+
+
+def parquet_rows(path: Path) -> DataRows:
+    """The rows of a Parquet file, counted from 1."""
+    return _rows(path, str(path), "parquet", data_files=str(path), split="train")
+
+
+def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
+    """The rows of a data set.
+
+    Raises
+    ------
+    ConfigError
+        Where the fields are not those of `HubData`, or the data set cannot be had; naming the file's line.
+    """
+    try:
+        of = HubData.checked(**given)
+    except ConfigError as error:
+        raise source.refuse(("data", error.field), error.value, error.problem, error.hint) from None
+    folder = source.path.parent / Path(of.dataset).expanduser()
+    name = str(folder) if folder.is_dir() else of.dataset
+    options = {key: value for key, value in (("name", of.config), ("revision", of.revision)) if value is not None}
+    try:
+        return _rows(Path(of.dataset), of.dataset, name, split=of.split, **options)
+    except MissingExtra:
+        raise
+    except ConfigError as error:
+        raise source.refuse(("data",), of.dataset, error.problem, error.hint) from None
+
+
+def _rows(path: Path, shown: str, name: str, **options: Any) -> DataRows:
+    if importlib.util.find_spec("datasets") is None:
+        raise MissingExtra("data", "datasets", "datasets")
+    import datasets
+
+    datasets.disable_progress_bars()
+    try:
+        loaded = datasets.load_dataset(name, **options)
+    except Exception as error:  # of a dozen kinds: no network, no such split, a file that is none
+        problem = f"cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise ConfigError(str(path), shown, problem, "Fix the name, the split or the file") from None
+    labels = {name: of for name, of in loaded.features.items() if isinstance(of, datasets.ClassLabel)}
+    rows = [
+        {key: labels[key].int2str(value) if key in labels else value for key, value in row.items() if value is not None}
+        for row in loaded
+    ]
+    if not rows:
+        raise ConfigError(str(path), shown, "holds no rows", "Name another split")
+    return DataRows(path, rows, range(1, len(rows) + 1))
