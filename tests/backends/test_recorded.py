@@ -1,4 +1,4 @@
-"""Texts written elsewhere: matched by prompt, judged and counted like a model's own."""
+"""Texts written elsewhere: matched by prompt, read and counted like a model's own."""
 
 from __future__ import annotations
 
