@@ -1,17 +1,17 @@
-"""EEC: with an emotion, is the sentence about a woman or the same about a man the more surprising one?
+"""EEC: is an emotional sentence more surprising about a woman than about a man?
 
 Kiritchenko & Mohammad 2018, "Examining Gender and Race Bias in Two Hundred Sentiment Analysis Systems" (*SEM): eleven
 templates with persons and emotion words. Its authors compare the scores that sentiment systems give to pairs of
-sentences; Tang et al. 2024 (Figure 1) compare the perplexities that a causal model has of the pair, and show that the
-comparison turns round when a template is reworded:
+sentences; Tang et al. 2024 (Figure 1) compare a causal model's perplexities of the two sentences, and show that the
+comparison is reversed when a template is reworded:
 
     ppd = (PPL(about her) − PPL(about him)) / (PPL(about her) + PPL(about him))        −1 to 1, neutral 0
 
-with PPL = exp(−mean log-probability of the scored tokens), as in the authors' code. Here the pairs are those that
-differ in a noun phrase or pronoun alone (she and he, my aunt and my uncle); first names have no counterpart. The
-template that the figure rewords is asked in both wordings, and ``rewording_effect`` is the change of ppd.
+with PPL = exp(−mean log-probability of the scored tokens), as in the authors' code. Only pairs that differ in a noun
+phrase or pronoun are used (she and he, my aunt and my uncle); first names have no counterpart. The template that the
+figure rewords is asked in both wordings, and ``rewording_effect`` is the change of ppd.
 
-The corpus's authors ask that it not be passed on: a user gets it from their page.
+The corpus's authors ask that it not be redistributed: users get it from their page.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _DRAFTS = Drafts(load("benchmarks_report").content)
 
 
 class EEC(LikelierSentence):
-    """Sentences about a woman and the same about a man, with emotions: which surprises more (EEC).
+    """Emotional sentences about a woman, and the same about a man: which is more surprising (EEC).
 
     Parameters
     ----------
     folder : path
-        Where ``Equity-Evaluation-Corpus.csv`` lies, from its authors' page.
+        Folder of ``Equity-Evaluation-Corpus.csv``, from its authors' page.
     start : str, optional
-        A text before every sentence; None: what the model itself puts there. See `suites.benchmarks.sentences`.
+        A text before every sentence; None: the model's own start. See `suites.benchmarks.sentences`.
     """
 
     name: str = "EEC"
@@ -71,7 +71,7 @@ class EEC(LikelierSentence):
         self.sets = list(_pairs(rows))
         if not self.sets:
             hint = f"Take the file from {CORPUS.page} unchanged"
-            raise ConfigError("folder", str(folder), f"{CORPUS.name} holds no pair of sentences", hint)
+            raise ConfigError("folder", str(folder), f"{CORPUS.name} holds no pairs of sentences", hint)
 
     def read(self, item: Item, response: base.Response) -> Row:
         row = super().read(item, response)
@@ -155,7 +155,7 @@ def _pairs(rows: Sequence[Mapping[str, str]]) -> Iterator[SentenceSet]:
 
 
 def _counterpart(person: str, template: str) -> str:
-    """His noun phrase; of a pronoun, in the case that the template asks for."""
+    """The corresponding male noun phrase; a pronoun keeps its case."""
     if person in ("her", "she"):
         return "him" if person == "her" else "he"
     return PERSONS.get(person, "")
@@ -167,7 +167,7 @@ def _reworded(person: str, word: str) -> str:
 
 
 def _ppd(female: base.ContinuationScore, male: base.ContinuationScore) -> IdentifiedInterval:
-    """(a − b) / (a + b) of two perplexities is tanh of half the difference of their logarithms."""
+    """(a − b) / (a + b) for two perplexities: tanh of half the difference of their logarithms."""
 
     def at(of_female: float | None, of_male: float | None, unknown: float) -> float:
         if of_female is None or of_male is None:

@@ -1,4 +1,4 @@
-"""Reading the benchmarks' published files. A row that lacks what is needed is refused with its file and number."""
+"""Reads the benchmarks' published files. An incomplete row is refused with its file and line number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backends.errors import ConfigError
 from backends.options import OnError
 from suites.common.data_files import PinnedFile
 
-#: Where the published file lies; None fetches it once.
+#: The folder of the published file; None fetches it once.
 Folder = Annotated[
     str | Path | None, OnError("not a folder", "Give the folder that holds the published file, or leave it out")
 ]
@@ -22,31 +22,33 @@ Folder = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class UserFile:
-    """A published file that may not be passed on: its users get it from its authors' page, and give its folder.
+    """A published file that may not be redistributed: users get it from its authors' page, and give its folder.
 
-    It has no public place at a fixed version, so that no hash is pinned: the one it has is in the signature.
+    There is no URL of a fixed version, so no hash is pinned: the file's own hash is in the signature.
     """
 
     name: str
     page: str
 
     def path(self, folder: str | Path | None, *, field: str) -> Path:
-        """Where it lies. Raises `ConfigError` without a folder, or where the folder lacks it."""
+        """The file's path. Raises `ConfigError` without a folder, or if the folder does not contain it."""
         hint = f"Get it from {self.page} and give its folder"
         if folder is None:
-            raise ConfigError(field, folder, f"{self.name} is not fetched: its authors ask not to pass it on", hint)
+            raise ConfigError(
+                field, folder, f"{self.name} is not fetched: its authors ask not to redistribute it", hint
+            )
         path = Path(folder).expanduser().absolute() / self.name
         if not path.is_file():
             raise ConfigError(field, str(folder), f"{folder} holds no file {self.name}", hint)
         return path
 
     def sha256(self, folder: str | Path | None) -> str:
-        """Of the file's bytes."""
+        """Hash of the file's bytes."""
         return hashlib.sha256(self.path(folder, field="folder").read_bytes()).hexdigest()
 
 
 def read_csv(file: PinnedFile | UserFile, folder: str | Path | None, fields: Sequence[str]) -> list[dict[str, str]]:
-    """The rows of a CSV file. Raises `ConfigError` where one lacks a field, or has an empty one."""
+    """The rows of a CSV file. Raises `ConfigError` if one lacks a field, or has an empty one."""
     path = file.path(folder, field="folder")
     with path.open(encoding="utf-8", newline="") as opened:
         rows = list(csv.DictReader(opened))
@@ -54,14 +56,14 @@ def read_csv(file: PinnedFile | UserFile, folder: str | Path | None, fields: Seq
 
 
 def read_json_lines(file: PinnedFile, folder: str | Path | None, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """The objects of a file with one a line. Raises `ConfigError` where a line is none, or lacks a field."""
+    """The objects of a JSON-lines file. Raises `ConfigError` if a line is not one, or lacks a field."""
     path = file.path(folder, field="folder")
     rows = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise _refused(path, number, f"no JSON ({error})") from error
+            raise _refused(path, number, f"is not JSON ({error})") from error
         rows.append(_checked(row, fields, path, number))
     return rows
 

@@ -1,9 +1,9 @@
-"""Which of several sentences is likelier: what CrowS-Pairs, WinoQueer, StereoSet and WinoBias ask of a causal model.
+"""Which of several sentences is likelier: how CrowS-Pairs, WinoQueer, StereoSet and WinoBias test a causal model.
 
     log P(sentence) = Σ over its tokens of log P(token | all before it)
 
-of the whole sentence, as `lm-evaluation-harness` and Meade et al. 2022 have it; the pseudo-log-likelihood of masked
-models does not exist for causal ones. What stands before the first token decides whether that one is scored:
+over the whole sentence, as in `lm-evaluation-harness` and Meade et al. 2022; the pseudo-log-likelihood of masked
+models does not exist for causal ones. What precedes the first token decides whether that token is scored:
 
 ==================  ================================================================================================
 ``start=None``      only what the model itself puts in front (Gemma: a beginning-of-text token). A model that puts
@@ -14,8 +14,8 @@ models does not exist for causal ones. What stands before the first token decide
 after a context     every token of the sentence is scored, given the context and a space
 ==================  ================================================================================================
 
-A server has no proven way to score a text with nothing before it: without a ``start`` it is refused before it is asked.
-Scores that a server only bounds decide where the bounds suffice, and else stay open. A tie counts for neither.
+Servers have no proven route for a text with nothing before it: without a ``start`` they are refused before any request.
+Bounded scores decide if the bounds suffice; otherwise the answer stays open. A tie counts for neither.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Measure
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import is_likelier, per_token
 
-#: Of the figures over sentences.
+#: What figures over sentences generalise to.
 POPULATION = "new sentences of these kinds"
 
 
@@ -43,9 +43,9 @@ class SentenceSet:
     sentences : mapping
         Role → sentence, two or more.
     asked : mapping
-        Quantity → (role, other role): 1 where the first is likelier than the other, else 0.
+        Quantity → (role, other role): 1 if the first is likelier than the other, else 0.
     context : str
-        What stands before each of them; empty for none.
+        The text before each of them; may be empty.
     """
 
     id: str
@@ -56,15 +56,15 @@ class SentenceSet:
 
 
 class LikelierSentence(Suite):
-    """A benchmark of sentence sets. A subclass reads them, and names its figures.
+    """A benchmark of sentence sets. A subclass reads them, and defines its figures.
 
     Attributes
     ----------
     sets : sequence of SentenceSet
     start : str or None
-        What stands before every text; None: what the model puts there itself.
+        The text before every sentence; None: the model's own start.
     data_sha256 : str
-        Of the published file.
+        Hash of the published file.
     mean_per_token : bool
         Whether log-probabilities are divided by the number of scored tokens.
     """
@@ -110,7 +110,7 @@ class LikelierSentence(Suite):
         return Row(item.id, item.factors, values)
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:
-        """The stereotype is the likelier one with a probability of (1 + bias) / 2, and all others are less likely."""
+        """The stereotype is likelier with probability (1 + bias) / 2; all other sentences are less likely than both."""
         assert isinstance(item.request, base.ScoreRequest)
         one = self._by_id[item.id]
         role, other = next(iter(one.asked.values()))
@@ -136,18 +136,18 @@ class LikelierSentence(Suite):
 
 
 def share(measure: str, where: Mapping[str, Factor], **rest: Any) -> MeasureSpec:
-    """A share of sentence sets, or of what was derived from them; 0.5 is no preference."""
+    """A share of sentence sets, or of rows derived from them; 0.5 means no preference."""
     common: dict[str, Any] = {"unit": "share", "kind": "share", "neutral": 0.5, "population": POPULATION}
     return MeasureSpec(measure, rest.pop("quantity", measure), where, **{**common, **rest})
 
 
 def given_start(where: Mapping[str, Factor]) -> MeasureSpec:
-    """The share of sets whose sentences differ in what is given, not scored."""
+    """The share of sets whose sentences differ in the part that is given, not scored."""
     return share("given_start_differs", where, neutral=None, family="what is scored", is_subgroup=True)
 
 
 def by_level(spec: MeasureSpec, rows: Sequence[Row], factor: str) -> Iterator[MeasureSpec]:
-    """The figure of each level of a factor that rows have."""
+    """The figure for each level of a factor that occurs in the rows."""
     matching = (row for row in rows if all(row.factors.get(name) == level for name, level in spec.where.items()))
     for level in dict.fromkeys(row.factors.get(factor) for row in matching):
         yield replace(
@@ -161,13 +161,13 @@ def by_level(spec: MeasureSpec, rows: Sequence[Row], factor: str) -> Iterator[Me
 
 
 def in_proportion(sizes: Mapping[Factor, int]) -> Mapping[Factor, float]:
-    """Weights in proportion to the sizes, as the plain mean over all has them."""
+    """Weights in proportion to the sizes, as in a plain mean over everything."""
     total = sum(sizes.values())
     return {level: size / total for level, size in sizes.items()}
 
 
 def _given_start_differs(texts: Sequence[str], scores: Sequence[base.ContinuationScore]) -> IdentifiedInterval:
-    """Whether what stands before the first scored token is not the same in all texts."""
+    """Whether the texts differ before their first scored token."""
     if not all(score.tokens for score in scores):
         return UNKNOWN_SHARE
     return flag(len({text[: max(0, score.tokens[0].start)] for text, score in zip(texts, scores, strict=True)}) > 1)

@@ -1,17 +1,17 @@
-"""How a model goes on with an opening, as text classifiers read it: what BOLD asks.
+"""How a model continues an opening, as rated by text classifiers: the kind of question that BOLD asks.
 
-Each opening is continued once, and each text is read by each scorer. The factor ``kind`` says what a row is:
+Each opening is continued once, and each text is rated by each scorer. The factor ``kind`` says what a row is:
 
 ==================  ==============================================================================================
 text                one text: ``empty``
 toxicity, regard    one text: the scorer's quantities
-gap                 one text: the scorer's quantities, twice and with the sign of its group, so that the mean over the
-                    two groups, each with a weight of one half, is the first group's minus the second's; by a language
-                    model, known only within what that adds for an identity. The same of any contrast of groups, by its
-                    name (`Contrasts`)
+gap                 one text: twice the scorer's quantities, with the sign of its group, so that the mean over the two
+                    groups, each with weight one half, is the first group's minus the second's. If a language model
+                    rates, the value is only known within its swap gap. Likewise for any other contrast, by its name
+                    (`Contrasts`)
 ==================  ==============================================================================================
 
-Rows of language models as scorers: see `suites.common.raters`.
+For the rows of language models as raters, see `suites.common.raters`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from suites.common.raters import (
 )
 from suites.common.text_scorer import TextScorer
 
-#: A scorer by name, id, folder, language model, or as it is; checked by `suites.common.text_scorer.text_scorer`.
+#: A scorer: its name, hub id or folder, a language model, or the object; see `suites.common.text_scorer.text_scorer`.
 ScorerOption = Annotated[str | Path | TextScorer | base.Backend | None, SkipValidation]
 
 
-#: Name → the weight of each group; they add up to 0. A text's quantity is multiplied by the sign of its group's weight
-#: and by the sum of all weights without their signs, of which each group's part is its weight in the mean.
+#: Name → the weight of each group; the weights add up to 0. A text's quantity is multiplied by the sign of its group's
+#: weight and by Σ |weight|; the mean then gives each group the weight |weight| / Σ |weight|.
 Contrasts = Mapping[str, Mapping[str, float]]
 
 
@@ -59,16 +59,16 @@ class Opening:
 
 
 class ContinuedTexts(Suite):
-    """A benchmark of openings about groups. A subclass reads them, and names the groups.
+    """A benchmark of openings about groups. A subclass supplies the openings and the groups.
 
     Attributes
     ----------
     openings : sequence of Opening
     groups : sequence of str
     contrasts : mapping
-        Differences of groups. Of two, ``gap`` is the first one's mean minus the second one's.
+        Differences between groups. With two groups, ``gap`` is the first one's mean minus the second one's.
     text_scorers : mapping of str to TextScorer
-        By the name of their figure.
+        Scorers by the name of their figure.
     """
 
     openings: Sequence[Opening]
@@ -125,7 +125,7 @@ class ContinuedTexts(Suite):
             yield from labelled_items(name)
 
     def _seed_of(self, opening: Opening) -> int:
-        """Each opening has a seed of its own where texts are drawn, below 2^31 so that every server takes it."""
+        """If texts are sampled, each opening has its own seed, below 2^31 so that every server accepts it."""
         if self.sampling.temperature == 0:
             return 0
         return int.from_bytes(hashlib.sha256(f"{self.seed}\n{opening.id}".encode()).digest()[:4], "big") >> 1
@@ -173,7 +173,7 @@ class ContinuedTexts(Suite):
         return [*rows, *unread, *contrasts, *of_raters]
 
     def contrasted(self, row: Row, of_rater: Mapping[str, Trust]) -> Iterator[Row]:
-        """A row as part of each contrast that its group is in."""
+        """The row's contribution to each contrast that includes its group."""
         for name, weights in self.contrasts.items():
             weight = weights.get(str(row.factors["group"]), 0.0)
             if not weight:
@@ -204,7 +204,7 @@ class ContinuedTexts(Suite):
             yield MeasureSpec("empty_share", "empty", empty, unit="share", kind="share", family="texts", **over)
 
     def contrast_of(self, contrast: str, quantity: str, kind: str, **rest: Any) -> MeasureSpec:
-        """The figure of a contrast, of a quantity of the rows of one kind."""
+        """The figure of a contrast, for a quantity of rows of one kind."""
         weights = {group: abs(weight) for group, weight in self.contrasts[contrast].items()}
         reach = math.fsum(weights.values())
         return MeasureSpec(

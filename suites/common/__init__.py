@@ -1,4 +1,4 @@
 """What several suites share: data files, prompts about occupations, expressions of gender and their probabilities.
 
-Takes the papers' material and the scores of a prompt; gives prompts, rows of gender figures, and contrasts of two rows.
+Takes the papers' material and the scores of a prompt; gives prompts, rows of group probabilities, contrasts of rows.
 """

@@ -1,4 +1,4 @@
-"""The conditions under which Kaneko et al. 2024 ask: without and with examples, a debiasing sentence, or steps."""
+"""The prompting conditions of Kaneko et al. 2024: with or without examples, a debiasing sentence, or steps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Differences between answers to paired prompts, such as the effect of a text put into a prompt.
+"""Differences between answers to paired prompts, such as the effect of a text inserted into a prompt.
 
-Two answers are a pair when they differ in the text alone: same template, same occupation, same
-position. An effect is treated minus control, so that a debiasing text that works has a
-negative effect on the stereotype gap.
+Two answers are a pair if they differ only in the text: same template, same occupation, same position. An effect is
+treated minus control, so an effective debiasing text has a negative effect on the stereotype gap.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from collections.abc import Mapping
 from suites.base import Factor, Row
 from suites.common.groups.design import GroupDesign
 
-#: Units of differences of differences. A gap is a difference itself, from -1 to 1: an effect on it reaches 2,
-#: and a change of that effect 4.
+#: Units of differences of differences. A gap is itself a difference, from -1 to 1, so an effect on it reaches up to 2,
+#: and a change of that effect up to 4.
 _UNITS = {
     "effect": "difference of gaps",
     "effect_via_balance": "difference of gaps",
@@ -30,13 +29,13 @@ def unit_of(effect: str) -> str:
 
 
 def range_of(effect: str) -> tuple[float, float]:
-    """How far an effect can reach by its name."""
+    """The possible range of an effect by its name."""
     most = _REACH.get(unit_of(effect), 1.0)
     return -most, most
 
 
 def effects_of(groups: GroupDesign) -> dict[str, str]:
-    """Quantity of an answer whose effects are reported → what the effect is called."""
+    """Quantity whose effects are reported → name of the effect."""
     return {
         "stereotype_gap": "effect",
         **{f"p_{group}": f"effect_p_{group}" for group in groups.others},
@@ -46,20 +45,19 @@ def effects_of(groups: GroupDesign) -> dict[str, str]:
     }
 
 
-#: Value of the factor ``debiasing`` of rows that hold a difference, so that no figure over
-#: answers takes them in.
+#: Value of the factor ``debiasing`` in rows that hold a difference, which keeps them out of figures over answers.
 DIFFERENCE = "difference"
 
 
 def contrast(row_id: str, first: Row, second: Row, quantities: Mapping[str, str], factors: Mapping[str, Factor]) -> Row:
-    """The row of ``first`` minus ``second``, missing when either is; it belongs to what either belongs to.
+    """The row of ``first`` minus ``second``. It is missing if either is, and has the memberships of both.
 
     Parameters
     ----------
     quantities : mapping
-        Quantity of the two rows → name of its difference. Those that a row lacks are left out.
+        Quantity of the two rows → name of its difference. Quantities that either row lacks are left out.
     factors : mapping
-        Of the new row.
+        Factors of the new row.
     """
     sources = first.items + second.items
     memberships = {**first.memberships, **second.memberships}

@@ -1,6 +1,6 @@
-"""Data files: the benchmarks' own material, which ships here, and published files that are fetched once.
+"""Data files: the suites' own material, which ships here, and published files that are fetched once.
 
-A published file is used only when its sha256 is the pinned one, so that a figure never rests on data that
+A published file is used only if it has the pinned sha256, so that a figure never depends on data that
 changed under the same name.
 """
 
@@ -27,7 +27,7 @@ class DataFile:
     Attributes
     ----------
     content : dict
-        The JSON object. Shared by all readers: do not change it.
+        The JSON object. Shared by all users: do not modify it.
     sha256 : str
         Hash of the file's bytes, for signatures.
     """
@@ -37,7 +37,7 @@ class DataFile:
 
 
 def content_sha256(content: object) -> str:
-    """The hash of JSON values, whatever the order of their keys."""
+    """The hash of JSON values, independent of the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
@@ -48,7 +48,7 @@ def load(name: str) -> DataFile:
     Raises
     ------
     FileNotFoundError
-        No data file has this name.
+        If no data file has this name.
     """
     raw = resources.files("suites").joinpath("data", f"{name}.json").read_bytes()
     return DataFile(json.loads(raw), hashlib.sha256(raw).hexdigest())
@@ -68,20 +68,20 @@ class PinnedFile:
         return self.url.rsplit("/", 1)[-1]
 
     def path(self, folder: str | Path | None, *, field: str) -> Path:
-        """Where the checked file is.
+        """The path of the verified file.
 
         Parameters
         ----------
         folder : path or None
-            A folder that holds the file, by its name alone or with the last folders of its URL, so that a copy of
-            the repository will do; None: the cache, filled over the network the first time.
+            A folder that contains the file, directly or under the last folders of its URL, so that a copy of
+            the repository works too; None: the cache, filled from the network the first time.
         field : str
             The option that named the folder, for messages.
 
         Raises
         ------
         ConfigError
-            When the file is not there, cannot be fetched, or is not the pinned one.
+            If the file is missing, cannot be fetched, or has another hash.
         """
         if folder is None:
             return self._fetched(field)

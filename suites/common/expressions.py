@@ -1,4 +1,4 @@
-"""Expressions of the three groups: words that a model may continue a prompt with, in each spelling that is scored."""
+"""Expressions of the three groups: words with which a model may continue a prompt, in every spelling that is scored."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Expressions = Mapping[str, tuple[str, ...]]
 
 
 def both_cases(expressions: Sequence[str]) -> tuple[str, ...]:
-    """Each expression with a capital and with a small first letter, each spelling once."""
+    """Each expression with an upper-case and a lower-case first letter, each spelling once."""
     return tuple(dict.fromkeys(s for e in expressions for s in (e[0].upper() + e[1:], e[0].lower() + e[1:])))
 
 
 def spellings(expressions: Mapping[str, Sequence[str]], refuse: Refuse = refuse_option) -> Expressions:
     """Every spelling of the expressions of each of the papers' groups.
 
-    Refuses what would count a probability twice: one spelling in two groups, or an expression
-    that another one continues ("Gender" and "Gender neutral").
+    Refuses what would count a probability twice: a spelling in two groups, or an expression
+    that is continued by another one ("Gender" and "Gender neutral").
     """
     if set(expressions) != set(GROUPS):
         hint = f"Give {', '.join(GROUPS)}; other groups are named by the option groups"
@@ -32,13 +32,13 @@ def spellings(expressions: Mapping[str, Sequence[str]], refuse: Refuse = refuse_
     for (group, expression), (other_group, other) in combinations(spelled, 2):
         short, long = sorted((expression, other), key=len)
         if long == short or (long.startswith(short) and not long[len(short)].isalnum()):
-            problem = f"counted twice, because of {expression!r} ({group})"
+            problem = f"would be counted twice, because of {expression!r} ({group})"
             raise refuse((other_group,), other, problem, "Remove one of the two")
     return groups
 
 
 def continuations(expressions: Expressions, space: str) -> tuple[str, ...]:
-    """The continuations to score, group by group; `probabilities.group_probabilities` reads them in this order.
+    """The continuations to score, group by group, in the order that `probabilities.group_probabilities` expects.
 
     A spelling that is listed twice is scored once.
     """

@@ -1,4 +1,4 @@
-"""Figures over the answers to prompts about occupations: measures, table columns and published values."""
+"""Figures over answers to prompts about occupations: measures, table columns and published values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suites.common.groups.design import GroupDesign
 from suites.common.published import TENTH_OF_A_PERCENT, model_ids
 from suites.presentation import Meaning, PublishedFigure, PublishedSource, TableColumn
 
-#: Factors whose levels are drawn from a larger population.
+#: Factors whose levels are a sample of a larger population.
 CLUSTERS = ("occupation", "template")
 #: Groups of occupations that the papers' tables show.
 DOMINATED = ("female", "male")
@@ -28,7 +28,7 @@ STEREOTYPE_GAP: Mapping[str, Meaning] = {
         "the gender that the stereotype expects gets {points} of 100 points of probability less than the other",
     )
 }
-#: The same of groups that a user declares.
+#: The same for groups that a user declares.
 GROUP_GAP: Mapping[str, Meaning] = {
     "stereotype_gap": Meaning(
         "the group that the stereotype expects gets {points} of 100 points of probability more than the others",
@@ -49,9 +49,9 @@ def figure(
 ) -> MeasureSpec:
     """A figure over answers, such as ``p_female``, or an effect of a text in the prompt, see `suites.common.contrasts`.
 
-    The stereotype gap and effects are 0 without bias; effects are contrasts. Probabilities and gaps come with
-    the raw mass. ``groups`` are the occupations' groups that the figure averages over: fixed strata of equal weight,
-    so that a model that favours one gender everywhere has no stereotype gap, however many occupations each has.
+    The stereotype gap and effects are 0 without bias; effects are contrasts. Probabilities and gaps are reported with
+    the coverage. ``groups`` are the occupations' groups that the figure averages over: fixed strata of equal weight,
+    so that a model that favours one gender everywhere has no stereotype gap, however many occupations each group has.
     """
     common: dict[str, Any] = {"clusters": clusters, "family": family, "is_subgroup": is_subgroup, "primary": primary}
     common |= {"kind": "probability", "population": population(clusters)}
@@ -90,7 +90,7 @@ def contrast_figures(
 
 
 def population(clusters: Sequence[str]) -> str:
-    """Over what a figure generalises whose ``clusters`` are drawn."""
+    """The population that a figure with these sampled ``clusters`` generalises to."""
     return f"new {' and '.join(f'{factor}s' for factor in clusters)} of these kinds"
 
 
@@ -101,7 +101,7 @@ def group_columns(
     dominated: Sequence[str] = DOMINATED,
     groups: Sequence[str] = GROUPS,
 ) -> Iterator[TableColumn]:
-    """Each group's probability over the occupations of each stereotype: the papers' six columns, or others."""
+    """Each group's probability for the occupations of each stereotype: the papers' six columns, or others."""
     for dominated_by in dominated:
         for group in groups:
             here = {**where, "dominated_by": dominated_by}

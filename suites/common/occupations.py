@@ -1,4 +1,4 @@
-"""Occupations: whom a stereotype links them with, the real share of women, and expressions of their own."""
+"""Occupations, with their stereotype, the real share of women, and expressions of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suites.options import Text, each_once
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
-    """An occupation, whom a stereotype links it with, and the share of women who do it.
+    """An occupation, the group that it is stereotyped with, and the share of women in it.
 
     Attributes
     ----------
@@ -27,9 +27,9 @@ class Occupation:
     dominated_by : str
         ``female``, ``male``, or another group that a suite asks about; ``neutral`` for an occupation of none.
     female_share : float or None
-        In [0, 1]; None where it is not known.
+        In [0, 1]; None if unknown.
     expressions : mapping
-        Group → expressions, in place of the group's own: *enfermero*, *enfermera*.
+        Group → expressions that replace the group's own: *enfermero*, *enfermera*.
     """
 
     name: str
@@ -47,7 +47,7 @@ _Share = Annotated[int | float, Field(ge=0, le=1), OnError("not a share", "Give 
 
 
 class _OccupationTable(Options):
-    """An occupation as a config writes it. A group that is not given follows from the share."""
+    """An occupation as written in a config. If no group is given, it follows from the share."""
 
     occupation: Text
     dominated_by: Text | None = None
@@ -80,7 +80,7 @@ def _dominated_by(share: float | None) -> str:
     return "female" if share > 0.5 else "male"
 
 
-#: The option: `Occupation` objects, or tables with ``occupation`` and, where known, ``dominated_by`` and
+#: The option: `Occupation` objects, or tables with ``occupation`` and optionally ``dominated_by`` and
 #: ``female_share`` (or ``male_share``, its complement).
 Occupations = Annotated[
     tuple[

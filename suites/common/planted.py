@@ -1,4 +1,4 @@
-"""Answers of a made-up model whose bias is known: what suites plant for a rehearsal."""
+"""Answers of a simulated model whose bias is known, which suites plant in a rehearsal."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from suites.base import Item
 from suites.common.expressions import Expressions
 from suites.common.groups.design import GroupDesign
 
-#: Raw mass of all expressions, and how far the odds of a group differ from prompt to prompt (standard deviation, nats).
+#: Total probability of all expressions, and the standard deviation, in nats, of a group's odds between prompts.
 _COVERAGE, _SPREAD = 0.5, 0.5
 _STANDARD = NormalDist()
 
 
 def chance(*parts: object) -> float:
-    """A number in [0, 1) that depends on the parts alone."""
+    """A pseudo-random number in [0, 1) that depends only on the parts."""
     digest = hashlib.sha256("\n".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def planted_scores(probabilities: Mapping[str, float]) -> ScoreResponse:
-    """The scores of continuations with these probabilities, each of one token."""
+    """The scores of one-token continuations with these probabilities."""
     return ScoreResponse(
         tuple(
             ContinuationScore.exact([TokenLogprob(text, 0, len(text), math.log(p))], route="planted")
@@ -36,9 +36,9 @@ def planted_scores(probabilities: Mapping[str, float]) -> ScoreResponse:
 def planted_groups(
     expressions: Expressions, separator: str, towards: Collection[str], bias: float, *parts: object
 ) -> ScoreResponse:
-    """Scores of groups' expressions: of all groups' equal shares, the part ``bias`` goes to those of ``towards``.
+    """Scores of the groups' expressions: the fraction ``bias`` of equal shares is moved to the groups of ``towards``.
 
-    Each prompt's odds differ by chance, which ``parts`` fix.
+    Each prompt's odds vary pseudo-randomly, determined by ``parts``.
     """
     n = len(expressions)
     shares = {g: (1 - bias) / n + (bias / len(towards) if g in towards else 0.0) for g in expressions}
@@ -63,4 +63,4 @@ def planted_about(
 
 
 def _normal(*parts: object) -> float:
-    return _STANDARD.inv_cdf(0.5 + (chance(*parts) - 0.5) * (1 - 1e-9))  # neither end has a value
+    return _STANDARD.inv_cdf(0.5 + (chance(*parts) - 0.5) * (1 - 1e-9))  # inv_cdf is infinite at 0 and 1

@@ -2,13 +2,13 @@
 
     P(group)  = Σ over the group's expressions of Π over tokens P(token | prompt, earlier tokens)
     P̃(group) = P(group) / Σ over all groups of P
-    coverage  = Σ over all expressions: the raw mass behind P̃
+    coverage  = Σ over all expressions: the total probability behind P̃
 
 An expression whose tokens begin with those of another one is part of that one's probability: it is
-counted once in a group and once in the coverage (`exclusive`). In two groups each keeps its own.
+counted once within a group and once in the coverage (`exclusive`). In different groups each keeps its own.
 
-Where answers are drawn, P(group) is the share of those that begin with one of its expressions, and P̃ its share of those
-that begin with any. Given how many do, that is unbiased; of a question where none does, P̃ is unknown.
+For drawn answers, P(group) is the share of answers that begin with one of its expressions, and P̃ its share of those
+that begin with any. Given how many do, this is unbiased; if none does, P̃ is unknown.
 
 Equations (3) and (4) of Chen et al., "Causally Testing Gender Bias in LLMs: A Case Study on
 Occupational Bias". A probability that is only bounded is carried as its bounds up to P̃.
@@ -27,7 +27,7 @@ from suites.common.expressions import Expressions
 
 TokenAggregation = Literal["product", "mean"]
 
-#: How far a sum of exact probabilities may pass 1 by rounding before it counts as impossible.
+#: By how much a sum of exact probabilities may exceed 1 through rounding before it counts as impossible.
 ROUNDING = 1e-3
 
 
@@ -37,14 +37,14 @@ class ImpossibleMassError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class GroupProbabilities:
-    """What one prompt says about the groups.
+    """The groups' probabilities after one prompt.
 
     Attributes
     ----------
     masses : mapping of group to IdentifiedInterval
-        Of the groups' expressions, all on one scale.
+        Masses of the groups' expressions, all on one common scale.
     probability_mass : IdentifiedInterval
-        The raw mass of all expressions, in [0, 1]. Always from products of token probabilities.
+        The total probability of all expressions, in [0, 1]. Always from products of token probabilities.
     """
 
     masses: Mapping[str, IdentifiedInterval]
@@ -56,31 +56,31 @@ class GroupProbabilities:
         return {group: self.contrast({group: 1.0}) for group in self.masses}
 
     def contrast(self, weights: Mapping[str, float]) -> IdentifiedInterval:
-        """Σ over groups of weight · P̃; a group that is not named has the weight 0. See `weighted_share`."""
+        """Σ over groups of weight · P̃; a group that is not named has weight 0. See `weighted_share`."""
         return weighted_share(self.masses, weights)
 
 
 def group_probabilities(
     scores: Sequence[ContinuationScore], expressions: Expressions, aggregation: TokenAggregation = "product"
 ) -> GroupProbabilities:
-    """P̃ of each group and the raw mass, from the scores of `continuations`.
+    """P̃ of each group and the total probability, from the scores of `continuations`.
 
     Parameters
     ----------
     scores : sequence of ContinuationScore
         In the order of `continuations`.
     aggregation : str
-        ``product``: equation (3). ``mean``: the exponential of the mean token log-probability. It favours
-        expressions of many tokens, and its sum is not a probability; the coverage stays that of the products. The
-        authors' released code computes it for implicit prompts, where it makes no difference as long as each pronoun
-        is one token; what does is that it keeps one spelling (`suites.occugender.released`).
+        ``product``: equation (3). ``mean``: the exponential of the mean token log-probability, which favours
+        expressions of many tokens and whose sum is not a probability; the coverage is still that of the products. The
+        authors' released code computes the mean for implicit prompts. That makes no difference as long as each pronoun
+        is one token; keeping only one spelling does (`suites.occugender.released`).
 
     Raises
     ------
     ImpossibleMassError
-        When exact probabilities add up to more than 1.
+        If exact probabilities add up to more than 1.
     ValueError
-        When there are not as many scores as expressions.
+        If the numbers of scores and expressions differ.
     """
     of_groups = _by_group(scores, expressions)
     mass = _sum(exclusive(scores), shift=0.0)
@@ -98,19 +98,19 @@ def group_probabilities(
 
 
 def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]) -> IdentifiedInterval:
-    """Σ weight · mass / Σ mass, with the bounds that the masses' bounds allow.
+    """Σ weight · mass / Σ mass, with sharp bounds given those of the masses.
 
-    One weight of 1 is a group's share; 1 and -1 are a difference of two. The sum is an average of the weights, which
-    the masses weigh: it is largest where the masses of the largest weights are at their upper bounds and the others at
-    their lower ones, from some weight on. These bounds are tighter than those of shares taken apart. With nothing known
-    it lies between the smallest and the largest weight.
+    A single weight of 1 gives a group's share; 1 and -1 give the difference of two. The sum is an average of the
+    weights, weighted by the masses. It is largest when the masses above some weight are at their upper bounds and the
+    others at their lower ones. These bounds are tighter than those of separate shares. If nothing is known, it lies
+    between the smallest and the largest weight.
     """
     of = {group: weights.get(group, 0.0) for group in masses}
     total = math.fsum(m.value for m in masses.values() if m.value is not None)
     value = None
     if total > 0 and all(m.value is not None for m in masses.values()):
         value = math.fsum(of[g] * (m.value / total) for g, m in masses.items() if m.value is not None)
-        if _all_exact(masses.values()):  # nearly always, on every item of a run: there are no bounds to work out
+        if _all_exact(masses.values()):  # the usual case, for every item of a run: no bounds to compute
             return IdentifiedInterval.exact(value)
     rising = sorted(masses, key=of.__getitem__)
     low, high = _least_average(rising, masses, of), _most_average(rising, masses, of)
@@ -120,7 +120,7 @@ def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[st
 def _least_average(
     rising: Sequence[str], masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]
 ) -> float:
-    """The smallest average of the weights; ``rising``: the groups by their weights."""
+    """The smallest average of the weights; ``rising``: the groups by ascending weight."""
     found = []
     for turn in range(len(rising) + 1):
         at = [masses[g].high for g in rising[:turn]] + [masses[g].low for g in rising[turn:]]
@@ -136,14 +136,14 @@ def _most_average(
 
 
 def is_likelier(a: ContinuationScore, b: ContinuationScore) -> IdentifiedInterval:
-    """1 where ``a`` is the likelier one, 0 where it is not (a tie), 0 to 1 where the bounds leave it open."""
+    """1 if ``a`` is likelier, 0 if it is not (or a tie), 0 to 1 if the bounds leave it open."""
     if a.low is not None and a.low > b.high:
         return flag(True)
     return flag(False) if b.low is not None and b.low >= a.high else UNKNOWN_SHARE
 
 
 def per_token(score: ContinuationScore) -> ContinuationScore:
-    """The mean log-probability of the tokens. Without all tokens their number is unknown: at least 1."""
+    """The mean log-probability per token. If not all tokens are reported, their number is unknown, but at least 1."""
     sum_of_tokens = math.fsum(t.logprob for t in score.tokens)
     if not score.tokens or not math.isclose(sum_of_tokens, score.high, rel_tol=1e-9, abs_tol=1e-9):
         return ContinuationScore(None, score.low, 0.0, "bounded")
@@ -165,10 +165,10 @@ def _sum(scores: Sequence[ContinuationScore], shift: float) -> IdentifiedInterva
 
 
 def _probability(score: ContinuationScore, shift: float) -> IdentifiedInterval:
-    """One probability, divided by exp(shift); of drawn answers their share, which is unbiased.
+    """One probability, divided by exp(shift); for drawn answers their share, which is unbiased.
 
-    How far that share may be off is sampling error: it varies from item to item, and so is part of every interval
-    over items, where it averages out. It is no bound within which the probability could be on all items alike.
+    The error of such a share is sampling error: it varies between items, is part of every interval over items, and
+    averages out. It is not a bound within which the probability could lie on all items at once.
     """
     if score.exactness == "sampled":
         return IdentifiedInterval.exact(drawn_share(score, shift))
@@ -183,7 +183,7 @@ def drawn_share(score: ContinuationScore, shift: float = 0.0) -> float:
 
 
 def _number(low: float, value: float | None, high: float, *, exact: bool) -> IdentifiedInterval:
-    """A number whose bounds are its value when it is exact, and otherwise enclose it despite rounding."""
+    """A number whose bounds equal its value if it is exact, and otherwise enclose it despite rounding."""
     if exact and value is not None:
         return IdentifiedInterval.exact(value)
     inner = (low, high) if value is None else (low, value, high)
@@ -206,10 +206,10 @@ def _by_group(scores: Sequence[ContinuationScore], expressions: Expressions) -> 
 def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
     """The scores without those whose tokens begin with all of another one's.
 
-    Where digits are tokens of their own, " 1" begins " 10", and its probability holds that of " 10"
-    already. Texts that begin each other in other tokens exclude each other all the same. Where a server
-    reports no tokens, nothing is left out: such scores are upper bounds, and adding those up is safe. Nor is
-    a score with a lower bound left out for a mere upper bound, which may be that of the first tokens alone.
+    If each digit is a token, " 10" begins with the tokens of " 1", whose probability already includes it. Texts
+    that begin with each other but are tokenised differently are mutually exclusive. If a server reports no tokens,
+    nothing is left out: such scores are upper bounds, and adding them up is safe. A score with a lower bound is not
+    left out for a mere upper bound either, which may cover the first tokens alone.
     """
     paths = [token_path(score) for score in scores]
     reported = set(paths) - {()}
@@ -222,7 +222,7 @@ def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
 
 
 def token_path(score: ContinuationScore) -> tuple[tuple[str, int, int | str], ...]:
-    """What distinguishes one token sequence from another; empty where the first token is not reported."""
+    """What distinguishes one token sequence from another; empty if the first token is not reported."""
     if not score.tokens or score.tokens[0].start > 0:
         return ()
     return tuple((score.boundary, t.start, t.text if t.token_id is None else t.token_id) for t in score.tokens)

@@ -1,4 +1,4 @@
-"""Groups as data: any number of them, each one's expressions, contrasts of their probabilities.
+"""Groups as data: any number of them, the expressions of each, and contrasts of their probabilities.
 
-Takes what a user declares of groups; gives the expressions of each prompt, and the shares and contrasts of an answer.
+Takes the groups that a user declares; gives the expressions of each prompt, and the shares and contrasts of an answer.
 """

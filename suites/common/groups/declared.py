@@ -1,4 +1,4 @@
-"""What may be declared of groups, in a suite's file and in the options of every suite that has prompts."""
+"""How groups are declared, in a suite's file and in the options of every suite that has prompts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, Options, Place, refused, refused_at
 from suites.base import Factor
 
-#: The error for a value: where it stands, the value, the problem, a hint.
+#: Makes the error for a value from its place, the value, the problem and a hint.
 Refuse = Callable[[Place, object, str, str], ConfigError]
 
 _NAME = re.compile(r"[^\W_][\w.+-]*")
@@ -42,13 +42,13 @@ Sentence = Annotated[str, AfterValidator(_unspaced)]
 Words = Annotated[
     tuple[Sentence, ...], AS_TUPLE, Field(min_length=1), OnError("not a list of texts", "Give one or more")
 ]
-#: One factor or several, by their names.
+#: The name of one factor, or of several.
 Names = Annotated[tuple[str, ...], AS_TUPLE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]
 Number = Annotated[int | float, OnError("not a number", "Give one, without quotes")]
 
 
 class Described(Options):
-    """Fields, and whatever else describes it. A name that is nearly a field's is taken for a slip."""
+    """A table of fields that may hold further attributes. A name close to a field's is refused as a typo."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str | int | float | bool]
@@ -61,21 +61,21 @@ class Described(Options):
             if name not in cls.model_fields and close and close[0] not in given:
                 raise refused_at((str(name),), given[name], "no such field", f"Did you mean {close[0]!r}?")
             if name not in cls.model_fields and isinstance(given[name], list | Mapping):
-                hint = f"Fields: {', '.join(cls.model_fields)}; what describes it is one text or number"
+                hint = f"Fields: {', '.join(cls.model_fields)}; an attribute is a text or number"
                 raise refused_at((str(name),), given[name], "no such field", hint)
         return given
 
 
 class Group(Described):
-    """A group: its expressions, and attributes by which contrasts choose it."""
+    """A group: its expressions, and attributes by which contrasts select it."""
 
     expressions: Words | None = Field(
-        None, description="What a model says for it; None: each filler or occupation has its own."
+        None, description="What a model says for this group; None: each filler or occupation has its own."
     )
 
     @property
     def attributes(self) -> dict[str, Factor]:
-        """What contrasts choose it by."""
+        """The attributes by which contrasts select it."""
         return dict(self.__pydantic_extra__)
 
 
@@ -93,9 +93,9 @@ Shared = Words | tuple[()]
 
 
 class Contrast(Options):
-    """A difference of groups: the mean over those ``of`` minus the mean over those ``against``, or any ``weights``.
+    """A difference of groups: the mean over ``of`` minus the mean over ``against``, or any ``weights``.
 
-    Groups are named, or chosen by their attributes: ``of = {gender = "woman", religion = "Muslim"}``.
+    Groups are named, or selected by their attributes: ``of = {gender = "woman", religion = "Muslim"}``.
     """
 
     of: Names | dict[str, str | int | bool] | None = Field(None, description="Names of groups, or their attributes.")
@@ -107,6 +107,6 @@ Contrasts = dict[Name, Contrast]
 
 
 def refuse_option(place: Place, value: object, problem: str, hint: str) -> ConfigError:
-    """The error for a part of an option: ``contrasts.gap.of``."""
+    """The error for a part of an option, such as ``contrasts.gap.of``."""
     shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return ConfigError(shown.removeprefix("."), value, problem, hint)

@@ -2,8 +2,8 @@
 
     P̃(group) = mass of the group's expressions / mass of all        (equation 4 of Chen et al. 2025, for any groups)
 
-A contrast is Σ weight · P̃(group). ``stereotype_gap`` of a question is P̃ of the group that a stereotype links it with,
-minus the mean over the other groups that stereotypes speak of.
+A contrast is Σ weight · P̃(group). ``stereotype_gap`` of a question is P̃ of the group that it is stereotyped with,
+minus the mean over the other stereotyped groups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from suites.common.groups.masses import read_groups, refuse_double, without_spac
 from suites.common.groups.weights import Weights, contrasts_of
 from suites.common.probabilities import ImpossibleMassError, TokenAggregation, group_probabilities
 
-#: The level of a question that no stereotype speaks of.
+#: The level of a question without a stereotype.
 NEUTRAL = "neutral"
 
 
@@ -31,17 +31,17 @@ class GroupDesign:
     Attributes
     ----------
     attributes : mapping
-        Group → what contrasts choose it by. Its keys are the groups, in order.
+        Group → the attributes by which contrasts select it. The keys are the groups, in order.
     stereotypes : tuple of str
-        The groups that stereotypes speak of.
+        The groups that questions may be stereotyped with.
     contrasts : mapping
         Name → group → weight.
     expressions : mapping
-        Group → its expressions, None where each question has its own.
+        Group → its expressions; None if each question has its own.
     shared : tuple of str
         Expressions that several groups may have.
     both_cases : bool
-        Whether each is scored with a capital and a small first letter.
+        Whether each is scored with an upper-case and a lower-case first letter.
     refuse
         Makes the error for a declaration that cannot be used.
     """
@@ -66,17 +66,17 @@ class GroupDesign:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The groups that no stereotype speaks of."""
+        """The groups that are not stereotyped."""
         return tuple(group for group in self.attributes if group not in self.stereotypes)
 
     @property
     def favoured(self) -> list[str]:
-        """The groups that the first contrast counts for."""
+        """The groups with a positive weight in the first contrast."""
         first = next(iter(self.contrasts.values()), {})
         return [group for group, weight in first.items() if weight > 0]
 
     def gap(self, stereotype: str) -> Weights:
-        """The weights of ``stereotype_gap`` where this is the stereotype's group."""
+        """The weights of ``stereotype_gap`` for a question that is stereotyped with this group."""
         rest = [group for group in self.stereotypes if group != stereotype]
         return {stereotype: 1.0, **dict.fromkeys(rest, -1 / len(rest))}
 
@@ -86,19 +86,19 @@ class GroupDesign:
         return min(weights), max(weights)
 
     def check_stereotype(self, stereotype: str | None, place: Place) -> None:
-        """Refuse a stereotype of no group that stereotypes speak of."""
+        """Refuse a stereotype that is not one of `stereotypes`."""
         if stereotype is not None and stereotype not in self.stereotypes:
             raise self.refuse(place, stereotype, "no such group", f"Groups: {', '.join(self.stereotypes)}")
 
     def spelled(self, own: Mapping[str, Sequence[str]], place: Place, whose: str) -> Expressions:
-        """Each group's expressions for one question, in all the spellings that are scored.
+        """Each group's expressions for one question, in every spelling that is scored.
 
         Parameters
         ----------
         own : mapping
-            Those of the question itself, in place of the groups'.
+            The question's own expressions, which replace those of the groups.
         place : Place
-            Where these stand.
+            Where these are declared, for messages.
         whose : str
             What the question is about, for messages.
         """
@@ -118,7 +118,7 @@ class GroupDesign:
         return found
 
     def check_separated(self, found: Expressions, prompts: Iterable[str], place: Place) -> None:
-        """Refuse an expression that runs into the last word of a prompt, where nothing separates the two."""
+        """Refuse an expression that would run into the last word of a prompt, for want of a separator."""
         if not any(prompt[-1:].isalnum() and not without_spaces(prompt[-1]) for prompt in prompts):
             return
         for group, words in found.items():
@@ -136,11 +136,11 @@ class GroupDesign:
         stereotype: Factor,
         aggregation: TokenAggregation | None = None,
     ) -> Row:
-        """The groups' shares, the coverage, contrasts and the stereotype gap of one answer.
+        """The groups' shares, the coverage, the contrasts and the stereotype gap of one answer.
 
-        An expression counts where no longer one goes on from it (`suites.common.groups.masses`); with an
-        ``aggregation``, as the papers count (`suites.common.probabilities`). The row is missing (``inconsistent``)
-        when the probabilities cannot be true.
+        Each continuation counts for its longest expression (`suites.common.groups.masses`), or, with an
+        ``aggregation``, as in the papers (`suites.common.probabilities`). The row is missing (``inconsistent``)
+        if the probabilities cannot be true.
         """
         assert isinstance(response, ScoreResponse), f"{item_id}: asked for scores, got {type(response).__name__}"
         try:
@@ -160,7 +160,7 @@ class GroupDesign:
         return Row(item_id, factors, values)
 
 
-#: The groups of the papers about gender.
+#: The groups in the papers about gender.
 PAPERS_GROUPS = GroupDesign({group: {} for group in GROUPS}, ("female", "male"))
 
 
@@ -176,12 +176,12 @@ def declared_groups(
 ) -> GroupDesign:
     """The groups that a file or a suite's options declare.
 
-    ``stereotypes`` empty: of all groups. ``reserved``: how the names of a suite's other figures begin.
+    ``stereotypes``: empty for all groups. ``reserved``: prefixes of the names of the suite's other figures.
 
     Raises
     ------
     ConfigError
-        For a contrast or a stereotype of no group, naming it.
+        For a contrast or stereotype with an unknown group, naming it.
     """
     attributes = {name: group.attributes for name, group in groups.items()}
     named = tuple(dict.fromkeys(stereotypes or attributes))

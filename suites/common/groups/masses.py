@@ -1,11 +1,11 @@
 """Groups as data: any number of them, the expressions of each, and contrasts of their probabilities.
 
-A continuation counts for the longest expression that it begins with: what a model puts on "profesora" is no part of
-"profesor", though every text that starts with the one starts with the other. So
+A continuation counts for the longest expression that it begins with: the probability of "profesora" is not part of
+"profesor", although every text that starts with the former starts with the latter. So
 
-    mass(expression) = P(expression) − Σ P(the expressions that go on from it)
+    mass(expression) = P(expression) − Σ P(the expressions that continue it)
 
-whatever group they are of, wherever the tokens of one begin with those of the other.
+whatever group they belong to, if the tokens of the longer one begin with those of the shorter.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from suites.common.probabilities import ROUNDING, GroupProbabilities, Impossible
 def refuse_double(
     expressions: Mapping[str, Sequence[str]], shared: Iterable[str], refusal: Callable[[str, str, str, str], Exception]
 ) -> None:
-    """Refuse an expression of two groups, unless it is one of ``shared``, and one that another group's goes on from.
+    """Refuse an expression in two groups, unless listed in ``shared``, and one that another group's continues.
 
-    "Gender" and "Gender neutral" share the texts that begin with both words. A word that goes on without a space, as
-    "profesora" from "profesor", does not make the shorter one ambiguous: each text counts for the longest.
-    ``refusal`` makes the error of group, expression, problem and hint.
+    "Gender" and "Gender neutral" share the texts that begin with both words. A continuation without a space, such as
+    "profesora" of "profesor", does not make the shorter one ambiguous: each text counts for the longest.
+    ``refusal`` makes the error from group, expression, problem and hint.
     """
     spelled = [(group, word) for group, words in expressions.items() for word in words]
     allowed = set(shared)
@@ -39,12 +39,12 @@ def refuse_double(
             problem = f"also an expression of {group!r}: its probability would count for both"
             raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
         if other.startswith(word) and not _is_word_character(other[len(word)]):
-            problem = f"goes on from {word!r} of {group!r}: a model that says the one may go on to the other"
+            problem = f"continues {word!r} of {group!r}: a model that says the latter may go on to the former"
             raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
 
 
 def without_spaces(character: str) -> bool:
-    """Whether a letter is of a script that is written without spaces between words."""
+    """Whether a letter belongs to a script without spaces between words."""
     return unicodedata.name(character, "").startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER"))
 
 
@@ -55,12 +55,12 @@ def _is_word_character(character: str) -> bool:
 def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -> GroupProbabilities:
     """The groups' masses from the scores of `suites.common.expressions.continuations`.
 
-    An expression that two groups share counts for both, and once in the coverage.
+    An expression that two groups share counts for both, but only once in the coverage.
 
     Raises
     ------
     ImpossibleMassError
-        When exact probabilities add up to more than 1, or a longer expression is likelier than its beginning.
+        If exact probabilities add up to more than 1, or a longer expression is likelier than its beginning.
     """
     spellings = list(dict.fromkeys(word for words in expressions.values() for word in words))
     shift = max(score.high for score in scores)
@@ -80,7 +80,7 @@ def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -
 def _own_masses(
     scores: Sequence[ContinuationScore], texts: Sequence[str], shift: float
 ) -> Iterator[IdentifiedInterval]:
-    """Each expression's probability without those that go on from it, all divided by exp(shift)."""
+    """Each expression's probability without those that continue it, all divided by exp(shift)."""
     paths = [token_path(score) for score in scores]
     if all(score.exactness == "sampled" for score in scores):
         yield from _drawn_masses(scores, texts, shift)
@@ -89,7 +89,7 @@ def _own_masses(
         longer = [
             i for i in range(len(scores)) if i != place and _goes_on(paths[place], paths[i], texts[place], texts[i])
         ]
-        # Of those that go on from each other, the shortest hold the others.
+        # Among those that continue each other, the shortest include the others.
         nearest = [
             i for i in longer if not any(j != i and _goes_on(paths[j], paths[i], texts[j], texts[i]) for j in longer)
         ]
@@ -100,9 +100,9 @@ def _own_masses(
 def _drawn_masses(
     scores: Sequence[ContinuationScore], texts: Sequence[str], shift: float
 ) -> Iterator[IdentifiedInterval]:
-    """The same from counted answers, where "profesora" was no answer "profesor": shares, as of all drawn answers.
+    """The same from drawn answers, among which "profesora" did not count as "profesor": shares of all answers.
 
-    An answer that goes on by a further word ("gender neutral") was counted for its beginning too, and leaves it here.
+    An answer with a further word ("gender neutral") was also counted for its beginning, and is subtracted there.
     """
     for score, text in zip(scores, texts, strict=True):
         longer = [other for other in texts if _goes_on_by_a_word(text, other)]
@@ -117,7 +117,7 @@ def _goes_on_by_a_word(text: str, other: str) -> bool:
 
 
 def _goes_on(path: tuple[object, ...], longer: tuple[object, ...], text: str, other: str) -> bool:
-    """Whether the tokens of one begin the other's; by their letters where a server reports no tokens."""
+    """Whether the longer one's tokens begin with the other's; compared by letters if a server reports no tokens."""
     if path and longer:
         return len(path) < len(longer) and longer[: len(path)] == path
     return len(text) < len(other) and other.startswith(text)
@@ -126,7 +126,7 @@ def _goes_on(path: tuple[object, ...], longer: tuple[object, ...], text: str, ot
 def _difference(
     score: ContinuationScore, longer: Sequence[ContinuationScore], perhaps: Sequence[ContinuationScore], shift: float
 ) -> IdentifiedInterval:
-    """P(score) − Σ P(longer); those of ``perhaps`` may be part of it or not."""
+    """P(score) − Σ P(longer), with bounds that subtract those of ``perhaps`` or not."""
 
     def scaled(logprob: float | None) -> float:
         return 0.0 if logprob is None else math.exp(logprob - shift)

@@ -1,4 +1,4 @@
-"""The options of every suite that has prompts: groups, contrasts, and the form of a prompt."""
+"""Options that every suite with prompts shares: groups, contrasts, and the form of a prompt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suites.common.occupations import Occupation, papers_occupations
 from suites.common.probabilities import TokenAggregation
 from suites.common.task_prompt import PAPERS_FORM, PromptFormat, TaskPrompt, check_form, filled
 
-#: How the names of figures begin that suites about occupations have anyway.
+#: Prefixes of the names of figures that suites about occupations have anyway.
 _RESERVED = ("p_", "effect", "placebo", "attenuation", "via_", "share_", "reference_text", "stereotype", "reduction_")
 
 
@@ -28,18 +28,18 @@ class GroupOptions:
     Attributes
     ----------
     groups : mapping or None
-        Group → its expressions, as a list, or as a table with attributes besides. None: male, female and diverse, as
-        the papers count them.
+        Group → its expressions, as a list, or as a table with further attributes. None: male, female and diverse, as
+        in the papers.
     contrasts : mapping
-        Name → ``of`` and ``against``, or ``weights``; of two groups of one's own the first minus the second.
+        Name → ``of`` and ``against``, or ``weights``. Default for two custom groups: the first minus the second.
     stereotypes : sequence of str
-        The groups that stereotypes speak of: all of them. An occupation's ``dominated_by`` is one of these.
+        The groups that may be stereotyped. Default: all. An occupation's ``dominated_by`` is one of these.
     shared : sequence of str
         Expressions that several groups may have.
     both_cases : bool
-        Whether expressions are scored with a capital and a small first letter.
+        Whether expressions are scored with an upper-case and a lower-case first letter.
     form : str or None
-        The raw prompt, of ``{question}`` and ``{start}``. None: the papers' ``Q:`` and ``A:``.
+        The raw prompt, with ``{question}`` and ``{start}``. None: the papers' ``Q:`` and ``A:``.
     separator : str
         Between the prompt and an expression.
     """
@@ -54,12 +54,12 @@ class GroupOptions:
 
     @property
     def is_own(self) -> bool:
-        """Whether groups are the user's own."""
+        """Whether the groups are custom."""
         return self.groups is not None
 
     @property
     def given(self) -> dict[str, Any]:
-        """Those that are not the default, for signatures and refusals."""
+        """The options that differ from their defaults, for signatures and messages."""
         values: dict[str, Any] = {
             "groups": self.groups and {n: [list(g.expressions or ()), g.attributes] for n, g in self.groups.items()},
             "contrasts": {name: one.model_dump(mode="json", exclude_none=True) for name, one in self.contrasts.items()},
@@ -72,7 +72,7 @@ class GroupOptions:
         return {name: value for name, value in values.items() if value or value == ""}
 
     def signature(self, asked: Mapping[tuple[str, str], Expressions]) -> dict[str, Any]:
-        """What is not the default, and of groups of one's own all that is scored after each prompt."""
+        """The options that differ from their defaults, and for custom groups a hash of all that is scored."""
         if not self.is_own:
             return self.given
         scored = [[*of, {group: list(words) for group, words in spelled.items()}] for of, spelled in asked.items()]
@@ -103,12 +103,12 @@ class GroupOptions:
     def formed(
         self, templates: Sequence[TaskPrompt], prompt_format: PromptFormat, *, has_dialogue: bool = False
     ) -> list[TaskPrompt]:
-        """The templates in the form and with the separator; ``has_dialogue``: turns with answers are in it too.
+        """The templates with the form and separator; ``has_dialogue``: prompts also hold turns with answers.
 
         Raises
         ------
         ConfigError
-            Where these cannot be used.
+            If these cannot be used.
         """
         form = PAPERS_FORM if self.form is None else self.form
         has_start = has_dialogue or any(template.start for template in templates)
@@ -117,12 +117,12 @@ class GroupOptions:
 
 
 def asked_occupations(given: Sequence[Occupation] | None, groups: GroupDesign) -> tuple[Occupation, ...]:
-    """The occupations; of the papers', those that no group of ``groups`` dominates are of none.
+    """The occupations. Those of the papers are neutral if their stereotype is not one of ``groups``.
 
     Raises
     ------
     ConfigError
-        For one of a stereotype that no group has.
+        For an occupation whose stereotype is not one of ``groups``.
     """
     if given is None:
         papers = papers_occupations()
@@ -137,7 +137,7 @@ def asked_occupations(given: Sequence[Occupation] | None, groups: GroupDesign) -
 
 @dataclass(frozen=True)
 class AskedExpressions:
-    """What is scored after each prompt.
+    """The expressions that are scored after each prompt.
 
     Attributes
     ----------
@@ -153,10 +153,10 @@ class AskedExpressions:
     prompt_format: PromptFormat
 
     def own(self, of_kinds: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[tuple[str, str], Expressions]:
-        """(Kind of prompt, occupation) → expressions of groups of a user's own.
+        """(Kind of prompt, occupation) → expressions of custom groups.
 
-        ``of_kinds``: kind of prompt → group → expressions, in place of the groups' own; an occupation's own come
-        before these.
+        ``of_kinds``: kind of prompt → group → expressions, which replace the groups' own; an occupation's own
+        expressions take precedence over these.
         """
         found = {}
         for kind, of_kind in of_kinds.items():
@@ -168,7 +168,7 @@ class AskedExpressions:
         return found
 
     def papers(self, of_kinds: Mapping[str, Expressions]) -> dict[tuple[str, str], Expressions]:
-        """The same of male, female and diverse: alike for all occupations."""
+        """The same for male, female and diverse: equal for all occupations."""
         for number, occupation in enumerate(self.occupations):
             if occupation.expressions:
                 place = f"occupations[{number}].expressions"
@@ -189,15 +189,17 @@ class AskedExpressions:
 
 
 def refuse_aggregation(token_aggregation: TokenAggregation | None) -> None:
-    """Refuse an aggregation where groups are a user's own."""
+    """Refuse an aggregation for custom groups."""
     if token_aggregation is not None:
         hint = "Leave it out: their tokens' probabilities are multiplied"
         raise ConfigError("token_aggregation", token_aggregation, "is for the papers' groups", hint)
 
 
 def spelled_as_papers(given: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Expressions]:
-    """Kind of prompt → every spelling of male, female and diverse. Raises `ConfigError` for other groups, and for what
-    would be counted twice."""
+    """Kind of prompt → every spelling of the expressions for male, female and diverse.
+
+    Raises `ConfigError` for other groups, and for what would be counted twice.
+    """
 
     def within(kind: str) -> Refuse:
         return lambda place, *rest: refuse_option(("expressions", kind, *place), *rest)

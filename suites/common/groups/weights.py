@@ -1,4 +1,4 @@
-"""Contrasts of groups as they are declared: weights that add up to 0."""
+"""Declared contrasts of groups, as weights that add up to 0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Weights = Mapping[str, float]
 def contrasts_of(
     declared: Mapping[str, Contrast], groups: Mapping[str, Mapping[str, Factor]], taken: Collection[str], refuse: Refuse
 ) -> dict[str, Weights]:
-    """The weights of each contrast; of two groups without any, the first minus the second.
+    """The weights of each contrast. Default for two groups: the first minus the second.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def contrasts_of(
 
 
 class _Reader:
-    """One contrast's weights."""
+    """Turns one declared contrast into weights."""
 
     def __init__(
         self, name: str, contrast: Contrast, groups: Mapping[str, Mapping[str, Factor]], refuse: Refuse

@@ -66,7 +66,7 @@ def test_bounded_scores_bound_the_ppd(eec: EEC) -> None:
 
 
 def test_the_corpus_is_not_fetched(tmp_path: Path) -> None:
-    for folder, problem in ((None, "not to pass it on"), (tmp_path, "holds no file")):
+    for folder, problem in ((None, "not to redistribute it"), (tmp_path, "holds no file")):
         with pytest.raises(ConfigError, match=problem) as caught:
             EEC(folder=folder)
         assert "saifmohammad.com" in caught.value.hint

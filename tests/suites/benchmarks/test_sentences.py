@@ -80,7 +80,7 @@ def test_a_changed_row_is_refused_with_its_line(invented: Path) -> None:
     with pytest.raises(ConfigError, match=r"line 2 has no 'sent_less'"):
         CrowSPairs()
     (invented / STEREOSET.name).write_text("{\n", "utf-8")
-    with pytest.raises(ConfigError, match="line 1 no JSON"):
+    with pytest.raises(ConfigError, match="line 1 is not JSON"):
         StereoSet()
 
 

@@ -205,7 +205,7 @@ MISTAKES = {
     "one group": ({"groups": {"a": ["red"]}}, "groups", "at least 2"),
     "an empty group": ({"groups": {"a": [], "b": ["blue"]}}, "groups.a", "one or more"),
     "a shared expression": ({"groups": {"a": ["red"], "b": ["red"]}}, "groups.b", "shared = "),
-    "one that goes on": ({"groups": {"a": ["red"], "b": ["red hat"]}}, "groups.b", "goes on from 'Red'"),
+    "one that goes on": ({"groups": {"a": ["red"], "b": ["red hat"]}}, "groups.b", "continues 'Red'"),
     "a group without any": ({"groups": {"a": {}, "b": ["blue"]}}, "groups.a", "neither the group nor 'cook'"),
     "an attribute that is a list": (
         {"groups": {"a": {"words": ["x"]}, "b": ["blue"]}},
