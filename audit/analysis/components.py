@@ -1,10 +1,11 @@
-"""Where a figure's spread comes from: variance components, the generalisability coefficient, and what a design finds.
+"""Variance components of a figure, its generalisability coefficient, and the difference that a design can detect.
 
-An item's value is taken as its stratum's mean, plus a part of each level of the sampled factors, a part of the
-combination of levels, and what differs when the same question is drawn again. The variances are estimated by Koch's
-symmetric differences (1968, Technometrics 10(3)): half the mean squared difference of all pairs of items that share
-exactly the levels of some factors has as expectation the sum of the variances of the others. It needs no normal
-distribution and no balanced design; in a balanced one it is the ANOVA estimate. Pairs are of one stratum only.
+An item's value is modelled as the mean of its stratum, plus an effect of each level of the sampled factors, an effect
+of the combination of levels, and the variation between repeated draws of the same question. The variances are estimated
+by Koch's symmetric differences (1968, Technometrics 10(3)): half the mean squared difference of all pairs of items that
+share exactly the levels of some factors has as its expectation the sum of the variances of the others. This requires
+neither a normal distribution nor a balanced design; in a balanced one it is the ANOVA estimate. Pairs are taken within
+strata only.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from audit.analysis.table import Bools, Levels, RowTable, item_index
 from audit.results import VarianceComponents
 from suites.base import MeasureSpec, Row
 
-#: Chance of finding a difference as large as the smallest that a design detects.
+#: Power that defines the minimum detectable effect.
 POWER = 0.8
 
-#: Of a factor nested in fixed strata that hold unequal numbers of its levels: each stratum's (weight, levels).
+#: For each factor nested in fixed strata with unequal numbers of levels, each stratum's (weight, levels).
 Uneven = Mapping[str, Sequence[tuple[float, int]]]
 
 
@@ -36,17 +37,18 @@ class Components(NamedTuple):
     Attributes
     ----------
     factors : dict of str to float
-        The variance of each sampled factor's levels.
+        The variance between the levels of each sampled factor.
     cross : float or None
-        Of the combinations of levels; None with one factor. Where no question is drawn twice, what a new draw would
-        change is part of it.
+        The variance between combinations of levels; None with one factor. If no question is drawn twice, it includes
+        the variance between draws.
     sampling : float or None
-        Of repeated draws of the same question; None without any.
+        The variance between repeated draws of the same question; None without any.
     in_figure : dict of str to float
-        What the levels of each factor add to the variance of the figure, times their number. A factor that crosses
-        the strata may cancel: a question that leans to "he" moves the gap of two groups in opposite directions.
+        The contribution of each factor to the variance of the figure, times its number of levels. A factor that
+        crosses the strata may cancel out: a question that leans to "he" moves the gap of two groups in opposite
+        directions.
     per_item : float
-        What cross and sampling are multiplied by before they are divided by the number of items: 1 without strata.
+        Factor of ``cross`` and ``sampling`` before they are divided by the number of items: 1 without strata.
     """
 
     factors: dict[str, float]
@@ -56,16 +58,16 @@ class Components(NamedTuple):
     per_item: float
 
     def variance(self, levels: Mapping[str, float], repeats: float = 1.0, uneven: Uneven | None = None) -> float:
-        """The variance of the figure in a design with these numbers of levels and draws, its strata of equal size.
+        """The variance of the figure in a design with these numbers of levels and draws, and strata of equal size.
 
-        ``uneven``: factors of which the strata hold unequal numbers of levels.
+        ``uneven``: factors with unequal numbers of levels in the strata.
         """
         return sum(part for part, _ in self._parts(levels, repeats, uneven or {}))
 
     def minimum_detectable_effect(
         self, levels: Mapping[str, float], *, repeats: float = 1.0, alpha: float = 0.05, uneven: Uneven | None = None
     ) -> float:
-        """The smallest difference that such a design finds with `POWER`: t, Satterthwaite's degrees of freedom."""
+        """The smallest difference that such a design detects with `POWER`, by t with Satterthwaite's df."""
         parts = self._parts(levels, repeats, uneven or {})
         total = sum(part for part, _ in parts)
         if total <= 0:
@@ -74,7 +76,7 @@ class Components(NamedTuple):
         return float(special.stdtrit(df, 1 - alpha / 2) + special.stdtrit(df, POWER)) * math.sqrt(total)
 
     def _parts(self, levels: Mapping[str, float], repeats: float, uneven: Uneven) -> list[tuple[float, float]]:
-        """Each part of the figure's variance, and its degrees of freedom."""
+        """The parts of the figure's variance, each with its degrees of freedom."""
         within = (self.cross or 0.0) + (self.sampling or 0.0) / repeats
         parts = [
             part
@@ -94,10 +96,10 @@ class Components(NamedTuple):
         return parts
 
     def generalisability(self, items_per_level: float) -> float | None:
-        """Share of the variance between the first factor's observed means that is its own: Eρ².
+        """Eρ²: the share of the variance between the first factor's observed means that is due to that factor.
 
         Brennan (2001, Generalizability Theory, eq. 2.40), with ``items_per_level`` items behind each mean. In a
-        balanced design of two factors it is Cronbach's alpha. None where nothing varies.
+        balanced design of two factors it is Cronbach's alpha. None if nothing varies.
         """
         own = next(iter(self.factors.values()), 0.0)
         rest = ((self.cross or 0.0) + (self.sampling or 0.0)) / items_per_level
@@ -107,12 +109,12 @@ class Components(NamedTuple):
 def components(
     values: Floats, clusters: Mapping[str, Codes], strata: Codes | None = None, weights: Floats | None = None
 ) -> Components | None:
-    """Variance components of values (n,), each 0 or more; None where the design cannot tell them apart.
+    """Variance components of values (n,), each 0 or more; None if the design cannot separate them.
 
     Parameters
     ----------
     clusters : mapping of str to array (n,)
-        The level of each sampled factor, the first being the one that is measured.
+        The level of each sampled factor; the first factor is the object of measurement.
     strata, weights : arrays (n,) and (S,)
         Each item's fixed stratum, 0…S-1, and the strata's weights in the figure.
     """
@@ -146,7 +148,8 @@ def components(
 def _symmetric_differences(
     values: Floats, clusters: Sequence[Codes], strata: Codes
 ) -> dict[frozenset[int], tuple[float, float]]:
-    """For each set of factors: half the mean squared difference of pairs that share exactly these, and their number."""
+    """For each set of factors: half the mean squared difference of pairs that share exactly these, and the number of
+    pairs."""
     places = range(len(clusters))
     sets = [frozenset(of) for size in range(len(clusters) + 1) for of in itertools.combinations(places, size)]
     at_least = {}
@@ -167,7 +170,7 @@ def _symmetric_differences(
 
 
 def _in_figure(values: Floats, codes: Codes, variance: float, strata: Codes, weights: Floats) -> float:
-    """What a factor's levels add to the figure's variance, times their number; 0 or more."""
+    """A factor's contribution to the variance of the figure, times its number of levels; 0 or more."""
     table = np.zeros((len(weights), int(codes.max()) + 1))
     np.add.at(table, (strata, codes), 1.0)
     if not (table > 0).sum(axis=0).max() > 1:  # nested in the strata: each has its own levels
@@ -179,13 +182,13 @@ def _in_figure(values: Floats, codes: Codes, variance: float, strata: Codes, wei
     for g, h in itertools.permutations(range(len(weights)), 2):
         pairs, product = float(table[g] @ table[h]), float(sums[g] @ sums[h])
         apart = float(table[g].sum() * table[h].sum()) - pairs
-        if pairs > 0:  # the sums of all are 0: what pairs that share no level have in common is -product
+        if pairs > 0:  # all sums add up to 0, so the pairs that share no level contribute -product
             total += weights[g] * weights[h] * (product / pairs + (product / apart if apart > 0 else 0.0))
     return max(total, 0.0)
 
 
 def uneven_strata(clusters: Mapping[str, Codes], strata: Strata) -> dict[str, list[tuple[float, int]]]:
-    """Each stratum's (weight, levels) of the factors (n,) nested in the strata, where these hold unequal numbers."""
+    """Each stratum's (weight, levels) for factors (n,) nested in strata with unequal numbers of levels."""
     found = {}
     for name, codes in clusters.items():
         of_strata = [len(np.unique(codes[strata.codes == place])) for place in range(len(strata.weights))]
@@ -200,10 +203,10 @@ def suite_components(
     specs: Sequence[MeasureSpec],
     engines: Collection[tuple[str, str]] = (),
 ) -> list[VarianceComponents]:
-    """Components of each primary mean: of every model, and of every pair's differences item by item.
+    """Components of each primary mean, for every model and for the item differences of every pair of models.
 
-    ``engines`` are pairs of models that differ in their engine alone: half the mean square of their difference is the
-    part of an item's variance that the engine makes.
+    ``engines`` are pairs of models that differ only in their engine: half the mean square of their difference is the
+    engine's part of an item's variance.
     """
     index, levels = item_index(rows_by_model.values()), Levels()
     tables = {model: RowTable(rows, index, levels) for model, rows in rows_by_model.items()}

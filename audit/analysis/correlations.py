@@ -1,23 +1,22 @@
-"""Correlations of clusters with a covariate, their errors and their bounds.
+"""Correlations of clusters with a covariate, their standard errors and bounds.
 
 The jackknife leaves out one cluster at a time, on Fisher's z scale, with t of at most clusters - 1 degrees of freedom:
-fewer where a few clusters make most of the error, and the interval is bent by the skewness of what each cluster
-adds. In simulations with 20 and 40 clusters it covered 96 to 98 % of normal and bounded values, 95 to 97 % where one
-or both have heavy tails (t, 5 df; Student's interval with clusters - 1 degrees of freedom 91 to 95 %), and 92 to 95 %
-where both are lognormal. Without fourth moments nothing is promised: with t of 3 df it covered 90 to 96 %, least at
-correlations near 1.
+fewer if a few clusters account for most of the error; and the interval is adjusted for the skewness of the clusters'
+contributions. In simulations with 20 and 40 clusters the coverage was 96 to 98 % for normal and bounded values, 95 to
+97 % if one or both have heavy tails (t, 5 df; Student's interval with clusters - 1 degrees of freedom: 91 to 95 %), and
+92 to 95 % if both are lognormal. Without fourth moments nothing is guaranteed: with t of 3 df the coverage was 90 to
+96 %, lowest at correlations near 1.
 
-Where the clusters' items are crossed with a further factor, the jackknife leaves out its levels as well, a
-template of all occupations at a time: templates differ in how they follow the covariate. V is the sum of
-`audit.analysis.estimators`, with jackknife variances for V_k, and V_c from what the cells add by the correlation's
-derivative (the infinitesimal jackknife: Efron 1982, The Jackknife, the Bootstrap and Other Resampling
-Plans, ch. 6). In simulations of 40 occupations whose templates' slopes vary by two thirds of their mean or
-more, intervals over occupations alone covered 58 to 92 % with three templates and 86 to 93 % with 25;
-these cover 91 to 98 %, 94 to 97 % where templates do not matter, and with two templates 88 to 97 %. Two models
-that are alike differ at the 5 % level in 2 to 8 % with three templates and 2 to 5 % with 25 (occupations
-alone: up to 88 %). The intervals cover the correlation at this number of items per cluster: means over few
-noisy items correlate less than means over many. With two or more further factors V_c is not taken away:
-up to 99.8 %.
+If the clusters' items are crossed with a further factor, the jackknife also leaves out its levels, one template of all
+occupations at a time, since templates differ in how closely they follow the covariate. V is the sum of
+`audit.analysis.estimators`, with jackknife variances for V_k, and V_c from the cells' contributions to the
+correlation by its derivative (the infinitesimal jackknife: Efron 1982, The Jackknife, the Bootstrap and Other
+Resampling Plans, ch. 6). In simulations of 40 occupations whose templates' slopes vary by two thirds of their mean or
+more, intervals over occupations alone covered 58 to 92 % with three templates and 86 to 93 % with 25; these cover 91 to
+98 %, 94 to 97 % if templates do not matter, and 88 to 97 % with two templates. Two models that are alike differ at the
+5 % level in 2 to 8 % with three templates and 2 to 5 % with 25 (occupations alone: up to 88 %). The intervals are for
+the correlation at this number of items per cluster: means over few noisy items correlate less than means over many.
+With two or more further factors V_c is not subtracted: coverage is up to 99.8 %.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from audit.analysis.estimators import (
 
 
 def correlation(x: Floats, y: Floats) -> float:
-    """Pearson's correlation; NaN where one of the two does not vary."""
+    """Pearson's correlation; NaN if one of the two does not vary."""
     if is_constant(x, x.mean()) or is_constant(y, y.mean()):
         return np.nan
     x, y = x - x.mean(), y - y.mean()
@@ -51,12 +50,12 @@ def correlation(x: Floats, y: Floats) -> float:
 
 
 def _perfect(r: Floats) -> Floats:
-    """Correlations as they are, and ±1 where rounding alone keeps them from it: artanh would amplify it."""
+    """Set correlations that differ from ±1 by rounding alone to ±1, since artanh would amplify the error."""
     return np.where(np.abs(r) > 1 - ROUNDING, np.sign(r), r)
 
 
 def leave_one_out_correlations(x: Floats, y: Floats) -> Floats:
-    """Correlation of x (G,) and y (G,) without each of the clusters in turn (G,); NaN where the rest does not vary."""
+    """Correlation of x (G,) and y (G,) without each of the clusters in turn (G,); NaN if the rest does not vary."""
     n = len(x) - 1
     of_x, of_y = x - x.mean(), y - y.mean()
     sum_x, sum_y = -of_x, -of_y
@@ -65,21 +64,21 @@ def leave_one_out_correlations(x: Floats, y: Floats) -> Floats:
     var_y = (of_y @ of_y - of_y**2) - sum_y**2 / n
     with np.errstate(divide="ignore", invalid="ignore"):
         r = _perfect(cov / np.sqrt(var_x * var_y))
-    # Where one cluster holds nearly all of the variation, the differences above are rounding.
+    # If one cluster accounts for nearly all of the variation, the differences above are rounding errors.
     for i in np.flatnonzero(_nearly_nothing(var_x, x) | _nearly_nothing(var_y, y)):
         r[i] = correlation(np.delete(x, i), np.delete(y, i))
     return r
 
 
 def _nearly_nothing(left: Floats, x: Floats) -> NDArray[np.bool_]:
-    """Whether the variation (G,) left without each of x (G,) is a tiny part of the whole, or may be rounding."""
+    """Whether the variation (G,) left without each of x (G,) is a tiny part of the whole, or possibly just rounding."""
     rounding = 1e-13 * max(1.0, float(np.abs(x).max()))
     return left <= max(1e-6 * len(x) * float(x.var()), len(x) * rounding**2)
 
 
 @dataclass(frozen=True, slots=True)
 class Correlations:
-    """Correlations of several columns with one covariate, and what their error is made from.
+    """Correlations of several columns with one covariate, and the ingredients of their standard errors.
 
     Attributes
     ----------
@@ -88,14 +87,14 @@ class Correlations:
     without : array (G, k)
         The same without each of the clusters.
     without_level : tuple of arrays (levels, k)
-        The same without each level of each further factor, the means taken without its items.
+        The same without each level of each further factor, whose items are left out of the means.
     cells : array (cells, k)
-        What each cell adds to the correlation when the factors' effects are removed, scaled so that the
-        sum of squares is V_c.
+        Each cell's contribution to the correlation, net of the factors' effects, scaled so that the sum of squares is
+        V_c.
     cells_df : int
-        Degrees of freedom of V_c; 0 where it is not known.
+        Degrees of freedom of V_c; 0 if unknown.
     nested : bool
-        Whether the clusters only split the levels of a further factor.
+        Whether the clusters only subdivide the levels of a further factor.
     """
 
     value: Floats
@@ -106,7 +105,7 @@ class Correlations:
     nested: bool
 
     def on_fishers_z(self) -> Estimate:
-        """Each correlation as z = artanh r. The error is NaN where the fit is perfect, also without a level."""
+        """Each correlation as z = artanh r. The error is NaN if the fit is perfect, even if only without some level."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return self._estimate(
                 np.arctanh(self.value),
@@ -116,7 +115,7 @@ class Correlations:
             )
 
     def differences(self, pairs: Sequence[tuple[int, int]]) -> Estimate:
-        """The second correlation of each pair minus its first: what is left out is left out of both."""
+        """The second correlation of each pair minus the first; the jackknife leaves the same clusters out of both."""
         a, b = np.array(pairs).T
         return self._estimate(
             self.value[b] - self.value[a],
@@ -141,12 +140,12 @@ class Correlations:
 
 
 def _jackknifed(without: Floats) -> Moments:
-    """The error of estimates that come to ``without`` (levels, k) when each level is left out.
+    """The moments of estimates that become ``without`` (levels, k) when each level is left out.
 
-    The variance is n - 1 times the mean of n squares, whose own variance is (κ - 1) / n of its square, κ the kurtosis
-    of what is squared. By Satterthwaite (1946) that is worth 2n / (κ - 1) degrees of freedom (as for sandwich
-    variances: Pan & Wall 2002, Stat. Med. 21(10)): n of normal values, fewer where a few levels hold most of the
-    squares. The third cumulant is that of the mean of n influences, n - 1 times what each level takes away.
+    The variance is n - 1 times the mean of n squares, whose own variance is (κ - 1) / n times its square, with κ the
+    kurtosis of the squared deviations. By Satterthwaite (1946) that is worth 2n / (κ - 1) degrees of freedom (as for
+    sandwich variances: Pan & Wall 2002, Stat. Med. 21(10)): n for normal values, fewer if a few levels account for most
+    of the sum. The third cumulant is that of the mean of n influences, n - 1 times the change when a level is left out.
     """
     n = len(without)
     apart = without.mean(axis=0) - without
@@ -161,9 +160,9 @@ def _jackknifed(without: Floats) -> Moments:
 def correlations(x: Floats, y: Floats, clusters: Sequence[Codes] = ()) -> Correlations:
     """Correlation of the clusters' means of each column of x (n, k) with the clusters' covariate y (G,).
 
-    ``clusters[0]`` (n,), codes 0…G-1, are the clusters that are correlated. Further factors are left out
-    a level at a time as well; one that does not vary, or only splits the clusters, is ignored.
-    No clusters: each item is its own.
+    ``clusters[0]`` (n,), codes 0…G-1, are the clusters that are correlated. The levels of further factors are left out
+    one by one as well; a factor that does not vary, or only subdivides the clusters, is ignored. Without clusters, each
+    item is its own cluster.
     """
     own = clusters[0] if clusters else np.arange(len(y))
     factors = crossed_factors(clusters) if len(clusters) > 1 else []
@@ -173,7 +172,7 @@ def correlations(x: Floats, y: Floats, clusters: Sequence[Codes] = ()) -> Correl
     value = np.array([correlation(column, y) for column in means.T])
     without = np.column_stack([leave_one_out_correlations(column, y) for column in means.T])
     nested = bool(further) and len(further) == len(factors)
-    # With more factors crossed, the part that all of them share stays in each: V is then too large.
+    # With more crossed factors, the part they share is counted in each of them, and V is too large.
     one = crossed[0] if len(crossed) == 1 and not nested else None
     cells = [one.cells(column, r) for column, r in zip(x.T, value, strict=True)] if one else [np.zeros(0)] * len(value)
     return Correlations(
@@ -187,7 +186,7 @@ def correlations(x: Floats, y: Floats, clusters: Sequence[Codes] = ()) -> Correl
 
 
 class _Crossing:
-    """How items fall into clusters (G,) × the levels (T) of a further factor."""
+    """The cross table of clusters (G,) and the levels (T,) of a further factor."""
 
     def __init__(self, own: Codes, codes: Codes, covariate: Floats) -> None:
         self.covariate = covariate
@@ -196,7 +195,7 @@ class _Crossing:
         self.count = self._table(None)  # (G, T)
         self.left = self.count.sum(axis=1, keepdims=True) - self.count
         occupied = int((self.count > 0).sum())
-        # The factors' effects: a mean for each cluster; for each level a mean, and slopes on covariate and means.
+        # The factors' effects: a mean for each cluster; a mean and slopes on covariate and means for each level.
         self.df = max(0, occupied - self.shape[0] - 3 * (self.shape[1] - 1))
         self.correction = occupied / self.df if self.df else 0.0
 
@@ -205,9 +204,9 @@ class _Crossing:
         return sums.reshape(self.shape).astype(np.float64, copy=False)
 
     def without_level(self, x: Floats) -> Floats:
-        """Correlation of the clusters' means of x (n,) without each level's items (T,), NaN where nothing varies.
+        """Correlation of the clusters' means of x (n,) without each level's items (T,), NaN if nothing varies.
 
-        Clusters that have no items but those of the level are left out with it.
+        Clusters with items of that level only are left out with it.
         """
         sums = self._table(x)
         there = self.left > 0
@@ -223,10 +222,10 @@ class _Crossing:
         return np.where(is_constant(means, means.mean(axis=0)), np.nan, r)
 
     def cells(self, x: Floats, r: float) -> Floats:
-        """What each cell of x (n,) adds to r, the correlation of the clusters' means, without the factors' effects.
+        """Each cell's contribution to r, the correlation of the clusters' means of x (n,), net of the factors' effects.
 
-        By the derivative of r after the clusters' means. A level's effect is a mean and two slopes, on
-        the covariate and on the clusters' means: those that would move r are among them.
+        By the derivative of r with respect to the clusters' means. A level's effect is a mean and two slopes, on the
+        covariate and on the clusters' means, which include the effects that would change r.
         """
         sums, of_cluster = self._table(x), self.count.sum(axis=1, keepdims=True)
         means = sums.sum(axis=1, keepdims=True) / of_cluster
@@ -245,14 +244,14 @@ def correlation_interval(
 ) -> tuple[float, float]:
     """Interval of the correlation of the clusters' means of x (n,) with their covariate y (G,): see `correlations`.
 
-    NaN with fewer than four clusters, where one does not vary, or where the fit is perfect.
+    NaN with fewer than four clusters, if one of the two does not vary, or if the fit is perfect.
     """
     lows, highs = correlations(x[:, None], y, clusters).on_fishers_z().interval(confidence)
     return float(np.tanh(lows[0])), float(np.tanh(highs[0]))
 
 
 def extreme_items(low: Floats, high: Floats, y: Floats, codes: Codes, sign: int) -> tuple[float, Floats]:
-    """The bound of `extreme_correlation` for clusters of items known by bounds (n,), and the items (n,) at it."""
+    """The bound of `extreme_correlation` for clustered items with bounds (n,), and the items (n,) that attain it."""
     bounds = np.column_stack([low, high])
     means = cluster_means(bounds, codes)
     bound, x = extreme_correlation(means[:, 0], means[:, 1], y, sign)
@@ -264,12 +263,12 @@ def extreme_items(low: Floats, high: Floats, y: Floats, codes: Codes, sign: int)
 def extreme_correlation(low: Floats, high: Floats, y: Floats, sign: int) -> tuple[float, Floats]:
     """The largest (sign +1) or smallest (-1) correlation that x within [low, high] can have with y.
 
-    Returns that bound and the x (G,) at it. Over the x whose covariance has the sign sought, the
-    correlation is a positive linear function over a convex one, so pseudo-concave: the local
-    optimum found is the global one. Where no x has that sign, the correlation is at most
-    largest covariance / largest norm, a valid bound that may not be reached.
+    Returns that bound and the x (G,) that attains it. Among the x whose covariance has the desired sign, the
+    correlation is a positive linear function divided by a convex one, hence pseudo-concave: a local optimum is the
+    global one. If no x has that sign, the correlation is at most largest covariance / largest norm, a valid bound that
+    may not be attained.
     """
-    from scipy import optimize  # a tenth of a second to import, and only bounded correlations need it
+    from scipy import optimize  # slow to import, and only bounded correlations need it
 
     if is_constant(y, y.mean()):
         return np.nan, low
@@ -291,7 +290,7 @@ def extreme_correlation(low: Floats, high: Floats, y: Floats, sign: int) -> tupl
         dot = direction @ centred
         return float(-dot / norm), -direction / norm + dot * centred / norm**3
 
-    scale = float((high - low).max()) or 1.0  # unit boxes: the solver's steps then fit any scale
+    scale = float((high - low).max()) or 1.0  # rescaled to unit boxes, so that the solver's step size suits any scale
     found = optimize.minimize(
         negative,
         farthest / scale,

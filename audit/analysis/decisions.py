@@ -1,21 +1,21 @@
-"""Decisions about differences: what may be claimed of them once all of a suite are corrected.
+"""Decisions about differences: what may be claimed after correction for all figures of a suite.
 
-Between two models a difference may be claimed to be equivalent, larger or smaller (`comparing.comparisons`);
-between two runs, that a model regressed, improved or is unchanged (`audit.analysis.gate`). Rankings and the noise of
-engines rest on the former. Both use one rule, suite by suite, so that a further suite hides nothing:
+Two models may be claimed to be equivalent, or one to be larger or smaller (`comparing.comparisons`); of two runs, that
+a model regressed, improved or is unchanged (`audit.analysis.gate`). Rankings and engine noise rest on the former. Both
+use the same rule, for each suite separately, so that adding a suite hides nothing:
 
-* The suite's primary figures are tested by themselves. Holm's correction holds the chance of even one wrong claim
-  among them. However many other figures there are, a primary one is found as if they were not.
-* All other figures of the suite share one false discovery rate (Benjamini & Hochberg 1995, J. R. Stat. Soc. B 57):
-  of what is claimed, so large a share is wrong on average. The procedure is proven for tests that depend positively
-  on each other (Benjamini & Yekutieli 2001, Ann. Stat. 29(4)), and for two-sided tests of correlated means no
-  correlation is known to break it (Reiner-Benjamini 2007, Biom. J. 49(1)). Benjamini and Yekutieli's own factor,
-  which allows for any dependence whatever, would ask 5 to 9 times smaller p-values of such suites. `tests/simulations`
-  measures the rate on every suite's own figures. That a figure got worse or better by more than its margin is tested
-  among those that did so in the sample: the others are no part of the family (`conditional_false_discovery`).
+* The suite's primary figures are tested separately. Holm's correction limits the chance of even one wrong claim among
+  them. So other figures do not make it harder to detect a primary one.
+* All other figures of the suite share a false discovery rate (Benjamini & Hochberg 1995, J. R. Stat. Soc. B 57): the
+  expected share of wrong claims. The procedure is proven for positively dependent tests (Benjamini & Yekutieli 2001,
+  Ann. Stat. 29(4)), and for two-sided tests of correlated means no correlation is known to break it (Reiner-Benjamini
+  2007, Biom. J. 49(1)). Benjamini and Yekutieli's own factor, which allows for arbitrary dependence, would demand 5 to
+  9 times smaller p-values from such suites. `tests/simulations` measures the rate on every suite's own figures. The
+  claim that a figure got worse or better by more than its margin is tested among the figures that did so in the sample:
+  the others are not part of the family (`conditional_false_discovery`).
 
-Nothing is claimed of fewer than `FEWEST_CLUSTERS` levels of a factor that is a sample: three templates say next to
-nothing about the next one.
+Nothing is claimed with fewer than `FEWEST_CLUSTERS` levels of a sampled factor: three templates say next to nothing
+about the next one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.comparing.significance import Corrected, conditional_false_discovery, false_discovery, holm
 from audit.results import OpenBecause
 
-#: Margin of a measure for which none is given.
+#: The default margin of a measure.
 DEFAULT_MARGIN = 0.02
-#: Nothing is claimed of fewer levels of a sampled factor.
+#: With fewer levels of a sampled factor nothing is claimed.
 FEWEST_CLUSTERS = 5
 _BELOW_1 = math.nextafter(1.0, 0.0)
 
@@ -40,9 +40,10 @@ _BELOW_1 = math.nextafter(1.0, 0.0)
 class Claim(NamedTuple):
     """A statement about a difference, and the uncorrected p-value of its null hypothesis.
 
-    ``needs_pairs``: that two are alike, or one is better. Items that only one of them has count as apart by all that
-    can be, and it is not claimed where answers are missing of a quantity without a range: they may hide the opposite.
-    ``is_doubled``: the p-value is twice a one-sided one, 1 where the estimate is not on the claim's side.
+    ``needs_pairs``: for claims that two are alike, or one is better. Items that only one of them has are then assumed
+    to differ as much as possible, and nothing is claimed if answers are missing for a quantity without a range, since
+    they may hide the opposite.
+    ``is_doubled``: the p-value is twice a one-sided one, or 1 if the estimate is not on the claim's side.
     """
 
     outcome: str
@@ -51,23 +52,23 @@ class Claim(NamedTuple):
     is_doubled: bool = False
 
     def in_look(self, share: float) -> Claim:
-        """The claim in a look that may spend this share of the error: its p-value over all looks, by Bonferroni."""
+        """The claim at a look that may spend this share of the error: its p-value over all looks, by Bonferroni."""
         if not self.p < 1:  # an unknown p stays NaN
             return self
-        return self._replace(p=min(self.p / share, _BELOW_1))  # 1 says more than that: no sign of it
+        return self._replace(p=min(self.p / share, _BELOW_1))  # exactly 1 means that the estimate is on the other side
 
 
 class Decision(NamedTuple):
-    """What is claimed of a difference.
+    """What is claimed about a difference.
 
     Attributes
     ----------
     outcome : str or None
         The first of its claims that holds, None if none does.
     p_adjusted : tuple of float
-        The corrected p of each claim.
+        The corrected p-value of each claim.
     levels : tuple of float
-        The level at which the correction tested each claim's own p.
+        The level at which the correction tested each claim's uncorrected p-value.
     """
 
     difference: PairedDifference
@@ -76,7 +77,7 @@ class Decision(NamedTuple):
     levels: tuple[float, ...]
 
     def in_look(self, share: float) -> Decision:
-        """The decision with the levels of a look's own p-values, which may spend this share of the error."""
+        """The decision with levels for the p-values of a single look, which may spend this share of the error."""
         return self._replace(levels=tuple(level * share for level in self.levels))
 
 
@@ -86,10 +87,10 @@ def decide(suite: Sequence[tuple[PairedDifference, Sequence[Claim]]], alpha: flo
     Parameters
     ----------
     suite : sequence of (difference, claims)
-        Each difference has the same kinds of claims, in order of precedence. The correction runs once for each kind.
+        Each difference has the same kinds of claims, in order of precedence. Each kind is corrected separately.
     alpha : float
-        Chance of even one wrong claim of a kind among the primary figures, and the share of wrong claims of a kind
-        among the others.
+        For each kind of claim: the chance of even one wrong claim among the primary figures, and the expected share of
+        wrong claims among the others.
     """
     if not suite:
         return []
@@ -121,16 +122,16 @@ def why_open(
     may_hide: bool,
     is_seen_alike: bool,
 ) -> OpenBecause | None:
-    """Why nothing is claimed of a difference, where more items like those at hand may not help.
+    """Why nothing is claimed about a difference, unless more items of the same kind would help.
 
     Parameters
     ----------
     if_complete, if_paired : sequences of Claim
-        The claims as they would be, were the missing answers like the others, and were there no unpaired items.
+        The claims that would hold if the missing answers were like the others, and if there were no unpaired items.
     may_hide : bool
-        Whether the missing answers alone may hold what was asked for.
+        Whether the missing answers alone could hide a relevant difference.
     is_seen_alike : bool
-        Whether the clusters that were asked are alike, and only the room for others leaves it open.
+        Whether the clusters asked are alike, so that only the allowance for other kinds leaves the question open.
     """
     difference = decision.difference
     if decision.outcome is not None:
@@ -150,15 +151,15 @@ def why_open(
 
 
 def _may_be_alike(difference: PairedDifference) -> bool:
-    """Whether nothing that is missing without bounds could hide that the two differ."""
+    """Whether equivalence may be claimed: no missing answers without bounds could hide a difference."""
     return difference.has_range or not difference.n_missing or difference.is_identical
 
 
 def highest_confidence(holds: Callable[[float], bool], least: float = 0.0) -> float:
-    """The highest confidence at which an interval still shows it, from ``least`` up; 0 if it does not even there."""
+    """The highest confidence, from ``least`` up, at which ``holds``; 0 if it does not hold even there."""
     if not holds(least):
         return 0.0
-    shown, open_ = 1.0 - least, 1e-15  # 1 - confidence: shown there, and not shown here
+    shown, open_ = 1.0 - least, 1e-15  # bracket of 1 - confidence: it holds at the first, and not at the second
     if holds(1 - open_):
         return 1 - open_
     while shown / open_ > 1.001:
@@ -168,7 +169,7 @@ def highest_confidence(holds: Callable[[float], bool], least: float = 0.0) -> fl
 
 
 def margin_of(margins: Mapping[str, float] | float, measure: str) -> float:
-    """A measure's margin; in a mapping, ``default`` stands for measures it does not name, else `DEFAULT_MARGIN`."""
+    """A measure's margin; a mapping may have a ``default`` for other measures, or else it is `DEFAULT_MARGIN`."""
     if isinstance(margins, Mapping):
         return margins.get(measure, margins.get("default", DEFAULT_MARGIN))
     return margins

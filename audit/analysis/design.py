@@ -1,4 +1,4 @@
-"""What a measure's specification means for a table of rows: which rows, in which clusters, of which kind."""
+"""Applies a measure's specification to a table of rows: which rows, clusters and strata it uses, and of which kind."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from suites.base import Factor, MeasureSpec
 
 
 def is_binary(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
-    """Whether the values are outcomes of yes or no, not differences that happen to be 0 everywhere."""
+    """Whether the values are yes/no outcomes, rather than differences that happen to be 0 everywhere."""
     return spec.kind in ("probability", "share") and _exactly(low, high, (0.0, 1.0))
 
 
 def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
-    """Whether the values come from counting: outcomes of yes or no, or differences of two of them.
+    """Whether the values are counts: yes/no outcomes, or differences of two of them.
 
-    A few identical values do not make a certainty: the next one may differ by 1.
+    A few identical counts prove nothing: the next one may differ by 1.
     """
     return is_binary(spec, low, high) or (spec.from_counts and np.array_equal(low, high))
 
@@ -31,13 +31,13 @@ def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
 
 
 def value_kind(spec: MeasureSpec, low: Floats, high: Floats) -> ValueKind:
-    """What the values of a figure are, known by their bounds (n,)."""
+    """The kind of a figure's values, given their bounds (n,)."""
     counts = all(is_count(spec, end, end) for end in (low, high))
     return ValueKind(*spec.limits, counts, spec.kind in ("probability", "share"))
 
 
 def usable(table: RowTable, spec: MeasureSpec) -> Bools:
-    """Rows (n,) behind a figure: they match, have the quantity and, for a correlation, the covariate."""
+    """The rows (n,) that a figure uses: they match, have the quantity and, for a correlation, the covariate."""
     used = table.matching(spec.where) & table.has(spec.quantity)
     if spec.estimator == "correlation":
         used &= np.isfinite(covariate_values(table, spec))
@@ -45,7 +45,7 @@ def usable(table: RowTable, spec: MeasureSpec) -> Bools:
 
 
 def strata_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Strata | None:
-    """The fixed strata of the used rows, none of them among `undefined_strata`; None where the figure has none."""
+    """The fixed strata of the used rows, none of which may be among `undefined_strata`; None if the figure has none."""
     if spec.stratum is None or spec.weights is None:
         return None
     codes = table.codes(spec.stratum)[used]
@@ -55,7 +55,7 @@ def strata_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Strata | None:
 
 
 def undefined_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Factor]:
-    """Levels of the stratum that have no used row although they have a weight, or rows without a weight."""
+    """Levels of the stratum with a weight but no used rows, or with used rows but no weight."""
     if spec.stratum is None or spec.weights is None:
         return []
     names = [*table.levels.names(spec.stratum), None]  # -1, no level, takes the last
@@ -65,7 +65,7 @@ def undefined_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Fa
 
 
 def layout_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Layout:
-    """The clusters and strata of the used rows, none of them among `undefined_strata`; made once for all figures."""
+    """The clusters and strata of the used rows, none of which may be among `undefined_strata`. Cached in the table."""
     factors = tuple(factor for factor in spec.clusters if factor not in spec.where)
     weights = None if spec.weights is None else tuple(spec.weights.items())
     key = used.tobytes(), factors, spec.membership, spec.stratum, weights
@@ -77,12 +77,12 @@ def layout_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Layout:
 
 
 def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:
-    """Cluster codes of the used rows. A factor that the figure itself fixes is not a sample of levels: left out."""
+    """Cluster codes of the used rows, without factors that the figure's condition fixes: these are not sampled."""
     return [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
 
 
 def sampled_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> dict[str, int]:
-    """How many levels of each sampled factor the used rows hold; their own number where no factor is sampled."""
+    """The number of levels of each sampled factor in the used rows; the number of rows if no factor is sampled."""
     factors = [factor for factor in spec.clusters if factor not in spec.where]
     levels = {factor: len(np.unique(table.codes(factor)[used])) for factor in factors} or {"item": int(used.sum())}
     if spec.membership is not None:
@@ -91,15 +91,15 @@ def sampled_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> dict[str,
 
 
 def fewest_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> int:
-    """Levels of the sampled factor that has fewest, in the stratum that has fewest of it."""
+    """The smallest number of levels of any sampled factor in any stratum."""
     in_strata = [n for _, n in weighted_levels(table, spec, used)]
     return min([*sampled_levels(table, spec, used).values(), *in_strata], default=0)
 
 
 def weighted_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> list[tuple[float, int]]:
-    """For each sampled factor, in each stratum: the stratum's weight, and how many of its levels the used rows hold.
+    """For each sampled factor and stratum: the stratum's weight, and the number of levels in the used rows.
 
-    A factor whose levels occur in several strata has one entry for all of them, with their weights' sum.
+    A factor whose levels occur in several strata has a single entry, with the sum of their weights.
     """
     factors = [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
     factors = factors or [np.arange(int(used.sum()))]
@@ -118,7 +118,7 @@ def weighted_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> list[tup
 
 
 def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:
-    """The covariate (n,) of all rows as numbers, NaN where a row has none."""
+    """The covariate (n,) of all rows as numbers, NaN if a row has none."""
     if spec.covariate is None or not spec.clusters:
         raise ValueError(f"{spec.measure}: a correlation needs a covariate and a cluster factor")
     numbers = [_number(level) for level in table.levels.names(spec.covariate)]
@@ -126,7 +126,7 @@ def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:
 
 
 def correlated(table: RowTable, spec: MeasureSpec, used: Bools) -> tuple[Floats, list[Codes]]:
-    """Covariates (G,) of the clusters that are correlated, and the used rows' codes: theirs, 0…G-1, first."""
+    """Covariates (G,) of the correlated clusters, and the cluster codes of the used rows: theirs, 0…G-1, first."""
     covariate = covariate_values(table, spec)[used]
     levels, own = np.unique(table.codes(spec.clusters[0])[used], return_inverse=True)
     of_cluster = np.full(len(levels), np.nan)

@@ -1,7 +1,7 @@
-"""From the models' answers to the figures of one suite.
+"""Computes the figures of one suite from the models' answers.
 
-Takes parsed responses, gives measures, comparisons, ranks, engine drift and data quality. Reads no
-store and asks no model.
+Takes parsed responses; gives measures, comparisons, ranks, engine drift and data quality. Does not read the store or
+ask models.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from audit.analysis.table import Bools, RowTable
 from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, Where, where_key
 from suites.base import MeasureSpec, Suite
 
-#: Most items that are shown of those a derived row is made of.
+#: Maximum number of items shown behind a derived row.
 _SOURCES_SHOWN = 2
 
 
 @dataclass(frozen=True)
 class SuiteResponses:
-    """What is known of one suite: each model's parsed responses, by the name that the report shows."""
+    """Each model's parsed responses to one suite, by the model's name in the report."""
 
     name: str
     suite: Suite
@@ -37,26 +37,26 @@ class SuiteResponses:
 
 @dataclass(frozen=True)
 class EvaluationOptions:
-    """How figures are made.
+    """How figures are computed.
 
     Attributes
     ----------
     signature : mapping
-        What reproduces the suite's figures, the model apart.
+        Everything needed to reproduce the suite's figures, except the model.
     margins : float or mapping of measure name to float
         Differences smaller than this do not matter.
     largest_change : float or None
         As in `audit.analysis.comparing.comparisons.compare_models`.
     engines : sequence of pairs of names
-        The same models on different engines: what differs between them is noise.
+        The same models on different engines: their differences are noise.
     lineage : collection of pairs of names
-        Models made from each other: their differences are changes, not noise.
+        Models derived from each other: their differences are changes, not noise.
     confidence : float
         Level of all intervals, in (0, 1).
     seed : int
-        Seed of resampling.
+        Seed for resampling.
     foreign : mapping of model name to float
-        Models of which this share of the answers may be another model's: their figures are bounded accordingly.
+        The share of a model's answers that may be another model's; its figures are bounded accordingly.
     """
 
     signature: Mapping[str, Any]
@@ -71,10 +71,10 @@ class EvaluationOptions:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """All that is concluded of one suite.
+    """All results of one suite.
 
-    ``specs`` are the figures of all models. ``examples`` are the items to show: for each model, the ids of the figures
-    that rest on each item.
+    ``specs`` are the specifications of all models' figures. ``examples`` are the items to show: for each model and item
+    the ids of the figures that use it.
     """
 
     measures: list[Measure]
@@ -119,7 +119,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
         options.engines,
         options.lineage,
     )
-    # A model that was down has no follow-ups: items are chosen by one that was asked the most.
+    # A model that was down has no follow-ups, so items are chosen from the model that was asked the most.
     fullest = max(by_model, key=lambda model: len(by_model[model].by_item))
     shown = _example_items(by_model[fullest], tables[fullest], all_specs)
     return SuiteResult(
@@ -170,16 +170,16 @@ def _data_quality(suite: str, model: str, parsed: ParsedResponses, measures: Seq
     )
 
 
-# -- which items are shown ---------------------------------------------------------------------
+# -- example items -----------------------------------------------------------------------------
 
 
 def _behind(table: RowTable, spec: MeasureSpec) -> Bools:
-    """Rows (n,) behind a figure, those without an answer included."""
+    """Rows (n,) behind a figure, including those without an answer."""
     return table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
 
 
 def _example_items(parsed: ParsedResponses, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
-    """Items to show, for all models: for every figure at least one item behind it, by one model's rows."""
+    """Items to show for all models, chosen from one model's rows: at least one behind every figure."""
     rows = parsed.rows
     shown = np.zeros(len(rows), dtype=np.bool_)
     chosen = []
@@ -199,9 +199,9 @@ def _figures_behind(
     measures: Sequence[Measure],
     shown: Collection[str],
 ) -> dict[str, list[str]]:
-    """For each shown item, follow-ups last, the ids of one model's figures that rest on it."""
+    """For each shown item, follow-ups last, the ids of one model's figures that use it."""
     ids: dict[tuple[str, Where], str] = {(m.measure, where_key(m.where)): m.id for m in measures}
-    # One place for each shown item in each row that rests on it.
+    # One entry for each shown item in each row that uses it.
     places = [(number, item) for number, row in enumerate(parsed.rows) for item in row.items if item in shown]
     of_rows = np.array([number for number, _ in places], dtype=np.intp)
     in_order = sorted(

@@ -1,4 +1,4 @@
-"""Items shown behind the figures: their prompts and raw answers, as the store keeps them."""
+"""Example items behind the figures, with prompts and raw answers from the store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_examples(
     items : sequence of Item
         The suite's own items. The prompt of a follow-up is in the store, if it was ever sent.
     figures : mapping
-        Which items are shown, and the ids of the figures that rest on each.
+        The items to show, and the ids of the figures that use each.
     """
     for item_id, ids in figures.items():
         place, response = parsed.places[item_id], parsed.by_item[item_id]
@@ -57,7 +57,7 @@ def _prompt_of(item: Item) -> Any:
 
 
 def _answer_of(keys: Sequence[str], stored: Sequence[Mapping[str, Any]]) -> Any:
-    """The answer, its numbers named; an error where one of its parts has failed, None where one is missing."""
+    """The answer with named fields; an error if a part of it failed, None if one is missing."""
     for found in stored:
         if not found["answered"] and found["failures"]:
             return {"error": BackendError.from_json(found["failures"][-1]["error"]).to_json()}
@@ -66,7 +66,7 @@ def _answer_of(keys: Sequence[str], stored: Sequence[Mapping[str, Any]]) -> Any:
         return None
     kind, *fields = answers[0]
     if kind == "generate":
-        return dict(zip(_TEXT_FIELDS, fields, strict=False))  # a thought is kept where there is one
+        return dict(zip(_TEXT_FIELDS, fields, strict=False))  # a thought is stored only if there is one
     if kind == "classify":
         return {"labels": fields[0]}
     continuations = [found["detail"] for found in stored]
@@ -86,7 +86,7 @@ def _score_of(score: Sequence[Any]) -> dict[str, Any]:
 
 
 def _writable(shown: Any) -> Any:
-    """The same with lone surrogates escaped: a result is written as UTF-8, which has none."""
+    """Escape lone surrogates, which UTF-8 cannot encode."""
     match shown:
         case str():
             return shown.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Each figure over the runs of a store: for `audit history` and the trend page."""
+"""Each figure over the runs of a store, for `audit history` and the trend page."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from audit.store import Store
 
 
 class Point(Reported):
-    """A figure in one run. ``changes`` says what of the model, engine or suite differs from the
-    point before: a jump there may not be the model's doing. Unless it is ``comparable``, the
-    question itself is not the one at the point before. ``verdict`` is the gate's, in a series of changes.
+    """A figure in one run.
+
+    ``changes`` lists what differs in the model, engine or suite from the previous point, and may explain a jump. If not
+    ``comparable``, the question itself differs from that of the previous point. ``verdict`` is the gate's, in a series
+    of changes.
     """
 
     run_id: str
@@ -36,9 +38,9 @@ class Point(Reported):
 class Series(Reported):
     """One figure of one model, oldest run first.
 
-    With a ``baseline`` it is the figure's change since that, as a gate saw it: the intervals of all nights hold
-    together at the runs' confidence (`audit.analysis.gate.over_nights`). Changes within ± ``margin`` do not matter.
-    With a ``limit`` it is what that is held against: the figure, or ``coverage`` or ``refusals`` behind it.
+    With a ``baseline`` it is the figure's change since then, as seen by the gate: the intervals of all nights hold
+    jointly at the runs' confidence (`audit.analysis.gate.over_nights`). Changes within ± ``margin`` do not matter.
+    With a ``limit`` it is the limited quantity: the figure, or its ``coverage`` or ``refusals``.
     """
 
     id: str
@@ -67,16 +69,16 @@ class Run(Reported):
 
 
 class Absence(Reported):
-    """A gap: when a figure was expected but is missing, and why."""
+    """A gap: when a run was expected but is missing, and why."""
 
     at: str
     why: str
 
 
 class History(Reported):
-    """All figures over all runs, both oldest first. ``models`` has those of the latest run first.
+    """All figures over all runs, oldest first. ``models`` starts with those of the latest run.
 
-    ``sequences`` are the figures' changes against the baselines of the gates, then the limits.
+    ``sequences`` are the figures' changes since the gates' baselines, followed by the limits.
     """
 
     models: list[str]
@@ -86,7 +88,7 @@ class History(Reported):
     sequences: list[Series] = Field(default_factory=list)
 
     def only(self, measure: str | None, model: str | None) -> History:
-        """The same history narrowed to one measure or model; None means all."""
+        """The history of one measure or model; None means all."""
 
         def kept(among: Sequence[Series]) -> list[Series]:
             return [s for s in among if measure in (None, s.measure) and model in (None, s.model)]
@@ -94,10 +96,10 @@ class History(Reported):
         return self.model_copy(update={"series": kept(self.series), "sequences": kept(self.sequences)})
 
     def segments(self, series: Series) -> list[list[Point]]:
-        """The points between which a line may be drawn.
+        """Runs of points that may be joined by a line.
 
-        A segment ends where a run of the same audit lacks the figure, where a run is absent, where
-        the figure has no value, and where the suite is no longer the same.
+        A segment ends if a run of the same audit lacks the figure, a run is absent, the figure has no value, or the
+        suite changes.
         """
         place = {run.id: i for i, run in enumerate(self.runs)}
         segments: list[list[Point]] = []
@@ -118,7 +120,7 @@ class History(Reported):
         return segments
 
     def _between(self, first: int, last: int) -> bool:
-        """Whether a run of the same audit, or one that is absent, lies between two runs."""
+        """Whether a run of the same audit, or an absent one, lies between two runs."""
         start, end = self.runs[first], self.runs[last]
         if any(run.title in (start.title, end.title) for run in self.runs[first + 1 : last]):
             return True
@@ -126,7 +128,7 @@ class History(Reported):
 
 
 def stored_results(store: Store, title: str | None = None) -> Iterator[AuditResult]:
-    """The results of a store's runs, oldest first; those of one audit, if its title is given."""
+    """The results of a store's runs, oldest first; only those of one audit if its title is given."""
     for run in reversed(store.runs.all()):
         if title is not None and run.title != title:
             continue
@@ -135,7 +137,7 @@ def stored_results(store: Store, title: str | None = None) -> Iterator[AuditResu
 
 
 def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | None = None) -> list[Absence]:
-    """Runs that ended without a result, and slots of a schedule that had no run, oldest first.
+    """Runs that ended without a result, and scheduled slots without a run, oldest first.
 
     Parameters
     ----------
@@ -143,7 +145,7 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
         Entries of a schedule's journal (see `audit.schedule.journal.Journal`).
     """
     found: list[Absence] = []
-    in_journal: list[tuple[datetime, datetime]] = []  # runs that the journal names are not listed twice
+    in_journal: list[tuple[datetime, datetime]] = []  # to avoid listing runs in the journal twice
     for entry in journal:
         match entry["event"]:
             case "missed":
@@ -159,7 +161,7 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
         ended = run.finished is not None and not run.status.startswith("failed")
         if ended or (title is not None and run.title != title):
             continue
-        # A kill may be noticed some nights later: only the first run after its slot is the one it concerns.
+        # A kill may be noticed some nights later: it concerns only the first run after its slot.
         if of_journal := [span for span in in_journal if span[0] <= _time(run.started) <= span[1]]:
             in_journal.remove(of_journal[0])
             continue
@@ -169,14 +171,14 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
 
 
 def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *, details: bool = False) -> History:
-    """The series of every figure, in the order in which figures first appear.
+    """The series of every figure, in order of first appearance.
 
     Parameters
     ----------
     results : iterable of AuditResult
-        Oldest first. A run without a figure leaves no point: nothing is interpolated.
+        Oldest first. A run without the figure has no point: nothing is interpolated.
     details : bool
-        Also figures of single levels (one occupation).
+        Include figures of single levels (one occupation).
     """
     series: dict[str, Series] = {}
     runs: list[Run] = []
@@ -218,8 +220,7 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
 
 
 def with_sequences(found: History, store: Store) -> History:
-    """The history with the figures' changes since the baselines, as the gates of its runs saw them night by night,
-    and the limits on them."""
+    """Add the figures' changes since the baselines, as seen by the gates night by night, and the limits on them."""
     names = {baseline.run_id: baseline.name for baseline in store.runs.baselines()}
     units, runs = {series.id: series.unit for series in found.series}, {run.id: run for run in found.runs}
     sequences: dict[str, Series] = {}
@@ -248,7 +249,7 @@ def _figure_id(facts: Mapping[str, Any]) -> str:
 def _series_of(
     sequences: dict[str, Series], facts: Mapping[str, Any], name: str, described: Mapping[str, Any]
 ) -> Series:
-    """The figure's series of that name, which begins here if there is none."""
+    """The figure's series of that name, created if there is none."""
     of_figure = {key: facts[key] for key in ("model", "suite", "measure", "where")}
     return sequences.setdefault(
         key := f"{_figure_id(facts)}-{name}", Series(id=key, points=[], **of_figure, **described)
@@ -271,12 +272,12 @@ def _looked_at(run: Run, facts: Mapping[str, Any], value: str) -> Point:
 def _changes(
     before: tuple[Measure, ModelInfo | None] | None, measure: Measure, model: ModelInfo | None
 ) -> tuple[list[str], bool]:
-    """What is different, and whether it still measures the same."""
+    """What changed, and whether the figure still measures the same."""
     if before is None:
         return [], True
     old_measure, old_model = before
     changes = []
-    # One id, other fields: an earlier version described the same model with more fields.
+    # Equal ids with different fields: an earlier version described the same model with more fields.
     if old_model is not None and model is not None and old_model.fingerprint_id != model.fingerprint_id:
         then, now = old_model.fingerprint, model.fingerprint
         changes += [
@@ -290,7 +291,7 @@ def _changes(
 
 
 def _utc(iso: str) -> str:
-    """Slots are journalled in local time; runs are not."""
+    """A time in UTC: the journal has slots in local time."""
     return _time(iso).astimezone(UTC).isoformat()
 
 

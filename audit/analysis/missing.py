@@ -1,12 +1,12 @@
-"""Answers that are missing, as bounds: a missing answer of a quantity may be anything that the quantity can be.
+"""Missing answers as bounds: a missing answer may be any value in the quantity's range.
 
-Leaving it out would take it for an answer like the others, but a model that refuses its worst items looks
-better for it. So a figure is computed with all missing answers at the one end of the range and again at the other, as
-for answers known only by bounds (Horowitz & Manski 2000, J. Am. Stat. Assoc. 95(449)), and a decision holds only if it
-holds for every answer that could have come. What the answered items alone give, the complete case, stands beside it.
+Leaving it out would assume that it is like the others, which favours a model that refuses its worst items. So a figure
+is computed with all missing answers at one end of the range and again at the other, as for answers known only by bounds
+(Horowitz & Manski 2000, J. Am. Stat. Assoc. 95(449)), and a decision holds only if it holds for every possible answer.
+The estimate from the answered items alone, the complete cases, is reported beside it.
 
-A quantity without a range has no such bounds. Its missing answers are taken to lie within what the answered items
-show, of whichever model; nothing is called alike on that assumption.
+A quantity without a range has no such bounds. Its missing answers are assumed to lie within the range of the answered
+items of all models; nothing is called equivalent on that assumption.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from suites.base import MeasureSpec
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """One figure's quantity in one table, its missing answers included.
+    """One figure's quantity in one table, including missing answers.
 
     Attributes
     ----------
     quantity : Quantity
-        As in the table; a missing answer has the range for bounds and no value.
+        As in the table; a missing answer has no value, and the range as its bounds.
     used, missing : array (n,)
-        Rows with the quantity, and rows without an answer that would have it.
+        Rows with the quantity, and rows that would have it but lack an answer.
     """
 
     quantity: Quantity
@@ -39,17 +39,17 @@ class Completed:
 
     @property
     def asked(self) -> Bools:
-        """Rows (n,) that the figure would rest on, were all answered."""
+        """Rows (n,) that the figure would use if all were answered."""
         return self.used | self.missing
 
 
 def completed(tables: Sequence[RowTable], spec: MeasureSpec) -> list[Completed]:
-    """A figure's quantity in each table with the missing answers as bounds."""
+    """A figure's quantity in each table, with missing answers as bounds."""
     found = [(table.quantity(spec.quantity), usable(table, spec), missing_rows(table, spec)) for table in tables]
     if not any(missing.any() for _, _, missing in found):
         return [Completed(*parts) for parts in found]
     least, most = limits(spec, [(quantity, used) for quantity, used, _ in found])
-    if not least <= most:  # nothing was answered anywhere: there is nothing to complete
+    if not least <= most:  # nothing was answered at all
         return [Completed(quantity, used, np.zeros_like(missing)) for quantity, used, missing in found]
     return [
         Completed(
@@ -68,7 +68,7 @@ def completed(tables: Sequence[RowTable], spec: MeasureSpec) -> list[Completed]:
 
 
 def missing_rows(table: RowTable, spec: MeasureSpec) -> Bools:
-    """Rows (n,) without an answer that a figure would rest on."""
+    """Rows (n,) without an answer that a figure would use."""
     if not table.missing.any():
         return table.missing
     missing = table.missing & table.matching(spec.where)
@@ -81,12 +81,12 @@ def missing_rows(table: RowTable, spec: MeasureSpec) -> Bools:
 
 
 def has_range(spec: MeasureSpec) -> bool:
-    """Whether it is known what the quantity can be."""
+    """Whether the quantity has a finite range."""
     return bool(np.isfinite(spec.limits).all())
 
 
 def limits(spec: MeasureSpec, seen: Sequence[tuple[Quantity, Bools]]) -> tuple[float, float]:
-    """What a missing answer can be: the quantity's range, or else what the answered items show."""
+    """The range of a missing answer: the quantity's, or else that of the answered items."""
     if has_range(spec):
         return spec.limits
     low, high = (np.concatenate([getattr(q, end)[used] for q, used in seen]) for end in ("low", "high"))

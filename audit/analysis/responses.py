@@ -16,21 +16,21 @@ from backends.base import Answer, ScoreResponse
 from backends.errors import BackendError
 from suites.base import Factor, Item, Row, Suite
 
-#: Rows are in blocks of this many items, each block followed by its follow-ups: figures are summed in this order.
+#: Rows are ordered in blocks of this many items, each followed by its follow-ups; this fixes the order of summation.
 _BLOCK = 512
 
 Place = tuple[int, ...]
-"""Where an item stands: (5,) is a suite's own sixth item, (5, 0) its first follow-up."""
+"""An item's position: (5,) is the suite's sixth item, (5, 0) its first follow-up."""
 
-_reading = threading.Lock()  # models are asked side by side, and suites need not be safe for threads
+_reading = threading.Lock()  # models are asked concurrently, and suites need not be thread-safe
 
 
 @dataclass(frozen=True, slots=True)
 class ItemResponse:
     """What is kept of the answer to one item.
 
-    ``failure`` is the reason why there is none, None where there is one. ``logprobs`` (k,) are those of the
-    continuations, NaN where they are not exact; None unless they were asked for.
+    ``failure`` says why there is no answer; None if there is one. ``logprobs`` (k,) are those of the continuations, NaN
+    if not exact; None unless requested.
     """
 
     item_id: str
@@ -44,19 +44,19 @@ class ItemResponse:
 
 
 class Responses:
-    """Takes one model's answers to one suite in any order; gives rows in the items' order.
+    """Collects one model's answers to one suite in any order; gives rows in the items' order.
 
     Parameters
     ----------
     suite : Suite
         Reads the answers.
     keep_logprobs : bool
-        Keep each continuation's log-probability, to compare engines.
+        Whether to keep the continuations' log-probabilities, to compare engines.
 
     Attributes
     ----------
     noise : float
-        Nats by which the model's scores are known to move: answers are read as no more exact than that.
+        Nats by which the model's scores are known to vary: answers are read as intervals at least that wide.
     """
 
     def __init__(self, suite: Suite, *, keep_logprobs: bool = False) -> None:
@@ -66,7 +66,7 @@ class Responses:
         self._found: dict[Place, ItemResponse] = {}
 
     def record(self, place: Place, item: Item, keys: tuple[str, ...], answer: Answer | None) -> Iterable[Item]:
-        """Parse what is known of one item now; None if it was never asked. Replaces what was known before.
+        """Parse the answer to one item, replacing an earlier one; None if it was never asked.
 
         Returns the questions that follow from the answer.
         """
@@ -90,17 +90,17 @@ class Responses:
         return follow_ups
 
     def is_answered(self, place: Place) -> bool:
-        """Whether the item there has an answer."""
+        """Whether the item at this position has an answer."""
         return self._found[place].failure is None
 
     def held(self, keys: Collection[str]) -> set[str]:
-        """Those of ``keys`` that items here have."""
+        """Those of ``keys`` that belong to items here."""
         return {key for found in list(self._found.values()) for key in found.keys if key in keys}
 
     def retract(self, keys: Collection[str]) -> list[Place]:
-        """Take back the answers under ``keys``: they count as not asked, and what followed from them is dropped.
+        """Discard the answers under ``keys``: their items count as not asked, and follow-ups are dropped.
 
-        Returns where they stood.
+        Returns the positions of these items.
         """
         keys = set(keys)
         places = [place for place, found in list(self._found.items()) if not keys.isdisjoint(found.keys)]
@@ -114,7 +114,7 @@ class Responses:
         return places
 
     def parsed(self) -> ParsedResponses:
-        """All of it in the items' order, with the rows that the suite derives."""
+        """All responses in the items' order, with the rows that the suite derives."""
         return ParsedResponses(self.suite, {place: self._found[place] for place in sorted(self._found, key=_in_blocks)})
 
 
@@ -124,11 +124,11 @@ class ParsedResponses:
     Attributes
     ----------
     rows : list of Row
-        One per item, and what the suite derives from them.
+        One per item, and those that the suite derives from them.
     by_item : mapping of str to ItemResponse
         In the items' order.
     places : mapping of str to Place
-        Where each item stands.
+        The position of each item.
     failures : Counter
         Items without an answer, by reason.
     """
@@ -141,12 +141,12 @@ class ParsedResponses:
         self.rows = list(suite.derive([response.row for response in found.values()]))
 
     def logprobs(self) -> dict[str, Floats]:
-        """Log-probabilities (k,) of each scored item's continuations, as far as they were kept."""
+        """Log-probabilities (k,) of each scored item's continuations, if they were kept."""
         return {item: found.logprobs for item, found in self.by_item.items() if found.logprobs is not None}
 
 
 def exact_logprobs(response: ScoreResponse) -> Floats:
-    """Natural log-probabilities (k,) of the continuations; NaN where they are only bounded."""
+    """Natural log-probabilities (k,) of the continuations; NaN if only bounded."""
     return np.array([math.nan if s.exactness != "exact" or s.logprob is None else s.logprob for s in response.scores])
 
 

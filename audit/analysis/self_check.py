@@ -1,12 +1,11 @@
-"""What a run's own questions, asked a second time, say about all of its answers.
+"""What repeating some of a run's questions shows about all of its answers.
 
-Two answers of one model to one question agree within its noise. Where they do not, another model answered one of
-them. Where each answer is foreign with chance f, by itself, a pair disagrees with chance 2 f (1 - f). Where the
-answers of one block of time are, those pairs agree that fall into it whole: the rate is least for a block at the
-start of the run, see `foreign_share`, and that bounds f either way. Where the other model answers a busy server's
-questions, those pairs disagree whose second question waited until nothing else was under way. The rate bounds nothing
-where a question gets the other model each time that it is asked, nor where a cache repeats answers: then no pair
-disagrees.
+Two answers of one model to one question agree within its noise. If they do not, another model gave one of them. If
+each answer is foreign independently with probability f, a pair disagrees with probability 2 f (1 - f). If the foreign
+answers form a block in time, pairs that lie entirely inside it agree: the rate is lowest for a block at the start of
+the run (see `foreign_share`), and that case bounds f in general. If the other model answers while the server is busy,
+the pairs disagree whose second question waited until nothing else was in flight. The rate bounds nothing if a question
+always gets the other model, or if a cache repeats answers: then no pair disagrees.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ from audit.store import AnswerPair
 from backends.base import Answer, ContinuationScore, Response, ScoreResponse
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
-#: Nats. A score that moves by no more counts as exact.
+#: In nats: a score that varies by no more counts as exact.
 EXACT_WITHIN = 0.01
-#: Nats below the likeliest continuation of a question from which on a score says too little to be compared.
+#: In nats: continuations less likely by more than this than a question's likeliest one are not compared.
 COMPARED_WITHIN = 8.0
-#: Of the second questions, this share waits until all first ones are answered; the others come at random moments.
+#: Share of the repeats that wait until all first questions are answered; the others come at random times.
 ASKED_AT_THE_END = 0.25
 
 
 def self_check(
     model: str, pairs: Iterable[AnswerPair], noise: tuple[float, float], *, unanswered: int, confidence: float
 ) -> SelfCheck:
-    """The rate at which second answers disagree with the first, and what it leaves possible.
+    """The rate at which second answers disagree with the first, and what it implies.
 
     Parameters
     ----------
     pairs : iterable of AnswerPair
-        Questions that were scored twice. Those that await a second answer do not count.
+        Questions that were scored twice. Those without a second answer do not count.
     noise : (float, float)
-        Nats by which the model's scores are known to move, and by which two answers may differ at most.
+        Nats by which the model's scores are known to vary, and by which two answers may differ at most.
     unanswered : int
-        Second questions without an answer.
+        Repeats without an answer.
     confidence : float
-        Level of the interval of the rate, two-sided: Clopper and Pearson (Biometrika 26, 1934).
+        Level of the two-sided interval of the rate: Clopper and Pearson (Biometrika 26, 1934).
     """
     moves = [move(pair.first, pair.second) for pair in pairs if pair.second is not None]
     agreeing = [moved for moved in moves if moved <= noise[1]]
@@ -62,12 +61,12 @@ def self_check(
 
 
 def disagreeing(pairs: Iterable[AnswerPair], tolerance: float) -> list[AnswerPair]:
-    """The pairs whose answers are more than ``tolerance`` nats apart: one of the two is not the model's."""
+    """The pairs whose answers differ by more than ``tolerance`` nats: one of the two is not the model's."""
     return [pair for pair in pairs if pair.second is not None and move(pair.first, pair.second) > tolerance]
 
 
 def proportion_interval(count: int, n: int, confidence: float) -> tuple[float, float]:
-    """Clopper and Pearson's interval of a proportion; (0, 1) where nothing was counted."""
+    """Clopper and Pearson's interval of a proportion; (0, 1) if n is 0."""
     if n == 0:
         return 0.0, 1.0
     from scipy.special import betaincinv
@@ -79,17 +78,17 @@ def proportion_interval(count: int, n: int, confidence: float) -> tuple[float, f
 
 
 def foreign_share(rate: float) -> float:
-    """The largest share f of foreign answers of which such a rate of disagreeing pairs may come.
+    """The largest share f of foreign answers that is compatible with this rate of disagreeing pairs.
 
-    Where the first f of a run is foreign, and a second question is asked at a random moment of the rest of the run, or
-    with chance a = `ASKED_AT_THE_END` when all others are answered, both answers are foreign with chance
-    (1 - a) (f + (1 - f) ln(1 - f)), and a pair disagrees with chance a f - (1 - a) (1 - f) ln(1 - f). Mixed answers
-    disagree more often: 2 f (1 - f), and so do those of a server that is foreign while it is busy:
-    2 (1 - a) f (1 - f) + a f.
+    If the first share f of a run is foreign, and a question is repeated at a random time in the rest of the run, or
+    with probability a = `ASKED_AT_THE_END` after all others are answered, then both answers are foreign with
+    probability (1 - a) (f + (1 - f) ln(1 - f)), and a pair disagrees with probability
+    a f - (1 - a) (1 - f) ln(1 - f). Answers mixed at random disagree more often, with 2 f (1 - f), and so do those of
+    a server that is foreign while it is busy, with 2 (1 - a) f (1 - f) + a f.
 
-    1 from a rate of a on: where all first answers are foreign, since the server was busy or until the end, only the
-    second questions that wait show it. A share above a half that is mixed at random is the model's own below a half,
-    with the names exchanged: the canary would have named the other model.
+    At a rate of a or more the bound is 1: if all first answers are foreign, because the server was busy throughout,
+    only the repeats at the end reveal it. A share above one half that is mixed at random is equivalent to one below a
+    half with the models exchanged: the canary would then have identified the other model.
     """
     if rate >= ASKED_AT_THE_END:
         return 1.0
@@ -104,10 +103,10 @@ def _least_rate(share: float) -> float:
 
 
 def move(first: Answer, second: Answer | None) -> float:
-    """How far two answers to one question are provably apart, in nats; infinite where they cannot be compared.
+    """By how many nats two answers to one question provably differ; infinite if they cannot be compared.
 
-    The largest difference of a continuation's scores, of those within `COMPARED_WITHIN` of the likeliest. A value
-    and a bound differ by how far the value lies above the bound; two bounds by the difference of the bounds.
+    This is the largest difference of a continuation's scores, among those within `COMPARED_WITHIN` of the likeliest. A
+    value and an upper bound differ by how far the value exceeds the bound; two bounds by their difference.
     """
     if not isinstance(first, ScoreResponse) or not isinstance(second, ScoreResponse):
         return math.inf
@@ -126,11 +125,11 @@ def _move(a: ContinuationScore, b: ContinuationScore) -> float:
     return max(0.0, value - high)
 
 
-# -- what is left of the figures -----------------------------------------------------------------
+# -- consequences for the figures ----------------------------------------------------------------
 
 
 def within_noise(answer: Response, noise: float) -> Response:
-    """The answer, its scores no longer exact where the model's own move by more than `EXACT_WITHIN`."""
+    """The answer, with its scores widened to intervals if the model's noise exceeds `EXACT_WITHIN`."""
     if noise <= EXACT_WITHIN or not isinstance(answer, ScoreResponse):
         return answer
     return dataclasses.replace(answer, scores=tuple([_widened(score, noise) for score in answer.scores]))
@@ -144,11 +143,11 @@ def _widened(score: ContinuationScore, noise: float) -> ContinuationScore:
 
 
 def with_foreign_share(rows: Sequence[Row], specs: Iterable[MeasureSpec], share: float) -> list[Row]:
-    """The rows, each number bounded by what it may be on average where ``share`` of the answers are foreign.
+    """The rows, with each number bounded by its possible expectation if ``share`` of the answers are foreign.
 
-    Which of the answers are foreign is unknown: each is, with this chance, and then says nothing, so that the number
-    may be anywhere in its range (corrupted sampling, Horowitz and Manski, Econometrica 63, 1995). A row from k
-    answers is foreign when one of them is. The mean over many rows holds its true value within these bounds.
+    Which answers are foreign is unknown: each one is with this probability, and then says nothing, so that the number
+    may be anywhere in its range (corrupted sampling, Horowitz and Manski, Econometrica 63, 1995). A row made from k
+    answers is foreign if any of them is. The bounds of the mean over many rows contain its true value.
     """
     ranges = _ranges(rows, specs)
     return [
@@ -160,7 +159,7 @@ def with_foreign_share(rows: Sequence[Row], specs: Iterable[MeasureSpec], share:
 
 
 def _ranges(rows: Sequence[Row], specs: Iterable[MeasureSpec]) -> dict[str, tuple[float, float]]:
-    """What each quantity can be: by a figure of it, else as far as it goes in these rows."""
+    """The range of each quantity: that of a figure, or else that of its values in these rows."""
     ranges: dict[str, tuple[float, float]] = {}
     for spec in specs:
         if math.isfinite(spec.limits[1] - spec.limits[0]):

@@ -1,4 +1,4 @@
-"""Rows as columns, so that thousands of figures are filtered from them in seconds."""
+"""Rows as columns, so that thousands of figures can be computed in seconds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One quantity of all rows: ``low`` and ``high`` (n,), NaN where a row has none; they are
-    equal to ``value`` where it is exact, and the same array where it is exact in all rows.
-    ``value`` is NaN where only the bounds are known."""
+    """One quantity of all rows (n,). ``low`` and ``high`` are NaN if a row lacks it; they equal ``value`` if it is
+    exact, and are the same array as ``value`` if it is exact in all rows. ``value`` is NaN if only bounds are known."""
 
     value: Floats
     low: Floats
@@ -27,29 +26,29 @@ class Quantity:
 
 @dataclass
 class Levels:
-    """Codes of the factors' levels, shared by the tables that are to be compared."""
+    """Codes of the factors' levels, shared by tables that are compared."""
 
     by_factor: dict[str, dict[tuple[bool, Factor], int]] = field(default_factory=dict)
 
     def code(self, factor: str, level: Factor) -> int:
-        """The level's code, new if it was never seen. True is not 1."""
+        """The level's code, a new one if the level is new. True differs from 1."""
         if (codes := self.by_factor.get(factor)) is None:
             codes = self.by_factor[factor] = {}
         return codes.setdefault((level is True or level is False, level), len(codes))
 
     def codes_of(self, factor: str, levels: Sequence[Factor]) -> Codes:
-        """Each level's code (n,). A column has few levels, so each is looked up once."""
+        """The levels' codes (n,). A column has few distinct levels, and each is looked up once."""
         if bool in set(map(type, levels)):  # True and 1 are the same key of a dict
             return np.array([self.code(factor, level) for level in levels], dtype=np.intp)
         codes = {level: self.code(factor, level) for level in dict.fromkeys(levels)}
         return np.fromiter(map(codes.__getitem__, levels), np.intp, len(levels))
 
     def find(self, factor: str, level: Factor) -> int | None:
-        """The level's code, None if no row has it."""
+        """The level's code; None if no row has it."""
         return self.by_factor.get(factor, {}).get((isinstance(level, bool), level))
 
     def names(self, factor: str) -> list[Factor]:
-        """The levels in the order of their codes."""
+        """The levels in order of their codes."""
         return [level for _, level in self.by_factor.get(factor, {})]
 
 
@@ -59,17 +58,17 @@ class RowTable:
     Parameters
     ----------
     rows : sequence
-        Each item once.
+        At most one per item.
     index : mapping, optional
-        Position of each item id: rows of several models share it to be paired. Items without
-        a row hold no value and match no condition. None: the rows' own order.
+        Position of each item id, shared by tables that are to be paired. Items without a row have no value and match
+        no condition. Default: the order of the rows.
     levels : Levels, optional
-        Shared with the other tables.
+        Shared with other tables.
 
     Raises
     ------
     ValueError
-        When an item comes twice: its figures would count it twice or lose one.
+        If an item has more than one row.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class RowTable:
         self.answered: Bools = np.zeros(n, dtype=np.bool_)
         self.answered[position] = True
         self.answered &= ~self.missing
-        #: How the rows behind a figure fall into clusters and strata (`audit.analysis.design.layout_of`).
+        #: Cache of the clusters and strata behind figures (`audit.analysis.design.layout_of`).
         self.layouts: dict[Hashable, Layout] = {}
         self._masks: dict[tuple[str, int], Bools] = {}
         self._codes: dict[str, Codes] = {}
@@ -112,7 +111,7 @@ class RowTable:
                 self._quantities[name] = _filled(self.quantity(name), places, list(map(itemgetter(name), values)))
 
     def quantity(self, name: str) -> Quantity:
-        """A quantity by its name; all NaN if no row has it."""
+        """A quantity by name; all NaN if no row has it."""
         if name not in self._quantities:
             nothing = np.full(len(self.index), np.nan)
             self._quantities[name] = Quantity(nothing, nothing, nothing)
@@ -125,13 +124,13 @@ class RowTable:
         return self._has[name]
 
     def codes(self, factor: str) -> Codes:
-        """Level codes (n,) of a factor, -1 where a row does not have it."""
+        """Level codes (n,) of a factor, -1 if a row does not have it."""
         if factor not in self._codes:
             self._codes[factor] = np.full(len(self.index), -1, dtype=np.intp)
         return self._codes[factor]
 
     def belongs(self, factor: str, used: Bools) -> Floats:
-        """1 where a used row (n,) belongs to a level of the factor, else 0: (used, G), of the levels that occur."""
+        """Indicators (used, G): 1 if a used row (n,) belongs to a level of the factor, for the G levels that occur."""
         occurring = [(at, codes) for at, codes in self._memberships.get(factor, []) if used[at]]
         if not occurring:
             return np.zeros((int(used.sum()), 0))
@@ -156,12 +155,12 @@ class RowTable:
 
 
 def _reason(row: Row) -> str | None:
-    """Why a row has no answer. One without any value has none, whatever it says."""
+    """Why a row counts as missing, as any row without values does; None if it does not."""
     return row.missing if row.missing is not None or row.values else "no value"
 
 
 def item_index(rows_of_models: Iterable[Sequence[Row]]) -> dict[str, int]:
-    """Position of each item that any of the models has, in order of first appearance."""
+    """Position of each item of any model, in order of first appearance."""
     index: dict[str, int] = {}
     for rows in rows_of_models:
         for row in rows:
@@ -170,7 +169,7 @@ def item_index(rows_of_models: Iterable[Sequence[Row]]) -> dict[str, int]:
 
 
 def _alike(rows: Sequence[Row], position: Codes) -> Iterator[tuple[Codes, list[Row]]]:
-    """Rows with the same factors and quantities, and their places: a column of each is made in one go."""
+    """Groups of rows with the same factors and quantities, and their positions, so that columns are filled at once."""
     by_names: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for number, row in enumerate(rows):
         by_names.setdefault((tuple(row.factors), tuple(row.values)), []).append(number)

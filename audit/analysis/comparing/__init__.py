@@ -1,4 +1,4 @@
-"""How models stand to each other: paired differences, their decisions, and what a change of a model does.
+"""Compares models: paired differences, decisions about them, and the effect of changing a model.
 
-Takes the rows of two models or more, gives comparisons, rankings, steps of a ladder, engine noise and agreement.
+Takes the rows of two or more models; gives comparisons, rankings, steps of a ladder, engine noise and agreement.
 """

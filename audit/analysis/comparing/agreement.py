@@ -1,13 +1,13 @@
 """How the primary figures of several suites rank the models of a store, and how far these rankings agree.
 
-Spearman's ρ over models, for each two figures of different suites, as Kaneko et al. 2024 (Table 2) compare benchmarks.
-Its interval is on Fisher's scale with Bonett and Wright's (2000) standard error for Spearman's coefficient,
+Spearman's ρ over models, for every two figures of different suites, as Kaneko et al. 2024 (Table 2) compare benchmarks.
+Its interval uses Fisher's scale with Bonett and Wright's (2000) standard error for Spearman's coefficient,
 
     tanh(atanh ρ ± z √((1 + ρ²/2) / (n − 3)))
 
-over new models of this kind. It takes the figures as measured: their own sampling error, which draws ρ towards 0, is
-not in it. A perfect ρ has no such interval: its inner end is that of the largest coefficient below it that n ranks
-without ties can have.
+and generalises to new models of this kind. It ignores the sampling error of the figures themselves, which biases ρ
+towards 0. A perfect ρ has no such interval: its inner end is that of the next smaller coefficient possible with n
+untied ranks.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from audit.analysis.correlations import correlation
 from audit.results import AuditResult, Measure, Reported, Scalar, where_key
 from audit.signatures import EXTENT, signature_changes
 
-#: Fewer models rank next to nothing: two figures without any relation agree perfectly in one of 24 orders of four.
+#: With fewer models a ranking says next to nothing: two unrelated figures rank four models the same in 1 of 24 cases.
 FEWEST_MODELS = 5
 
 
 class RankedFigure(Reported):
     """A primary figure and its value for each model that has one, from the model's latest run, on ``items`` items.
 
-    A later run of fewer items of the same kind replaces none of more. ``left_out`` are models whose latest value was
-    asked or computed otherwise than the latest of all.
+    A later run on fewer items of the same kind does not replace one on more. ``left_out`` are models whose latest value
+    was asked or computed differently from the latest of all.
     """
 
     suite: str
@@ -46,10 +46,10 @@ class RankedFigure(Reported):
 
 
 class RankCorrelation(Reported):
-    """Spearman's ρ of two figures (places in `Agreement.figures`) over the models that have both.
+    """Spearman's ρ of two figures (indices in `Agreement.figures`) over the models that have both.
 
-    ``rho`` is None where a figure is the same for all models; ``low`` and ``high`` also with fewer models than
-    `FEWEST_MODELS`.
+    ``rho`` is None if a figure is the same for all models; ``low`` and ``high`` also with fewer than `FEWEST_MODELS`
+    models.
     """
 
     a: int
@@ -61,7 +61,7 @@ class RankCorrelation(Reported):
 
 
 class Agreement(Reported):
-    """All primary figures of a store's models, and how each two of different suites agree."""
+    """All primary figures of a store's models, and the correlations of those of different suites."""
 
     models: list[str]
     figures: list[RankedFigure]
@@ -75,14 +75,14 @@ def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agree
     Parameters
     ----------
     results : iterable of AuditResult
-        Oldest first: of one figure of one model, the last counts, or one before it of more items.
+        Oldest first: for each figure and model the last one counts, or an earlier one on more items.
     """
     latest: dict[tuple[str, str, object], dict[str, Measure]] = {}
     for result in results:
         for measure in result.measures:
             if measure.spec.primary and not measure.is_subgroup:
                 of_models = latest.setdefault((measure.suite, measure.measure, where_key(measure.where)), {})
-                before = of_models.pop(measure.model, None)  # the latest of all stands last
+                before = of_models.pop(measure.model, None)  # so that the latest of all comes last
                 of_models[measure.model] = measure if before is None else _fuller(before, measure)
     figures = [_ranked(list(of_models.values())) for of_models in latest.values()]
     pairs = itertools.combinations(range(len(figures)), 2)
@@ -95,7 +95,7 @@ def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agree
 
 
 def _fuller(before: Measure, after: Measure) -> Measure:
-    """The later figure, unless it is of fewer items asked in the same way."""
+    """The later figure, unless it is on fewer items asked the same way."""
     alike = signature_changes(before.signature, after.signature).keys() <= EXTENT
     return before if alike and before.n_items > after.n_items else after
 
@@ -117,7 +117,7 @@ def _ranked(measures: Sequence[Measure]) -> RankedFigure:
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value, 1 for the largest; equal ones share the mean of their ranks."""
+    """The rank of each value, 1 for the largest; ties get the mean of their ranks."""
     ordered = sorted(values, reverse=True)
     return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]
 
@@ -132,14 +132,14 @@ def _correlated(figures: Sequence[RankedFigure], a: int, b: int, confidence: flo
 def spearman(
     x: Sequence[float], y: Sequence[float], confidence: float
 ) -> tuple[float | None, float | None, float | None]:
-    """Spearman's ρ of x and y (n,), and its interval; None where there is none."""
+    """Spearman's ρ of x and y (n,), and its interval; None if undefined."""
     n = len(x)
     if len(set(x)) < 2 or len(set(y)) < 2:
         return None, None, None
     rho = correlation(np.array(ranks(x)), np.array(ranks(y)))
     if n < FEWEST_MODELS:
         return rho, None, None
-    largest = 1 - 12 / (n**3 - n)  # two neighbours change places
+    largest = 1 - 12 / (n**3 - n)  # with two neighbours swapped
     inner = max(-largest, min(largest, rho))
     reach = float(special.ndtri((1 + confidence) / 2)) * math.sqrt((1 + inner**2 / 2) / (n - 3))
     low, high = (math.tanh(math.atanh(inner) + side * reach) for side in (-1, 1))

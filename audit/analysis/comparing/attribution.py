@@ -1,8 +1,9 @@
-"""What each change of a model does: the attribution ladder.
+"""The attribution ladder: the effect of each change of a model.
 
 A base model and the same with an adapter, an original and its quantisation, raw text and chat: two rungs that differ
-in one part of the model, or in how it is asked, make a step. What moves between them is the change's doing, not noise,
-and has a decision of its own. What only the engine changes is noise (`audit.analysis.comparing.engine_noise`).
+in one part of the model, or in how it is asked, form a step. Differences between them are effects of the change, not
+noise, and have a decision of their own. What only the engine changes is noise
+(`audit.analysis.comparing.engine_noise`).
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from backends.base import Description
 from backends.errors import ConfigError
 from suites.base import MeasureSpec, Row, Suite
 
-#: Parts that follow from another one: a quantised file has other weights, and its tokenizer in another form.
+#: Parts that change along with another: a quantised file has different weights, and its tokenizer in another form.
 _FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "settings")}
 
 
 class ModelStep(NamedTuple):
-    """From one model to another.
+    """A step from one model to another.
 
     Attributes
     ----------
     changes : tuple of str
-        Parts of the model (`backends.base.ModelPart`, or another field of the fingerprint) that differ; empty where no
+        Parts of the model (`backends.base.ModelPart`, or another field of the fingerprint) that differ; empty if no
         difference is known.
     engine : tuple of str
-        Fields of the engine that differ too: the step then holds the engines' noise as well.
+        Fields of the engine that differ too: the step then includes the engines' noise.
     """
 
     a: str
@@ -43,7 +44,7 @@ class ModelStep(NamedTuple):
 
 
 class AskingStep(NamedTuple):
-    """From one suite to another that puts the same questions otherwise; ``changed`` is a key of the signature."""
+    """A step from one suite to another that asks the same questions in another way: ``changed``, a signature key."""
 
     a: str
     b: str
@@ -51,10 +52,10 @@ class AskingStep(NamedTuple):
 
 
 def changed_parts(a: Description, b: Description) -> tuple[str, ...] | None:
-    """What of the model differs between two backends, the engine apart; None where the parts of one are not known.
+    """The parts of the model that differ between two backends, except for the engine; None if not known for both.
 
-    Where no part differs, a field that neither gives to its engine counts as one: one that both fingerprints have, or
-    one of either alone that no part tells of.
+    If no part differs, differing fields that belong to neither engine are returned: those in both fingerprints, and
+    those in only one of them that no part accounts for.
     """
     if not (a.parts and b.parts):
         return None
@@ -69,14 +70,14 @@ def changed_parts(a: Description, b: Description) -> tuple[str, ...] | None:
 
 
 def _differing_fields(a: Description, b: Description) -> list[str]:
-    """The fields of the fingerprints that differ and are of no engine."""
+    """The fields of the fingerprints that differ and do not belong to an engine."""
     engine = a.engine_fields | b.engine_fields
     names = dict.fromkeys((*a.fingerprint, *b.fingerprint))
     return [name for name in names if name not in engine and a.fingerprint.get(name) != b.fingerprint.get(name)]
 
 
 def _untold_fields(a: Description, b: Description) -> list[str]:
-    """The differing fields that no known part tells of: by its value, or as ``tokenizer_sha256`` of ``tokenizer``."""
+    """The differing fields that no known part accounts for: by its value, or by its name at the start of theirs."""
 
     def is_told(name: str, of: Description) -> bool:
         value = of.fingerprint.get(name)
@@ -87,13 +88,13 @@ def _untold_fields(a: Description, b: Description) -> list[str]:
 
 
 def _differ(a: object, b: object) -> bool:
-    """Whether two values of a part are known to differ; not of tokenizers in different forms (``gguf:``, ``json:``)."""
+    """Whether two values of a part are known to differ, which is not so in different forms (``gguf:``, ``json:``)."""
     forms = [str(value).partition(":") for value in (a, b)]
     return a != b and (forms[0][0] == forms[1][0] or not all(colon for _, colon, _ in forms))
 
 
 def changed_engine(a: Description, b: Description) -> tuple[str, ...]:
-    """The fields of the engine in which two backends differ."""
+    """The engine fields in which two backends differ."""
     engine = a.engine_fields | b.engine_fields
     names = dict.fromkeys((*a.fingerprint, *b.fingerprint))
     return tuple(name for name in names if name in engine and a.fingerprint.get(name) != b.fingerprint.get(name))
@@ -107,16 +108,16 @@ def engine_pairs(
     Parameters
     ----------
     descriptions : mapping of model name to Description
-        Two whose parts are known and equal, and whose fingerprints differ in fields of the engine only, are a pair.
+        Two models with known and equal parts, whose fingerprints differ only in engine fields, are a pair.
     declared : iterable of collections of names
-        Groups of models that have the same weights though no hash shows it: another file format, or a server. Names of
-        models left out of the run are none.
+        Groups of models with the same weights although no hash shows it: another file format, or a server. Names of
+        models left out of the run are ignored.
 
     Raises
     ------
     ConfigError
-        When a declared group holds models that differ in their adapter, or in a field of the fingerprint that is
-        neither the engine's nor a part's.
+        If models of a declared group differ in their adapter, or in a field of the fingerprint that belongs to neither
+        the engine nor a part.
     """
     groups = [set(group) for group in declared]
     pairs = []
@@ -127,7 +128,7 @@ def engine_pairs(
             untold = _untold_fields(descriptions[a], descriptions[b])
             other = ["adapter"] if "adapter" in changed else untold
             if other:
-                hint = f"Leave one of them out: what {other[0]} changes is no engine's noise"
+                hint = f"Leave one of them out: a different {other[0]} is not engine noise"
                 raise ConfigError("same_weights", f"{a}, {b}", f"they differ in their {other[0]}", hint)
         if together or changed == ():
             pairs.append((a, b))
@@ -135,15 +136,15 @@ def engine_pairs(
 
 
 def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequence[str]] = ()) -> list[ModelStep]:
-    """The steps from one model to another, at most one to each.
+    """The steps between models, at most one leading to each.
 
     Parameters
     ----------
     descriptions : mapping of model name to Description
-        A model with the weights of another that differs in some other part is a step from that one: from the one it
-        has most in common with, in model and engine. A model without adapter is never a step from one with an adapter.
+        There is a step to a model from another with the same weights that differs in some other part: from the one most
+        like it, in model and engine. There is no step from a model with an adapter to one without.
     declared : iterable of sequences of names
-        Chains of models, each made from the one before it. Names of models left out of the run are skipped.
+        Chains of models, each made from the one before. Names of models left out of the run are skipped.
     """
     steps: dict[str, ModelStep] = {}
     for chain in declared:
@@ -160,7 +161,7 @@ def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequ
 
 
 def _step(a: str, b: str, descriptions: Mapping[str, Description]) -> ModelStep | None:
-    """The step from a to b, where b is the same weights with something changed."""
+    """The step from a to b, if b has the same weights with something else changed; else None."""
     before, after = descriptions[a], descriptions[b]
     weights = before.parts.get("weights")
     changed = changed_parts(before, after)
@@ -176,7 +177,7 @@ def _is_adapted(description: Description) -> bool:
 
 
 def asking_steps(suites: Mapping[str, Suite]) -> list[AskingStep]:
-    """Pairs of suites of one kind whose signatures differ in nothing but `Suite.prompting`."""
+    """Pairs of suites of the same class whose signatures differ only in `Suite.prompting`."""
     steps = []
     for b, after in suites.items():
         for a, before in itertools.takewhile(lambda pair: pair[0] != b, suites.items()):  # noqa: B023  used at once
@@ -190,7 +191,7 @@ def asking_steps(suites: Mapping[str, Suite]) -> list[AskingStep]:
 
 @dataclass
 class Ladder:
-    """The steps of a run, and the rows that they need, handed over suite by suite."""
+    """The steps of a run, and the rows that they need, which are added suite by suite."""
 
     models: Sequence[ModelStep]
     suites: Sequence[AskingStep]
@@ -199,7 +200,7 @@ class Ladder:
 
     @property
     def lineage(self) -> frozenset[frozenset[str]]:
-        """Pairs of models that steps lead from one to the other, through others too."""
+        """Pairs of models connected by steps, directly or indirectly."""
         groups: dict[str, set[str]] = {}
         for step in self.models:
             joined = groups.get(step.a, {step.a}) | groups.get(step.b, {step.b})
@@ -207,7 +208,7 @@ class Ladder:
         return frozenset(frozenset((a, b)) for a, of_a in groups.items() for b in of_a if a != b)
 
     def add(self, suite: str, rows: Mapping[str, Sequence[Row]], specs: Sequence[MeasureSpec]) -> None:
-        """Keep a suite's rows by model, and its figures, where a step needs them."""
+        """Keep a suite's rows by model, and its figures, if a step needs them."""
         climbed = {name for step in self.models for name in (step.a, step.b)}
         across = any(suite in (step.a, step.b) for step in self.suites)
         kept = {Rung(model=name, suite=suite): of_model for name, of_model in rows.items() if across or name in climbed}
@@ -216,9 +217,9 @@ class Ladder:
             self._specs[suite] = specs
 
     def evaluate(self, compare: Callable[..., list[Comparison]]) -> list[AttributionStep]:
-        """What each step changes, decided by itself: no other step and no other pair of models takes part.
+        """The effect of each step, decided independently of other steps and other pairs of models.
 
-        ``compare`` is `compare_models` with the audit's margins and level.
+        ``compare`` is `compare_models` with the audit's margins and confidence.
         """
         steps = []
         for plan in self._plans():
@@ -228,7 +229,7 @@ class Ladder:
         return steps
 
     def _plans(self) -> Iterator[_Plan]:
-        """Every step: on each suite from model to model, then for each model from suite to suite."""
+        """All steps: between models for each suite, then between suites for each model."""
         for suite in self._specs:
             for step in self.models:
                 yield _Plan(Rung(model=step.a, suite=suite), Rung(model=step.b, suite=suite), step.changes, step.engine)
@@ -251,7 +252,7 @@ class Ladder:
             if (spec.measure, where_key(spec.where)) in known and not spec.is_subgroup
         ]
         index, gaps = quantity_gaps(ours, theirs)
-        compared = {spec.quantity for spec in specs}  # of the items: what only some level's figure reads is no answer
+        compared = {spec.quantity for spec in specs}  # not those that only figures of single levels use
         gaps = {name: gap for name, gap in gaps.items() if name in compared}
         factors = {row.item_id: row.factors for row in theirs}
         exact = {name: np.isfinite(gap) for name, gap in gaps.items()}

@@ -1,8 +1,7 @@
-"""Which of two models has more of something, and how certain that is: pairs of models, item by item.
+"""Compares pairs of models item by item: which has the larger figure, and how certain that is.
 
-Many comparisons at once find differences by chance. A reader looks over all pairs of models and all figures of a
-suite, so all are corrected together, by the rule of `audit.analysis.decisions`. Claims of equivalence are corrected
-likewise.
+Many comparisons find some differences by chance. Readers scan all pairs of models and all figures of a suite, so all
+are corrected together, as in `audit.analysis.decisions`. Claims of equivalence are corrected in the same way.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from scipy import special
 
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.comparing.paired import PairedDifference
+from audit.analysis.components import POWER
 from audit.analysis.decisions import (
     DEFAULT_MARGIN,
     Claim,
@@ -31,9 +31,6 @@ from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import Comparison, FigureKey, Rank, Ranking, Verdict
 from suites.base import MeasureSpec, Row
 
-#: Chance of finding a difference as large as ``minimum_detectable_effect``.
-POWER = 0.8
-
 
 def compare_models(
     rows_by_model: Mapping[str, Sequence[Row]],
@@ -44,38 +41,37 @@ def compare_models(
     largest_change: float | None = None,
     confidence: float = 0.95,
 ) -> list[Comparison]:
-    """Every pair of models on every figure of one suite.
+    """Compare every pair of models on every figure of one suite.
 
     Parameters
     ----------
     rows_by_model : mapping of model name to its rows
-        Derived rows too. Items are matched by id.
+        Including derived rows. Items are matched by id.
     specs : iterable of MeasureSpec
         The figures to compare, each (measure, where) once.
     margins : float or mapping of measure name to float
-        Differences within ± the margin do not matter. In a mapping, ``default`` stands for the
-        measures it does not name, else `DEFAULT_MARGIN`.
+        Differences within ± the margin do not matter. A mapping may have a ``default`` for other measures, or else it
+        is `DEFAULT_MARGIN`.
     largest_change : float, optional
-        How far apart two models are assumed to be at most on clusters of a kind that none of those asked is of, see
-        `PairedDifference.interval_with_unseen`. None: as far as can be.
+        How far two models are assumed to differ at most on clusters of a kind that was not asked, see
+        `PairedDifference.interval_with_unseen`. None: by the whole range.
     confidence : float
         Level of the intervals; 1 - confidence is the level of the tests.
 
     Returns
     -------
     list of Comparison
-        By figure, then by pair in the models' order. ``difference`` is b minus a.
-        ``effect_size`` is Cohen's d of paired items (mean difference / its standard deviation over
-        items; over clusters' jackknife values there is none). ``minimum_detectable_effect`` is (t of 1 - α/2m +
-        t of 0.8) standard errors, m the tests that are corrected together: the first step of the correction, so the
-        smallest difference found with 80 % power whatever the other comparisons say. Where McNemar's
-        test counts too, it is at least what that finds if all discordant items fall one way; None
-        where there are too few items for any difference.
+        By figure, then by pair in the models' order. ``difference`` is b minus a. ``effect_size`` is Cohen's d of
+        paired items (mean difference / standard deviation over items; none for the jackknife over clusters).
+        ``minimum_detectable_effect`` is (t of 1 - α/2m + t of 0.8) standard errors, with m tests corrected together:
+        the first step of the correction, hence the smallest difference detected with 80 % power whatever the other
+        comparisons show. If McNemar's test is used too, it is at least what that detects if all discordant items fall
+        one way; None if there are too few items for any difference.
 
     Raises
     ------
     ValueError
-        When a model has two rows for one item.
+        If a model has two rows for one item.
     """
     models = list(rows_by_model)
     pairs = list(itertools.combinations(range(len(models)), 2))
@@ -98,14 +94,14 @@ def compare_models(
 
 
 def _claims(difference: PairedDifference, alpha: float) -> list[Claim]:
-    """That two models are equivalent (two one-sided tests against ± margin), and that one has more."""
+    """The claims that two models are equivalent (two one-sided tests against ± margin), and that one is larger."""
     margin = difference.margin
     low, high = difference.interval(0.5)
     p = math.nan
     if math.isfinite(low) and math.isfinite(high):
-        # Two one-sided tests: their p is half of that of the two-sided interval. Above alpha it does not matter.
+        # The p of two one-sided tests is half of that of the two-sided interval. Above alpha its value is irrelevant.
         shown = highest_confidence(lambda level: _within(difference.interval_with_unseen(level), margin), 1 - 2 * alpha)
-        # The t test is unreliable with few discordant items, the score test with clusters: the larger p counts.
+        # The t test is unreliable with few discordant items, the score test with clusters: use the larger p.
         p = float(np.fmax((1 - shown) / 2 if shown else 1.0, difference.p_of_counts_outside))
     return [
         Claim("equivalent", p, needs_pairs=True),
@@ -175,7 +171,7 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: fl
 
 
 def _hides_a_difference(difference: PairedDifference) -> bool:
-    """Whether the missing answers may hold a difference above the margin, of which the others show nothing."""
+    """Whether the missing answers may hide a difference above the margin that the others do not show."""
     seen, apart = (max(abs(d.low.value), abs(d.high.value)) for d in (difference.answered, difference))
     return seen <= difference.margin < apart
 
@@ -193,25 +189,25 @@ def _minimum_detectable_effect(difference: PairedDifference, alpha: float, tests
         return math.nan
     df, se = min(low.df, high.df), max(low.se, high.se)
     steps = float(special.stdtrit(df, 1 - alpha / (2 * tests)) + special.stdtrit(df, POWER))
-    effect = steps * se + (high.value - low.value)  # what bounds leave open has to be overcome too
+    effect = steps * se + (high.value - low.value)  # the gap between the bounds has to be overcome too
     if difference.test.startswith("McNemar"):
         effect = float(np.fmax(effect, _found_by_mcnemar(difference.n_items, alpha / tests)))
     return effect
 
 
 def _found_by_mcnemar(n: int, alpha: float) -> float:
-    """The share of ``n`` items that, all discordant one way, McNemar's exact test finds with `POWER`; inf if none."""
+    """The share of ``n`` items, all discordant one way, that McNemar's exact test detects with `POWER`; inf if none."""
     least = math.floor(math.log2(2 / alpha)) + 1  # discordant items whose p, 2 / 2^least, is below alpha
     return float(special.betaincinv(least, n - least + 1, POWER)) if least <= n else math.inf
 
 
 def rank_models(comparisons: Iterable[Comparison]) -> list[Ranking]:
-    """Rank the models by each figure that has comparisons of all their pairs, the highest value first.
+    """Rank the models by each figure with comparisons of all their pairs, the highest value first.
 
-    A model's rank lies between 1 + the models significantly larger, and the number of models less those
-    significantly smaller. Significance is the corrected verdict, so all intervals of a family hold together
-    at its confidence (Mogstad, Romano, Shaikh & Wilhelm 2024, Rev. Econ. Stud. 91(1)). Models that
-    are not distinguishable, equivalent ones included, are ties.
+    A model's rank lies between 1 + the number of models significantly larger, and the number of models minus those
+    significantly smaller. Significance is the corrected verdict, so all intervals of a family hold jointly at its
+    confidence (Mogstad, Romano, Shaikh & Wilhelm 2024, Rev. Econ. Stud. 91(1)). Models that cannot be distinguished,
+    including equivalent ones, are ties.
     """
     figures: dict[FigureKey, list[Comparison]] = {}
     for c in comparisons:
@@ -248,7 +244,7 @@ def _ranking(figure: Sequence[Comparison]) -> Ranking:
 
 
 def swapped(c: Comparison) -> Comparison:
-    """The same comparison with its two models in the other order, without words."""
+    """The same comparison with the two models swapped, without words."""
     opposite: dict[Verdict, Verdict] = {"larger": "smaller", "smaller": "larger"}
     return c.model_copy(
         update={

@@ -1,8 +1,8 @@
-"""How much of a difference is the engine's: the same model run in several ways.
+"""Engine noise: differences between several ways of running the same model.
 
-HF and llama.cpp, float32 and bfloat16, in process and behind a server do not give the same numbers. What one model
-differs by between engines is no property of a model, so a difference between two models that is not larger is marked.
-A change of the model itself (adapter, quantisation, template) is never noise: see `comparing.attribution`.
+Transformers and llama.cpp, float32 and bfloat16, in process and behind a server do not give the same numbers. These
+differences are not a property of the model, so a difference between two models that is no larger is flagged. A change
+of the model itself (adapter, quantisation, template) is never noise: see `comparing.attribution`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from suites.base import Row
 
 T = TypeVar("T")
 
-#: Prompts kept one by one, to be drawn. All of them are in the other figures.
+#: Maximum number of single prompts kept for charts. The other figures use all of them.
 DRAWN_PROMPTS = 400
 
 
@@ -28,11 +28,11 @@ def with_engine_noise(
     pairs: Collection[tuple[str, str]],
     lineage: Collection[frozenset[str]] = (),
 ) -> list[Comparison]:
-    """The comparisons; those between unrelated models with the engines' noise on their figure.
+    """Add the engine noise of their figure to comparisons of unrelated models.
 
-    The noise of a figure is the largest difference of one model between any two engines (the larger end, where it is
-    known only by bounds). It is set for every other pair of models but those of ``lineage``: what was made of a model
-    differs from it by the change, which the attribution ladder shows.
+    The noise of a figure is the largest difference of one model between any two engines (the larger bound, if only
+    bounds are known). It is set for all other pairs of models, except those of ``lineage``: a derived model differs by
+    a real change, which the attribution ladder shows.
     """
     engines = {frozenset(pair) for pair in pairs}
     noise: dict[FigureKey, float] = {}
@@ -62,15 +62,15 @@ def engine_drift(
     Parameters
     ----------
     logprobs_a, logprobs_b : mapping of str to array (k,)
-        Log-probabilities of each item's continuations (nats), the same ones in the same order on both; NaN where
-        they are not exact.
+        Log-probabilities of each item's continuations (nats), the same ones in the same order on both; NaN if not
+        exact.
     rows_a, rows_b : sequences of Row
-        What the suite read from them.
+        The rows that the suite read from them.
 
     Raises
     ------
     ValueError
-        When an item has other continuations on one engine than on the other.
+        If the engines scored different numbers of continuations of an item.
     """
     gaps, variations, n_unpaired = _logprob_gaps(a, b, logprobs_a, logprobs_b)
     every = np.concatenate(list(gaps.values())) if gaps else np.empty(0)
@@ -109,8 +109,8 @@ def engine_drift(
 def _logprob_gaps(
     a: str, b: str, logprobs_a: Mapping[str, Floats], logprobs_b: Mapping[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, float], int]:
-    """By item: differences of its continuations' log-probabilities, b minus a, where both are exact; total variation
-    where all are. And how many continuations are left out."""
+    """By item: the differences of exact log-probabilities, b minus a, and the total variation if all are exact. Also the
+    number of continuations left out."""
     first = dict(logprobs_a)
     gaps: dict[str, Floats] = {}
     variations: dict[str, float] = {}
@@ -132,16 +132,16 @@ def _logprob_gaps(
 
 
 def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
-    """½ Σ |P_a - P_b| over the continuations and one further outcome, anything else, in [0, 1].
+    """½ Σ |P_a - P_b| over the continuations and one further outcome, "anything else", in [0, 1].
 
-    Natural log-probabilities (k,) of the same continuations. They are taken as exclusive.
+    Takes natural log-probabilities (k,) of the same continuations, which are assumed to be mutually exclusive.
     """
     p, q = np.exp(logprobs_a), np.exp(logprobs_b)
     return float((np.abs(p - q).sum() + abs(p.sum() - q.sum())) / 2)
 
 
 def quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[str, int], dict[str, Floats]]:
-    """Position of each item, and for each quantity that is exact on both somewhere its differences, NaN elsewhere."""
+    """Positions of the items, and the differences of each quantity by position, NaN unless exact on both."""
     index, levels = item_index([rows_a, rows_b]), Levels()
     ours, theirs = RowTable(rows_a, index, levels), RowTable(rows_b, index, levels)
     names = dict.fromkeys(name for row in rows_a for name in row.values)
@@ -150,7 +150,7 @@ def quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[st
 
 
 def summarise_gaps(gap: Floats) -> dict[str, float]:
-    """Number, mean, mean size and largest size of one or more differences (n,)."""
+    """Number, mean, mean absolute value and largest absolute value of one or more differences (n,)."""
     return {
         "n": float(gap.size),
         "mean": float(gap.mean()),
@@ -160,7 +160,7 @@ def summarise_gaps(gap: Floats) -> dict[str, float]:
 
 
 def evenly_spread(values: Sequence[T], most: int) -> list[T]:
-    """At most this many of the values, evenly spread over their order."""
+    """At most ``most`` of the values, evenly spaced in their order."""
     if len(values) <= most:
         return list(values)
     return [values[i * len(values) // most] for i in range(most)]

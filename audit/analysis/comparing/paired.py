@@ -1,4 +1,4 @@
-"""What separates two models, or two runs of one, in a figure: the value, its error, and what may be missing of it."""
+"""A figure's difference between two models, or two runs of one: its value, standard error and missing answers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from suites.base import MeasureSpec
 
 
 class End(NamedTuple):
-    """A difference at one of its identification bounds: value, standard error, degrees of freedom. NaN: unknown.
+    """A difference at one of its identification bounds: value, standard error, degrees of freedom. NaN if unknown.
 
-    ``se`` is the larger one where the error reaches farther to one side.
-    ``below`` and ``above`` are the `Reach` to either side as (se, bend); None: as far as ``se`` to both.
+    ``below`` and ``above`` are the `Reach` to either side as (se, bend), None if ``se`` applies to both; ``se`` is the
+    larger of the two.
     """
 
     value: float = math.nan
@@ -31,7 +31,7 @@ class End(NamedTuple):
     above: tuple[float, float] | None = None
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Its two-sided confidence interval; NaN where the error is unknown."""
+        """The two-sided confidence interval; NaN if the standard error is unknown."""
         if not self.df >= LEAST_DF or math.isnan(self.se):
             return math.nan, math.nan
         t = float(special.stdtrit(self.df, (1 + confidence) / 2))
@@ -39,11 +39,11 @@ class End(NamedTuple):
         return self.value - below, self.value + above
 
     def p_above(self, null: float) -> float:
-        """One-sided p against the hypothesis that it is at most ``null``."""
+        """One-sided p-value of the hypothesis that it is at most ``null``."""
         return float(self._estimate.p_above(null))
 
     def p_below(self, null: float) -> float:
-        """One-sided p against the hypothesis that it is at least ``null``."""
+        """One-sided p-value of the hypothesis that it is at least ``null``."""
         return float(self._estimate.p_below(null))
 
     @property
@@ -58,43 +58,42 @@ UNKNOWN = End()
 
 @dataclass(slots=True)
 class PairedDifference:
-    """A figure of b minus the same figure of a, over the items that both were asked; NaN where unknown.
+    """A figure of b minus the same figure of a, over the items that both were asked; NaN if unknown.
 
     Attributes
     ----------
     a, b : int
-        Positions of the two among the tables that were compared.
+        Positions of the two among the compared tables.
     n_items : int
         Items that both answered.
     n_missing : int
-        Items whose answer is missing of one or both. They enter as bounds, see `audit.analysis.missing`.
+        Items that one or both did not answer. They enter as bounds, see `audit.analysis.missing`.
     n_missing_in_both : int
-        Those of them whose answer is missing of both.
+        Those of them that neither answered.
     n_unpaired : int
         Items that only one of the two has: they are left out.
     unpaired_weight : float
-        The part that these would have in the figure: it may be apart by all that the quantity can be.
+        The weight that these would have in the figure; their difference may be as large as the range.
     undefined : tuple of int
         As in `audit.results.Comparison.undefined_for`, by position.
     levels : mapping of str to int
-        How many levels of each sampled factor the items hold.
+        The number of levels of each sampled factor.
     low, high : End
-        The difference at its identification bounds, each with its own sampling error; equal where every item
-        is exact.
+        The difference at its identification bounds, each with its own standard error; equal if every item is exact.
     a_low, a_high : float
         The figure of a alone, over the same items.
     deviation : float
         Standard deviation of the items' differences.
     p : float
-        Two-sided, that there is no difference.
+        Two-sided p-value for no difference.
     discordant : pair of (int, int), or None
-        Where both answered yes or no: items with a yes of a only, and of b only, at each of the two bounds.
+        For yes/no answers: the items with a yes from a only, and from b only, at each of the two bounds.
     complete : PairedDifference or None
-        The same of the items that both answered; None where no answer is missing.
+        The difference over the items that both answered; None if no answer is missing.
     margin : float
         Differences within ± the margin do not matter.
     largest_change : float
-        How far apart the two can be on any item; inf where that is not known.
+        How far the two can differ on any item; inf if unknown.
     """
 
     spec: MeasureSpec
@@ -123,64 +122,64 @@ class PairedDifference:
 
     @property
     def answered(self) -> PairedDifference:
-        """The difference over the items that both answered: the one that is shown as a number."""
+        """The difference over the items that both answered, which is the one reported as a number."""
         return self if self.complete is None else self.complete
 
     @property
     def exact(self) -> bool:
-        """Whether the difference itself is known, not only its bounds."""
+        """Whether the difference itself is known, rather than only bounds."""
         return self.low.value == self.high.value
 
     @property
     def is_identical(self) -> bool:
-        """Whether both gave the same answers throughout, and none is missing of one alone."""
+        """Whether both gave the same answers throughout, and no answer is missing."""
         return self.exact and self.low.value == 0 and self.complete is None and not self.deviation > 0
 
     @property
     def of_pairs(self) -> PairedDifference:
-        """The same, were there no items that only one of the two has."""
+        """The difference as it would be without unpaired items."""
         return replace(self, unpaired_weight=0.0)
 
     @property
     def unpaired_room(self) -> float:
-        """How far the items that only one of the two has can move the figure of either."""
+        """How far the unpaired items could move the difference."""
         least, most = self.spec.limits
         apart = math.inf if self.spec.estimator == "correlation" else most - least
         return self.unpaired_weight * apart if self.unpaired_weight else 0.0
 
     @property
     def fewest_levels(self) -> int:
-        """Levels of the sampled factor that has fewest, in the stratum that has fewest of it."""
+        """The smallest number of levels of any sampled factor in any stratum."""
         return min([*self.levels.values(), *(n for _, n in self.weighted_levels)], default=0)
 
     @property
     def has_range(self) -> bool:
-        """Whether missing answers are bounded by what the quantity can be, not by what was seen of it."""
+        """Whether missing answers are bounded by the quantity's range, rather than by the observed values."""
         return has_range(self.spec)
 
     @property
     def p_of_counts_outside(self) -> float:
-        """p of the score test against a difference of the margin or more; NaN unless all answers are binary."""
+        """p-value of the score test of a difference of the margin or more; NaN unless all answers are binary."""
         if self.discordant is None or not 0 < self.margin < 1:
             return math.nan
         n = self.n_items + self.n_missing
         return max(p_of_counts_outside(*counts, n, self.margin) for counts in self.discordant)
 
     def allow_unseen(self, largest_change: float | None) -> None:
-        """Assume that clusters of a kind not seen are apart by at most so much; None: by all that can be."""
+        """Assume that clusters of a kind not in the sample differ by at most this much; None: by the whole range."""
         if largest_change is not None:
             self.largest_change = min(self.largest_change, largest_change)
             self.answered.largest_change = self.largest_change
 
     @property
     def assumed_change(self) -> float | None:
-        """The largest change of clusters not seen that is assumed; None: there is no bound."""
+        """The largest difference assumed for clusters of a kind not seen; None if there is no bound."""
         return None if self.spec.estimator == "correlation" or math.isinf(self.largest_change) else self.largest_change
 
     def of_one_model(self) -> PairedDifference:
-        """The same of one model that has not changed: an item that it left without an answer twice is no change.
+        """The difference between two runs of an unchanged model: an item left unanswered both times is no change.
 
-        So where it gave the same answers throughout, neither these items nor clusters not seen can be apart.
+        If it gave the same answers throughout, neither these items nor clusters outside the sample can differ.
         """
         if not self.answered.is_identical or self.n_missing != self.n_missing_in_both:
             return self
@@ -197,7 +196,7 @@ class PairedDifference:
         )
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Confidence interval, from that of the lower bound to that of the upper, within what a difference can be."""
+        """Confidence interval, from that of the lower bound to that of the upper, truncated to the possible range."""
         low, high = self.low.interval(confidence)[0], self.high.interval(confidence)[1]
         least, most = self.spec.limits
         if self.spec.estimator == "mean" and max(abs(self.low.value), abs(self.high.value)) <= most - least:
@@ -205,15 +204,15 @@ class PairedDifference:
         return low, high
 
     def p_above(self, null: float) -> float:
-        """One-sided p against the hypothesis that the difference is at most ``null``; NaN where unknown."""
+        """One-sided p-value of the hypothesis that the difference is at most ``null``; NaN if unknown."""
         return self.low.p_above(null)
 
     def p_below(self, null: float) -> float:
-        """One-sided p against the hypothesis that the difference is at least ``null``; NaN where unknown."""
+        """One-sided p-value of the hypothesis that the difference is at least ``null``; NaN if unknown."""
         return self.high.p_below(null)
 
     def interval_with_unpaired(self, confidence: float) -> tuple[float, float]:
-        """The interval of all items, were those that only one of the two has apart by all that they can be."""
+        """The interval for all items, if the unpaired ones differ as much as possible."""
         return self._with_unpaired(*self.interval(confidence))
 
     def _with_unpaired(self, low: float, high: float) -> tuple[float, float]:
@@ -223,15 +222,15 @@ class PairedDifference:
         return paired * low - self.unpaired_room, paired * high + self.unpaired_room
 
     def interval_with_unseen(self, confidence: float) -> tuple[float, float]:
-        """The interval of all items, with room for a kind of cluster that is in none of those drawn.
+        """The interval for all items, with an allowance for kinds of clusters that are not in the sample.
 
-        Of n templates drawn, a share π of all templates has no member with chance (1 - π)^n. So up to 1 - α^(1/n)
-        of them, α = (1 - confidence) / 2, may be of a kind that was not seen, and be apart by as much as the quantity
-        can be (3 / n at 95 %: the rule of three, Hanley & Lippman-Hand 1983, JAMA 249(13)). Student's t knows
-        nothing of them: it calls two models alike although a tenth of the templates moved by 0.3, whenever none
-        of the ten in the sample is one of these. How far they may be apart no sample can show: it is all that the
-        quantity can be, or what the user assumes (`allow_unseen`). Strata have kinds of their own, which weigh as the
-        strata do. A correlation has no such bound, nor has a quantity without a range of which nothing is assumed.
+        A sample of n templates misses a kind that makes up a share π of all templates with probability (1 - π)^n. So up
+        to 1 - α^(1/n) of them, with α = (1 - confidence) / 2, may be of a kind that was not seen, and differ by as much
+        as the range (3 / n at 95 %: the rule of three, Hanley & Lippman-Hand 1983, JAMA 249(13)). Student's t ignores
+        them: it calls two models equivalent although a tenth of the templates changed by 0.3, whenever none of the ten
+        in the sample is one of these. No sample can show how far they may differ: that is the whole range, or what the
+        user assumes (`allow_unseen`). Each stratum has kinds of its own, weighted like the strata. A correlation has no
+        such bound, nor has a quantity without a range about which nothing is assumed.
         """
         low, high = self.interval(confidence)
         if self.largest_change == 0:

@@ -1,4 +1,4 @@
-"""A paper's own model, measured here: how far each figure is from the printed one."""
+"""Reproduction of a paper's own model: how far each measured figure is from the printed one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from audit.results import Agreement, Measure, ModelInfo, Reproduction, SuiteInfo, where_key
 
-#: What the fingerprint of a model holds where nothing was changed: no adapter, no quantisation.
+#: Fingerprint values of an unchanged model: no adapter, no quantisation.
 _UNCHANGED: Collection[object] = (None, "", "none", "None")
-#: Slack for sums of double precision numbers, in the measure's own unit.
+#: Tolerance for rounding errors, in the measure's unit.
 _SLACK = 1e-9
 
 
 def reproductions(
     suites: Iterable[SuiteInfo], models: Iterable[ModelInfo], measures: Iterable[Measure]
 ) -> list[Reproduction]:
-    """Every measured figure whose model and design a paper printed one for.
+    """Every measured figure for which a paper printed one of the same model and design.
 
-    A model is a paper's when its fingerprint names one of the repositories that the printed figure knows, unquantised
-    and without an adapter. The same model on the same prompts has no sampling error: it should agree to half a unit of
-    the last printed digit. The interval matters where a design draws anew, as MGBR's lists.
+    A model is the paper's if its fingerprint names one of the repositories listed with the printed figure, unquantised
+    and without an adapter. The same model on the same prompts has no sampling error, and should agree to half a unit of
+    the last printed digit. The interval matters if a design is resampled, such as MGBR's lists.
     """
     by_key = {(m.suite, m.measure, where_key(m.where), m.model): m for m in measures}
     models = list(models)
@@ -35,7 +35,7 @@ def reproductions(
 
 
 def is_papers_model(model: ModelInfo, model_ids: Collection[str]) -> bool:
-    """Whether the model is one of these repositories, as it is published."""
+    """Whether the model is one of these repositories, unchanged."""
     named = {model.fingerprint.get("hub_id"), model.fingerprint.get("model")}
     changed = (model.fingerprint.get("adapter"), model.fingerprint.get("quantisation"))
     return bool(named & set(model_ids)) and all(value in _UNCHANGED for value in changed)
@@ -60,9 +60,9 @@ def _reproduction(
 
 
 def agreement(measure: Measure, printed: float, step: float | None) -> Agreement:
-    """How a measure stands to a printed value whose last digit counts ``step``s.
+    """How a measure agrees with a printed value; ``step`` is one unit of its last digit.
 
-    None for ``step``: the value is no printed one but a mean of such, and rounding says nothing.
+    ``step`` is None if the value is a mean of printed ones, so that rounding does not apply.
     """
     rounding = 0.0 if step is None else step / 2
     if measure.value is not None and step is not None and abs(measure.value - printed) <= rounding + _SLACK:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from audit.analysis.comparing.comparisons import POWER
+from audit.analysis.components import POWER
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.estimators import ROUNDING
 from audit.report.formatting import level, percent
