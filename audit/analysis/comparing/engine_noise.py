@@ -109,8 +109,8 @@ def engine_drift(
 def _logprob_gaps(
     a: str, b: str, logprobs_a: Mapping[str, Floats], logprobs_b: Mapping[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, float], int]:
-    """By item: the differences of exact log-probabilities, b minus a, and the total variation if all are exact. Also the
-    number of continuations left out."""
+    """By item: the differences of exact log-probabilities, b minus a, and the total variation if all are exact. Also
+    the number of continuations left out."""
     first = dict(logprobs_a)
     gaps: dict[str, Floats] = {}
     variations: dict[str, float] = {}
