@@ -24,7 +24,7 @@ from audit.analysis.table import Bools, Levels, RowTable, item_index
 from audit.results import VarianceComponents
 from suites.base import MeasureSpec, Row
 
-#: Power that defines the minimum detectable effect.
+#: The power that `minimum_detectable_effect` refers to.
 POWER = 0.8
 
 #: For each factor nested in fixed strata with unequal numbers of levels, each stratum's (weight, levels).
