@@ -23,6 +23,7 @@ from audit.cli.run import run
 from audit.cli.schedules import schedule
 from audit.cli.servers import probe
 from audit.cli.shared import FAILED, OK, USAGE
+from audit.cli.views import view
 from audit.report.formatting import make_encodable, say
 from backends.errors import AuditError, ConfigError
 
@@ -40,6 +41,7 @@ app.command()(plan)
 app.command()(results.report)
 app.command()(results.compare)
 app.command()(results.export)
+app.command()(view)
 app.command("log-to")(results.log_to)
 app.command("ls")(results.list_entries)
 app.command()(results.show)

@@ -40,19 +40,23 @@ def item_records(
     for model in result.models:
         for name in names if suite is None else [suite]:
             rows = store.runs.read_rows(result.run_id, model.name, name)
-            while portion := list(islice(rows, _AT_ONCE)):
-                asked = _asked(store, portion) if texts else {}
-                for stored in portion:
-                    yield {
-                        "run": result.run_id,
-                        "model": model.name,
-                        "suite": name,
-                        "item": stored.row.item_id,
-                        "factors": dict(stored.row.factors),
-                        "quantities": {n: [v.low, v.value, v.high] for n, v in stored.row.values.items()},
-                        "missing": stored.row.missing,
-                        **(_texts(stored, asked) if texts else {}),
-                    }
+            named = {"run": result.run_id, "model": model.name, "suite": name}
+            yield from (named | record for record in records_of(store, rows, texts=texts))
+
+
+def records_of(store: Store, rows: Iterable[StoredRow], *, texts: bool = True) -> Iterator[dict[str, Any]]:
+    """The `item_records` of rows, without the names of their run, model and suite."""
+    left = iter(rows)
+    while portion := list(islice(left, _AT_ONCE)):
+        asked = _asked(store, portion) if texts else {}
+        for stored in portion:
+            yield {
+                "item": stored.row.item_id,
+                "factors": dict(stored.row.factors),
+                "quantities": {n: [v.low, v.value, v.high] for n, v in stored.row.values.items()},
+                "missing": stored.row.missing,
+                **(_texts(stored, asked) if texts else {}),
+            }
 
 
 def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | None = None) -> Path:

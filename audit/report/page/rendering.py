@@ -68,10 +68,11 @@ def render_page(template: str, scripts: Sequence[str], data: Any, **context: Any
     )
 
 
-def render_sheet(template: str, **context: Any) -> str:
-    """A page without scripts: ``template`` with its ``context``."""
+def render_sheet(template: str, *, form_action: str = "'none'", **context: Any) -> str:
+    """A page without scripts: ``template`` with its ``context``. ``form_action``: where its forms may lead."""
     style = _asset("report.css")
-    policy = f"default-src 'none'; style-src {_source_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+    sources = f"default-src 'none'; style-src {_source_hash(style)}; img-src data:"
+    policy = f"{sources}; base-uri 'none'; form-action {form_action}"
     return _environment().get_template(template).render(policy=policy, style=Markup(style), **context)
 
 

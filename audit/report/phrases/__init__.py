@@ -15,6 +15,7 @@ from audit.report.phrases.findings import (
 )
 from audit.report.phrases.first_page import (
     EVIDENCE_NOT_CONFORMITY,
+    answer_line,
     asked,
     first_rows,
     next_steps,
@@ -35,6 +36,7 @@ __all__ = [
     "LimitLine",
     "Sentence",
     "absence_line",
+    "answer_line",
     "asked",
     "changed_notes",
     "contradictions",

@@ -75,14 +75,14 @@ def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
     if not examples:
         return None
     of_item = {e.model: e for e in examples if e.item_id == examples[0].item_id}
-    answers = [(one_line(name), _answer(of_item[name])) for name in figures.models if name in of_item]
+    answers = [(one_line(name), answer_line(of_item[name].answer)) for name in figures.models if name in of_item]
     remark = _of_which(of_item.values())
     return ExampleQuestion(suite, _question(examples[0].prompt), answers, remark)
 
 
 def _of_which(examples: Iterable[Example]) -> str:
     """Among what the shares are: what is known only by bounds has none, and must not read as nothing."""
-    counts = {(len(_scores(e)), _n_asked(e)) for e in examples if _n_asked(e)}
+    counts = {(len(_scores(e.answer)), _n_asked(e)) for e in examples if _n_asked(e)}
     known, asked = min((n for n, _ in counts), default=0), max((n for _, n in counts), default=0)
     if not known:
         return ""
@@ -107,9 +107,9 @@ def _question(prompt: Any) -> str:
     return text if len(text) <= _PROMPT else f"… {text[-_PROMPT:]}"
 
 
-def _scores(example: Example) -> list[tuple[str, float]]:
+def _scores(answer: Any) -> list[tuple[str, float]]:
     """(continuation, probability) of those that are known exactly, the likeliest first."""
-    scores = example.answer.get("scores", ()) if isinstance(example.answer, Mapping) else ()
+    scores = answer.get("scores", ()) if isinstance(answer, Mapping) else ()
     known = [(_continuation(s), math.exp(s["logprob"])) for s in scores if s["logprob"] is not None]
     return sorted(known, key=lambda of: -of[1])
 
@@ -120,9 +120,8 @@ def _continuation(score: Mapping[str, Any]) -> str:
     return str(kept[0] if isinstance(kept, list) else kept)
 
 
-def _answer(example: Example) -> str:
-    """What a model answered, in a line."""
-    answer = example.answer
+def answer_line(answer: Any) -> str:
+    """What a model answered, in a line; ``answer`` as in `audit.results.Example`."""
     if not isinstance(answer, Mapping):
         return "no answer"
     if "error" in answer:
@@ -132,7 +131,7 @@ def _answer(example: Example) -> str:
         return text if len(text) <= _ANSWER else f"{text[:_ANSWER]} …"
     if "labels" in answer:
         return json.dumps(answer["labels"], ensure_ascii=False)
-    known = _scores(example)
+    known = _scores(answer)
     total = sum(p for _, p in known)
     if not total:
         return "known only by bounds"

@@ -1,0 +1,36 @@
+"""`audit view`."""
+
+from __future__ import annotations
+
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from audit.cli.shared import DEFAULT_DB, Db, open_store
+from audit.report.formatting import say
+from backends.errors import MissingExtra
+
+
+def view(
+    db: Db = DEFAULT_DB,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 8321,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
+) -> None:
+    """Browse a store: runs, models, items and answers, models side by side, the trend. Only this machine can see it."""
+    try:
+        import uvicorn
+
+        from audit.report.view.app import view_app
+    except ImportError:
+        raise MissingExtra("audit view", "starlette and uvicorn", "view") from None
+    from audit.report.page import trend_page
+    from audit.schedule.scheduled_audit import read_history
+
+    with open_store(db) as store:
+        app = view_app(store, lambda: trend_page(read_history(store, store.path), "All audits of this store"))
+        address = f"http://127.0.0.1:{port}/"
+        say(f"{store.path.name} is shown at {address} until Ctrl-C")
+        if open_browser:
+            webbrowser.open(address)
+        uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", server_header=False)

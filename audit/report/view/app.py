@@ -1,0 +1,155 @@
+"""The web application: pages that read a store, without scripts but those of the report and the trend.
+
+It answers only requests for this machine by name (a page elsewhere cannot reach it by a name of its own), and only
+GET; nothing it does writes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from audit.report.figures import Figures
+from audit.report.page import render_sheet, report_page
+from audit.report.phrases import first_rows, limit_lines, limits_overview, scope
+from audit.report.view.browse import PAGE, find_item, find_items
+from audit.results import AuditResult
+from audit.store import Store
+from backends.errors import ConfigError
+
+_SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+}
+
+
+def view_app(store: Store, trend: Callable[[], str]) -> Starlette:
+    """The application for a store open for reading; ``trend`` gives the page of its history."""
+    pages = _Pages(store, trend)
+    routes = {
+        "/": pages.runs,
+        "/models": pages.models,
+        "/trend": pages.trend,
+        "/run/{run}": pages.run,
+        "/run/{run}/report": pages.report,
+        "/run/{run}/suite/{suite}": pages.items,
+        "/run/{run}/suite/{suite}/item/{item:path}": pages.item,
+    }
+    return Starlette(
+        routes=[Route(path, page, methods=["GET"]) for path, page in routes.items()],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"], www_redirect=False)],
+        exception_handlers={HTTPException: _failed, ConfigError: _failed},
+    )
+
+
+class _Pages:
+    """One page a method; Starlette runs them in threads."""
+
+    def __init__(self, store: Store, trend: Callable[[], str]) -> None:
+        self._store, self._trend = store, trend
+        self._result = functools.lru_cache(8)(store.runs.finished_result)
+
+    def runs(self, request: Request) -> Response:
+        """All runs, newest first."""
+        return _page("runs", title="Runs", store=self._store.path.name, runs=self._store.runs.all())
+
+    def models(self, request: Request) -> Response:
+        """The models that the store holds answers of."""
+        return _page("models", title="Models", models=self._store.stats()["models"])
+
+    def trend(self, request: Request) -> Response:
+        """The figures over the runs."""
+        return HTMLResponse(self._trend(), headers=_SAFE)
+
+    def run(self, request: Request) -> Response:
+        """What a run found, and its suites."""
+        result = self._of(request)
+        figures = Figures(result)
+        return _page(
+            "run",
+            title=result.title,
+            result=result,
+            models=figures.models,
+            scope=scope(figures),
+            plain=first_rows(figures),
+            limits_overview=limits_overview(result),
+            limits=limit_lines(result),
+        )
+
+    def report(self, request: Request) -> Response:
+        """The run's whole report."""
+        return HTMLResponse(report_page(self._of(request)), headers=_SAFE)
+
+    def items(self, request: Request) -> Response:
+        """A suite's items with the answers of the chosen models side by side."""
+        result, suite = self._of(request), self._suite(request)
+        models = _chosen(result, request.query_params.getlist("model"))
+        search, page = request.query_params.get("q", "").strip(), _number(request.query_params.get("page", "0"))
+        found, more = find_items(self._store, result, suite, models, search=search, page=page)
+
+        def link(to: int) -> str:
+            return "?" + urlencode([("q", search), *(("model", model) for model in models), ("page", to)])
+
+        return _page(
+            "items",
+            title=suite,
+            result=result,
+            suite=suite,
+            models=models,
+            search=search,
+            items=found,
+            first=page * PAGE + 1,
+            before=link(page - 1) if page else None,
+            after=link(page + 1) if more else None,
+        )
+
+    def item(self, request: Request) -> Response:
+        """One item: its whole prompt, and every model's answers."""
+        result, suite = self._of(request), self._suite(request)
+        found = find_item(self._store, result, suite, request.path_params["item"])
+        if found is None:
+            raise HTTPException(404, "This run has no such item.")
+        names = [model.name for model in result.models]
+        return _page("item", title=found.id, result=result, suite=suite, item=found, models=names)
+
+    def _of(self, request: Request) -> AuditResult:
+        return self._result(self._store.runs.find(request.path_params["run"]))
+
+    def _suite(self, request: Request) -> str:
+        suite = str(request.path_params["suite"])
+        if suite not in [info.name for info in self._of(request).suites]:
+            raise HTTPException(404, "This run has no such suite.")
+        return suite
+
+
+def _page(name: str, **context: Any) -> Response:
+    return HTMLResponse(render_sheet(f"view/{name}.html.j2", form_action="'self'", **context), headers=_SAFE)
+
+
+def _chosen(result: AuditResult, names: Sequence[str]) -> list[str]:
+    """The models asked for, in the run's order; two, where none is."""
+    known = [model.name for model in result.models]
+    return [name for name in known if name in names] or known[:2]
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 6:
+        raise HTTPException(400, "The page is no number.")
+    return int(text)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    status, words = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, str(error))
+    answer = render_sheet("view/failed.html.j2", title="Not found" if status == 404 else "Not possible", words=words)
+    return HTMLResponse(answer, status, headers=_SAFE)

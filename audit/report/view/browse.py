@@ -1,0 +1,101 @@
+"""What the pages of `audit view` show of a run's items."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from audit.report.exports import records_of
+from audit.report.phrases import answer_line
+from audit.results import AuditResult
+from audit.store import Store
+
+Record = Mapping[str, Any]
+
+PAGE = 30  # items on a page
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """An item with what each of the chosen models answered; None: the model has no such item."""
+
+    id: str
+    factors: Mapping[str, Any]
+    prompt: str
+    records: Sequence[Record | None]
+    lines: Sequence[str]
+
+
+def find_items(
+    store: Store, result: AuditResult, suite: str, models: Sequence[str], *, search: str, page: int
+) -> tuple[list[ItemView], bool]:
+    """A page of a suite's items, and whether there are more.
+
+    ``search``: words that an item's id, factors, prompt and one model's answers hold, all of them, in any case.
+    """
+    words = search.casefold().split()
+    first = page * PAGE
+    found: dict[str, None] = {}
+    for model in models if words else models[:1]:
+        for record in _asked(store, result, model, suite):
+            if all(word in _text(record) for word in words):
+                found[record["item"]] = None
+            if not words and len(found) > first + PAGE:
+                break
+    wanted = list(islice(found, first, first + PAGE))
+    return list(_views(store, result, suite, models, wanted)), len(found) > first + PAGE
+
+
+def find_item(store: Store, result: AuditResult, suite: str, item: str) -> ItemView | None:
+    """One item with what every model answered; None where there is none."""
+    models = [model.name for model in result.models]
+    return next(_views(store, result, suite, models, [item]), None)
+
+
+def _asked(store: Store, result: AuditResult, model: str, suite: str) -> Iterator[Record]:
+    """The records of items that have a prompt: what a suite derives from several has none."""
+    rows = store.runs.read_rows(result.run_id, model, suite)
+    return (record for record in records_of(store, rows) if record["prompt"] is not None)
+
+
+def _views(
+    store: Store, result: AuditResult, suite: str, models: Sequence[str], wanted: Sequence[str]
+) -> Iterator[ItemView]:
+    by_model = []
+    for model in models:
+        rows = store.runs.read_rows(result.run_id, model, suite)
+        records = records_of(store, (row for row in rows if row.row.item_id in wanted))
+        by_model.append({record["item"]: record for record in records if record["prompt"] is not None})
+    for item in wanted:
+        of_models = [of_model.get(item) for of_model in by_model]
+        known = next((record for record in of_models if record is not None), None)
+        if known is not None:
+            yield ItemView(item, known["factors"], _prompt(known["prompt"]), of_models, [*map(_line, of_models)])
+
+
+def _line(record: Record | None) -> str:
+    if record is None:
+        return "not asked"
+    if record["missing"] is not None:
+        return f"no answer: {record['missing']}"
+    answers = record["answers"]
+    scored = bool(answers) and "continuation" in answers[0]
+    return answer_line({"scores": [a for a in answers if "continuation" in a]} if scored else next(iter(answers), None))
+
+
+def _prompt(prompt: Any) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, list) and all(isinstance(turn, list | tuple) and len(turn) == 2 for turn in prompt):
+        return "\n".join(f"{role}: {content}" for role, content in prompt)
+    return json.dumps(prompt, ensure_ascii=False)
+
+
+def _text(record: Record) -> str:
+    """All that a search looks through."""
+    answers = [str(a.get("text", a.get("continuation", ""))) for a in record["answers"]]
+    factors = [f"{name} {level}" for name, level in record["factors"].items()]
+    return "\n".join([record["item"], _prompt(record["prompt"]), *factors, *answers]).casefold()
