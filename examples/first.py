@@ -14,7 +14,7 @@ audit = Audit(
     title="A first look at SmolLM2",
     models={"SmolLM2-135M (transformers)": HFBackend(smollm2_path(), dtype="float32")},
     suites=[OccuGender(("implicit",))],
-    limit=200,
+    limit=100,
     db="audit-out/demo.db",
     out="audit-out/first",
 )
