@@ -415,6 +415,18 @@ class SupportsTokenCounts(Protocol):
 
 
 @runtime_checkable
+class SupportsBoundaries(Protocol):
+    """A backend whose tokenizer can be asked how prompts and continuations meet, without loading the weights."""
+
+    def boundaries(self, requests: Sequence[ScoreRequest]) -> list[tuple[Boundary, ...] | BackendError]:
+        """For each request the boundary of every continuation, or why it cannot be scored.
+
+        Raises `AuditError` where the tokenizer cannot be loaded.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsLabelNames(Protocol):
     """A text classifier that knows its labels before it is loaded."""
 

@@ -7,24 +7,33 @@ from typing import Annotated
 
 import typer
 
-from audit.cli.run import OwnConfig, SuiteFiles, given_audit
+from audit.cli.run import ModelNames, OwnConfig, SuiteFiles, given_audit
 from audit.cli.shared import OK, USAGE, Json
 from audit.report.formatting import say, say_json
 
 Bias = Annotated[float, typer.Option(min=0, max=1, help="How much bias is planted, 0 to 1.")]
 
 
-def check(config: OwnConfig = None, suite: SuiteFiles = None, bias: Bias = 0.2, as_json: Json = False) -> None:
+def check(
+    config: OwnConfig = None,
+    suite: SuiteFiles = None,
+    model: ModelNames = None,
+    bias: Bias = 0.2,
+    as_json: Json = False,
+) -> None:
     """Try every suite of a config on made-up answers: report mistakes, unreadable answers, and whether bias is found.
 
-    No model is loaded. Exits with 2 if there is a mistake. Without a config: audit check --suite pairs.csv
+    Of local models the tokenizers alone are loaded, and asked how prompts and continuations meet. Exits with 2 if
+    there is a mistake. Without a config: audit check --suite pairs.csv
     """
-    from audit.rehearsal import check_audit
-    from audit.report.phrases.rehearsal import rehearsal_lines
+    from audit.rehearsal import check_audit, tokenizer_checks
+    from audit.report.phrases.rehearsal import boundary_lines, rehearsal_lines
 
-    audit = given_audit(config, suite or (), ("fake",) if suite else (), None)
+    audit = given_audit(config, suite or (), model or (("fake",) if suite else ()), None)
     found, of_config = check_audit(audit, bias)
     mistakes = [*(mistake for one in found for mistake in one.mistakes), *of_config]
+    boundaries, of_tokens = ([], []) if mistakes else tokenizer_checks(audit)
+    mistakes += of_tokens
     if as_json:
         suites = [
             {
@@ -37,10 +46,15 @@ def check(config: OwnConfig = None, suite: SuiteFiles = None, bias: Bias = 0.2, 
             }
             for one in found
         ]
-        say_json({"mistakes": [str(mistake) for mistake in mistakes], "suites": suites})
+        tokens = [{"model": one.model, "suite": one.suite, "boundaries": dict(one.counts)} for one in boundaries]
+        say_json({"mistakes": [str(mistake) for mistake in mistakes], "suites": suites, "tokens": tokens})
     else:
         for line in rehearsal_lines(found, of_config):
             say(line)
+        for line in boundary_lines(boundaries):
+            say(line)
+        for mistake in of_tokens:
+            say(f"Mistake: {mistake}")
         say("Mistakes: none." if not mistakes else f"Mistakes: {len(mistakes)}.")
     raise typer.Exit(USAGE if mistakes else OK)
 

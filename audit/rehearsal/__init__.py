@@ -4,7 +4,16 @@ Takes a checked config; returns mistakes that would otherwise surface only after
 how often a planted bias is recovered. Loads no model.
 """
 
-from audit.rehearsal.check import SuiteCheck, check_audit, check_items, refuse_mistakes
+from audit.rehearsal.boundaries import BoundaryCheck
+from audit.rehearsal.check import SuiteCheck, check_audit, check_items, refuse_mistakes, tokenizer_checks
 from audit.rehearsal.recovery import Recovery
 
-__all__ = ["Recovery", "SuiteCheck", "check_audit", "check_items", "refuse_mistakes"]
+__all__ = [
+    "BoundaryCheck",
+    "Recovery",
+    "SuiteCheck",
+    "check_audit",
+    "check_items",
+    "refuse_mistakes",
+    "tokenizer_checks",
+]

@@ -12,6 +12,7 @@ from audit.collect import levels_behind
 from audit.config import AuditConfig
 from audit.rehearsal import mistakes
 from audit.rehearsal.answers import rehearse
+from audit.rehearsal.boundaries import BoundaryCheck, check_boundaries
 from audit.rehearsal.recovery import Recovery, recoveries
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
@@ -69,6 +70,22 @@ def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list
             checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence)
         found.append(checked)
     return found, [*_of_config(audit, found)]
+
+
+def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[ConfigError]]:
+    """Ask every model's tokenizer about a sample of every suite. Returns what was found, and mistakes."""
+    found, told = [], []
+    for model, backend in audit.models.items():
+        for name, suite in audit.suites.items():
+            try:
+                checked = check_boundaries(model, backend, name, _sample(suite, list(suite.items())))
+            except ConfigError as error:
+                told.append(error)
+                break  # it would fail for every suite
+            if checked is not None:
+                found.append(checked)
+                told += checked.mistakes()
+    return found, told
 
 
 def _of_config(audit: AuditConfig, found: Sequence[SuiteCheck]) -> Iterator[ConfigError]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from backends.local.gguf_header import (
     read_gguf_header,
 )
 from backends.local.options import OptionalCount, need_package
+from backends.local.scoring import TextEncoder
 from backends.options import OnError, checked_options
 
 #: Raise it when a change of the computation may change log-probabilities.
@@ -123,6 +125,12 @@ class LlamaCppBackend(CausalBackend):
             "settings": fingerprint.get("most_cells"),
         }
         return self._description(fingerprint, notes, header.get("tokenizer.chat_template"), model_parts)
+
+    def _load_encoder(self) -> tuple[TextEncoder, Callable[[], None]]:
+        from backends.llamacpp.engine import LlamaEngine
+
+        engine = LlamaEngine(self.model, vocab_only=True, enable_thinking=self.enable_thinking)
+        return engine, engine.close
 
     def _load_model(self) -> LoadedModel:
         from backends.llamacpp.engine import LlamaEngine

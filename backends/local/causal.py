@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from backends.base import (
     Answer,
+    Boundary,
     Capability,
     Description,
     GenerateRequest,
@@ -25,7 +26,7 @@ from backends.local.backend import LocalBackend, discard_response
 from backends.local.fingerprint import text_sha256
 from backends.local.generation import TextGenerator
 from backends.local.options import available_threads
-from backends.local.scoring import Scorer, TextEncoder, score_requests
+from backends.local.scoring import Scorer, TextEncoder, boundaries, score_requests
 from backends.local.thinking import with_extra_tokens, without_thought
 from backends.reasoning import DEFAULT_REASONING_TOKENS
 
@@ -75,6 +76,18 @@ class CausalBackend(LocalBackend):
     @abstractmethod
     def _load_model(self) -> LoadedModel:
         """Load the model. Raises `AuditError` if it cannot be used here."""
+
+    @abstractmethod
+    def _load_encoder(self) -> tuple[TextEncoder, Callable[[], None]]:
+        """The tokenizer alone, and what frees it."""
+
+    def boundaries(self, requests: Sequence[ScoreRequest]) -> list[tuple[Boundary, ...] | BackendError]:
+        """As in `backends.base.SupportsBoundaries`."""
+        encoder, close = self._load_encoder()
+        try:
+            return boundaries(requests, encoder)
+        finally:
+            close()
 
     @property
     def thread_count(self) -> int:

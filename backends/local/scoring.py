@@ -14,7 +14,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from backends.base import Answer, ContinuationScore, OnResponse, Prompt, ScoreRequest, ScoreResponse, TokenLogprob
+from backends.base import (
+    Answer,
+    Boundary,
+    ContinuationScore,
+    OnResponse,
+    Prompt,
+    ScoreRequest,
+    ScoreResponse,
+    TokenLogprob,
+)
 from backends.errors import BackendError
 from backends.local.backend import discard_response
 from backends.local.boundary import SplitTokens, Vocabulary, locate_continuation, prefix_tokenizations
@@ -123,6 +132,36 @@ def score_requests(
 _UNSCORED = BackendError("internal", "its paths were not scored")
 
 
+def boundaries(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> list[tuple[Boundary, ...] | BackendError]:
+    """How prompt and continuations of each request meet, or why it cannot be scored; the model is not needed."""
+    found: list[tuple[Boundary, ...] | BackendError] = []
+    for request, encoded in _encode(requests, encoder):
+        try:
+            splits = [split for split, _ in _splits(request, encoded, encoder)]
+            for remainder in {split.remainder for split in splits if split.remainder}:
+                prefix_tokenizations(encoder.vocabulary, remainder)  # refuses what has too many
+        except Exception as error:
+            found.append(BackendError.of(error))
+        else:
+            found.append(tuple(split.boundary for split in splits))
+    return found
+
+
+def _splits(
+    request: ScoreRequest, encoded: tuple[str, list[list[int]]] | BackendError, encoder: TextEncoder
+) -> Iterator[tuple[SplitTokens, int]]:
+    """Each continuation's tokens, split at the boundary, and the number of the prompt's."""
+    if isinstance(encoded, BackendError):
+        raise encoded
+    prompt, (prompt_tokens, *joint) = encoded
+    for continuation, tokens in zip(request.continuations, joint, strict=True):
+        added = encoder.added(tokens, prompt + continuation)
+        pieces = [encoder.piece(token) for token in tokens]
+        given = request.first_given
+        split = locate_continuation(prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=given)
+        yield split, len(prompt_tokens)
+
+
 def _answers(plans: Sequence[_Plan], scorer: Scorer) -> list[Answer]:
     """The plans' answers; if they fail together, each is tried alone."""
     try:
@@ -179,25 +218,19 @@ def _plan(
     encoder: TextEncoder,
     scorer: Scorer,
 ) -> _Plan:
-    if isinstance(encoded, BackendError):
-        return _Plan(error=encoded)
-    prompt, (prompt_tokens, *joint) = encoded
-    plan = _Plan(prompt_tokens=len(prompt_tokens))
+    plan = _Plan()
     try:
-        for continuation, tokens in zip(request.continuations, joint, strict=True):
-            added = encoder.added(tokens, prompt + continuation)
-            pieces = _pieces(tokens, encoder, scorer)
-            split = locate_continuation(
-                prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=request.first_given
-            )
+        for split, prompt_tokens in _splits(request, encoded, encoder):
+            plan.prompt_tokens = prompt_tokens
+            _check_known(split.tokens, encoder, scorer)
             _add_paths(plan, split, encoder, scorer.context)
     except Exception as error:
         return _Plan(error=BackendError.of(error))
     return plan
 
 
-def _pieces(tokens: Sequence[int], encoder: TextEncoder, scorer: Scorer) -> list[bytes]:
-    """Text of each token. Raises `BackendError` for a token that the model does not know."""
+def _check_known(tokens: Sequence[int], encoder: TextEncoder, scorer: Scorer) -> None:
+    """Raise `BackendError` for a token that the model does not know."""
     if (largest := max(tokens, default=0)) >= scorer.vocabulary:
         token = f"the tokenizer's token {largest} ({encoder.piece(largest)!r})"
         raise BackendError(
@@ -205,7 +238,6 @@ def _pieces(tokens: Sequence[int], encoder: TextEncoder, scorer: Scorer) -> list
             f"{token} is not one of the model's {scorer.vocabulary}",
             hint="give the tokenizer that belongs to this model",
         )
-    return [encoder.piece(token) for token in tokens]
 
 
 def _add_paths(plan: _Plan, split: SplitTokens, encoder: TextEncoder, context: int | None) -> None:

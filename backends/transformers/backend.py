@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -159,6 +160,9 @@ class HFBackend(CausalBackend):
             self._tokenizer = self.source.tokenizer()
             self._encoder = HFTextEncoder(self._tokenizer, self.enable_thinking)
         return self._encoder
+
+    def _load_encoder(self) -> tuple[TextEncoder, Callable[[], None]]:
+        return self._load_tokenizer(), lambda: None
 
     def _load_model(self) -> LoadedModel:
         from backends.transformers.generation import HFGeneration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from audit.rehearsal import Recovery, SuiteCheck
+from audit.rehearsal import BoundaryCheck, Recovery, SuiteCheck
 from backends.errors import ConfigError
 
 #: Fewer levels of a sampled factor decide nothing.
@@ -20,6 +20,25 @@ def rehearsal_lines(found: Sequence[SuiteCheck], of_config: Sequence[ConfigError
             yield from _design(one)
             yield from map(_recovery, one.recovered)
     yield from (f"Mistake: {mistake}" for mistake in of_config)
+
+
+def boundary_lines(found: Sequence[BoundaryCheck]) -> Iterator[str]:
+    """How prompts and continuations meet in each model's tokens, suite by suite."""
+    for one in found:
+        total = sum(one.counts.values())
+        parts = [f"{n:,} {_BOUNDARIES[kind]}" for kind, n in one.counts.most_common()]
+        if total:
+            yield f"{one.suite} on {one.model}: of {total:,} continuations {', '.join(parts)}."
+        if one.straddled:
+            yield f"  One of those: {one.straddled!r}. Such scores are exact and take longer; is a separator missing?"
+
+
+#: What a boundary means.
+_BOUNDARIES = {
+    "clean": "begin with a token of their own",
+    "merged": "change the prompt's last tokens",
+    "straddled": "share a token with the prompt",
+}
 
 
 def _design(one: SuiteCheck) -> Iterator[str]:

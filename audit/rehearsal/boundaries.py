@@ -1,0 +1,71 @@
+"""How prompts and continuations meet in the tokens of the models that are to be asked: tokenizers alone are loaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from backends.base import Backend, ScoreRequest, SupportsBoundaries
+from backends.errors import AuditError, BackendError, ConfigError
+from suites.base import Item
+
+
+@dataclass
+class BoundaryCheck:
+    """What a model's tokenizer makes of a suite's questions.
+
+    Attributes
+    ----------
+    counts : Counter
+        Continuations by boundary (`backends.base.Boundary`).
+    straddled : str
+        One prompt's end and its continuation that share a token; empty without any.
+    refused : list of (item id, BackendError)
+        Questions that cannot be scored.
+    """
+
+    model: str
+    suite: str
+    counts: Counter[str] = field(default_factory=Counter)
+    straddled: str = ""
+    refused: list[tuple[str, BackendError]] = field(default_factory=list)
+
+    def mistakes(self) -> Iterator[ConfigError]:
+        """The first of the questions that cannot be scored."""
+        for item_id, error in self.refused[:1]:
+            questions = f"{len(self.refused):,} questions cannot be scored" if len(self.refused) > 1 else "no answer"
+            yield ConfigError(f"{self.suite} on {self.model}", item_id, f"{questions}: {error.message}", error.hint)
+
+
+def check_boundaries(model: str, backend: Backend, suite: str, items: Sequence[Item]) -> BoundaryCheck | None:
+    """Ask a model's tokenizer about items; None where it has none here, or nothing is scored.
+
+    Raises
+    ------
+    ConfigError
+        Where the tokenizer cannot be loaded.
+    """
+    asked = [(item.id, item.request) for item in items if isinstance(item.request, ScoreRequest) and not item.scorer]
+    if not asked or not isinstance(backend, SupportsBoundaries):
+        return None
+    try:
+        backend.check()
+        answers = backend.boundaries([request for _, request in asked])
+    except BackendError as error:
+        raise ConfigError(f"models.{model}", model, error.message, error.hint) from None
+    except AuditError:
+        raise
+    except Exception as error:  # foreign code: a hub that cannot be reached, a file that is none
+        problem = f"its tokenizer cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise ConfigError(f"models.{model}", model, problem, "Check the name or the path") from None
+    found = BoundaryCheck(model, suite)
+    for (item_id, request), answer in zip(asked, answers, strict=True):
+        if isinstance(answer, BackendError):
+            found.refused.append((item_id, answer))
+            continue
+        found.counts.update(answer)
+        if not found.straddled and "straddled" in answer:
+            prompt = request.prompt if isinstance(request.prompt, str) else request.prompt[-1].content
+            found.straddled = f"{prompt[-20:]}|{request.continuations[answer.index('straddled')]}"
+    return found
