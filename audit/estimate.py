@@ -29,6 +29,7 @@ from backends.base import (
     Prompt,
     Request,
     ScoreRequest,
+    SupportsCheckingRequests,
     SupportsPrices,
     SupportsSecondAnswers,
     count_tokens,
@@ -66,6 +67,9 @@ class ModelEstimate(BaseModel):
         for a score than it has continuations, and failed requests are repeated. `--max-cost` holds regardless.
     probe_requests : int
         Requests that probing the server took, once for each server and model.
+    checking_requests : int
+        Requests that check the answers: canaries, and lists and draws at the end. Not in ``requests``, nor is
+        ``asked_again``. A server whose draws do not fit at first, as for 2 % of honest ones, gets up to 300 more.
     """
 
     model: str
@@ -83,6 +87,7 @@ class ModelEstimate(BaseModel):
     seconds_by: str
     cost: float | None
     probe_requests: int = 0
+    checking_requests: int = 0
 
 
 class RunEstimate(BaseModel):
@@ -112,7 +117,11 @@ class RunEstimate(BaseModel):
             cost = "" if m.cost is None else f"\n  cost about {m.cost:.4f}"
             lines.append(f"  time {seconds} ({m.seconds_by}){cost}")
             if m.probe_requests:
-                lines.append(f"  its server was probed with {m.probe_requests:,} requests, once")
+                lines.append(f"  its server was probed with {m.probe_requests:,} requests, once while its model stays")
+            if m.checking_requests:
+                lines.append(
+                    f"  about {m.checking_requests:,} more requests check its answers: canaries, and draws at the end"
+                )
         return "\n".join(lines)
 
 
@@ -188,7 +197,15 @@ def _estimate(
         seconds_by=seconds_by,
         cost=cost,
         probe_requests=model.description.requests,
+        checking_requests=_checking_requests(model.backend, counted),
     )
+
+
+def _checking_requests(backend: Backend, counted: RequestCounts) -> int:
+    """Requests that check the answers, beside those that are asked twice."""
+    if not isinstance(backend, SupportsCheckingRequests):
+        return 0
+    return backend.checking_requests(counted.requests + counted.follow_ups, counted.requests_by_kind["score"])
 
 
 @dataclass

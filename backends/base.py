@@ -389,6 +389,15 @@ class SupportsSecondAnswers(Protocol):
 
 
 @runtime_checkable
+class SupportsCheckingRequests(Protocol):
+    """A backend that sends requests of its own during a run, to check the answers."""
+
+    def checking_requests(self, questions: int, scored: int) -> int:
+        """How many in a run of so many questions, without those asked twice; known after `Backend.describe`."""
+        ...
+
+
+@runtime_checkable
 class SupportsPrices(Protocol):
     """A backend that may cost money. Amounts are in the currency of its prices."""
 

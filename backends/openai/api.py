@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from backends.base import GenerateRequest, Message, Request
+from backends.base import GenerateRequest, Message, Request, Sampling
 from backends.errors import BackendError
 from backends.openai.batches import BatchedClient
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.client import HttpClient
 from backends.openai.http.errors import inconsistent
-from backends.openai.parameters import LimitName, Parameters, turns_of
+from backends.openai.parameters import LimitName, Parameters, sampling_options, turns_of
 from backends.openai.repeated_lists import ListTracker
 from backends.openai.request_extras import RequestExtras
 from backends.openai.response_ids import ResponseIdTracker
@@ -46,7 +47,12 @@ class ServerApi:
     Attributes
     ----------
     temperature : float
-        Sent with requests for lists: 0, or 1 (neutral) if the server's lists depend on it.
+        Sent with requests for lists: 0, or 1 (neutral) if the server's lists depend on it. Lists that come with a draw
+        are requested at 1.
+    draws_apart : bool
+        Whether a drawn token is known never to displace a likelier one from the list.
+    on_draw : callable
+        Receives each token drawn at temperature 1 and the list (`TopLogprobs`) it came with, or None for an echo.
     always_sent : dict
         Fields of every request.
     parameters : Parameters
@@ -61,6 +67,10 @@ class ServerApi:
         self.client, self.model, self.usage = client, model, usage
         self.extras = extras or RequestExtras()
         self.temperature = 0.0
+        self.on_draw: Callable[[str, Any], None] = lambda drawn, top: None
+        self.draws_apart = False
+        self._draw_options: dict[str, Any] | None = None
+        self._seeded = False
         self.always_sent: dict[str, Any] = {}
         self.response_ids = ResponseIdTracker()
         self.lists = ListTracker()
@@ -76,9 +86,27 @@ class ServerApi:
         self.parameters.refused, self.parameters.limit = capabilities.refused, capabilities.limit_name
         self.parameters.responses = capabilities.responses
         self.parameters.extra_tokens = self.extras.extra_tokens if capabilities.reasons else 0
+        self.draw_with_lists(capabilities)
         self.response_ids.model = capabilities.answered_model
         self.response_ids.provider = capabilities.answered_provider
         self.response_ids.unique = capabilities.unique_response_ids
+
+    def draw_with_lists(self, capabilities: ServerCapabilities) -> None:
+        """Draw the answer that comes with each list at temperature 1, where that leaves the list as it is."""
+        request = GenerateRequest("", Sampling(temperature=1.0, max_tokens=1))
+        self._seeded, self.draws_apart = capabilities.seed_works, capabilities.draws_apart
+        self._draw_options = sampling_options(request, capabilities.family) if capabilities.draws_with_lists else None
+
+    @property
+    def draws_with_lists(self) -> bool:
+        """Whether each list comes with a draw."""
+        return self._draw_options is not None
+
+    def list_options(self) -> dict[str, Any]:
+        """How the token is drawn that comes with a list; some servers draw alike each time without a seed."""
+        if self._draw_options is None:
+            return {"max_tokens": 1, "temperature": self.temperature}
+        return {**self._draw_options, **({"seed": random.getrandbits(31)} if self._seeded else {})}
 
     async def completion(self, prompt: str | Sequence[int], **options: Any) -> dict[str, Any]:
         """POST /completions."""
@@ -158,7 +186,9 @@ class ServerApi:
     async def _ask(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
         if self._replay_cache is None:
             return await self._send(path, payload, prompt_tokens)
-        key = json.dumps([path, payload, self._sample_index], sort_keys=True)
+        # A list is asked with another seed each time; draws that differ have another index.
+        asked = {name: value for name, value in payload.items() if name != "seed"}
+        key = json.dumps([path, asked, self._sample_index], sort_keys=True)
         if key not in self._replay_cache:
             response = await self._send(path, payload, prompt_tokens)
             if payload.get("logprobs", 0) > _LONGEST_CACHED_LIST:

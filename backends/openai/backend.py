@@ -32,7 +32,6 @@ from backends.base import (
     Response,
     Sampling,
     ScoreRequest,
-    ScoreResponse,
 )
 from backends.errors import BackendError, ConfigError
 from backends.openai.api import ServerApi
@@ -46,6 +45,7 @@ from backends.openai.http.client import ConnectionOptions, HttpClient
 from backends.openai.http.replicas import ReplicaClient
 from backends.openai.http.retries import with_retries
 from backends.openai.probe import (
+    DRAWS,
     VERSION,
     Canary,
     ProbeRecord,
@@ -62,7 +62,7 @@ from backends.openai.probe import (
     tolerance,
     with_listed_words,
 )
-from backends.openai.probe.own_questions import OwnQuestions, contradiction
+from backends.openai.probe.own_questions import Drawn, OwnQuestions, contradiction, requests_at_the_end
 from backends.openai.probe.report import Watched
 from backends.openai.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
@@ -221,7 +221,7 @@ class OpenAIBackend(Backend):
         self._since_canary = 0
         self._first_verified = self._last_verified = 0.0
         self._own = OwnQuestions()
-        self._requests_of_probe = 0
+        self._requests_of_probe = self._requests_of_canary = 0
         self._changed: ModelChangedError | None = None
         self._unfinished: dict[Request, dict[str, dict[str, object]]] = {}
 
@@ -334,6 +334,15 @@ class OpenAIBackend(Backend):
         """True for scores, unless they are counted from drawn answers."""
         return isinstance(request, ScoreRequest) and self._route_of(request) not in (None, "sampled")
 
+    def checking_requests(self, questions: int, scored: int) -> int:
+        """As in `SupportsCheckingRequests`: canaries, and at the end lists and draws after some of the questions."""
+        if self._report is None or not questions:
+            return 0
+        found = self._report.capabilities
+        drawn = 0 if "sampled" not in found.routes else 1 if found.together == "n" else DRAWS
+        canaries = 2 + questions // self.canary_every  # at the start, when the probe is recorded, and at the end
+        return canaries * (self._requests_of_canary + drawn) + requests_at_the_end(found, scored, questions)
+
     def score_noise(self) -> tuple[float, float]:
         """As in `SupportsSecondAnswers`: the noise that the probe measured, and how far a canary may move."""
         noise = self._report.capabilities.repeat_noise if self._report is not None else 0.0
@@ -421,14 +430,14 @@ class OpenAIBackend(Backend):
                 self._unfinished.pop(request, None)  # one of its responses is bad: all are requested again
             return error
         self._since_canary += 1
-        if isinstance(request, ScoreRequest) and isinstance(response, ScoreResponse) and self.repeats_itself(request):
-            self._own.add(request, response)
         return response
 
     async def _response(self, request: ScoreRequest | GenerateRequest, capabilities: ServerCapabilities) -> Response:
         while len(self._unfinished) > _MAX_UNFINISHED_REQUESTS:
             self._unfinished.pop(next(iter(self._unfinished)))
         api = self._api.with_replay_cache(self._unfinished.setdefault(request, {}), request)
+        drawn: list[Drawn] = []
+        api.on_draw = lambda text, top: drawn.append((text, top))
         if self._batched is not None and (isinstance(request, GenerateRequest) or self._is_drawn(request)):
             api = api.in_batches(self._batched)
         response: Response
@@ -436,6 +445,8 @@ class OpenAIBackend(Backend):
             response = await generate(api, capabilities, request)
         else:
             response = await Routes(api, capabilities, self._tokenizer, self.samples).score(request)
+            if self.repeats_itself(request):
+                self._own.add(request, response, drawn)
         self._unfinished.pop(request, None)
         return response
 
@@ -450,15 +461,20 @@ class OpenAIBackend(Backend):
     def _routes(self, capabilities: ServerCapabilities) -> Routes:
         return Routes(self._api, capabilities, self._tokenizer, self.samples)
 
-    async def _ask_canary(self, capabilities: ServerCapabilities) -> Canary:
-        return await ask_canary(self._routes(capabilities), capabilities)
+    async def _ask_canary(
+        self, capabilities: ServerCapabilities, watched: Sequence[Watched]
+    ) -> tuple[Canary, tuple[Watched, ...]]:
+        """The canary's values and those of the probe's random questions; counts what they take."""
+        before, routes = self._client.requests, self._routes(capabilities)
+        canary, again = await ask_canary(routes, capabilities), await ask_watched(routes, watched)
+        self._requests_of_canary = self._client.requests - before
+        return canary, again
 
     async def _verify_canary(self) -> None:
         assert self._report is not None
         self._since_canary = 0
         capabilities = self._report.capabilities
-        canary = await self._ask_canary(capabilities)
-        watched = await ask_watched(self._routes(capabilities), self._report.watched)
+        canary, watched = await self._ask_canary(capabilities, self._report.watched)
         move = _largest_move(self._report, canary, watched)
         if move > tolerance(capabilities.repeat_noise):
             raise ModelChangedError(f"the canary moved by {move:.3g} nats, more than the server's noise explains")
@@ -506,13 +522,13 @@ class OpenAIBackend(Backend):
         requests_before = self._client.requests
         session = await probe(self._api, samples=self.samples)
         self._tokenizer, capabilities = session.tokenizer, session.capabilities
-        canary = await with_retries(self._ask_canary, capabilities)
+        questions = await with_listed_words(self._api, capabilities, random_questions(capabilities))
+        canary, watched = await with_retries(self._ask_canary, capabilities, questions)
         identity = coarse_identity(canary, capabilities.repeat_noise)
         if last is not None and len(last.canary) == len(canary) and last.canary_id:
             noise = max(capabilities.repeat_noise, last.capabilities.repeat_noise)
             is_same = largest_move(last.canary, canary) <= tolerance(noise)
             identity = last.canary_id if is_same else f"{identity} after another: {exact_identity(canary)}"
-        watched = await self._watched(capabilities)
         requests = self._client.requests - requests_before
         return ProbeReport(
             self.base_url,
@@ -528,10 +544,6 @@ class OpenAIBackend(Backend):
             without_scores=session.without_scores(),
         )
 
-    async def _watched(self, capabilities: ServerCapabilities) -> tuple[Watched, ...]:
-        questions = await with_listed_words(self._api, capabilities, random_questions(capabilities))
-        return await with_retries(ask_watched, self._routes(capabilities), questions)
-
     async def _still_holds(self, report: ProbeReport) -> bool:
         """Whether the server still gives the recorded canary by the recorded route."""
         capabilities = report.capabilities
@@ -542,8 +554,7 @@ class OpenAIBackend(Backend):
         family = capabilities.family
         self._tokenizer = RemoteTokenizer(self._client, self.model, family) if family is not None else None
         try:
-            canary = await with_retries(self._ask_canary, capabilities)
-            watched = await with_retries(ask_watched, self._routes(capabilities), report.watched)
+            canary, watched = await with_retries(self._ask_canary, capabilities, report.watched)
             if not canary:  # a sampled text only shows that the model's name and the parameters are accepted
                 await with_retries(generate, self._api, capabilities, _PLAIN)
         except BackendError as error:

@@ -49,6 +49,10 @@ class ServerCapabilities:
         How it continues a last assistant turn.
     temperature : float
         The temperature at which its lists are the model's own probabilities.
+    draws_with_lists : bool
+        Whether lists stay the same when the answer is drawn at temperature 1, so that each list brings a draw.
+    draws_apart : bool
+        Whether a drawn token was seen that did not displace a likelier one from its list.
     seed_works : bool
         Whether a seed determines what is drawn.
     together : {"n", "prompts"} or None
@@ -83,6 +87,8 @@ class ServerCapabilities:
     uncached: bool = False
     prefill: Prefill | None = None
     temperature: float = 0.0
+    draws_with_lists: bool = False
+    draws_apart: bool = False
     seed_works: bool = False
     together: Together | None = None
     unique_response_ids: bool = False

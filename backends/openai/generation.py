@@ -14,14 +14,13 @@ from backends.errors import BackendError
 from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, single_choice
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.errors import inconsistent
+from backends.openai.parameters import sampling_options
 from backends.openai.responses_api import MIN_TOKENS
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
 
 #: Maximum draws of one request.
 MOST_CHOICES = 50
-#: More tokens than any chat template adds around the turns.
-_TEMPLATE_TOKENS = 2**16
 #: Finish reasons of an answer cut by the token limit.
 CUT_SHORT = tuple(reason for reason, meaning in FINISH_REASONS.items() if meaning == "length")
 #: Makes vLLM and others continue a last assistant turn; llama.cpp does so by default.
@@ -155,43 +154,6 @@ def _checked(text: Any, reason: Any) -> tuple[str, str]:
     if reason is None:
         raise BackendError("malformed", "an answer without a finish reason")
     return text, reason
-
-
-def sampling_options(request: GenerateRequest, family: str | None) -> dict[str, Any]:
-    """The fields for this request's sampling. Raises ``unsupported`` for what a server cannot do exactly as requested.
-
-    The order of the filters matters: penalty, temperature, top_k, top_p.
-    """
-    sampling = request.sampling
-    options: dict[str, Any] = {
-        "max_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-    }
-    if sampling.stop:
-        options["stop"] = list(sampling.stop)
-    penalty = sampling.repetition_penalty
-    if family is None:
-        if sampling.top_k or penalty != 1:
-            raise BackendError("unsupported", "this server is not known to support top_k or repetition_penalty")
-        return options
-    if family == "llama-cpp-python" and 0 < sampling.temperature != 1 and sampling.top_p < 1:
-        raise BackendError(
-            "unsupported", "llama-cpp-python filters by top_p before the temperature", hint="Use top_p=1 here"
-        )
-    penalty_name = "repetition_penalty" if family == "vllm" else "repeat_penalty"
-    options |= {"top_k": sampling.top_k, "min_p": 0.0, penalty_name: penalty}
-    if family == "llama.cpp" and penalty != 1:
-        options["repeat_last_n"] = _max_tokens(request)
-    if family == "llama.cpp" and sampling.temperature > 0:
-        options["samplers"] = ["penalties", "temperature", "top_k", "top_p"]
-    return options
-
-
-def _max_tokens(request: GenerateRequest) -> int:
-    """An upper bound on the tokens of prompt and answer: llama.cpp allocates 4 bytes for each before it draws."""
-    turns = (request.prompt,) if isinstance(request.prompt, str) else [m.content for m in request.prompt]
-    return sum(len(turn.encode()) for turn in turns) + request.sampling.max_tokens + _TEMPLATE_TOKENS
 
 
 def seed_of(request: GenerateRequest) -> int:

@@ -1,4 +1,4 @@
-"""Which parameters a model accepts, as tested empirically, and chat requests limited to these.
+"""Which parameters a model accepts, as tested empirically, chat requests limited to these, and sampling options.
 
 OpenAI's o and gpt-5 series call the token limit ``max_completion_tokens`` and accept no temperature but 1; Claude
 from Opus 4.7 on refuses any ``temperature``; others accept no ``stop``, or no system turn.
@@ -10,9 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from backends.base import Message
+from backends.base import GenerateRequest, Message
+from backends.errors import BackendError
 
 LimitName = Literal["max_tokens", "max_completion_tokens"]
+#: More tokens than any chat template adds around the turns.
+_TEMPLATE_TOKENS = 2**16
 
 
 @dataclass
@@ -67,3 +70,40 @@ def without_system(turns: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
         else:
             merged.append(dict(turn))
     return merged + [{"role": "user", "content": text} for text in before]
+
+
+def sampling_options(request: GenerateRequest, family: str | None) -> dict[str, Any]:
+    """The fields for this request's sampling. Raises ``unsupported`` for what a server cannot do exactly as requested.
+
+    The order of the filters matters: penalty, temperature, top_k, top_p.
+    """
+    sampling = request.sampling
+    options: dict[str, Any] = {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+    }
+    if sampling.stop:
+        options["stop"] = list(sampling.stop)
+    penalty = sampling.repetition_penalty
+    if family is None:
+        if sampling.top_k or penalty != 1:
+            raise BackendError("unsupported", "this server is not known to support top_k or repetition_penalty")
+        return options
+    if family == "llama-cpp-python" and 0 < sampling.temperature != 1 and sampling.top_p < 1:
+        raise BackendError(
+            "unsupported", "llama-cpp-python filters by top_p before the temperature", hint="Use top_p=1 here"
+        )
+    penalty_name = "repetition_penalty" if family == "vllm" else "repeat_penalty"
+    options |= {"top_k": sampling.top_k, "min_p": 0.0, penalty_name: penalty}
+    if family == "llama.cpp" and penalty != 1:
+        options["repeat_last_n"] = _max_tokens(request)
+    if family == "llama.cpp" and sampling.temperature > 0:
+        options["samplers"] = ["penalties", "temperature", "top_k", "top_p"]
+    return options
+
+
+def _max_tokens(request: GenerateRequest) -> int:
+    """An upper bound on the tokens of prompt and answer: llama.cpp allocates 4 bytes for each before it draws."""
+    turns = (request.prompt,) if isinstance(request.prompt, str) else [m.content for m in request.prompt]
+    return sum(len(turn.encode()) for turn in turns) + request.sampling.max_tokens + _TEMPLATE_TOKENS

@@ -4,6 +4,7 @@ Takes a server; gives a `ProbeReport` with the proven capabilities, and canary q
 """
 
 from backends.openai.probe.canary import (
+    DRAWS,
     Canary,
     ask_canary,
     ask_watched,
@@ -21,6 +22,7 @@ from backends.openai.probe.report import VERSION, ProbeReport
 from backends.openai.probe.run import probe
 
 __all__ = [
+    "DRAWS",
     "VERSION",
     "Canary",
     "ProbeRecord",

@@ -12,7 +12,7 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,16 +26,19 @@ _STRAY = 0.005
 _OWN_CELLS = 50
 #: The text of a special token, which is never drawn.
 _SPECIAL = re.compile(r"<[^<>]*>|\[[A-Z_]+\]")
+#: Expected draws from which on a text is tested by itself, and λ of Chernoff's bound.
+_LEAST_EXPECTED, _TILTS = 1.0, np.geomspace(0.02, 4, 40)
 #: Standard errors by which a lie must move a statistic to be detected 19 times in 20 at the first level.
 _SEEN_AT = 4.4
 
 
 @dataclass(frozen=True)
 class Place:
-    """One prompt: the probability of each listed text, and the texts that were drawn after it."""
+    """One prompt: the probability of each listed text, the texts drawn after it, and those that are audited."""
 
     listed: Mapping[str, float]
     drawn: Sequence[str]
+    audited: Collection[str] = ()
 
     @property
     def n(self) -> int:
@@ -76,14 +79,17 @@ def p_value(places: Sequence[Place], *, noise: float) -> float:
     ``noise``: nats by which repeated lists differ; the simulated draws come from lists perturbed by as much.
     """
     random = np.random.default_rng(len(places))
-    observed, simulated = np.zeros(3), np.zeros((_SIMULATED, 3))
+    observed, simulated, added = np.zeros(3), np.zeros((_SIMULATED, 3)), 0.0
     for place in (p for p in places if p.n):
         cells = _Cells.of(place)
+        added += place.n * max(_STRAY - _outside(place), 0.0)
         observed += cells.statistics(cells.counts(place)[None, :])[0]
         simulated += cells.simulated_statistics(place.n, noise, random)
     center = simulated.mean(0)
     distance, distances = np.abs(observed - center), np.abs(simulated - center)
     distance[0], distances[:, 0] = observed[0], simulated[:, 0]  # G is one-sided
+    if observed[1] < center[1]:  # fewer outside are only as odd as they are without the least probability of one
+        distance[1] = max(distance[1] - added, 0.0)
     as_bad = (distances >= distance - 1e-9).sum(0)
     return float(min(1.0, 3 * (1 + as_bad.min()) / (1 + _SIMULATED)))
 
@@ -108,6 +114,73 @@ def pooled_p_value(places: Sequence[Place], *, noise: float) -> float:
     distance = (np.abs(observed - center) / error).max(initial=0.0)
     as_bad = (np.abs(simulated - center) / error).max(1, initial=0.0) >= distance - 1e-9
     return float((1 + as_bad.sum()) / (1 + _SIMULATED))
+
+
+def pooled_bound(places: Sequence[Place], *, noise: float) -> float:
+    """As `pooled_p_value`, but an upper bound of it without simulation: for thousands of single draws, and tiny values.
+
+    Where text t has probability p_i at place i, h hits have at most the chance
+    min over λ of exp(-λ h) Π (1 + p_i (exp(λ) - 1)) (Chernoff, Ann. Math. Stat. 23, 1952), times the number of texts,
+    and of sides. ``noise`` moves each p_i to where the hits are likelier.
+    """
+    events: dict[str, list[tuple[float, bool]]] = {}
+    for place in places:
+        for text, p in place.listed.items():
+            events.setdefault(text, []).append((p, text in place.drawn))
+    likely = [found for found in events.values() if math.fsum(p for p, _ in found) >= _LEAST_EXPECTED]
+    bounds = [_log_bound(found, noise) for found in likely]
+    left = [(_outside(place), place.listed.keys().isdisjoint(place.drawn)) for place in places]
+    bounds.append(_log_bound(left, noise, least=_STRAY))
+    return min(1.0, 2 * len(bounds) * math.exp(min(bounds)))
+
+
+def audited_bound(places: Sequence[Place], *, noise: float) -> float:
+    """As `pooled_bound`, for the likeliest of the audited texts at each place, and for all of them together.
+
+    A lie that hides or exaggerates what is audited moves another text at each place, but one of these the same way.
+    """
+    likeliest, together = [], []
+    for place in places:
+        listed = {text: place.listed[text] for text in place.audited if text in place.listed}
+        if listed:
+            text = max(listed, key=lambda text: listed[text])
+            likeliest.append((listed[text], text in place.drawn))
+            together.append((min(math.fsum(listed.values()), 1.0), not listed.keys().isdisjoint(place.drawn)))
+    return min(1.0, 4 * math.exp(min(_log_bound(likeliest, noise), _log_bound(together, noise))))
+
+
+def likelihood_bound(places: Sequence[Place], *, noise: float) -> float:
+    """As `p_value` for the log-probability of the draws, by Chernoff's bound: for thousands of single draws.
+
+    ``noise``: each listed log-probability is off by itself, with half of it as standard deviation.
+    """
+    tilts = np.concatenate([_TILTS, -_TILTS])
+    exponent = np.zeros(len(tilts))
+    for place in places:
+        p = np.array([*place.listed.values(), max(_outside(place), _STRAY)])
+        p = np.maximum(p / p.sum(), 1e-12)
+        logs = np.log(p) - (p * np.log(p)).sum()
+        drawn = [at for at, text in enumerate(place.listed) if text in place.drawn] or [-1]
+        drift = (noise / 2) ** 2 * ((p * np.abs(logs)).sum() * np.abs(tilts) + tilts**2 / 2 * ((p * logs) ** 2).sum())
+        exponent += np.log(np.exp(np.outer(tilts, logs)) @ p) + drift - tilts * logs[drawn[0]]
+    return min(1.0, 2 * math.exp(min(float(exponent.min()), 0.0)))
+
+
+def _log_bound(events: Sequence[tuple[float, bool]], noise: float, least: float = 0.0) -> float:
+    """Log of the chance of so many hits, or more, or fewer, among events of these chances; 0 at most.
+
+    ``least``: the least chance of each, for more.
+    """
+    chances, hits = np.array([p for p, _ in events]), sum(hit for _, hit in events)
+    tilt = _TILTS[:, None]
+    more = np.log1p(np.minimum(np.maximum(chances, least) * math.exp(noise), 1.0) * np.expm1(tilt)).sum(1)
+    fewer = np.log1p(chances * math.exp(-noise) * np.expm1(-tilt)).sum(1)
+    return min(float((more - _TILTS * hits).min()), float((fewer + _TILTS * hits).min()), 0.0)
+
+
+def _outside(place: Place) -> float:
+    """The probability that the list leaves over."""
+    return max(1 - math.fsum(place.listed.values()), 0.0)
 
 
 def entropy(listed: Mapping[str, float]) -> float:
@@ -145,7 +218,7 @@ class _Cells:
         listed = dict(sorted(place.listed.items(), key=lambda item: -item[1]))
         own = list(listed)[:_OWN_CELLS]
         rare = math.fsum([*listed.values()][_OWN_CELLS:])
-        outside = max(1 - math.fsum(listed.values()), _STRAY)
+        outside = max(_outside(place), _STRAY)
         p = np.array([*(listed[text] for text in own), rare, outside])
         p = p / p.sum()
         inside = p[:-1] / p[:-1].sum()

@@ -38,7 +38,7 @@ _WATCHED_TEXT = "{0} met the {1} near the {2} with a {3} and gave"
 _WATCHED_WORDS: tuple[str, ...] = (" the", " him")
 _WATCHED_CHAT = "Pick the digit from 0 to 9 that suits {0}, a {1} from the {2} with a {3}. Answer with the digit alone."
 #: Six answers to this practically never share their first 24 tokens.
-_OPEN, _DRAWS, _DRAWN_TOKENS = "A story about {0}, a {1}, near the {2} with a {3}:", 6, 24
+_OPEN, DRAWS, _DRAWN_TOKENS = "A story about {0}, a {1}, near the {2} with a {3}:", 6, 24
 _DRAWN_WORDS = (
     ("Anna", "Ben", "Clara", "David", "Emma", "Frank", "Greta", "Hugo", "Ida", "Jonas", "Karla", "Leo", "Mara", "Nils"),
     ("baker", "singer", "pilot", "farmer", "tailor", "painter", "driver", "guard", "lawyer", "poet", "cook"),
@@ -114,7 +114,7 @@ async def draws_still_vary(routes: Routes, capabilities: ServerCapabilities) -> 
     if "sampled" not in capabilities.routes:
         return True
     draw = random.SystemRandom()
-    return await routes.draws_vary(_OPEN.format(*(draw.choice(words) for words in _DRAWN_WORDS)), _DRAWS, _DRAWN_TOKENS)
+    return await routes.draws_vary(_OPEN.format(*(draw.choice(words) for words in _DRAWN_WORDS)), DRAWS, _DRAWN_TOKENS)
 
 
 async def ask_watched(routes: Routes, watched: Sequence[Watched]) -> tuple[Watched, ...]:

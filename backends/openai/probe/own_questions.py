@@ -1,24 +1,40 @@
 """A check on a run's own questions: whether the server's draws fit its lists there, and its lists fit its scores.
 
 A probe only uses prompts of its own. It misses numbers that are false for the audited prompts or words alone. Draws
-after some of the run's questions reveal those, unless the draws are falsified in the same way.
+after the run's questions reveal those, unless the draws are falsified in the same way. Every list that is scored comes
+with a draw. A few more draws are requested without lists, since a server could falsify the others alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
 
 from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities, Together
-from backends.openai.probe.calibration import Place, listed_texts
-from backends.openai.probe.experiments.draws import Asked, compare_draws, drawn_places
+from backends.openai.probe.calibration import (
+    Place,
+    audited_bound,
+    likelihood_bound,
+    listed_texts,
+    p_value,
+    pooled_bound,
+    pooled_p_value,
+)
+from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
+
+T = TypeVar("T")
+#: A drawn token, and the list that it came with; None for an echo.
+Drawn = tuple[str, TopLogprobs | None]
 
 #: Questions of a run that are checked: this share, at most this many; none in runs with fewer than the last.
 _SHARE, _MOST, _FEWEST_SEEN = 0.25, 30, 10
@@ -29,43 +45,117 @@ _OTHER_ROUTES = ("echo", "prompt_logprobs")
 #: Requests for draws: this share of the run's own, at least and at most so many; and draws per request.
 _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
+#: As many where lists came with draws, and as many more where those do not fit.
+_BESIDE_LISTS: Mapping[Together | None, int] = {"n": 20, "prompts": 10, None: 20}
 _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
-#: Entries of each list.
-_LISTED = 1000
+#: Entries of each list; of one that came with a draw; and how many of those are kept.
+_LISTED, _LISTED_WITH_A_DRAW, _MOST_KEPT = 1000, 100, 2000
+#: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
+_LEVELS = Levels(at_once=1e-5, first=0.02, second=0.002)
+#: Tests of some draws at each of a few places, and of one at each of many.
+_OF_FEW, _OF_MANY = (p_value, pooled_p_value), (pooled_bound, audited_bound, likelihood_bound)
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
 #: How many questions must differ to count as a contradiction.
 _MIN_OFF = 2
 
 
+@dataclass(frozen=True)
+class OwnSample:
+    """Questions of a run with their answers, and the places of lists that came with a draw."""
+
+    questions: Sequence[tuple[ScoreRequest, ScoreResponse]]
+    places: Sequence[Place]
+
+
 class OwnQuestions:
-    """A uniform random sample of a run's scored questions (reservoir sampling)."""
+    """A uniform random sample of a run's scored questions, and one of the lists that came with a draw."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[ScoreRequest, ScoreResponse]] = []
-        self._seen = 0
+        self._questions = _Reservoir[tuple[ScoreRequest, ScoreResponse]](_MOST)
+        self._places = _Reservoir[Place](_MOST_KEPT)
+
+    def add(self, request: ScoreRequest, response: ScoreResponse, drawn: Iterable[Drawn] = ()) -> None:
+        """Add a question and its answer, and what was drawn beside its lists."""
+        self._questions.add((request, response))
+        for text, top in drawn:
+            self._places.add(_place(response, text, top))
+
+    def take(self) -> OwnSample:
+        """A share of the questions that were seen, and the places; none of them is kept."""
+        n = _number_taken(self._questions.seen)
+        return OwnSample(self._questions.take(n), self._places.take(_MOST_KEPT))
+
+
+class _Reservoir(Generic[T]):
+    """At most ``most`` of all that are added, each as likely as the others (Vitter, ACM TOMS 11, 1985)."""
+
+    def __init__(self, most: int) -> None:
+        self.seen = 0
+        self._most, self._kept = most, list[T]()
         self._draw = random.SystemRandom()
 
-    def add(self, request: ScoreRequest, response: ScoreResponse) -> None:
-        self._seen += 1
-        if len(self._kept) < _MOST:
-            self._kept.append((request, response))
-        elif (at := self._draw.randrange(self._seen)) < _MOST:
-            self._kept[at] = request, response
+    def add(self, one: T) -> None:
+        self.seen += 1
+        if len(self._kept) < self._most:
+            self._kept.append(one)
+        elif (at := self._draw.randrange(self.seen)) < self._most:
+            self._kept[at] = one
 
-    def take(self) -> list[tuple[ScoreRequest, ScoreResponse]]:
-        """Return a random share of the questions seen, and start anew."""
-        n = min(round(_SHARE * self._seen), _MOST) if self._seen >= _FEWEST_SEEN else 0
-        taken = self._draw.sample(self._kept, n)
-        self._kept, self._seen = [], 0
+    def take(self, n: int) -> list[T]:
+        taken = self._draw.sample(self._kept, min(n, len(self._kept)))
+        self._kept, self.seen = [], 0
         return taken
+
+
+def _place(response: ScoreResponse, drawn: str, top: TopLogprobs | None) -> Place:
+    """The list that a token was drawn beside; beside an echo, the scores' first tokens."""
+    scored = [score.tokens[0] for score in response.scores if score.tokens]
+    if top is None:
+        listed = {t.text: math.exp(t.logprob) for t in scored if t.exact and t.start == 0}
+    else:
+        listed = listed_texts(top.likeliest(_LISTED_WITH_A_DRAW), trimmed=False)
+    return Place(listed, (drawn,), tuple({token.text for token in scored}))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How the questions of a run are followed up: ``some`` and ``many`` are requests for draws without lists."""
+
+    way: Together | None
+    n_drawn: int
+    n_listed: int
+    some: int
+    many: int
+
+    @classmethod
+    def of(cls, found: ServerCapabilities, n_questions: int, requests: int, *, is_chat: bool, with_lists: bool) -> Self:
+        way = None if is_chat and found.together == "prompts" else found.together
+        n_drawn = min(math.ceil(_SHARE_DRAWN * n_questions), _MOST_DRAWN if way else _MOST_ONE_BY_ONE)
+        fewest, most = _REQUESTS[way]
+        some = _BESIDE_LISTS[way] if with_lists else min(max(round(_REQUESTS_SHARE * requests), fewest), most)
+        return cls(way, n_drawn, n_questions if found.text_route in _OTHER_ROUTES else n_drawn, some, most)
+
+
+def requests_at_the_end(found: ServerCapabilities, scored: int, requests: int) -> int:
+    """How many requests follow a run of so many scored questions and requests, where its draws fit its lists."""
+    n = _number_taken(scored)
+    if not n or found.repeat_noise > MAX_NOISE or set(found.routes) <= {None, "sampled"}:
+        return 0
+    with_lists = found.draws_with_lists and (found.text_route not in _OTHER_ROUTES or found.family is None)
+    plan = _Plan.of(found, n, requests, is_chat=found.text_route is None, with_lists=with_lists)
+    return plan.n_listed + plan.some
+
+
+def _number_taken(scored: int) -> int:
+    return min(round(_SHARE * scored), _MOST) if scored >= _FEWEST_SEEN else 0
 
 
 async def contradiction(
     api: ServerApi,
     capabilities: ServerCapabilities,
     tokenizer: RemoteTokenizer | None,
-    asked: Sequence[tuple[ScoreRequest, ScoreResponse]],
+    sample: OwnSample,
     requests: int,
 ) -> str:
     """How the server contradicts the scores of these questions; empty if it does not, or if this cannot be tested.
@@ -75,37 +165,48 @@ async def contradiction(
     session = ProbeSession(api)
     session.capabilities, session.tokenizer = capabilities, tokenizer
     session.by_ids = capabilities.takes_ids and tokenizer is not None
-    if not asked or capabilities.repeat_noise > MAX_NOISE:
+    if not sample.questions or capabilities.repeat_noise > MAX_NOISE:
         return ""
-    is_chat = not isinstance(asked[0][0].prompt, str) and capabilities.chat_route != "rendered"
-    way = None if is_chat and capabilities.together == "prompts" else capabilities.together
+    is_chat = not isinstance(sample.questions[0][0].prompt, str) and capabilities.chat_route != "rendered"
+    with_lists = len(sample.places) >= _FEWEST_SEEN
+    plan = _Plan.of(capabilities, len(sample.questions), requests, is_chat=is_chat, with_lists=with_lists)
+    listed, moved = await _compared(session, sample.questions, plan)
+    if moved:
+        return moved
+
+    async def draw(requests: int) -> list[list[Place]]:
+        if not listed:
+            raise NotTestedError("no lists after the questions themselves")
+        return [await drawn_places(session, listed, math.ceil(_OF_A_REQUEST[plan.way] * requests / len(listed)))]
+
+    async def at_hand() -> list[list[Place]]:
+        return [list(sample.places)]
+
+    some, many = Look(lambda: draw(plan.some), _OF_FEW), Look(lambda: draw(plan.many), _OF_FEW)
+    for looks in [(Look(at_hand, _OF_MANY), many)] * with_lists + [(some, some)]:
+        with contextlib.suppress(NotTestedError):
+            _, fit, message = await compare_draws(session, looks, _LEVELS)
+            if not fit:
+                return f"tokens drawn after the run's own questions do not fit their lists ({message})"
+    return ""
+
+
+async def _compared(
+    session: ProbeSession, asked: Sequence[tuple[ScoreRequest, ScoreResponse]], plan: _Plan
+) -> tuple[list[tuple[Asked, dict[str, float]]], str]:
+    """What is listed after the questions that are drawn after, and how scores differ from what is listed."""
     listed: list[tuple[Asked, dict[str, float]]] = []
     n_compared = n_moved = 0
-    n_drawn = min(math.ceil(_SHARE_DRAWN * len(asked)), _MOST_DRAWN if way else _MOST_ONE_BY_ONE)
-    for at, (request, response) in enumerate(asked):
-        if at >= n_drawn and capabilities.text_route not in _OTHER_ROUTES:
-            break
+    for at, (request, response) in enumerate(asked[: plan.n_listed]):
         prompt, top = await _listed(session, request)
         if isinstance(top, TopLogprobs):
-            if at < n_drawn:
+            if at < plan.n_drawn:
                 listed.append((prompt, listed_texts(top, trimmed=not isinstance(prompt, str))))
             n_compared += 1
-            n_moved += _difference(response, top) > max(_OFF, 4 * capabilities.repeat_noise)
-    if n_moved >= _MIN_OFF:
-        return f"the scores of {n_moved} of {n_compared} questions differ from what the server lists after them"
-    if not listed:
-        return ""
-    fewest, most = _REQUESTS[way]
-    draws = _OF_A_REQUEST[way] * min(max(round(_REQUESTS_SHARE * requests), fewest), most)
-
-    async def draw() -> list[list[Place]]:
-        return [await drawn_places(session, listed, math.ceil(draws / len(listed)))]
-
-    try:
-        _, fit, message = await compare_draws(session, draw, pooled=True)
-    except NotTestedError:
-        return ""
-    return "" if fit else f"tokens drawn after the run's own questions do not fit their lists ({message})"
+            n_moved += _difference(response, top) > max(_OFF, 4 * session.capabilities.repeat_noise)
+    if n_moved < _MIN_OFF:
+        return listed, ""
+    return listed, f"the scores of {n_moved} of {n_compared} questions differ from what the server lists after them"
 
 
 async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, TopLogprobs | BackendError]:

@@ -66,6 +66,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
         session.update(text_route="sampled")
     if samples and found.chat and found.chat_route is None and not session.untrusted:
         session.update(chat_route="sampled")
+    session.draw_with_lists(session.capabilities.draws_with_lists and session.lists_are_steady())
     session.statements += [f"no score of a {kind} is used: {reason}" for kind, reason in session.untrusted.items()]
     api.configure(session.capabilities)
     return session
@@ -87,6 +88,7 @@ async def _chats(session: ProbeSession) -> None:
         await chats.chat_route(session)
     # A chat that is scored as its rendered text needs no proof of its own.
     if session.capabilities.chat_route in ("chat_prefill", "chat_first"):
+        await chats.chat_temperature(session)
         for experiment in _OF_CHATS:
             await experiment(session)
     if "chat" in session.untrusted:

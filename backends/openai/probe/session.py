@@ -35,6 +35,8 @@ FULL_PRECISION = 1e-3
 MAX_NOISE = 1.0
 #: Nats. Noise of log-probabilities below this is ignored.
 NEGLIGIBLE = -8.0
+#: Entries of a list from which on its last two differ by less than noise.
+_LONG_LIST = 100
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
 
 
@@ -85,6 +87,7 @@ class ProbeSession:
 
     def __init__(self, api: ServerApi) -> None:
         self.api = api
+        api.on_draw = self.note_draw
         self.capabilities = ServerCapabilities()
         self.checks: list[Check] = []
         self.tokenizer: RemoteTokenizer | None = None
@@ -106,6 +109,21 @@ class ProbeSession:
     def update(self, **capabilities: Any) -> None:
         """Set fields of `capabilities`."""
         self.capabilities = dataclasses.replace(self.capabilities, **capabilities)
+
+    def note_draw(self, drawn: str, top: TopLogprobs | None) -> None:
+        """See whether a drawn token that is not among the likeliest takes the place of one that is."""
+        if drawn and top is not None and drawn not in {token.text for token in top.tokens[: top.requested_k]}:
+            self.update(draws_apart=True)
+
+    def draw_with_lists(self, draws: bool = True) -> None:
+        """Whether the answer that comes with each list is drawn at temperature 1, from now on."""
+        self.update(draws_with_lists=draws)
+        self.api.draw_with_lists(self.capabilities)
+
+    def lists_are_steady(self) -> bool:
+        """Whether a bound by the last of a list is the same whatever is drawn: the last of a long one is far down."""
+        k = max(self.capabilities.largest_k, self.capabilities.largest_chat_k)
+        return self.capabilities.draws_apart or k >= _LONG_LIST
 
     def record(self, name: str, outcome: Outcome) -> None:
         """Add one line to the report, and update `capabilities` with what it showed."""

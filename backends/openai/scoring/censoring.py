@@ -25,7 +25,7 @@ def _last_rank(top: TopLogprobs) -> float:
     if len(ranked) > top.requested_k:
         return ranked[top.requested_k - 1]
     # A capped list may be the k - 1 likeliest tokens and the drawn one, which then has no rank.
-    if lowest.text == top.sampled:
+    if lowest.text == top.sampled and not top.apart:
         return ranked[-2] if len(ranked) > 1 else 0.0
     return ranked[-1]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from backends.base import Message
@@ -16,31 +17,43 @@ _HOT, _REDRAWS = 2.0, 8
 async def next_tokens(api: ServerApi, prompt: str | Sequence[int], k: int) -> TopLogprobs:
     """The k likeliest tokens after a text, or after token ids."""
 
-    async def ask(**draw: Any) -> dict[str, Any]:
-        return await api.completion(prompt, max_tokens=1, logprobs=k, **draw)
+    async def ask(api: ServerApi, **options: Any) -> dict[str, Any]:
+        return await api.completion(prompt, logprobs=k, **options)
 
-    return await _top_logprobs(ask, k, api.temperature)
+    return await _top_logprobs(api, ask, k)
 
 
 async def next_chat_tokens(api: ServerApi, messages: Sequence[Message], k: int, **flags: Any) -> TopLogprobs:
     """The k likeliest tokens that continue a chat."""
 
-    async def ask(**draw: Any) -> dict[str, Any]:
-        return await api.chat(messages, max_tokens=1, logprobs=True, top_logprobs=k, **draw, **flags)
+    async def ask(api: ServerApi, **options: Any) -> dict[str, Any]:
+        return await api.chat(messages, logprobs=True, top_logprobs=k, **options, **flags)
 
-    return await _top_logprobs(ask, k, api.temperature)
+    return await _top_logprobs(api, ask, k)
 
 
-async def _top_logprobs(ask: Callable[..., Awaitable[dict[str, Any]]], k: int, temperature: float) -> TopLogprobs:
+async def _top_logprobs(api: ServerApi, ask: Callable[..., Awaitable[dict[str, Any]]], k: int) -> TopLogprobs:
     """The list. llama-cpp-python omits it when it draws the end of the text; the request is then repeated.
 
     A hotter draw yields another token without changing the list, as the probe has verified.
     """
+    options = api.list_options()
     try:
-        return read_top_logprobs(await ask(temperature=temperature), k)
+        top = read_top_logprobs(await ask(api, **options), k)
+        drawn = top.sampled
     except NothingDrawnError:
-        hotter = _HOT if temperature == 0 else temperature
-        for seed in range(1, _REDRAWS + 1):
-            with contextlib.suppress(NothingDrawnError):
-                return read_top_logprobs(await ask(temperature=hotter, seed=seed), k)
-        raise
+        top, drawn = await _drawn_again(api, ask, k, options), ""
+    if api.draws_with_lists:
+        api.on_draw(drawn, top)
+    return dataclasses.replace(top, apart=api.draws_apart)
+
+
+async def _drawn_again(
+    api: ServerApi, ask: Callable[..., Awaitable[dict[str, Any]]], k: int, options: Mapping[str, Any]
+) -> TopLogprobs:
+    lists_move = api.temperature > 0
+    hotter = {**options, "temperature": api.temperature if lists_move else _HOT}
+    for seed in range(1, _REDRAWS + 1):
+        with contextlib.suppress(NothingDrawnError):
+            return read_top_logprobs(await ask(api.with_sample_index(seed), **{**hotter, "seed": seed}), k)
+    raise NothingDrawnError

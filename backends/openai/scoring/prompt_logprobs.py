@@ -20,6 +20,8 @@ from backends.openai.scoring.censoring import bounded
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob
 
+_GREEDY: Mapping[str, Any] = {"max_tokens": 1, "temperature": 0.0}
+
 
 @dataclass(frozen=True, slots=True)
 class EchoedToken:
@@ -36,8 +38,12 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
 
     One extra token is generated and dropped: with ``max_tokens`` 0 llama-cpp-python generates until its context ends.
     """
-    response = await api.completion(text, max_tokens=1, temperature=0.0, echo=True, logprobs=1)
-    choice = single_choice(response)
+    return (await _echoed(api, text, _GREEDY))[0]
+
+
+async def _echoed(api: ServerApi, text: str, options: Mapping[str, Any]) -> tuple[tuple[EchoedToken, ...], str]:
+    """The tokens of ``text``, and the text of the one that was generated."""
+    choice = single_choice(await api.completion(text, echo=True, logprobs=1, **options))
     echo = choice.get("text")
     if not isinstance(echo, str) or not echo.startswith(text):
         raise inconsistent("echo is ignored: the answer does not begin with the prompt")
@@ -52,7 +58,7 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
     if not all(isinstance(o, int) for o in offsets) or any(b < a for a, b in pairwise(offsets)):
         raise inconsistent("the echoed offsets are not ascending")
     _check_tops(logprobs.get("top_logprobs"), values)
-    return _aligned(text, [str(t) for t in tokens], values)
+    return _aligned(text, [str(t) for t in tokens], values), echo.removeprefix(text)
 
 
 def _check_tops(tops: Any, values: Sequence[Any]) -> None:
@@ -101,7 +107,10 @@ async def score_by_echo(
     if prompt and tokenizer is not None:
         prompt_alone = tuple(p.data.decode("utf-8", "replace") for p in await tokenizer.pieces(prompt) if p.data)
     elif prompt:
-        prompt_alone = tuple(t.text for t in await echoed(api, prompt))
+        echo, drawn = await _echoed(api, prompt, api.list_options() if api.draws_with_lists else _GREEDY)
+        prompt_alone = tuple(t.text for t in echo)
+        if api.draws_with_lists:
+            api.on_draw(drawn, None)
     for continuation in continuations:
         tokens = await echoed(api, prompt + continuation)
         own = [

@@ -7,6 +7,7 @@ Two formats are in use. ``/completions`` of OpenAI, vLLM and llama-cpp-python gi
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -65,12 +66,15 @@ class TopLogprobs:
         Text of the token that the server drew; it may be listed although it is not among the k.
     identity : {"ids", "bytes", "text"}
         What identifies a token.
+    apart : bool
+        Whether this server's drawn token is known to take no place among the k.
     """
 
     tokens: tuple[ListedToken, ...]
     requested_k: int
     sampled: str
     identity: Identity
+    apart: bool = False
 
     @functools.cached_property
     def mass(self) -> float:
@@ -101,6 +105,12 @@ class TopLogprobs:
             text = data.decode("utf-8", "replace")
             return tuple(t for t in self.tokens if t.text == text)
         return tuple(t for t in self.tokens if t.data == data)
+
+    def likeliest(self, k: int) -> TopLogprobs:
+        """The k likeliest, and never more than were asked for: a server may list the drawn token beyond those."""
+        ranked = sorted((t.logprob for t in self.tokens), reverse=True)
+        least = ranked[min(k, self.requested_k, len(ranked)) - 1]
+        return dataclasses.replace(self, tokens=tuple(t for t in self.tokens if t.logprob >= least))
 
     def prefixes_of(self, data: bytes) -> tuple[ListedToken, ...]:
         """The entries whose bytes are a proper, non-empty prefix of ``data``."""

@@ -42,6 +42,8 @@ HELD: dict[str, tuple[Any, str]] = {
 LEFT_OUT: dict[str, tuple[Any, str]] = {
     "chat": (False, "turns an answer of a chat into a refusal, never into another answer"),
     "takes_ids": (True, "decides the route, which is there; no route looks at it"),
+    "draws_with_lists": (True, "how the token is drawn that comes with a list, which stays the same"),
+    "draws_apart": (True, "a list's last entry is then never the drawn token: a bound may be tighter, and both hold"),
     "repeat_noise": (0.3, "measured anew by each probe, and never the same twice; it only widens bounds"),
     "unique_response_ids": (True, "repeated responses are refused; what is accepted stays the same"),
 }
@@ -93,6 +95,10 @@ async def answers(capabilities: ServerCapabilities) -> list[Any]:
     return [client.sent, given]
 
 
+def without_sampling(sent: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in body.items() if name not in ("temperature", "top_p")} for _, body in sent]
+
+
 def test_every_capability_is_held_or_left_out_for_a_reason() -> None:
     fields = {field.name for field in dataclasses.fields(ServerCapabilities)}
     assert set(HELD) | set(LEFT_OUT) | IN_ANOTHER_FORM == fields
@@ -112,8 +118,11 @@ async def test_a_field_left_out_changes_no_answer(field: str) -> None:
     assert other.fingerprint() == BASE.fingerprint()
     sent, given = await answers(BASE)
     sent_now, given_now = await answers(other)
-    if field == "repeat_noise":
+    if field in ("repeat_noise", "draws_apart"):
         assert sent_now == sent
+    elif field == "draws_with_lists":
+        assert given_now == given
+        assert without_sampling(sent_now) == without_sampling(sent)
     elif field == "chat":
         refused = [str(a).startswith("unsupported") for a in given_now]
         assert any(refused)

@@ -9,7 +9,8 @@ import pytest
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.generation import generate, sampling_options, seed_of
+from backends.openai.generation import generate, seed_of
+from backends.openai.parameters import sampling_options
 
 
 def test_each_servers_own_filters_are_switched_off() -> None:

@@ -73,6 +73,18 @@ async def chat_noise(session: ProbeSession) -> Outcome:
     return Outcome(True, message, repeat_noise=max(of_texts, noise))
 
 
+@experiment("raw values of chats")
+async def chat_temperature(session: ProbeSession) -> Outcome:
+    """Whether lists of chats stay the same when the answer is drawn at temperature 1: then each comes with a draw."""
+    if session.api.temperature > 0:
+        raise NotTestedError("lists depend on the temperature")
+    session.draw_with_lists(not session.capabilities.draws_with_lists)
+    top = await session.next_chat_tokens(_CHAT, session.capabilities.largest_chat_k)
+    same = max_abs_diff(session.chat_list, top) <= session.tolerance()
+    session.draw_with_lists(same)
+    return Outcome(same or None, f"drawing at temperature 1 changes {'nothing' if same else 'them'}")
+
+
 async def chat_route(session: ProbeSession) -> None:
     """Find how an assistant prefill is continued, and the best route for chats."""
     await prefill(session)

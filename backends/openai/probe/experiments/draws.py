@@ -11,12 +11,13 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.capabilities import Together
-from backends.openai.generation import sampling_options
+from backends.openai.parameters import sampling_options
 from backends.openai.probe.calibration import (
     Place,
     at_temperature,
@@ -24,10 +25,9 @@ from backends.openai.probe.calibration import (
     listed_texts,
     log_likelihood,
     p_value,
-    pooled_p_value,
     unseen,
 )
-from backends.openai.probe.experiments.long_draws import long_draws
+from backends.openai.probe.experiments.long_draws import long_draws, one_long_draw
 from backends.openai.probe.rounding import rounding
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.scoring.top_logprobs import TopLogprobs
@@ -64,7 +64,6 @@ _QUESTIONS = (
 #: Draws after each prompt: by the field ``n``, which costs hardly more than one draw; by repeated prompts; with a
 #: request per draw; and with a request per draw if long draws cannot be read.
 _DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 2, 14
-_FIRST_LEVEL, _SECOND_LEVEL = 0.02, 0.005
 _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
 #: Entries below which a list is not a vocabulary.
 _SHORT = 200
@@ -115,7 +114,8 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     listed = [(prompt, listed_texts(top, trimmed=kind == "chat")) for prompt, top in lists]
     if session.capabilities.repeat_noise > MAX_NOISE:
         raise NotTestedError("not tried: its lists move too much")
-    places, fit, message = await compare_draws(session, lambda: _sets(session, kind, listed))
+    look = Look(lambda: _sets(session, kind, listed))
+    places, fit, message = await compare_draws(session, (look, look))
     if not fit:
         session.distrust(kind, f"drawn tokens do not fit its lists ({message})")
         return Outcome(False, message)
@@ -128,26 +128,49 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     return Outcome(True, message)
 
 
+@dataclass(frozen=True)
+class Look:
+    """Sets of draws that are made when they are needed, and the tests of each."""
+
+    draw: Callable[[], Awaitable[Sets]]
+    tests: Sequence[Callable[..., float]] = (p_value,)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Below which p-values a first look does not fit for certain, does not fit, and a second one does not fit."""
+
+    at_once: float = 0.0
+    first: float = 0.02
+    second: float = 0.005
+
+
 async def compare_draws(
-    session: ProbeSession, draw: Callable[[], Awaitable[Sets]], *, pooled: bool = False
+    session: ProbeSession, looks: tuple[Look, Look], levels: Levels | None = None
 ) -> tuple[list[Place], bool, str]:
     """The places of the deciding sets, whether they fit their lists, and a message that says so.
 
-    ``draw`` makes the sets of one look; a second look follows if the first does not fit. ``pooled``: also compare
-    each text's total count over all places of a set.
+    The second look follows if the first does not fit.
     """
+    levels = levels or Levels()
     noise, before = session.capabilities.repeat_noise, ""
-    tests = (p_value, pooled_p_value) if pooled else (p_value,)
-    sets = await draw()
-    p = _p_value(sets, noise, tests)
-    if is_doubtful := p < _FIRST_LEVEL:
+    sets, p = await _look(looks[0], noise)
+    fits = p >= levels.first
+    if not fits and p >= levels.at_once:
         before = f"p = {p:.2g}, and then "
-        sets = await draw()
-        p = _p_value(sets, noise, tests)
+        sets, p = await _look(looks[1], noise)
+        fits = p >= levels.second
     places = [place for places in sets for place in places]
     n = sum(place.n for place in places)
     message = f"{n} draws at {len(places)} places: {before}p = {p:.2g} that they come from the lists"
-    return places, not (is_doubtful and p < _SECOND_LEVEL), message
+    return places, fits, message
+
+
+async def _look(look: Look, noise: float) -> tuple[Sets, float]:
+    """The sets, and Bonferroni's p-value: the least of the sets' and tests', times their number."""
+    sets = await look.draw()
+    values = await asyncio.to_thread(lambda: [test(places, noise=noise) for places in sets for test in look.tests])
+    return sets, min(1.0, len(values) * min(values))
 
 
 async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked, dict[str, float]]]) -> Sets:
@@ -158,12 +181,6 @@ async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked,
     if long := await long_draws(session, kind):
         return [await drawn_places(session, listed, _DRAWS_ONE_BY_ONE), long]
     return [await drawn_places(session, listed, _DRAWS_ALONE)]
-
-
-def _p_value(sets: Sets, noise: float, tests: Sequence[Callable[..., float]]) -> float:
-    """The smallest p-value of all sets and tests, times their number (Bonferroni)."""
-    values = [test(places, noise=noise) for places in sets for test in tests]
-    return min(1.0, len(values) * min(values))
 
 
 async def drawn_places(
@@ -180,10 +197,16 @@ async def drawn_places(
 async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]]) -> float:
     """Log likelihood ratio of draws at a low temperature: that it takes effect, against that it has none.
 
-    Drawn after the prompts with the highest entropy, until the evidence exceeds `DECIDED` either way.
+    Where each draw takes a request, in one text with a list for each token. If that does not decide, after the prompts
+    with the highest entropy, until the evidence exceeds `DECIDED` either way.
     """
+    kind: Kind = "text" if isinstance(listed[0][0], str) else "chat"
     evidence, n = 0.0, 0
-    each = _SOME if session.capabilities.together is not None else _IN_FLIGHT // _COLD_PROMPTS
+    together = session.capabilities.together
+    one_by_one = together is None or (together == "prompts" and kind == "chat")
+    if one_by_one:
+        evidence = math.fsum(map(_for_cold, await one_long_draw(session, kind, _COLD)))
+    each = _IN_FLIGHT // _COLD_PROMPTS if one_by_one else _SOME
     most_open = sorted(listed, key=lambda place: -entropy(place[1]))[:_COLD_PROMPTS]
     while abs(evidence) < DECIDED and n < _MOST_COLD_DRAWS:
         for prompt, probabilities in most_open:
@@ -193,9 +216,14 @@ async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, di
                 return evidence  # some models accept no temperature but 1
             n += len(texts)
             place = Place(probabilities, [_as_listed(text, prompt) for text in texts])
-            cold, same = at_temperature(place, _COLD), at_temperature(place, 1.0)
-            evidence += log_likelihood(cold) - log_likelihood(same)
+            evidence += _for_cold(place)
     return evidence
+
+
+def _for_cold(place: Place) -> float:
+    """The log of how much likelier the place's draws are at the low temperature than at 1."""
+    cold, same = at_temperature(place, _COLD), at_temperature(place, 1.0)
+    return log_likelihood(cold) - log_likelihood(same)
 
 
 def _as_listed(text: str, asked: Asked) -> str:

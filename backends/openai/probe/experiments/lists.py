@@ -139,11 +139,12 @@ async def temperature(session: ProbeSession) -> Outcome:
     """Whether lists hold the model's own probabilities, or those that the sampler derived from them."""
     first = session.text_list
     assert first is not None
-    session.api.temperature = 1.0
+    session.draw_with_lists()
     warm = await session.next_tokens(PROMPT, len(first.tokens))
     if max_abs_diff(first, warm) <= session.tolerance():
-        session.api.temperature = 0.0
         return Outcome(True, "the temperature changes nothing", temperature=0.0)
+    session.draw_with_lists(False)
+    session.api.temperature = 1.0
     return Outcome(None, "lists depend on the temperature: 1 is used", temperature=1.0)
 
 

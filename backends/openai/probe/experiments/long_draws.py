@@ -5,7 +5,6 @@ A server may answer with another model when lists are requested: these draws do 
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,10 +12,10 @@ from typing import Any
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.api import single_choice
-from backends.openai.generation import sampling_options
+from backends.openai.parameters import sampling_options
 from backends.openai.probe.calibration import Place, listed_texts
 from backends.openai.probe.session import Kind, ProbeSession
-from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
+from backends.openai.scoring.top_logprobs import read_top_logprobs
 
 #: Each is continued, or answered, with many words.
 _BEGINNINGS = (
@@ -49,13 +48,10 @@ async def long_draws(session: ProbeSession, kind: Kind) -> list[Place]:
     Lists whose values for the drawn tokens differ from the answer's own are not trusted.
     """
     found = session.capabilities
-    k = min(found.largest_k if kind == "text" else found.largest_chat_k, _LISTED)
-    asked: Sequence[str | tuple[Message, ...]]
-    asked = _BEGINNINGS if kind == "text" else [(Message("user", task),) for task in _TASKS]
     places: list[Place] = []
     off: list[bool] = []
-    for prompt in [*asked] * _TIMES:
-        drawn = await session.ask(_text, session, prompt, k)
+    for prompt in [*_prompts(kind)] * _TIMES:
+        drawn = await session.ask(_text, session, prompt, 1.0)
         if isinstance(drawn, BackendError):
             return []
         places += [place for place, _ in drawn]
@@ -65,8 +61,22 @@ async def long_draws(session: ProbeSession, kind: Kind) -> list[Place]:
     return places
 
 
-async def _text(session: ProbeSession, asked: str | tuple[Message, ...], k: int) -> list[tuple[Place, float | None]]:
-    request = GenerateRequest("", Sampling(temperature=1.0, max_tokens=_TOKENS))
+async def one_long_draw(session: ProbeSession, kind: Kind, temperature: float) -> list[Place]:
+    """A place for each token of one text that was drawn at this temperature; none where its lists cannot be read."""
+    drawn = await session.ask(_text, session, _prompts(kind)[0], temperature)
+    return [] if isinstance(drawn, BackendError) else [place for place, _ in drawn]
+
+
+def _prompts(kind: Kind) -> Sequence[str | tuple[Message, ...]]:
+    return _BEGINNINGS if kind == "text" else [(Message("user", task),) for task in _TASKS]
+
+
+async def _text(
+    session: ProbeSession, asked: str | tuple[Message, ...], temperature: float
+) -> list[tuple[Place, float | None]]:
+    found = session.capabilities
+    k = min(found.largest_k if isinstance(asked, str) else found.largest_chat_k, _LISTED)
+    request = GenerateRequest("", Sampling(temperature=temperature, max_tokens=_TOKENS))
     options = sampling_options(request, session.capabilities.family)
     if session.capabilities.seed_works:
         options["seed"] = random.getrandbits(31)
@@ -81,7 +91,8 @@ def _places(choice: Mapping[str, Any], k: int) -> Iterator[tuple[Place, float | 
     """Each token's place, and the difference between its own value and the list's; None if either is missing."""
     for logprobs, value in _positions(choice.get("logprobs")):
         one = {"index": 0, "finish_reason": "length", "logprobs": logprobs}
-        top = _cut(read_top_logprobs({"choices": [one]}, k))
+        # A drawn token that is listed beyond the k would make each drawn token a listed one.
+        top = read_top_logprobs({"choices": [one]}, k).likeliest(k)
         own = [token for token in top.tokens if token.text == top.sampled and top.identifies(token)]
         known = len(own) == 1 and isinstance(value, int | float)
         yield Place(listed_texts(top, trimmed=False), [top.sampled]), abs(own[0].logprob - value) if known else None
@@ -98,9 +109,3 @@ def _positions(logprobs: Any) -> Iterator[tuple[dict[str, Any], Any]]:
         values = logprobs.get("token_logprobs") or [None] * len(tokens)
         for token, top, value in zip(tokens, tops, values, strict=False):
             yield {"tokens": [token], "top_logprobs": [top]}, value
-
-
-def _cut(top: TopLogprobs) -> TopLogprobs:
-    """The k likeliest: some servers add the drawn token, which would make every drawn token a listed one."""
-    likeliest = sorted(top.tokens, key=lambda token: -token.logprob)[: top.requested_k]
-    return dataclasses.replace(top, tokens=tuple(likeliest))

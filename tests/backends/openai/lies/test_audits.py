@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.backends.openai.lies.audits import audit_trials
-from tests.backends.openai.lies.server import Style
+from audit import Audit
+from audit.estimate import dry_run_audit
+from backends.openai import OpenAIBackend
+from tests.backends.openai.lies.audits import Questions, audit_trials
+from tests.backends.openai.lies.server import MODEL, Style, WordServer
 
 
 def test_an_honest_server_agrees_with_itself() -> None:
@@ -15,11 +20,25 @@ def test_an_honest_server_agrees_with_itself() -> None:
     assert outcome.exact > 200
 
 
-def test_checking_a_server_costs_at_most_400_requests() -> None:
-    (outcome,) = audit_trials("honest", "chat", range(1, 2), 40)
-    assert (outcome.ended, outcome.asked, outcome.asked_again) == ("complete", 40, 10)
-    # A request a question. 2,000 of them have 60 asked again, and four canaries more, of at most 10 requests each.
-    assert outcome.requests - outcome.asked - outcome.asked_again + 60 + 4 * 10 <= 400
+async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
+    async with WordServer("chat", seed=1).running() as server:  # one draw a request
+
+        def backend() -> OpenAIBackend:
+            return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path)
+
+        def audit(backend: OpenAIBackend) -> Audit:
+            return Audit({"m": backend}, [Questions("chat", 40)], db=tmp_path / "a.db", out=tmp_path / "out")
+
+        first = backend()
+        (estimate,) = (await dry_run_audit(audit(first))).models
+        probed = server.requests
+        result = await audit(backend()).run()
+    assert probed == estimate.probe_requests
+    again = result.self_checks[0].asked_again
+    assert (estimate.requests, estimate.asked_again) == (result.models[0].asked, again) == (40, 10)
+    assert abs(server.requests - probed - 40 - again - estimate.checking_requests) <= 2
+    # Of 2,000 questions 60 are asked again.
+    assert probed + 60 + first.checking_requests(2000, 2000) <= 400
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from backends.openai.probe.calibration import Place, at_temperature, log_likelihood, p_value, pooled_p_value, unseen
+from backends.openai.probe.calibration import (
+    Place,
+    at_temperature,
+    audited_bound,
+    likelihood_bound,
+    log_likelihood,
+    p_value,
+    pooled_bound,
+    pooled_p_value,
+    unseen,
+)
 
 _WORDS = [f"w{i}" for i in range(300)]
 
@@ -62,6 +72,54 @@ def test_a_word_false_by_little_everywhere_is_seen_when_pooled() -> None:
 
 def test_a_true_list_is_doubted_as_rarely_when_pooled() -> None:
     assert sum(pooled_p_value(_places(seed), noise=0.0) < 0.02 for seed in range(40)) <= 4
+
+
+def _single_draws(seed: int, *, told: float = 1.0, n: int = 1000) -> list[Place]:
+    """One draw at each of ``n`` prompts, where two words are audited; ``told``: how lists move them towards 50:50."""
+    random = np.random.default_rng(seed)
+    places = []
+    for _ in range(n):
+        true = random.dirichlet(np.concatenate([[1.0, 1.0], np.full(60, 0.02)]))
+        listed = true.copy()
+        if (both := true[:2].sum()) > 0:
+            listed[:2] = (true[:2] / both) ** told
+            listed[:2] *= both / listed[:2].sum()
+        drawn = _WORDS[int(random.choice(62, p=true / true.sum()))]
+        places.append(Place(dict(zip(_WORDS, listed.tolist(), strict=False)), (drawn,), ("w0", "w1")))
+    return places
+
+
+@pytest.mark.parametrize("hits", [5, 20, 30, 60])
+def test_the_bound_of_equal_chances_is_chernoffs(hits: int) -> None:
+    places = [Place({"word": 0.1, "rest": 0.9}, ("word" if at < hits else "rest",)) for at in range(200)]
+    share = hits / 200
+    # exp(-n KL(h/n || p)) in closed form; three texts and both sides are compared, and "rest" says the same as "word".
+    closed = np.exp(-200 * (share * np.log(share / 0.1) + (1 - share) * np.log((1 - share) / 0.9)))
+    bound = pooled_bound(places, noise=0.0)
+    assert bound == pytest.approx(min(6 * closed, 1), rel=0.05)
+    assert bound >= min(1, binomtest(hits, 200, 0.1).pvalue)
+    assert pooled_bound(places, noise=0.3) >= bound
+
+
+def test_true_lists_of_single_draws_are_doubted_as_rarely() -> None:
+    tests = (pooled_bound, audited_bound, likelihood_bound)
+    doubted = [min(test(_single_draws(seed, n=200), noise=0.0) for test in tests) < 0.02 / 3 for seed in range(30)]
+    assert sum(doubted) <= 3
+
+
+def test_audited_words_made_alike_are_seen_at_once() -> None:
+    # Each word is too likely where it is rare, and too rare where it is likely: its own count hardly moves.
+    places = _single_draws(1, told=0.3)
+    assert audited_bound(places, noise=0.0) < 1e-6
+    assert pooled_bound(places, noise=0.0) > 1e-5
+
+
+def test_single_draws_of_another_temperature_are_seen() -> None:
+    places = []
+    for place in _single_draws(2):
+        heated = {text: p**0.8 for text, p in place.listed.items()}
+        places.append(Place({text: p / sum(heated.values()) for text, p in heated.items()}, place.drawn))
+    assert likelihood_bound(places, noise=0.0) < 1e-5
 
 
 def test_noise_of_lists_makes_their_test_milder() -> None:

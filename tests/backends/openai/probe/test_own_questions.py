@@ -22,8 +22,8 @@ def test_a_quarter_is_taken_and_thirty_at_most(seen: int, taken: int) -> None:
     own = OwnQuestions()
     for at in range(seen):
         own.add(*_scored(at))
-    assert len(own.take()) == taken
-    assert own.take() == []
+    assert len(own.take().questions) == taken
+    assert own.take().questions == []
 
 
 def test_each_question_is_as_likely_to_be_taken() -> None:
@@ -32,7 +32,7 @@ def test_each_question_is_as_likely_to_be_taken() -> None:
         own = OwnQuestions()
         for at in range(100):
             own.add(*_scored(at))
-        counts.update(str(request.prompt) for request, _ in own.take())
+        counts.update(str(request.prompt) for request, _ in own.take().questions)
     assert len(counts) == 100
     assert all(400 < count < 600 for count in counts.values())  # 500 ± 19.4, five times that
 
