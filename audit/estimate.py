@@ -192,20 +192,20 @@ def _estimate(
         requests_by_kind=dict(counted.requests_by_kind),
         prompt_tokens=prompt_tokens,
         tokens_by=tokens_by,
-        most_generated_tokens=counted.generated_tokens,
+        most_generated_tokens=counts.generated_tokens,
         seconds=seconds,
         seconds_by=seconds_by,
         cost=cost,
         probe_requests=model.description.requests,
-        checking_requests=_checking_requests(model.backend, counted),
+        checking_requests=_checking_requests(model.backend, counts),
     )
 
 
-def _checking_requests(backend: Backend, counted: RequestCounts) -> int:
+def _checking_requests(backend: Backend, counts: RequestCounts) -> int:
     """Requests that check the answers, beside those that are asked twice."""
     if not isinstance(backend, SupportsCheckingRequests):
         return 0
-    return backend.checking_requests(counted.requests + counted.follow_ups, counted.requests_by_kind["score"])
+    return backend.checking_requests(counts.requests + counts.follow_ups, counts.requests_by_kind["score"])
 
 
 @dataclass
