@@ -197,7 +197,7 @@ def _estimate(
         seconds_by=seconds_by,
         cost=cost,
         probe_requests=model.description.requests,
-        checking_requests=_checking_requests(model.backend, counts),
+        checking_requests=_checking_requests(model.backend, counted),
     )
 
 
