@@ -192,7 +192,7 @@ def _estimate(
         requests_by_kind=dict(counted.requests_by_kind),
         prompt_tokens=prompt_tokens,
         tokens_by=tokens_by,
-        most_generated_tokens=counts.generated_tokens,
+        most_generated_tokens=counted.generated_tokens,
         seconds=seconds,
         seconds_by=seconds_by,
         cost=cost,
