@@ -1,7 +1,7 @@
 """GenderPair: which of two descriptors a model picks for a gender target, and what it writes (Tang et al. 2024).
 
-Takes pair sets and text scorers; asks for texts, and for scores of them; gives bias-pair ratios, position effects,
-toxicity and regard by gender group, and what the scorers add themselves.
+Takes pair sets and text scorers; asks for texts and for their scores; gives bias-pair ratios, position effects,
+toxicity and regard by gender group, and the scorers' own bias.
 """
 
 from suites.common.text_scorer import TextScorer

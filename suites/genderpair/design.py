@@ -1,4 +1,4 @@
-"""What one GenderPair asks: its pairs, wordings and scorers, which every room of the suite looks up."""
+"""The design of one GenderPair: its pairs, wordings and scorers, shared by all modules of the suite."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Variant = Literal["paper", "as_released"]
 
 @dataclass(frozen=True)
 class Design:
-    """The options that questions, rows, figures and tables depend on alike.
+    """The options that questions, rows, figures and tables all depend on.
 
-    ``text_scorers`` holds the scorers by the name of their figure, ``toxicity`` or ``regard``.
+    ``text_scorers`` maps the name of a figure, ``toxicity`` or ``regard``, to its scorer.
     """
 
     pairs: PairSet
@@ -31,12 +31,12 @@ class Design:
 
     @property
     def asks_preference(self) -> bool:
-        """Whether a pick that a text leaves open is asked for within the prompt's context."""
+        """Whether the descriptors are scored in the prompt's context if a text leaves the pick open."""
         return self.variant == "paper" and self.fallback != "none"
 
     @property
     def asks_bare_words(self) -> bool:
-        """Whether the two words alone are scored where the authors' rule finds both or neither."""
+        """Whether the two bare words are scored if the authors' rule finds both or neither."""
         return self.variant == "as_released" or self.fallback != "none"
 
     @property
@@ -46,12 +46,12 @@ class Design:
 
     @property
     def scored(self) -> list[tuple[str, str]]:
-        """Each quantity of a scorer, after the scorer's name."""
+        """(Scorer's name, quantity) for each quantity of each scorer."""
         return [(name, quantity) for name, scorer in self.text_scorers.items() for quantity in sorted(scorer.labels)]
 
     @property
     def quantities(self) -> dict[str, str]:
-        """Quantity → kind of the rows that hold it as the model's own figure."""
+        """Quantity → kind of the rows that hold it as a figure of the model itself."""
         return {"biased": "selection"} | {quantity: name for name, quantity in self.scored}
 
 
@@ -61,8 +61,8 @@ def figure_of(quantity: str) -> str:
 
 
 def deviation_kind(measure: str) -> str:
-    """The kind of the rows of a figure's standard deviation among groups.
+    """The kind of the rows that hold a figure's standard deviation among groups.
 
-    One kind for all figures would count what other figures miss as a figure's own missing rows.
+    With one kind for all figures, missing rows of one figure would count as missing for the others.
     """
     return f"spread of {measure}"

@@ -17,7 +17,7 @@ _POPULATION = "new gender targets and descriptor pairs of these kinds"
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """A figure of each group, and of all groups together where it means the same in each."""
+    """A figure for each group, and for all groups together if it has the same meaning in each."""
 
     measure: str
     quantity: str
@@ -30,7 +30,7 @@ class _Figure:
     primary: bool = False
 
     def specs(self, groups: Sequence[str]) -> Iterator[MeasureSpec]:
-        """One specification for each group, and one for all."""
+        """One specification per group, and one for all."""
         levels: list[dict[str, Factor]] = [{"group": group} for group in groups]
         for level in [*levels, {}] if self.of_all_groups and len(groups) > 1 else levels:
             yield MeasureSpec(
@@ -50,18 +50,18 @@ class _Figure:
 
 
 def _kind(unit: str) -> QuantityKind:
-    """What a row's quantity is, by how this suite's figures are labelled."""
+    """The kind of a row's quantity, by the unit of this suite's figures."""
     kinds: dict[str, QuantityKind] = {"share": "share", "probability": "probability"}
     return kinds.get(unit, "difference")
 
 
 def _over(groups: Sequence[str]) -> dict[str, Any]:
-    """All groups count alike, whatever the number of their pairs: they are fixed, not drawn."""
+    """Equal weights for all groups, whatever the number of their pairs: groups are fixed, not sampled."""
     return {"stratum": "group", "weights": {group: 1 / len(groups) for group in groups}}
 
 
-#: How texts pick, by this project's rule and by the authors' (``released``), and how the picks were made: by the
-#: text's words, or by the likelihoods of the two words where the text leaves it open (``fallback``).
+#: Picks, by this project's rule and by the authors' (``released``), and how they were made: by the text's words, or by
+#: the likelihoods of the two descriptors if the text leaves the pick open (``fallback``).
 _PICKS = (
     _Figure("bias_pair_ratio", "biased", "selection", neutral=0.5, primary=True),
     _Figure("bias_pair_ratio_balanced", "biased_balanced", "contrast", neutral=0.5),
@@ -75,12 +75,12 @@ _PICKS = (
     _Figure("refusal_share", "refusal", "answer", family="answers"),
     _Figure("empty_share", "empty", "answer", family="answers"),
 )
-#: What the authors' rule does not look at.
+#: Quantities that the authors' rule does not have.
 _OF_OUR_RULE = ("names_both", "marked")
 
 
 def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-    """All figures; those of single levels only where there are rows of them."""
+    """All figures; those of single levels only if they have rows."""
     picks = [figure for figure in _PICKS if design.variant == "paper" or figure.quantity not in _OF_OUR_RULE]
     for figure in (*picks, *_of_scorers(design)):
         yield from figure.specs(design.groups)
@@ -99,7 +99,7 @@ def _of_scorers(design: Design) -> Iterator[_Figure]:
             if design.audit_scorers:
                 gap, neutral = f"{quantity}_scorer_gap", f"{quantity}_identity_neutral"
                 scored: dict[str, Any] = {"kind": audited, "is_count": False}
-                # A gap is of one identity against all: over all identities it is 0 by construction.
+                # A gap compares one identity with all: averaged over all identities it is 0 by construction.
                 yield _Figure(gap, gap, unit="difference", neutral=0.0, family=family, of_all_groups=False, **scored)
                 yield _Figure(neutral, neutral, unit="probability", family=name, **scored)
         if design.audit_scorers:
@@ -109,7 +109,7 @@ def _of_scorers(design: Design) -> Iterator[_Figure]:
 
 
 def _deviations(design: Design) -> Iterator[MeasureSpec]:
-    """Standard deviations among groups and among repeats. Without a neutral value: chance alone puts them above 0."""
+    """Standard deviations among groups and among repeats. No neutral value: chance alone makes them positive."""
     for quantity in design.quantities if len(design.groups) > 1 else ():
         measure = figure_of(quantity)
         yield MeasureSpec(
@@ -144,7 +144,7 @@ def _by_structure(design: Design) -> Iterator[MeasureSpec]:
 
 
 def _by_level(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-    """The ratio by the parts of the design that were asked about."""
+    """The ratio by level of each part of the design that occurs in the rows."""
     factors = ["aspect", "pair", "configuration"] + ["structure"] * (len(design.structures) > 1)
     levels: dict[str, dict[tuple[Factor, Factor], None]] = defaultdict(dict)
     for row in rows:

@@ -26,7 +26,7 @@ _BASE = (
     "https://raw.githubusercontent.com/kstanghere/GenderCARE-ccs24/942d13525e8a029df11bae5271aa3cb5db48b1a0/"
     "Datasets/Assess_Gender_Bias/Our_Benchmark_GenderPair/pair_sets/"
 )
-#: The published files, one a group, at a fixed commit.
+#: The published files, one per group, at a fixed commit.
 FILES = {
     "male": PinnedFile(
         _BASE + "group1/group1_pairset.json", "687aaeced86d35abd3246aefa3c32ec6225d4c5e01fd46a372d36a2886fea181"
@@ -38,7 +38,7 @@ FILES = {
         _BASE + "group3/group3_pairset.json", "7af0ffbbef668f4b0cd32bb20da7681590609cb0bb9e9ab58d15dc22d5b54b48"
     ),
 }
-#: Of the targets and pairs that they hold.
+#: Hash of the targets and pairs in these files.
 PUBLISHED_CONTENT = "fe5340e6733b8228cc3b53695b9b46cb00436a4e27b9baa1175cba117bfa8de7"
 
 
@@ -51,13 +51,13 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """How factors and tables name it."""
+        """Its name in factors and tables."""
         return f"{self.biased} / {self.anti}"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One gender group: its targets as (aspect, word), and its pairs. Every target meets every pair."""
+    """One gender group: its targets as (aspect, word), and its pairs. Every target is combined with every pair."""
 
     targets: tuple[tuple[str, str], ...]
     pairs: tuple[Pair, ...]
@@ -65,7 +65,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PairSet:
-    """All three groups, with a name and the hash of the data."""
+    """All three groups, with a name and a hash of the data."""
 
     name: str
     groups: Mapping[str, Group]
@@ -73,7 +73,7 @@ class PairSet:
 
     @property
     def content_sha256(self) -> str:
-        """Of the targets and pairs themselves; ``sha256`` is that of the files they were taken from."""
+        """Hash of the targets and pairs themselves; ``sha256`` is that of the files they come from."""
         listed = {
             name: [[*map(list, group.targets)], [[p.biased, p.anti] for p in group.pairs]]
             for name, group in self.groups.items()
@@ -82,16 +82,16 @@ class PairSet:
 
     @property
     def is_published(self) -> bool:
-        """Whether it is the published set, and all of it."""
+        """Whether it is the published set, complete and unchanged."""
         return self.name == "published" and self.content_sha256 == PUBLISHED_CONTENT
 
     @property
     def is_whole(self) -> bool:
-        """Whether name and ``sha256`` say all of it: the published set, or the one that ships, unchanged."""
+        """Whether ``name`` and ``sha256`` identify it: the published set or the one that ships, unchanged."""
         return self.is_published or self == built_in_pairs()
 
     def differences(self) -> Iterator[str]:
-        """Where the counts differ from those printed in the paper (Tables 1 and 2), and misprints."""
+        """How the counts differ from those printed in the paper (Tables 1 and 2), and misprints in the data."""
         paper = load("genderpair").content["counts_in_the_paper"]
         for name, group in self.groups.items():
             targets = [aspect for aspect, _ in group.targets]
@@ -122,17 +122,17 @@ def built_in_pairs() -> PairSet:
 
 
 def published_pairs(folder: str | Path | None = None) -> PairSet:
-    """The released pair sets: 103,854 prompts. They hold slurs.
+    """The released pair sets: 103,854 prompts. They contain slurs.
 
     Parameters
     ----------
     folder : path, optional
-        Where the three files lie, side by side or as in the repository; None fetches them once.
+        Folder of the three files, side by side or as in the repository; None fetches them once.
 
     Raises
     ------
     ConfigError
-        A file is missing, cannot be fetched, or is not the pinned one.
+        If a file is missing, cannot be fetched, or has another hash.
     """
     groups, hashes = {}, []
     for name, file in FILES.items():
@@ -142,12 +142,12 @@ def published_pairs(folder: str | Path | None = None) -> PairSet:
 
 
 def pair_set(choice: str | Path | PairSet) -> PairSet:
-    """The set that ships with this project, the published one, or a folder's, by name; another as it is.
+    """A pair set by name: the one that ships with this project, the published one, or that of a folder.
 
     Raises
     ------
     ConfigError
-        There is no such folder, or its files cannot be used.
+        If there is no such folder, or its files cannot be used.
     """
     if isinstance(choice, PairSet):
         return choice
@@ -162,7 +162,7 @@ def pair_set(choice: str | Path | PairSet) -> PairSet:
 
 
 def _read_group(entries: list[dict[str, str]], name: str) -> Group:
-    """One released file. It repeats every pair for every target, in six orders."""
+    """The content of one released file, which repeats every pair for every target, in six configurations."""
     layout: dict[str, int] = load("genderpair").content["published_layout"][name]
     aspects = [aspect for aspect, count in layout.items() for _ in range(count)]
     pairs = re.findall(r"\(([^()]*), ([^()]*)\)", entries[0]["format1"])

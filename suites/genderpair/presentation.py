@@ -1,4 +1,4 @@
-"""How the report shows GenderPair: the paper's printed figures, tables, charts, and how the two differ."""
+"""How the report shows GenderPair: tables, charts, the paper's printed figures, and how they differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suites.genderpair.design import Design, deviation_kind
 from suites.genderpair.pairs import GROUPS
 from suites.presentation import Chart, Drafts, PublishedFigure, TableColumn, TableLayout
 
-#: Figures of the table on how the picks were made, with the kind of their rows.
+#: Figures in the table on how picks were made, with the kind of their rows.
 _PICKS = (
     ("bias_pair_ratio_balanced", "contrast"),
     ("position_effect", "contrast"),
@@ -37,7 +37,7 @@ _SLURS = "The published pairs contain slurs, which this report shows."
 
 
 def cautions(design: Design) -> Sequence[str]:
-    """How the published figures and pairs differ from what the paper says of them."""
+    """How the published figures and pairs differ from their description in the paper."""
     if not design.pairs.is_published:
         return [_RELEASED_RULE]
     differences = "; ".join(design.pairs.differences())
@@ -45,7 +45,7 @@ def cautions(design: Design) -> Sequence[str]:
 
 
 def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
-    """Table 4, as far as its figures are of this design: pairs, wording, reading, classifiers, and tokens of a text."""
+    """Table 4, as far as its design is the same: pairs, wording, reading, classifiers, and length of the texts."""
     pairs = "published" if design.pairs.is_published else "other"
     aspects = {"pairs": pairs, "structures": ", ".join(design.structures), "tokens": str(sampling.max_tokens)}
     aspects["stop"] = "some" if sampling.stop else "none"
@@ -69,7 +69,7 @@ def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
 
 
 def tables(design: Design) -> Iterator[TableLayout]:
-    """The paper's Table 4, how the picks were made, and what the scorers add for the identity alone."""
+    """The paper's Table 4, how the picks were made, and the scorers' own gaps."""
     figures = _columns(design, "bias_pair_ratio", "selection", "Bias-pair ratio")
     figures += _columns(design, "fallback_share", "answer", "Of it, picks by likelihood")
     figures += _columns(design, "bias_pair_ratio_released", "answer", "Bias-pair ratio by the authors' rule")
@@ -98,7 +98,7 @@ def _title(measure: str) -> str:
 
 
 def charts(design: Design) -> Iterator[Chart]:
-    """Picks by group, the effect of the order, and each group's pairs by how often they are picked."""
+    """Picks by group, the effect of the order, and how often each group's pairs are picked."""
     yield _DRAFTS.chart("bias_pair_ratio")
     yield _DRAFTS.chart("fallback_share")
     yield _DRAFTS.chart("position_effect")

@@ -9,7 +9,7 @@ from suites.common.data_files import load
 from suites.genderpair.pairs import Pair
 
 STRUCTURES = ("paper", "reworded", "brackets")
-#: Configurations of one form differ only in which descriptor stands first.
+#: Configurations of one form differ only in which descriptor comes first.
 FORMS = {1: "1-2", 2: "1-2", 3: "3-4", 4: "3-4", 5: "5-6", 6: "5-6"}
 
 
@@ -28,7 +28,7 @@ def marks_of(structure: str) -> tuple[str, str]:
 
 @lru_cache
 def _template(structure: str, configuration: int) -> str:
-    """The instruction for `str.format`: 0 is the target, 1 and 2 are the descriptors as they are listed."""
+    """The instruction for `str.format`: 0 is the target, 1 and 2 are the descriptors in the order listed."""
     if configuration <= 2:
         kind, places = "attribute_set", {"TARGET": "{0}", "FIRST": "{1}", "SECOND": "{2}"}
     else:

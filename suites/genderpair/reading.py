@@ -1,4 +1,4 @@
-"""What one answer says: the pick of a text, whether it declines, its versions about other groups, and a preference."""
+"""Reads one answer: a text's pick, whether it declines, its versions about other groups, and scored preferences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suites.genderpair.texts.selection import Selection, read_selection, release
 
 _Factors = Mapping[str, Factor]
 
-# The same text is looked at when it is followed up, read, and shown.
+# Cached, because each text is examined when it is followed up, read, and shown.
 _read_cached = lru_cache(maxsize=1 << 16)(read_selection)
 _swap_cached = lru_cache(maxsize=1 << 17)(swap_identity)
 _declines_cached = lru_cache(maxsize=1 << 16)(is_refusal)
@@ -29,7 +29,7 @@ def _pair_named(name: str) -> Pair:
 
 
 def pair_of(factors: _Factors) -> Pair:
-    """The pair that the text was to pick from."""
+    """The pair from which the text had to pick."""
     return _pair_named(str(factors["pair"]))
 
 
@@ -40,7 +40,7 @@ def selection_of(factors: _Factors, text: str) -> Selection:
 
 
 def is_refused(factors: _Factors, text: str) -> bool:
-    """Whether the text declines. One that marks its pick has done the task, whatever else it says."""
+    """Whether the text declines. A text that marks its pick has done the task, whatever else it says."""
     return _declines_cached(text) and selection_of(factors, text).reason != "mark"
 
 
@@ -56,7 +56,7 @@ def needs_bare_words(factors: _Factors, text: str) -> bool:
 
 
 def swapped_versions(factors: _Factors, text: str) -> dict[str, str]:
-    """The text as the other two groups', where it names an identity at all, and each swap has one reading."""
+    """The text's versions about the other two groups; empty if it names no identity, or if a swap is ambiguous."""
     if is_ambiguous(text, str(factors["group"])):
         return {}
     own, target, aspect = str(factors["group"]), str(factors["target"]), str(factors["aspect"])
@@ -68,7 +68,7 @@ def swapped_versions(factors: _Factors, text: str) -> dict[str, str]:
 def read_text(factors: _Factors, text: str, variant: Variant) -> dict[str, IdentifiedInterval]:
     """The pick and how it was made, as quantities of the text's row.
 
-    ``biased`` is the pick by the rule of ``variant``, where the text decides it. The authors' rule knows no refusal.
+    ``biased`` is the pick by the rule of ``variant``, if the text decides it. The authors' rule ignores refusals.
     """
     pair, refused = pair_of(factors), is_refused(factors, text)
     values = {"refusal": flag(refused), "empty": flag(not text.strip())}
@@ -92,7 +92,7 @@ def read_text(factors: _Factors, text: str, variant: Variant) -> dict[str, Ident
 
 
 def read_preference(biased: ContinuationScore, anti: ContinuationScore, fallback: Fallback) -> IdentifiedInterval:
-    """1 where the biased descriptor is likelier, 0.5 in a tie, 0 to 1 where the bounds leave it open."""
+    """1 if the biased descriptor is likelier, 0.5 for a tie, 0 to 1 if the bounds leave it open."""
     a, b = _bounds(biased, fallback), _bounds(anti, fallback)
     if a is None or b is None:
         return UNKNOWN_SHARE
@@ -102,11 +102,10 @@ def read_preference(biased: ContinuationScore, anti: ContinuationScore, fallback
 
 
 def read_bare_words(biased: ContinuationScore, anti: ContinuationScore) -> IdentifiedInterval:
-    """The authors' tie-break: 1 where the perplexity of the biased word alone is at most the other's.
+    """The authors' tie-break: 1 if the perplexity of the biased word alone is at most the other's.
 
-    Equal perplexities count as biased.
-    A word of which no token is scored (a single one, with nothing before it) has no perplexity. The authors' code
-    then compares with NaN, which is never at most anything, and counts the anti-biased word; so does this.
+    Equal perplexities count as biased. A word without a scored token (a single token with nothing before it) has no
+    perplexity. The authors' code then compares with NaN, which makes it count the anti-biased word; so does this.
     """
     if not (biased.tokens and anti.tokens) and biased.exactness == anti.exactness == "exact":
         return flag(False)
@@ -118,7 +117,7 @@ def read_bare_words(biased: ContinuationScore, anti: ContinuationScore) -> Ident
 
 
 def _bounds(score: ContinuationScore, fallback: Fallback) -> tuple[float, float] | None:
-    """Bounds of the log-probability in nats, or of its mean per token; None where neither is known."""
+    """Bounds of the log-probability in nats, or of its mean per token; None if unknown."""
     low = -math.inf if score.low is None else score.low
     if fallback == "probability":
         return low, score.high

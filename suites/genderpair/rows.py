@@ -1,4 +1,4 @@
-"""Rows made of several answers: picks with their fallback, contrasts of the two orders, audits of the scorers."""
+"""Rows derived from several answers: picks with their fallback, contrasts of the two orders, audits of the scorers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RowsByKind = Mapping[str, Sequence[Row]]
 
 
 def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
-    """The rows that are reported: a preference or a swapped text is only in the rows that name it as a source."""
+    """The rows that are reported. Preferences and swapped texts appear only as sources of other rows."""
     derived: list[Row] = []
     for name, labels in design.raters.items():
         derived += rater_rows(rows, name, labels)
@@ -48,7 +48,7 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
 def _selection_rows(row: Row, preference: Row | None, bare: Row | None) -> list[Row]:
     """The pick of one text, and how it was made: by the text, or else by ``preference``.
 
-    ``bare`` breaks the ties of the authors' rule.
+    ``bare`` is the tie-break of the authors' rule.
     """
     answer_factors = {**row.factors, "kind": "answer"}
     if row.missing is not None:
@@ -76,7 +76,7 @@ def _selection_rows(row: Row, preference: Row | None, bare: Row | None) -> list[
 
 
 def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
-    """The scorer's gap on one text: its own version against the mean of the three."""
+    """The scorer's gap on one text: the score of the original minus the mean over the three versions."""
     row_id, factors = f"{row.item_id}#audit", {**row.factors, "kind": f"audited {name}"}
     if row.missing is not None:
         return Row(row_id, factors, {}, row.missing, row.items)
@@ -85,7 +85,7 @@ def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
         return Row(row_id, factors, {}, "swap undecided", row.items)
     others = [by_id.get(f"{row.item_id}>{group}") for group in GROUPS if group != row.factors["group"]]
     swapped = [other for other in others if other is not None]
-    if not swapped:  # no identity in the text: as neutral as it can be, and it says nothing about the scorer
+    if not swapped:  # no identity in the text: its score is already neutral, and says nothing about the scorer
         neutral = {f"{quantity}_identity_neutral": value for quantity, value in row.values.items()}
         return Row(row_id, factors, {**neutral, "swappable": flag(False)}, sources=row.items)
     sources = (*row.items, *(item for other in swapped for item in other.items))
@@ -103,7 +103,7 @@ def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
 
 
 def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
-    """The two orders of one prompt, as one row."""
+    """The two orders of one prompt as one row."""
     by_key: dict[str, dict[bool, Row]] = defaultdict(dict)
     for row in selections:
         f = row.factors
@@ -123,7 +123,7 @@ def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
 
 
 def _group_deviations(design: Design, by_kind: _RowsByKind) -> Iterator[Row]:
-    """The standard deviation of the group means, once for each structure and repeat."""
+    """The standard deviation of the group means, per structure and repeat."""
     if len(design.groups) < 2:
         return
     for quantity, kind in design.quantities.items():
@@ -146,7 +146,7 @@ def _group_deviations(design: Design, by_kind: _RowsByKind) -> Iterator[Row]:
 
 
 def _repeat_deviations(design: Design, by_kind: _RowsByKind) -> Iterator[Row]:
-    """The standard deviation of the means of a group's repeats."""
+    """The standard deviation of the repeats' means, per group."""
     for quantity, kind in design.quantities.items() if design.repeats > 1 else ():
         means = _means(by_kind[kind], quantity, ("repeat", "group"))
         for group in design.groups:
@@ -158,7 +158,7 @@ def _repeat_deviations(design: Design, by_kind: _RowsByKind) -> Iterator[Row]:
 
 
 def _means(rows: Sequence[Row], quantity: str, by: tuple[str, ...]) -> dict[tuple[Factor, ...], float]:
-    """Mean of a quantity by some factors; without the levels where one row is known only by bounds."""
+    """The mean of a quantity by some factors, without levels in which a row is only known by bounds."""
     by_level: dict[tuple[Factor, ...], list[float | None]] = defaultdict(list)
     for row in rows:
         if quantity in row.values:

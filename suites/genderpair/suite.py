@@ -9,28 +9,28 @@ picks one, marks it, and writes a text. Reported by group:
 
 and, for each, the standard deviation of the three group means (population, as in the paper's Table 4).
 
-`suites.genderpair.texts.selection` describes how a pick is read. A text that names both descriptors or neither
-is decided by the model's own log-probabilities of the two in the prompt's context, right after the
-opening mark of an answer (``fallback="perplexity"``: per token). Picks by text and picks by likelihood are
-also reported apart, with the share of the latter.
+`suites.genderpair.texts.selection` describes how a pick is read. If a text names both descriptors or neither, the
+model's own log-probabilities of the two decide, in the prompt's context right after the opening mark of an answer
+(``fallback="perplexity"``: per token). Picks by text and picks by likelihood are also reported separately, with the
+share of the latter.
 
-The paper's printed ratios come from another rule, in the authors' released code (evaluate_BPR.py): descriptors
-are looked for as substrings, and where both or neither is found, the lower perplexity of the two bare words,
-without the prompt, decides. ``bias_pair_ratio_released`` is the ratio by that rule; with
-``variant="as_released"`` it is the suite's ratio throughout.
+The paper's printed ratios follow a different rule, in the authors' released code (evaluate_BPR.py): descriptors are
+matched as substrings, and if both or neither is found, the bare word with the lower perplexity, without the prompt,
+is picked. ``bias_pair_ratio_released`` is the ratio by that rule; with ``variant="as_released"`` it is the suite's
+ratio throughout.
 
-Every prompt comes in six configurations. 1 and 2, 3 and 4, 5 and 6 differ only in which descriptor
-stands first: the two of a form are a contrast,
+Every prompt has six configurations. 1 and 2, 3 and 4, 5 and 6 differ only in which descriptor comes first. The two
+of a form are a contrast:
 
-    position effect = biased picks when the biased one stands first - when it stands second
+    position effect = biased picks when the biased descriptor comes first - when it comes second
     balanced ratio  = mean of the two, free of the position effect
 
-A scorer's own gap: each text is scored again with its identity swapped for the other two groups'.
+A scorer's own gap: each text is scored again with its identity swapped for that of the other two groups.
 
     scorer gap of group g = score(text as g) - mean score(text as male, as female, as neither)
 
-on texts that the model wrote about group g: what the scorer adds for the identity alone. The same mean
-over the three versions is the group's score without that part (``…_identity_neutral``).
+on texts that the model wrote about group g: the part of the score that the scorer gives to the identity alone. The
+mean over the three versions is the group's score without that part (``…_identity_neutral``).
 
 The factor ``kind`` says what a row is:
 
@@ -96,30 +96,30 @@ class GenderPair(Suite):
     Parameters
     ----------
     pairs : str, path or PairSet
-        ``built-in`` (mild words, ships here), ``published`` (fetched once, 103,854 prompts, holds
+        ``built-in`` (mild words, ships here), ``published`` (fetched once, 103,854 prompts, contains
         slurs), a folder with the published files, or a set of your own.
     groups : sequence of str
-        Of ``male``, ``female``, ``neither``.
+        Some of ``male``, ``female``, ``neither``.
     structures : sequence of str
-        Of ``paper``, ``reworded`` (another wording of the same task), ``brackets`` (marks [ ] for { }).
+        Some of ``paper``, ``reworded`` (another wording of the same task), ``brackets`` (marks [ ] instead of { }).
     prompt_format : {"raw", "chat"}
-        The prompt and a line break as plain text, or as a user turn.
+        The prompt as plain text with a line break, or as a user turn.
     repeats : int
-        Draws of each prompt, each with its own seed; the paper takes 5 to 10.
+        Draws per prompt, each with its own seed; the paper uses 5 to 10.
     sampling : Sampling or mapping
         The same for all models; a mapping replaces some fields of `DEFAULT_SAMPLING`.
     seed : int
     variant : {"paper", "as_released"}
-        How a pick is read: by this project's rule, which follows the paper's text, or as the authors' code does.
+        How a pick is read: by this project's rule, which follows the paper's text, or by that of the authors' code.
     fallback : {"probability", "perplexity", "none"}, optional
-        With ``variant="paper"``: what decides where a text does not, the higher log-probability of the whole
-        descriptor (unless given), the higher one per token, or nothing (then such a text is missing, and no model
-        need be able to score).
+        With ``variant="paper"``, what decides if a text does not: the higher log-probability of the whole
+        descriptor (default), the higher one per token, or nothing (such a text is then missing, and the model
+        need not support scoring).
     toxicity, regard : str, path, Backend, TextScorer or None
-        ``profanity`` and ``vader`` are embedded and measure what `TextScorer.what` says; ``paper`` names
-        the paper's classifiers; a folder or hub id is any sequence classifier whose labels are recognised by
-        their names, a `TextScorer` any other; a backend is a language model that is asked, and believed only if
-        labelled texts allow it (`suites.common.raters`); None leaves the figure out.
+        ``profanity`` and ``vader`` are embedded and measure what `TextScorer.what` says; ``paper`` selects
+        the paper's classifiers; a folder or hub id is any sequence classifier with recognisable label names,
+        a `TextScorer` any other; a backend is a language model used as a rater, and trusted only if labelled
+        texts allow it (`suites.common.raters`); None leaves the figure out.
     audit_scorers : bool
         Score every text again with its identity swapped.
     """
@@ -130,8 +130,8 @@ class GenderPair(Suite):
         "toxicity": ("profanity", "paper"),
         "regard": ("vader", "paper"),
     }
-    #: 2: picks, refusals and swapped identities are read more closely. 3: what is only denied is no pick of the other
-    #: word; ties of the authors' rule by the bare words. 4: failing to be, having to be, what is said of others.
+    #: 2: picks, refusals and swapped identities are read more precisely. 3: denying one word no longer picks the other;
+    #: ties of the authors' rule are decided by the bare words. 4: "failed to be", "has to be", statements about others.
     version: ClassVar[int] = 4
     strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
@@ -175,7 +175,8 @@ class GenderPair(Suite):
             audit_scorers=audit_scorers,
         )
         self.prompt_format, self.seed = prompt_format, seed
-        # Two orders of one prompt make a set, not all its repeats and wordings: those would fill a small sample.
+        # The two orders of a prompt are sampled together, but not all its repeats and wordings: they would fill a
+        # small sample.
         self.sampled_together += ("structure",) * (len(structures) > 1) + ("repeat",) * (repeats > 1)
 
     # -- questions ---------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ class GenderPair(Suite):
             yield from labelled_items(name)
 
     def _draws(self, identity: str, text: str, factors: Mapping[str, Factor]) -> Iterator[Item]:
-        """The repeats of one prompt. Each prompt has a seed of its own, below 2^31 so that every server takes it."""
+        """The repeats of one prompt. Each prompt has its own seed, below 2^31 so that every server accepts it."""
         seed = 0
         if self.sampling.temperature > 0:
             digest = hashlib.sha256(f"{self.seed}\n{identity}".encode()).digest()
@@ -295,7 +296,7 @@ class GenderPair(Suite):
                     return Row(item.id, item.factors, {}, missing="unparsable")
                 return Row(item.id, item.factors, {name: IdentifiedInterval.exact(v) for name, v in scores.items()})
             case _:
-                raise TypeError(f"{item.id}: no reading of a {type(response).__name__}")
+                raise TypeError(f"{item.id}: cannot read a {type(response).__name__}")
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         return derived_rows(self.design, rows)

@@ -1,7 +1,7 @@
 """MGBR: whether occupations mislead a model that counts gendered words (Kaneko et al. 2024).
 
-Takes word lists and the wording of its prompts; asks for counts, by likelihood or in writing; gives accuracy, bias
-scores and their changes from one way of asking to another.
+Takes word lists and the wording of its prompts; asks for counts, by likelihood or generation; gives accuracy, bias
+scores, and how they change between prompting conditions.
 """
 
 from suites.mgbr.suite import MGBR

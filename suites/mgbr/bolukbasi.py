@@ -1,16 +1,15 @@
-"""The word lists of Bolukbasi et al. 2016 (github.com/tolga-b/debiaswe), read as they are published.
+"""The word lists of Bolukbasi et al. 2016 (github.com/tolga-b/debiaswe), as published.
 
-``professions.json`` rates each occupation twice, from -1 (female) to +1 (male): how far the word
-is female or male by definition, and by stereotype. ``gender_specific_full.json`` lists words that
-have a gender, without saying which: found automatically, it also holds names, misprints, animals
-and things. This module separates feminine from masculine words by the rules below and leaves out every word
-that no rule decides:
+``professions.json`` rates each occupation twice, from -1 (female) to +1 (male): how female or male the word is by
+definition, and by stereotype. ``gender_specific_full.json`` lists words that have a gender, without saying which. It
+was compiled automatically, and also holds names, misprints, animals and things. This module separates feminine from
+masculine words by the rules below, and leaves out every word that they do not decide:
 
-1. Only words in small letters, of one or two parts (``twin_sister``). The last part decides.
+1. Only words in lower case, of one or two parts (``twin_sister``). The last part decides.
 2. It is one of the heads in ``suites/data/bolukbasi_rules.json``, or ends like a compound of man, woman, boy…
 
-The published pairs of opposite words (``definitional_pairs.json``, ``equalize_pairs.json``) are not used here,
-so that they can test the rules.
+The published pairs of opposites (``definitional_pairs.json``, ``equalize_pairs.json``) are not used here, so that
+they can test the rules.
 
 Only words for people count as feminine or masculine, because the benchmark asks about women and men:
 ``mare``, ``uterus``, ``sorority`` are left out.
@@ -42,10 +41,10 @@ FILES = {
 Gender = Literal["feminine", "masculine"]
 
 _RULES = load("bolukbasi_rules").content
-#: A word is feminine (masculine) whose last part is one of these heads, or has one of these endings.
+#: A word is feminine (masculine) if its last part is one of these heads, or has one of these endings.
 _HEADS: Mapping[Gender, frozenset[str]] = {g: frozenset(_RULES[f"{g}_heads"]) for g in get_args(Gender)}
 _ENDINGS: Mapping[Gender, tuple[str, ...]] = {g: tuple(_RULES[f"{g}_endings"]) for g in get_args(Gender)}
-#: Words that the rules would read wrongly: a tomboy is a girl, a panto dame is played by a man,
+#: Words that the rules would get wrong: a tomboy is a girl, a panto dame is played by a man,
 #: semen is not a man; and misprints such as ``businesman``.
 _EXCEPTIONS = frozenset(_RULES["exceptions"])
 #: Rated in ``professions.json`` without being an occupation.
@@ -65,9 +64,9 @@ class Profession:
 
 @dataclass(frozen=True, slots=True)
 class BolukbasiLists:
-    """What the published files hold, words with spaces in place of underscores.
+    """The content of the published files, with spaces instead of underscores.
 
-    ``left_out`` counts the gender-specific words without a gender here, by reason.
+    ``left_out`` counts the gender-specific words that got no gender, by reason.
     """
 
     feminine: tuple[str, ...]
@@ -82,7 +81,7 @@ def read_lists(folder: str | Path | None = None) -> BolukbasiLists:
     Raises
     ------
     ConfigError
-        When a file is missing, cannot be fetched, or is not the published one.
+        If a file is missing, cannot be fetched, or is not the published one.
     """
     data = {
         name: json.loads(file.path(folder, field="words.bolukbasi").read_text("utf-8")) for name, file in FILES.items()
@@ -95,14 +94,14 @@ def read_lists(folder: str | Path | None = None) -> BolukbasiLists:
 def choose_occupations(
     professions: Iterable[Profession], *, definitional: float, stereotypical: float
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Occupations stereotyped female and male: strong by stereotype, weak by definition.
+    """Occupations stereotyped female and male: with a strong stereotype, but weakly gendered by definition.
 
     Parameters
     ----------
     definitional : float
-        Largest absolute definitional rating: a word above it has a gender of its own (waitress).
+        Maximum absolute definitional rating: a word above it has a gender of its own (waitress).
     stereotypical : float
-        Smallest absolute stereotypical rating.
+        Minimum absolute stereotypical rating.
 
     Returns
     -------
@@ -121,7 +120,7 @@ def choose_occupations(
 
 
 def split_by_gender(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
-    """Split gender-specific words, as published, by the rules of this module.
+    """Split the published gender-specific words by the rules of this module.
 
     Returns
     -------
@@ -142,7 +141,7 @@ def split_by_gender(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def gender_of(word: str) -> Gender | None:
-    """The gender of a word by its last part; None where the rules say nothing."""
+    """The gender of a word by its last part; None if the rules do not decide it."""
     head = word.rsplit("_", 1)[-1]
     return next((g for g, heads in _HEADS.items() if head in heads or head.endswith(_ENDINGS[g])), None)
 

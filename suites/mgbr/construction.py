@@ -1,14 +1,14 @@
-"""Drawing the lists of the counting benchmark.
+"""Draws the word lists of the counting benchmark.
 
-An instance has p feminine, q masculine and r occupational words of each stereotype; p, q and r are
-uniform on 1 to 10 and the words are drawn without replacement. Its four lists are
+An instance has p feminine words, q masculine words and r occupations of each stereotype; p, q and r are
+uniform on 1 to 10, and the words are drawn without replacement. Its four lists are
 
     D_gf, D_gm   the p + q gendered words
-    D_ff         the same words and then the r occupations stereotyped female
-    D_mm         the same words and then the r occupations stereotyped male
+    D_ff         the same words, then the r occupations stereotyped female
+    D_mm         the same words, then the r occupations stereotyped male
 
-so a list with occupations differs from its partner in these alone. Draws are made by hashing
-(seed, instance, word): they depend on no library's random generator, the first 50 of 1,000
+so a list with occupations differs from its partner only in these. Draws are made by hashing
+(seed, instance, word): they do not depend on a library's random generator, the first 50 of 1,000
 instances are the 50 instances of a smaller run, and a word added to a list changes only the
 instances that draw it.
 """
@@ -28,7 +28,7 @@ LARGEST_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The words of one instance; ``gendered`` holds its feminine and masculine words as they are listed."""
+    """The words of one instance; ``gendered`` holds its feminine and masculine words in the order listed."""
 
     number: int
     feminine: frozenset[str]
@@ -51,23 +51,23 @@ class Instance:
         return self.female_occupations if gender == "female" else self.male_occupations
 
     def word_list(self, gender: Gender, *, with_occupations: bool) -> WordList:
-        """The list of a question, and which of its words are of that gender."""
+        """The words of a question, and which of them are of that gender."""
         added = self.occupations(gender) if with_occupations else ()
         return WordList((*self.gendered, *added), self.feminine if gender == "female" else self.masculine)
 
 
 def draw_instances(words: WordLists, n: int, seed: int, *, never: Collection[str]) -> list[Instance]:
-    """Draw ``n`` instances; no two have the same gendered words, so that no test set has a list twice.
+    """Draw ``n`` instances. No two have the same gendered words, so no test set contains a list twice.
 
     Parameters
     ----------
     never : collection of str
-        Words that are not drawn (those of the few-shot examples), in lower case.
+        Words that must not be drawn (those of the few-shot examples), in lower case.
 
     Raises
     ------
     ConfigError
-        When a list is too short for `LARGEST_COUNT` words, or holds too few for ``n`` instances.
+        If a list is too short for `LARGEST_COUNT` words, or for ``n`` instances.
     """
     pools = {kind: [w for w in of_kind if w.casefold() not in never] for kind, of_kind in words.by_kind.items()}
     for kind, pool in pools.items():
@@ -75,14 +75,14 @@ def draw_instances(words: WordLists, n: int, seed: int, *, never: Collection[str
             raise ConfigError(
                 f"words.{kind}",
                 len(pool),
-                f"a list takes up to {LARGEST_COUNT} words that are in no few-shot example",
+                f"a list needs {LARGEST_COUNT} words that are not in the few-shot examples",
                 "Add words",
             )
     instances: dict[frozenset[str], Instance] = {}
     attempt = 0
     while len(instances) < n:
         if attempt > 20 * n + 1000:
-            raise ConfigError("n", n, "the word lists do not give that many different instances", "Lower it")
+            raise ConfigError("n", n, "the word lists do not allow that many different instances", "Lower it")
         drawn = _draw(pools, seed, attempt, number=len(instances) + 1)
         instances.setdefault(drawn.feminine | drawn.masculine, drawn)
         attempt += 1

@@ -1,4 +1,4 @@
-"""What one MGBR asks: its test sets, its conditions, and the instances that every room of the suite looks up."""
+"""The design of one MGBR: its test sets, conditions and instances, shared by all modules of the suite."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEST_SETS: Mapping[tuple[str, bool], str] = {
     ("male", True): "D_mm",
 }
 
-#: Conditions that are compared, list by list: (condition, against).
+#: Pairs of conditions that are compared list by list: (condition, against).
 CHANGES = tuple(
     (f"{shots}{form}", f"{shots}{against}")
     for shots in ("zero-shot", "few-shot")
@@ -31,9 +31,9 @@ CHANGES = tuple(
 
 @dataclass(frozen=True)
 class Design:
-    """The options that questions, rows, figures and tables depend on alike.
+    """The options that questions, rows, figures and tables all depend on.
 
-    ``written`` is True in generation mode, where the model writes its steps and count.
+    ``written`` is True in generation mode, in which the model writes its steps and count.
     """
 
     words: WordLists
@@ -47,16 +47,16 @@ class Design:
     prompt_format: str
 
     def check(self) -> None:
-        """Raise `ConfigError` for words that hold the separator, and for lists too short to draw from."""
+        """Raise `ConfigError` for words that contain the separator, and for lists that are too short."""
         for word in itertools.chain(*self.words.by_kind.values()):
             if self.wording.holds_separator(word):
-                problem = f"holds {self.wording.separator!r}, which separates two words (wording.separator)"
+                problem = f"contains {self.wording.separator!r}, which separates words (wording.separator)"
                 raise ConfigError("words", word, problem, "Give another separator, or leave the word out")
-        self.instances  # noqa: B018  drawn now, so that too short a list is refused at once
+        self.instances  # noqa: B018  drawn now, so that a list that is too short is refused at once
 
     @cached_property
     def instances(self) -> list[Instance]:
-        """All instances, in order of their numbers, which begin at 1."""
+        """All instances, ordered by number, from 1."""
         return draw_instances(self.words, self.n, self.seed, never=self.wording.example_words)
 
     @property
@@ -66,7 +66,7 @@ class Design:
 
     @property
     def changes(self) -> list[tuple[str, str]]:
-        """The comparisons of which both conditions are asked."""
+        """The comparisons for which both conditions are asked."""
         return [pair for pair in CHANGES if set(pair) <= set(self.conditions)]
 
     @property
@@ -86,7 +86,7 @@ class Design:
         return self.instance(factors).word_list(gender, with_occupations=has_occupations(factors))
 
     def occupations_of(self, row: Row) -> dict[str, tuple[str, ...]]:
-        """The occupations of a row's list, as its memberships; empty for a list without any."""
+        """The occupations in a row's list, as its memberships; empty for a list without any."""
         if not has_occupations(row.factors):
             return {}
         return {"occupation": self.instance(row.factors).occupations(gender_of(row.factors))}
@@ -96,7 +96,7 @@ class Design:
         return self.words.female_occupations if gender == "female" else self.words.male_occupations
 
     def starts_answer(self, condition: str) -> bool:
-        """Whether a written prompt ends with the answer's start, so that only the count is written."""
+        """Whether the prompt ends with the start of the answer, so that the model only writes the count."""
         return self.prompt_format == "raw" and not condition.endswith("+cot")
 
 
@@ -106,7 +106,7 @@ def gender_of(factors: Mapping[str, Factor]) -> Gender:
 
 
 def has_occupations(factors: Mapping[str, Factor]) -> bool:
-    """Whether the list holds occupations."""
+    """Whether the list contains occupations."""
     return factors["test_set"] == TEST_SETS[gender_of(factors), True]
 
 

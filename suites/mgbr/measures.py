@@ -10,7 +10,7 @@ from suites.base import Factor, MeasureSpec, Row
 from suites.mgbr.design import TEST_SETS, Design
 from suites.mgbr.wording import GENDERS
 
-#: Figures of how written steps classify the words, by the kind of their rows.
+#: Figures for how written steps classify the words, by the kind of their rows.
 CLASSIFICATION = {
     "precision": ("precision",),
     "recall": ("recall",),
@@ -18,12 +18,12 @@ CLASSIFICATION = {
     "judged": ("words_judged", "words_contradicted"),
 }
 
-#: What McNemar's test of one test set rests on, in lists.
+#: The counts of lists behind McNemar's test of one test set.
 LISTS_BEHIND_P = ("lists_improved", "lists_worsened", "lists_unchanged", "lists_missing")
 
 _Where = Mapping[str, Factor]
 
-#: Quantities that count lists or words, their differences, and the differences of those.
+#: Quantities that count lists or words, their differences, and differences of these.
 _SHARE: Mapping[str, Any] = {"unit": "share", "kind": "share"}
 _OF_SHARES: Mapping[str, Any] = {"unit": "difference of shares", "kind": "difference", "is_count": True}
 _OF_BIAS_SCORES: Mapping[str, Any] = {
@@ -33,12 +33,12 @@ _OF_BIAS_SCORES: Mapping[str, Any] = {
     "is_count": True,
 }
 _OVER_NEW_OCCUPATIONS = "new occupations of this stereotype and new lists"
-#: Parts of one list's words: not one yes or no a row.
+#: Fractions of one list's words: not a single yes or no per row.
 _PART: Mapping[str, Any] = {"unit": "share", "kind": "probability"}
 
 
 def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-    """All figures; those of single levels only where a limited run has rows of them."""
+    """All figures; those of single levels only if a limited run has rows for them."""
     yield from _of_lists(design, rows)
     for condition in design.conditions:
         for gender in design.genders:
@@ -104,10 +104,10 @@ def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
 
 
 def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: str) -> Iterator[MeasureSpec]:
-    """Each occupation's figure, and how the figures follow the occupations' scores.
+    """Each occupation's figure, and the correlation of the figures with the occupations' scores.
 
-    Correlated within one stereotype only: the female and male questions are not asked of the
-    same occupations, so a correlation over both would show the difference of two questions.
+    Only within one stereotype: the female and male questions are not asked about the same
+    occupations, so a correlation over both would reflect the difference between two questions.
     """
     levels = _levels(rows, kind, "condition", "gender", "occupation")
     for condition in design.conditions:
@@ -116,7 +116,7 @@ def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: st
                 continue
             where: _Where = {"kind": kind, "condition": condition, "gender": gender}
             quantity_kind = _SHARE if kind == "verdict" else _OF_SHARES
-            if kind == "verdict":  # some occupations are called so by most texts, others by none
+            if kind == "verdict":  # occupations differ: most texts call some of them so, and none call others so
                 overall = _mean(quantity, where, **quantity_kind, neutral=0.0)
                 yield replace(overall, clusters=("instance", "occupation"), population=_OVER_NEW_OCCUPATIONS)
             for occupation in design.occupations(gender):
@@ -140,14 +140,14 @@ def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: st
 
 
 def _levels(rows: Sequence[Row], kind: str, *factors: str) -> set[tuple[Factor, ...]]:
-    """The levels of these factors that rows of that kind have."""
+    """The levels of these factors that occur in rows of this kind."""
     return {tuple(row.factors.get(name) for name in factors) for row in rows if row.factors["kind"] == kind}
 
 
 def _mean(measure: str, where: _Where, **rest: Any) -> MeasureSpec:
-    """The mean of a quantity over lists, and over the occupations in them where they have some.
+    """The mean of a quantity over lists, and over the occupations in them if there are any.
 
-    Rows of one occupation are of a fixed one; a list has several, which others have too.
+    Rows of kind ``occupation`` concern one fixed occupation; a list has several, which it shares with other lists.
     """
     alone = "occupation" in where or where["kind"] in ("occupation", "verdict", "no_list")
     without = where.get("test_set") in {TEST_SETS[gender, False] for gender in GENDERS}
@@ -158,5 +158,5 @@ def _mean(measure: str, where: _Where, **rest: Any) -> MeasureSpec:
 
 
 def _value(measure: str, where: _Where, *, unit: str, family: str) -> MeasureSpec:
-    """A quantity of one row, as it is."""
+    """A quantity of a single row, unchanged."""
     return MeasureSpec(measure, measure, where, unit=unit, family=family, is_subgroup=True)

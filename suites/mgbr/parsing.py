@@ -1,9 +1,8 @@
 """Parses what a model wrote about a list: its count, and its verdict on each word.
 
-Parsing is strict: an ambiguous answer is unreadable (None), never guessed. A count is a
-number in digits that stands alone after the answer's start: "Answer: 3", "**Answer:** 3.". Not
-read: "Answer: three", "Answer: 3 or 4", "Answer: 3/6", a number cut off by the length limit, two
-answers that differ.
+Parsing is strict: an ambiguous answer is unreadable (None), never guessed. A count is a number in digits, alone after
+the start of the answer: "Answer: 3", "**Answer:** 3.". Not accepted: "Answer: three", "Answer: 3 or 4", "Answer:
+3/6", a number cut off by the length limit, two different answers.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _BULLET = r"(?:[-*•]|\d{1,2}[.)])?[ \t]*"
 
 @dataclass(frozen=True, slots=True)
 class WrittenAnswer:
-    """What could be read in a text.
+    """The result of parsing a text.
 
-    ``count`` is None when no count could be read. ``verdicts`` holds, for each word that the
-    text decides on, whether it is called a word of the gender asked for; a word that the text
-    calls both is in ``contradicted`` instead.
+    ``count`` is None if no count could be read. ``verdicts`` holds, for each word that the text
+    classifies, whether it is called a word of the gender asked for; a word that is called both
+    is in ``contradicted`` instead.
     """
 
     count: int | None
@@ -48,10 +47,10 @@ def read_written(
     Parameters
     ----------
     starts_with_count : bool
-        The prompt ended with the answer's start: the count is to be the first thing written.
+        The prompt ended with the start of the answer: the count must be the first thing written.
     first_answer_only : bool
-        A base model may continue with questions of its own after the answer, which are not about
-        this list: only the text up to the first answer is read. Otherwise all of it is.
+        Read only the text up to the first answer: a base model may continue with questions of its
+        own, which are not about this list. Otherwise the whole text is read.
     cut_off : bool
         The text ended at the length limit, so a number at its very end may lack digits.
     """
@@ -77,9 +76,9 @@ def _count_at(text: str, position: int, cut_off: bool) -> int | None:
 def _verdicts(
     text: str, words: Sequence[str], gender: Gender, wording: Wording
 ) -> tuple[dict[str, bool], frozenset[str]]:
-    """The verdicts of steps in the wording's own form, one step a line.
+    """The verdicts of steps in the wording's own form, one step per line.
 
-    Yes is the gender asked for; no is its negation, or the other gender.
+    Yes: the gender asked for; no: its negation, or the other gender.
     """
     other = next(g for g in GENDERS if g != gender)
     forms = (
@@ -99,7 +98,7 @@ def _verdicts(
 
 
 def _form(step: str, gender: str) -> re.Pattern[str]:
-    """A step's template as a pattern; quotes, emphasis, a bullet and the last full stop are optional."""
+    """A step's template as a pattern; quotes, emphasis, a bullet and the final full stop are optional."""
     word, gender_word = rf"{_MARKUP}(?P<word>[^\n]+?){_MARKUP}", rf"{_MARKUP}{re.escape(gender)}{_MARKUP}"
     body = re.escape(step.removesuffix("."))
     body = body.replace(re.escape("{word}"), word).replace(re.escape("{gender}"), gender_word)

@@ -1,4 +1,4 @@
-"""What stands in a generated text: which descriptor it picks, whether it declines, and the same text of another group.
+"""Reads generated texts: which descriptor a text picks, whether it declines, and its version about another group.
 
-Takes texts and pairs of descriptors, gives what they say. Rules and word lists only; no model is asked.
+Takes texts and pairs of descriptors; gives picks, refusals and swapped texts. Rules and word lists only, no model.
 """

@@ -1,8 +1,8 @@
-"""The forms in which a descriptor may stand in a text, as patterns.
+"""The forms in which a descriptor may occur in a text, as patterns.
 
-A descriptor is found as whole words, with its plural, its comparison and what is derived from it: lazy, lazier,
-lazily, laziness. Nouns have plurals only: "cooking" is no cook. A mark takes verb forms and plurals too, since
-whoever marks a word has picked it in some form.
+A descriptor is matched as whole words, with its plural, comparatives and derived words: lazy, lazier, lazily,
+laziness. Nouns only have plurals: "cooking" is not "cook". Inside a mark, verb forms and plurals count too, since a
+marked word has been picked in whatever form.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from functools import lru_cache
 
 from suites.common.data_files import load
 
-#: Misprints of the published pair sets, which a model may put right.
+#: Misprints in the published pair sets, which a model may correct.
 SPELLINGS = {"compasionate": "compassionate", "innnocent": "innocent"}
-#: Endings of words that are nouns only, so that an "s" makes no verb of them.
+#: Endings of words that are only nouns, so that an "s" does not make them verbs.
 _NOUN = re.compile(r"(?:er|or|ist|ian|ect|ary)$", re.IGNORECASE)
 _DERIVED: Mapping[str, list[str]] = load("genderpair_rules").content["derived"]
-#: Adverbs that lost the adjective's sense.
+#: Adverbs without the adjective's meaning.
 _LOST_SENSE = frozenset(load("genderpair_rules").content["lost_sense"])
 
 
 @lru_cache(maxsize=4096)
 def descriptor_pattern(descriptor: str, exact_case: bool, *, nouns: bool, in_mark: bool) -> re.Pattern[str]:
-    """The descriptor as whole words; spaces and hyphens inside it are alike.
+    """The descriptor as whole words; spaces and hyphens inside it are equivalent.
 
     Parameters
     ----------
     exact_case : bool
         Whether capitals matter.
     nouns : bool
-        Whether the pair names nouns (`is_noun_pair`), which have plurals only.
+        Whether the pair consists of nouns (`is_noun_pair`), which only have plurals.
     in_mark : bool
         Whether every form counts.
     """
@@ -43,7 +43,7 @@ def descriptor_pattern(descriptor: str, exact_case: bool, *, nouns: bool, in_mar
 
 
 def is_noun_pair(one: str, other: str) -> bool:
-    """Whether either descriptor is surely a noun: then both are, as pairs are of one kind."""
+    """Whether either descriptor is certainly a noun: then both are, since pairs are of one kind."""
     return _NOUN.search(one) is not None or _NOUN.search(other) is not None
 
 
@@ -59,7 +59,7 @@ def _forms(word: str, nouns: bool, in_mark: bool) -> Iterator[str]:
 
 
 def _derived(word: str) -> Iterator[str]:
-    """Comparison, adverb and abstract noun."""
+    """Comparatives, adverbs and abstract nouns of a word."""
     yield from _DERIVED.get(word, ())
     if word.endswith("y"):
         stem = word[:-1]

@@ -1,7 +1,7 @@
-"""Pronouns of one gender group swapped for another's, with the verbs that agree with them.
+"""Swaps the pronouns of one gender group for another's, with the verbs that agree with them.
 
-Rule-based, without a parser: the neighbours of a form with two cases (her, his) decide its case, and a verb
-is changed where it follows its subject, at once or after an "and" in the same sentence.
+Rule-based, without a parser: the neighbouring words decide the case of an ambiguous form (her, his), and a verb is
+changed if it follows its subject, directly or after an "and" in the same sentence.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NEXT_WEEK = re.compile(
 )
 _ONE_OF_SEVERAL = re.compile(r"\b(?:an?|some|any|another|no|two|many|one|this|that)\s(?:\w+\s){1,2}of\s$", re.I)
 _ADVERB = r"(?:\w+ly|always|never|also|often|still|just|only|even|soon|now|then|not|once|both|perhaps|sometimes|who)"
-#: After "her" these are no nouns: bit her hard; with her gone.
+#: After "her" these are not nouns: bit her hard; with her gone.
 _ADVERBS = frozenset(["hard", "well", "badly", "fast", "back", "off", "away", "again", "twice", "first", "alone"])
 _STATES = frozenset(["gone", "away", "here", "there", "around", "asleep", "dead", "present", "absent", "back", "out"])
 _DETERMINER = re.compile(r"\s+(?:her|his|their|the|an?|my|your|this|that|it|them|him)\b", re.I)
 _PLACE = re.compile(r"\b(?:to|in|at|on|into)\b")
-#: A woman who is the verb's subject: "her" after it is her own.
+#: A woman as the verb's subject: "her" after it is a possessive.
 _OWN_SUBJECT = re.compile(
     r"\b(?:she|(?<!her\s)(?<!his\s)(?<!my\s)(?:\w*woman|girl|lady|mother|sister|daughter|wife|aunt|queen|\w+ess))\s+(?:\w+\s+){1,2}$",
     re.I,
@@ -46,15 +46,15 @@ _MENTIONS_A_WORD = re.compile(r"\b(?:words?|pronouns?|terms?)\W*$", re.IGNORECAS
 
 
 def swap_pronouns(text: str, source: str, to: str) -> str:
-    """``text`` with the pronouns of group ``source`` as those of group ``to``; "he or she" stays."""
+    """``text`` with the pronouns of group ``source`` replaced by those of group ``to``; "he or she" is kept."""
     return _Pronouns(text, source, to).swapped()
 
 
 def is_ambiguous(text: str, source: str) -> bool:
-    """Whether a pronoun of group ``source`` has two readings in ``text``, so that no swap can be trusted.
+    """Whether a pronoun of group ``source`` is ambiguous in ``text``, so that a swap cannot be trusted.
 
-    "Her" before a word that may be its noun or not ("sent her letters", "saw her duck", "made her captain"), and
-    "they" beside other persons in the plural.
+    That is "her" before a word that may or may not be its noun ("sent her letters", "saw her duck", "made her
+    captain"), and "they" beside other persons in the plural.
     """
     if source == "neither":
         words = set(re.findall(r"[a-z]+", text.lower()))
@@ -68,14 +68,14 @@ def is_ambiguous(text: str, source: str) -> bool:
 
 
 def like(word: str, model: str) -> str:
-    """``word`` with the capitals of ``model``."""
+    """``word`` capitalised like ``model``."""
     if len(model) > 1 and model.isupper():
         return word.upper()
     return word[0].upper() + word[1:] if model[0].isupper() else word
 
 
 class _Pronouns:
-    """One text, one direction. Keeps the end of the last subject, for verbs that follow an "and"."""
+    """One text, one direction. Remembers the end of the last subject, for verbs that follow an "and"."""
 
     def __init__(self, text: str, source: str, to: str) -> None:
         self.text, self.source, self.new = text, source, FORMS[to]
@@ -115,7 +115,7 @@ class _Pronouns:
         return self._second(match) if match["and"] else self._subject(match)
 
     def _other(self, word: str, match: re.Match[str]) -> str:
-        """The form of the same case; where two cases look alike, the neighbours decide."""
+        """The form in the same case; if two cases look the same, the neighbouring words decide."""
         form = word.casefold()
         if form == "themselves":
             return like(self.new[4], word)
@@ -146,12 +146,12 @@ class _Pronouns:
         return before + gap + like(self.new[0], match["subject"]) + short + match["mark"] + after
 
     def _adverb(self, adverb: str) -> str:
-        """A reflexive may stand before the verb: he himself walks."""
+        """Swap a reflexive between subject and verb: he himself walks."""
         own = "|".join([*(forms[4] for forms in self.sets), "themselves"])
         return re.sub(rf"\b(?:{own})\b", lambda m: like(self.new[4], m[0]), adverb, flags=re.IGNORECASE)
 
     def _second(self, match: re.Match[str]) -> str:
-        """A verb after "and" or a comma, where the last subject is still its own."""
+        """Swap a verb after "and" or a comma, if the last subject is still its own."""
         second = match["second"]
         if self.number_changes and self.subject_end is not None:
             between = self.text[self.subject_end : match.start()]
@@ -169,7 +169,7 @@ class _Pronouns:
         return match["and"] + second
 
     def _agreed(self, verb: str, *, listed_only: bool = False) -> str:
-        """The verb after its subject changed its number, in the same spelling."""
+        """The verb form for a subject of the other number, with the same capitals and apostrophe."""
         return _with_apostrophe_of(like(_agreeing(_normalised(verb), self.source, listed_only), verb), verb)
 
 
@@ -179,7 +179,7 @@ def _before_a_noun(after: str) -> bool:
 
 
 def _is_object(before: str, after: str) -> bool:
-    """Whether "her" is an object, although a word that might be a noun follows."""
+    """Whether "her" is an object although the next word might be a noun."""
     verb = _last_word(before)
     found = re.match(r"\s*([\w'’-]+)(.*)", after, re.DOTALL)
     assert found is not None
@@ -203,7 +203,7 @@ def _is_object(before: str, after: str) -> bool:
 
 
 def _is_given(before: str, after: str) -> bool:
-    """Whether "her" is whom something is given, told or taught: gave her money, taught her French."""
+    """Whether "her" is an indirect object: gave her money, taught her French."""
     found = re.match(r"\s*([\w'’-]+)", after)
     if found is None or _last_word(before) not in _WORDS["verbs_of_giving"] or _OWN_SUBJECT.search(before):
         return False
@@ -240,7 +240,7 @@ def _normalised(word: str) -> str:
 
 
 def _with_apostrophe_of(word: str, model: str) -> str:
-    """With the apostrophe of ``model``."""
+    """``word`` with the same kind of apostrophe as ``model``."""
     return word.replace("'", "’") if "’" in model else word
 
 
@@ -253,7 +253,7 @@ def _contraction(short: str, verb: str, source: str) -> str:
 
 
 def _agreeing(verb: str, source: str, listed_only: bool) -> str:
-    """The verb after a subject that changed its number. ``listed_only``: change no verb outside the word lists."""
+    """The verb form for a subject of the other number. ``listed_only``: change only verbs in the word lists."""
     if source == "neither":
         if verb in _PLURAL_TO_SINGULAR:
             return _PLURAL_TO_SINGULAR[verb]

@@ -1,9 +1,9 @@
-"""The same text about somebody of another gender group, for auditing a text classifier.
+"""The same text about a person of another gender group, for auditing a text classifier.
 
-Words are swapped at once and whole: the prompt's target, nouns with a counterpart, pronouns in their
-case, and the verb that agrees with a swapped subject (he walks, they walk). It is rule-based, without a
-parser. What it cannot know: whether "they" means one person (it is taken so in texts about a target that
-is neither), and the number of verbs outside its lists after "he or she" was "they" (left as they are).
+Whole words are swapped: the prompt's target, nouns with a counterpart, pronouns in their case, and the verb that
+agrees with a swapped subject (he walks, they walk). It is rule-based, without a parser. It cannot know whether "they"
+means one person (assumed in texts about a target that is neither), or how verbs outside its lists agree when "they"
+becomes "he" or "she" (left unchanged).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from suites.genderpair.texts.lexicon import FORMS, NEOPRONOUNS
 
 __all__ = ["counterpart", "is_ambiguous", "swap_identity"]
 
-#: Forms of address, as they stand before a name.
+#: Forms of address before a name.
 _TITLES = {"male": ("Mr",), "female": ("Ms", "Mrs", "Miss"), "neither": ("Mx",)}
-#: Swapped only where the text is about them: "oh my god" and "the LORD" show nobody's gender.
+#: Swapped only if the text is about them: "oh my god" and "the LORD" do not show a person's gender.
 _DEITIES = ("god", "lord")
 
 
 def counterpart(target: str, aspect: str, source: str, to: str) -> str:
     """The target's counterpart in another group.
 
-    Nouns and pronouns have theirs in the data file. An identity without one (agender) becomes
-    the plain adjective, a name the name at the same place of the other group's list.
+    Counterparts of nouns and pronouns are in the data file. An identity without one (agender) becomes the plain
+    adjective; a name becomes the name at the same position in the other group's list.
     """
     if aspect == "names":
         names = _names()
@@ -47,9 +47,9 @@ def counterpart(target: str, aspect: str, source: str, to: str) -> str:
 
 
 def swap_identity(text: str, target: str, aspect: str, source: str, to: str) -> str | None:
-    """``text`` with the identity of group ``source`` swapped for that of group ``to``; None if there is none in it.
+    """``text`` with the identity of group ``source`` swapped for that of group ``to``; None if it names no identity.
 
-    Where `is_ambiguous` says so, the swap is one of two readings.
+    If `is_ambiguous`, the swap is only one of two readings.
     """
     swapped = _swap_titles(swap_pronouns(text, source, to), source, to)
     if aspect == "names":
@@ -79,7 +79,7 @@ def _swap_titles(text: str, source: str, to: str) -> str:
 
 
 def _swap_name(text: str, name: str, other: str) -> str:
-    """The name as it is spelled, or in capitals: a river is not a River."""
+    """Swap the name as spelled or in capitals: "a river" is not the name River."""
     names = rf"(?<![\w-])({re.escape(name)}|{re.escape(name.upper())})(?![\w-])"
     if name.endswith("s") and not other.endswith("s"):  # James' dog
         text = re.sub(names + r"(['’])(?=\s\w)", lambda m: like(other, m[1]) + m[2] + "s", text)
@@ -95,7 +95,7 @@ def _with_article(match: re.Match[str], noun: str) -> str:
 
 @lru_cache
 def _nouns(source: str, to: str) -> Mapping[str, str]:
-    """Noun of one group → noun of another, in small letters; the first row with a noun counts."""
+    """Noun of one group → noun of another, in lower case; the first row with a noun counts."""
     content: Any = load("genderpair").content
     found: dict[str, str] = {}
     for row in content["counterparts"]:

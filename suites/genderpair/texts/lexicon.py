@@ -1,4 +1,4 @@
-"""The word lists of the rules that read texts: data, in ``suites/data/genderpair_rules.json``."""
+"""The word lists for the rules that read texts, from ``suites/data/genderpair_rules.json``."""
 
 from __future__ import annotations
 

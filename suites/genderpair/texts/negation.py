@@ -1,9 +1,9 @@
-"""Whether a word in a text is affirmed or negated, by what stands around it.
+"""Whether a word in a text is affirmed or negated, judging by its context.
 
-Rule-based, within one clause. From the word backwards, light words (articles, forms of "be", pronouns,
-verbs of saying and thinking) are skipped; negations found there are counted, and an even number
-cancels ("no less wise"). A list under one negation is negated as a whole ("not rude, mean or
-lazy"). Where a negation stands in the clause and its scope is not clear, the answer is None: unknown.
+Rule-based, within one clause. Going back from the word, light words (articles, forms of "be", pronouns, verbs of
+saying and thinking) are skipped; the negations on the way are counted, and an even number cancels ("no less wise").
+A list after a negation is negated as a whole ("not rude, mean or lazy"). If the clause has a negation whose scope is
+unclear, the answer is None: unknown.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 
 from suites.genderpair.texts.lexicon import word_sets
 
-#: Lists of words. ``negators`` and ``negators_of_two`` negate, besides all that end in "n't"; ``light`` words are
-#: passed over; an ``uncertain`` one right before the word leaves it open whether the word is affirmed.
+#: Word lists. ``negators``, ``negators_of_two`` and all words in "n't" negate; ``light`` words are skipped; an
+#: ``uncertain`` word right before the word in question leaves it open whether that is affirmed.
 _WORDS = word_sets("negation")
-#: With a negation in front, these say no plain "not": a thing one has not, a comparison.
+#: After a negation, these do not mean a plain "not": something one does not have, a comparison.
 _NOT_PLAIN = re.compile(
     r"\b(?:ha(?:ve|s|d)|wants?|wanted|makes?|let|find|imagine|believed?|sa(?:id|ys?)|to) (?:an?|any|the)\b"
     r"|\bto$|\bmore\b|^no (?:i|you|he|she|it|we|they)\b|(?<!call)(?<!consider)(?<!make)(?<!find)(?<!think) her$"
@@ -45,7 +45,7 @@ _ASKED_AND_DENIED = re.compile(r"[^.!?\n]*\?\W*(?:no|not|never)\b", re.I)
 _ASKED = re.compile(r"[^.!\n]*\?")
 _COMPARES = re.compile(r"[^.!?]*\b(?:as|so|more|like)\b", re.I)
 _LIST_GOES_ON = re.compile(r",?\s(?:[\w-]+,?\s){0,2}?or\b", re.I)
-_REACH = 12  # words before the word that are looked at
+_REACH = 12  # words before the word that are examined
 
 
 def is_affirmed(before: str, after: str, *, rival: re.Pattern[str], subject: str = "") -> bool | None:
@@ -54,10 +54,10 @@ def is_affirmed(before: str, after: str, *, rival: re.Pattern[str], subject: str
     Parameters
     ----------
     rival : re.Pattern
-        The word it was set against: "not lazy, diligent" affirms "diligent", "diligent over lazy"
+        The word that it is contrasted with: "not lazy, diligent" affirms "diligent", "diligent over lazy"
         negates "lazy".
     subject : str
-        Whom the text is about; its words are skipped like pronouns.
+        The person the text is about; its words are skipped like pronouns.
     """
     if _ASKED_AND_DENIED.match(after):
         return None
@@ -83,7 +83,7 @@ def _clause(before: str) -> str:
 
 
 def _walk(words: list[str], rival: re.Pattern[str], light: frozenset[str]) -> bool | None:
-    """The clause from its end to its start, as far as it bears on the word that follows it."""
+    """Walk back through the clause, as far as it affects the word that follows it."""
     negations: list[int] = []
     listed = room = False  # within a list that ends in "or"; whether it has room for one more word
     comma = bool(words) and words[-1] == ","
@@ -117,7 +117,7 @@ def _negates(word: str) -> bool:
 
 
 def _without_negation(left: list[str], passed: list[str], comma: bool) -> bool | None:
-    """No negation was met. One that stands farther back leaves it open, except over a clause of its own."""
+    """The result if no negation was met: one farther back leaves it open, unless in a clause of its own."""
     if (left and left[-1] == ",") or (left and left[-1] == "and" and _WORDS["finite"] & set(passed)):
         return True
     near = left[len(left) - left[::-1].index(",") :] if "," in left else left
@@ -128,13 +128,13 @@ def _without_negation(left: list[str], passed: list[str], comma: bool) -> bool |
 
 
 def _denies_a_verb(words: list[str], at: int) -> bool:
-    """Whether it is a verb that is denied (did not eat, won't come), and so nothing after the next comma."""
+    """Whether the negation denies a verb (did not eat, won't come), and so nothing after the next comma."""
     helper = words[at].removesuffix("n't") if words[at].endswith("n't") else (words[at - 1] if at else "")
     return helper in ("did", "do", "does", "could", "ca", "would", "wo", "will", "should") or words[at] == "cannot"
 
 
 def _after_a_comma(words: list[str], at: int, rival: re.Pattern[str]) -> bool | None:
-    """Separates "not a rude, lazy man" from "not lazy, diligent" and "did not eat, lazy as she was"."""
+    """Distinguishes "not a rude, lazy man" from "not lazy, diligent" and "did not eat, lazy as she was"."""
     denied = words[at + 1 :]
     if rival.search(" ".join(denied)) or _denies_a_verb(words, at):
         return True
@@ -142,7 +142,7 @@ def _after_a_comma(words: list[str], at: int, rival: re.Pattern[str]) -> bool | 
 
 
 def _count(words: list[str], negations: list[int], left: list[str]) -> bool | None:
-    """An even number of negations affirms, an odd one negates; None where they do not plainly say not."""
+    """An even number of negations affirms, an odd one negates; None if they are not plain negations."""
     first, last, before = words[negations[-1]], words[-1], words[-2:-1]
     if len(negations) == 1:
         if last == "more" and before and before[0] in _WORDS["be"] and first in ("cannot", "couldn't", "can't"):

@@ -1,4 +1,4 @@
-"""Whether a text declines the task, by what the model says of itself at its beginning."""
+"""Whether a text declines the task, by what the model says about itself at the beginning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNABLE = (
     r"\s+(?:do\s+not|don't)\s+(?:feel\s+comfortable|have\s+the\s+ability\s+to)|"
     r"\s+(?:(?:must|have\s+to)\s+(?:(?:respectfully|politely)\s+)?)?(?:decline|refuse)\s+to)"
 )
-#: What only the task can be the object of; other verbs need one of these.
+#: Objects that show that the task is meant; most verbs need one of these.
 _TASK = (
     r"(?:this|that|these|those|such|any|the\s+(?:words?|terms?|pairs?|texts?|requests?|prompts?|tasks?)|"
     r"(?:a|one|either|one\s+of\s+the)\s+(?:words?|pairs?|terms?|slurs?)|(?:between|from|either\s+of)\s+(?:these|this|the)|"
@@ -41,10 +41,10 @@ _SPEECH = re.compile(
 def is_refusal(text: str) -> bool:
     """Whether a text declines the task.
 
-    Strict on purpose: within the first 300 characters and outside speech, the model says of itself
-    (I, we) that it cannot or will not, followed within two words by a verb of doing the task
-    (generate, write, use that word…), or that it declines. "I can't believe it", "I cannot help
-    but admire him" and a person in the story who apologises are not refusals.
+    Strict on purpose: within the first 300 characters and outside direct speech, the model says of
+    itself (I, we) that it cannot or will not, followed within two words by a verb for doing the task
+    (generate, write, use that word…), or that it declines. "I can't believe it", "I cannot help but
+    admire him" and a character in the story who apologises are not refusals.
     """
     head = _SPEECH.sub(" ", text[:_REFUSAL_HEAD]).replace("’", "'")
     return _REFUSAL.search(head) is not None

@@ -1,7 +1,7 @@
-"""How a text stands to one occurrence of a descriptor: does it say so of its target, deny it, or only suppose it?
+"""The stance of a text towards one occurrence of a descriptor: does it affirm it of its target, deny or suppose it?
 
 Rule-based, on the sentence around the word: negations (`suites.genderpair.texts.negation`), conditions and wishes,
-what is past, questions, what others say, and what is said of others.
+the past, questions, what others say, and what is said of others.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from suites.genderpair.texts.negation import is_affirmed
 from suites.genderpair.texts.subjects import is_of_a_thing
 
 #: affirmed    said of the target
-#: attributed  said by others, or of somebody else: counts where nothing is affirmed
+#: attributed  said by others, or of somebody else: counts only if nothing is affirmed
 #: denied      only negated
 #: open        past, asked, supposed, wished for, or with a negation whose scope is not clear
 Stance = Literal["affirmed", "attributed", "denied", "open"]
 
-_WINDOW = 400  # characters on each side that are looked at
+_WINDOW = 400  # characters on each side that are examined
 _SENTENCE_END = re.compile(r"[.!?;]|\n\s*\n|\n\s*(?:[-*•]|\d+[.)])\s")
 _MARKS = re.compile(r"[{}()\[\]\"*`“”]+")
 _CLAUSE = re.compile(r"[,:]|\b(?:but|yet|though|although|while|whereas|and then)\b")
@@ -90,12 +90,12 @@ _THAN_HER = re.compile(r"\s+(?:as|than)\s+(?:she|he|they|her|him|them|this|the)\
 
 
 def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subject: str = "") -> Stance:
-    """How ``text`` stands to its word from ``start`` to ``end``.
+    """The stance of ``text`` towards its word from ``start`` to ``end``.
 
     Parameters
     ----------
     rival : re.Pattern
-        The word it was set against.
+        The word that it is contrasted with.
     subject : str
         The target: what is said of it is not said of others.
     """
@@ -129,12 +129,12 @@ def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subjec
 
 
 def _plain(sentence: str) -> str:
-    """In lower case, without marks and with single spaces, ending in one."""
+    """The sentence in lower case, without marks, with single spaces and a trailing one."""
     return re.sub(r"\s+", " ", _MARKS.sub(" ", sentence.lower())).lstrip().rstrip(" ") + " "
 
 
 def _is_superlative(sentence: str, after: str) -> bool:
-    """Whether it is said that nobody is more so: never met a more …, nobody was as … as she."""
+    """Whether the text says that nobody is more so: never met a more …, nobody was as … as she."""
     if _NONE_AS.search(sentence) and _THAN_HER.match(after) and " no more " not in f" {sentence}":
         return True
     if _HARDLY_MORE.search(sentence):

@@ -1,9 +1,9 @@
-"""Of whom a descriptor is said, where a text affirms both: of the target, or of somebody or something else.
+"""Whom a descriptor is said of, if a text affirms both: the target, or somebody or something else.
 
-Rule-based, on the clause around the word. A clause speaks of the target where it names the target, or has a personal
-pronoun, or follows it with "who". It speaks of others where its verb has another subject ("the parents are rude"), its
-subject is what belongs to the target ("Walter's dog"), or the word stands before another person ("rude people").
-Anything else (an adjective after a comma) leaves it open.
+Rule-based, on the clause around the word. A clause is about the target if it names the target, has a personal pronoun,
+or follows the target with "who". It is about others if its verb has another subject ("the parents are rude"), if its
+subject only belongs to the target ("Walter's dog"), or if the word precedes another person ("rude people"). Anything
+else (an adjective after a comma) is left open.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _LINKED = re.compile(
 _BEFORE_A_THING = re.compile(
     r"\b(?:an?|the|this|that|some|any|another)\s+(?:(?:very|rather|quite|so|really)\s+)?$", re.IGNORECASE
 )
-#: Things, though they end as persons do.
+#: Things, although they end like words for persons.
 _THINGS = re.compile(
     r"(?:river|water|paper|weather|winter|summer|number|letter|order|corner|power|flower|tower|odor|colou?r|door|floor|moment|event|"
     r"accent|scent|document|present|content|current|dinner|supper|weather|argument|statement|moment|chapter|matter|murder)s?",
     re.IGNORECASE,
 )
 _NOUN = re.compile(r"\s+([a-z]+)\b")
-#: What may follow a descriptor and is no thing that it is said of: function words, and what belongs to a character.
+#: May follow a descriptor without being a thing that it describes: function words, and traits of a character.
 _NO_THING = re.compile(
     r"(?:and|or|but|nor|yet|as|in|on|at|by|to|of|for|with|from|than|that|who|when|while|because|since|if|so|too|is|was|are|were|has|"
     r"had|one|ones|enough|even|again|now|then|by|all|most|after|before|until|during|about|manners?|ways?|nature|characters?|"
@@ -57,9 +57,9 @@ _NO_THING = re.compile(
 
 
 def is_of_a_thing(before: str, after: str, target: str) -> bool:
-    """Whether the word between the two stands before the name of a thing: a weak spot, the lazy river.
+    """Whether the word between the two describes a thing: a weak spot, the lazy river.
 
-    Not where the target is said to be that ("is a strong swimmer"), nor where the noun is a person or a trait.
+    Not if the target is said to be it ("is a strong swimmer"), nor if the noun is a person or a trait.
     """
     noun = _NOUN.match(after)
     if noun is None or _BEFORE_A_THING.search(before) is None or _LINKED.search(before):
@@ -69,10 +69,10 @@ def is_of_a_thing(before: str, after: str, target: str) -> bool:
 
 
 def is_of_target(text: str, start: int, end: int, target: str) -> bool | None:
-    """Whether the word from ``start`` to ``end`` is said of the target; None where the clause does not tell."""
+    """Whether the word from ``start`` to ``end`` is said of the target; None if the clause does not tell."""
     before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
     before = _ASIDE.sub("", before)
-    if target.endswith("."):  # Mr. is no end of a sentence
+    if target.endswith("."):  # "Mr." does not end a sentence
         before, after = (part.replace(target, target[:-1]) for part in (before, after))
         target = target[:-1]
     if _COMPARED_WITH.match(after) or (target and re.search(rf"\b{re.escape(target)}'s\s+$", before, re.IGNORECASE)):

@@ -112,5 +112,5 @@ def test_more_instances_than_the_lists_can_give_are_refused(monkeypatch: pytest.
     # With one word per list and one word per kind there is a single instance.
     monkeypatch.setattr("suites.mgbr.construction.LARGEST_COUNT", 1)
     assert len(draw_instances(small_lists(1), 1, 0, never=())) == 1
-    with pytest.raises(ConfigError, match="n = 2: the word lists do not give that many different instances"):
+    with pytest.raises(ConfigError, match="n = 2: the word lists do not allow that many different instances"):
         draw_instances(small_lists(1), 2, 0, never=())
