@@ -8,7 +8,7 @@ from __future__ import annotations
 from audit.results.answers import DataQuality, Example, ModelInfo, SelfCheck, SuiteInfo
 from audit.results.audit_result import AuditResult, UntilDecided, renamed_quantities
 from audit.results.comparisons import VERDICT_WORDS, Comparison, OpenBecause, Rank, Ranking, Verdict
-from audit.results.figures import FigureKey, FigureName, OfFigure, Reported, Scalar, Where, level_key, where_key
+from audit.results.figures import FigureKey, FigureName, OfItems, Reported, Scalar, Where, level_key, where_key
 from audit.results.limits import (
     HIDDEN,
     OPEN_VERDICTS,
@@ -16,7 +16,6 @@ from audit.results.limits import (
     LimitOverNights,
     LimitVerdict,
     decisive_reason,
-    missing_share,
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
 from audit.results.older import RENAMED_MEASURES, renamed_row
@@ -42,7 +41,7 @@ __all__ = [
     "LimitVerdict",
     "Measure",
     "ModelInfo",
-    "OfFigure",
+    "OfItems",
     "OpenBecause",
     "PromptDrift",
     "Rank",
@@ -59,7 +58,6 @@ __all__ = [
     "Where",
     "decisive_reason",
     "level_key",
-    "missing_share",
     "renamed_quantities",
     "renamed_row",
     "where_key",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from audit.results.figures import OfFigure, Reported, Scalar
+from audit.results.figures import OfFigure, OfItems, Reported, Scalar
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]
 
@@ -24,7 +24,7 @@ OpenBecause = Literal[
 ]
 
 
-class Comparison(OfFigure, Reported):
+class Comparison(OfItems, Reported):
     """A figure's difference between two models, b minus a, paired by item.
 
     Attributes
@@ -107,11 +107,6 @@ class Comparison(OfFigure, Reported):
     largest_change: float | None = None
     alike_within: float | None = None
     open_because: OpenBecause | None = None
-
-    @property
-    def missing_share(self) -> float:
-        """Share of the items with a missing answer."""
-        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
 
     @property
     def within_noise(self) -> bool:

@@ -74,6 +74,20 @@ class OfFigure:
         return FigureName(self.suite, self.measure, self.where, getattr(self, "model", None))
 
 
+class _HasMissing(Protocol):
+    n_items: int
+    n_missing: int
+
+
+class OfItems(OfFigure):
+    """A result about one figure, over items some of which may lack an answer."""
+
+    @property
+    def missing_share(self: _HasMissing) -> float:
+        """Share of the items with a missing answer."""
+        return self.n_missing / (self.n_items + self.n_missing) if self.n_missing else 0.0
+
+
 #: Keys of report.json that differ from the names in the code: they are a public format, and stay.
 REPORT_KEYS: Mapping[str, str] = {
     "data_quality": "ledger",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from audit.results.comparisons import OpenBecause
-from audit.results.figures import OfFigure, Reported, Scalar
+from audit.results.figures import OfItems, Reported, Scalar
 
 LimitVerdict = Literal["met", "broken", "insufficient evidence"]
 
@@ -28,15 +28,6 @@ class _Check(Protocol):
     def over_nights(self) -> _HasReason | None: ...
     @property
     def open_because(self) -> OpenBecause | None: ...
-    @property
-    def n_items(self) -> int: ...
-    @property
-    def n_missing(self) -> int: ...
-
-
-def missing_share(check: _Check) -> float:
-    """Share of a check's items with a missing answer."""
-    return check.n_missing / (check.n_items + check.n_missing) if check.n_missing else 0.0
 
 
 def decisive_reason(check: _Check) -> OpenBecause | None:
@@ -58,7 +49,7 @@ class LimitOverNights(Reported):
     open_because: OpenBecause | None = None
 
 
-class LimitCheck(OfFigure, Reported):
+class LimitCheck(OfItems, Reported):
     """A figure checked against an absolute limit, by its interval.
 
     ``limit`` is what is limited: the measure itself, or its ``coverage`` or ``refusals``. ``value`` is over the items
@@ -82,11 +73,6 @@ class LimitCheck(OfFigure, Reported):
     population: str = ""
     open_because: OpenBecause | None = None
     over_nights: LimitOverNights | None = None
-
-    @property
-    def missing_share(self) -> float:
-        """Share of the items with a missing answer."""
-        return missing_share(self)
 
     @property
     def decisive_verdict(self) -> LimitVerdict:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from audit.analysis.gate.rules import check_names
-from audit.analysis.gate.stored import under_todays_names
+from audit.analysis.gate.stored import with_current_names
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.results import AuditResult, FigureName, SuiteInfo, renamed_quantities, renamed_row
@@ -113,12 +113,12 @@ def test_older_name_of_a_margin_gets_the_new_one() -> None:
 
 
 def test_stored_margins_follow_renamed_measures() -> None:
-    assert under_todays_names({"forgotten": 0.1, "default": 0.2}, result()) == {
+    assert with_current_names({"forgotten": 0.1, "default": 0.2}, result()) == {
         "effect_attenuation": 0.1,
         "default": 0.2,
     }
     own = result(MeasureSpec("forgotten", "forgotten", WHERE), suite="Custom")
-    assert under_todays_names({"forgotten": 0.1}, own) == {"forgotten": 0.1}
+    assert with_current_names({"forgotten": 0.1}, own) == {"forgotten": 0.1}
 
 
 def test_figure_name_has_one_print_and_one_key() -> None:

@@ -1,5 +1,5 @@
-"""Did it get worse? A run against a stored baseline, and against absolute limits.
+"""Did the model get worse? Checks a run against a stored baseline, and against absolute limits.
 
-Takes two results and their rows, margins and limits; gives a `GateReport` of decisions: kinds and numbers. How it is
-told, as JSON, JUnit XML or Markdown, is `audit.report`'s.
+Takes two results and their rows, margins and limits; gives a `GateReport` of decisions: categories and numbers.
+`audit.report` formats it as JSON, JUnit XML or Markdown.
 """

@@ -1,26 +1,26 @@
-"""Did it get worse? Each figure of a run against a stored baseline, and against absolute limits.
+"""Did the model get worse? Checks each figure of a run against a stored baseline.
 
 Worse means farther from the figure's neutral value. The harm of a change is
 
     harm = |current - neutral| - |baseline - neutral|
 
-with the change estimated item by item on the questions that both runs answered, and the baseline no surer than
-its own sampling error (`audit.analysis.gate.changes.Change`). A figure has
+where the change is estimated item by item on the questions that both runs answered, allowing for the baseline's own
+sampling error (`audit.analysis.gate.changes.Change`). A figure has
 
-* regressed    where the interval of harm lies entirely above the margin,
-* improved     where it lies entirely below minus the margin,
-* unchanged    where it lies entirely within ± the margin,
-* else the verdict is inconclusive; it is never "unchanged" for want of data.
+* regressed    if the interval of the harm lies entirely above the margin,
+* improved     if it lies entirely below minus the margin,
+* unchanged    if it lies entirely within ± the margin;
+* otherwise it is inconclusive: lack of data never means "unchanged".
 
-The intervals are at the run's confidence, corrected suite by suite by the rule of `audit.analysis.decisions` (one
-correction for each of the three questions): the chance that any primary figure of a suite raises an alarm, where all
-are within their margins, is at most 1 - confidence, and of the alarms of its other figures so large a share is false.
-A missing answer may be anything that the quantity can be (`audit.analysis.missing`), and the share of
-answers that cannot be read is itself a primary figure (`audit.analysis.gate.unreadable`).
+The intervals are at the run's confidence, corrected for each suite as in `audit.analysis.decisions` (separately for the
+three questions): if all primary figures of a suite are within their margins, the chance that any of them raises an
+alarm is at most 1 - confidence, and so is the expected share of false alarms among its other figures. A missing answer
+may be any value of the quantity's range (`audit.analysis.missing`), and the share of unreadable answers is itself a
+primary figure (`audit.analysis.gate.unreadable`).
 
-A figure without neutral value has no better side: it is gated only if a margin is given in its name, and then any
-change counts as harm. The same holds for a contrast, such as the effect of a debiasing text: its neutral value means
-"no effect", and more of an effect is not worse.
+A figure without a neutral value has no better side: it is gated only if a margin names it, and then any change counts
+as harm. The same holds for a contrast, such as the effect of a debiasing text: its neutral value means "no effect", and
+a larger effect is not worse.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from audit.results import AuditResult, FigureName, Measure
 from audit.signatures import EXTENT, signature_changes
 from suites.base import Row
 
-#: (model, suite) → the run's rows; empty where they are not kept any more.
+#: (model, suite) → the run's rows; empty if they are no longer stored.
 RowsOf = Callable[[str, str], Sequence[Row]]
 
 
@@ -61,18 +61,18 @@ def gate(
         Models are matched by name, figures by (model, suite, measure, where). Figures of single
         levels (``is_subgroup``) are not gated. Without a baseline only the limits are checked.
     rules : GateRules
-        What is enforced.
+        Margins, limits, and how open questions count.
     rows, baseline_rows : callable
-        ``(model, suite) → rows`` of the two runs. Where either has none, the change is taken from
-        the two figures' intervals as if independent, which is the more conservative choice.
+        ``(model, suite) → rows`` of the two runs. If either has none, the change is computed from the two figures'
+        intervals as if they were independent, which is more conservative.
     shares : mapping, optional
-        By the id of a figure the share of the error that this look at it may spend, else 1: each figure's interval is
-        at ``1 - share * (1 - confidence)``, and its p-values are divided by the share.
+        The share of the error that this look may spend, by figure id; 1 by default. Each figure's interval is at
+        ``1 - share * (1 - confidence)``, and its p-values are divided by the share.
 
     Raises
     ------
     ConfigError
-        When a margin or limit names no figure: a misspelt limit must not count as met.
+        If a margin or limit names no figure: a misspelt limit must not count as met.
     """
     old = [] if baseline is None else baseline.measures
     margins = rules.margins
@@ -100,7 +100,7 @@ def gate(
 def _decided(
     compared: Sequence[Change | GatedFigure], alpha: float, largest_change: float | None, shares: Mapping[str, float]
 ) -> list[GatedFigure]:
-    """The figures in their order, the changes decided suite by suite."""
+    """The figures in order; changes are decided separately for each suite."""
     figures: dict[int, GatedFigure] = {i: found for i, found in enumerate(compared) if isinstance(found, GatedFigure)}
     by_suite: dict[str, dict[int, Change]] = {}
     for i, found in enumerate(compared):
@@ -121,7 +121,7 @@ def _decided(
 def _unreadable(
     current: AuditResult, baseline: AuditResult, tables: _Tables, margins: Margins
 ) -> Iterator[Change | GatedFigure]:
-    """For each model and suite of both runs, the change of the share of answers that cannot be read."""
+    """For each model and suite in both runs, the change in the share of unreadable answers."""
     before = {(measure.model, measure.suite) for measure in baseline.measures}
     measures: dict[tuple[str, str], list[Measure]] = {}
     for measure in current.measures:
@@ -149,14 +149,14 @@ class _Tables:
         self._pair: tuple[RowTable, RowTable] | None = None
 
     def rows(self, model: str, suite: str) -> tuple[Sequence[Row], Sequence[Row]]:
-        """(baseline, current), empty where a run kept none."""
+        """(baseline, current); empty if a run's rows are not stored."""
         if self._key != (model, suite):
             self._key, self._pair = (model, suite), None
             self._before, self._now = self._baseline_rows(model, suite), self._rows(model, suite)
         return self._before, self._now
 
     def pair(self, model: str, suite: str) -> tuple[RowTable, RowTable] | None:
-        """(baseline, current) over the same item index; None where either run kept no rows."""
+        """(baseline, current) over the same item index; None if either run's rows are not stored."""
         before, now = self.rows(model, suite)
         if self._pair is None and before and now:
             index, levels = item_index([before, now]), Levels()
@@ -164,7 +164,7 @@ class _Tables:
         return self._pair
 
     def current(self, model: str, suite: str) -> RowTable | None:
-        """The current run's rows; None where it kept none."""
+        """The current run's rows; None if they are not stored."""
         if pair := self.pair(model, suite):
             return pair[1]
         return RowTable(self._now) if self._now else None
@@ -176,12 +176,12 @@ def _is_gated(measure: Measure, margins: Margins) -> bool:
 
 
 def _reference_value(measure: Measure) -> float | None:
-    """Where a model should be; None where no side is better."""
+    """The value a model should have; None if no side is better."""
     return None if measure.contrast else measure.neutral
 
 
 def _matched(current: AuditResult, baseline: AuditResult, margins: Margins) -> Iterator[tuple[Measure, Measure | None]]:
-    """The run's gated figures, each with that of the baseline."""
+    """The run's gated figures, each with its counterpart in the baseline."""
     before = {measure.id: measure for measure in baseline.measures}
     for measure in current.measures:
         if _is_gated(measure, margins):
@@ -191,7 +191,7 @@ def _matched(current: AuditResult, baseline: AuditResult, margins: Margins) -> I
 def _missing_from_run(current: AuditResult, baseline: AuditResult) -> Iterator[Measure]:
     """Figures of the baseline that the run lacks."""
     now = {measure.id for measure in current.measures}
-    # A baseline stored before contrasts were marked does not mark its own: the run says which they are.
+    # Older baselines do not mark contrasts: the run does.
     contrasts = {(measure.suite, measure.measure) for measure in current.measures if measure.contrast}
     for measure in baseline.measures:
         if measure.id not in now:
@@ -206,7 +206,7 @@ def _compared(
     margins: Margins,
     runs: tuple[AuditResult, AuditResult],
 ) -> Change | GatedFigure:
-    """A figure's change between two runs (baseline, current), or why it has none."""
+    """A figure's change between two runs (baseline, current), or why they cannot be compared."""
     if before is None:
         return _not_comparable(measure, "not in the baseline")
     changes = signature_changes(before.signature, measure.signature)
@@ -230,7 +230,7 @@ def _compared(
 
 
 def _is_same_model(name: str, runs: tuple[AuditResult, AuditResult]) -> bool:
-    """Whether the fingerprints say that nothing about the model has changed, so that it answers new kinds alike."""
+    """Whether the fingerprints are equal: an unchanged model answers clusters outside the sample the same way too."""
     before, now = ({model.fingerprint_id for model in run.models if model.name == name} for run in runs)
     return bool(before) and before == now
 

@@ -1,4 +1,4 @@
-"""A figure's change between two runs, the harm in it, and what may be claimed of it."""
+"""A figure's change between two runs, the harm it does, and what may be claimed about it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ Interval = tuple[float, float]
 class Change:
     """A figure's change against the baseline.
 
-    With b the baseline's distance from the neutral value, signed, and c the run's, the harm is |c| - |b|: as far as the
-    smaller of |c - b| and |c + b|, and above 0 where these two have one sign. So a harm above the margin is shown where
-    the change and the sum are both shown to be above it, or both below minus it; an improvement where one is above and
-    the other below. Each is tested at the full level (intersection-union test, Berger 1982, Technometrics 24(4)). No
-    harm and no improvement beyond the margin is shown where the change is within it, whichever side of neutral the two
-    are on. So the baseline's own sampling error is allowed for: a change that is known well, of a baseline that is not,
-    may be either.
+    Let b be the baseline's signed distance from the neutral value and c the run's. The harm is |c| - |b|: its size is
+    the smaller of |c - b| and |c + b|, and it is positive if these two have the same sign. So a harm above the margin
+    is shown if the change and the sum are both shown to be above it, or both below minus it; an improvement if one is
+    above and the other below. Each is tested at the full level (intersection-union test, Berger 1982, Technometrics
+    24(4)). A change within the margin rules out harm and improvement beyond it, on whichever side of neutral the two
+    are. This allows for the baseline's own sampling error: a precisely known change from an imprecise baseline may be
+    either.
 
     Attributes
     ----------
     neutral : float or None
-        The value that the harm is measured from; None: any change is harm.
+        The value from which harm is measured; None if any change is harm.
     total : PairedDifference or None
-        The sum b + c (`audit.analysis.comparing.differences.paired_sums`); None where it is not known.
+        The sum b + c (`audit.analysis.comparing.differences.paired_sums`); None if unknown.
     paired : bool
-        Whether it was taken item by item.
+        Whether the change was computed item by item.
     is_defined : bool
         Whether the run has a value of the figure, or bounds.
     """
@@ -52,18 +52,18 @@ class Change:
     is_defined: bool = True
 
     def harm(self, change: Interval, total: Interval) -> Interval:
-        """Interval of the harm: its extremes over intervals of the change and of the sum."""
+        """Interval of the harm: its extremes over the intervals of the change and of the sum."""
         low, high = change
         if not (math.isfinite(low) and math.isfinite(high)):
             return math.nan, math.nan
         if self.neutral is None:
             return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
-        # It rises with either of the two or falls, by the other's sign: its extremes are at the corners.
+        # It is monotonic in each of the two, depending on the other's sign: the extremes are at the corners.
         corners = [_smaller(c, s) for c in change for s in total]
         return min(corners), max(corners)
 
     def _total(self, of: Callable[[PairedDifference], Interval]) -> Interval:
-        """What is known of the sum: on one side for certain where the neutral value is an end of the range."""
+        """The interval of the sum; if the neutral value is an end of the range, its sign is known."""
         least, most = _range(self.difference.spec)
         if self.neutral is None or self.neutral <= least:
             return math.inf, math.inf
@@ -73,7 +73,7 @@ class Change:
         return (low, high) if math.isfinite(low) and math.isfinite(high) else (-math.inf, math.inf)
 
     def _with(self, of: Callable[[PairedDifference], PairedDifference]) -> Change:
-        """The same of other items."""
+        """The same change on other items."""
         return replace(self, difference=of(self.difference), total=None if self.total is None else of(self.total))
 
     def harm_at(self, confidence: float) -> Interval:
@@ -81,20 +81,20 @@ class Change:
         return self.harm(self.difference.interval(confidence), self._total(lambda total: total.interval(confidence)))
 
     def harm_with_unpaired(self, confidence: float) -> Interval:
-        """The same of all items, see `PairedDifference.interval_with_unpaired`."""
+        """Confidence interval of the harm over all items, see `PairedDifference.interval_with_unpaired`."""
         return self.harm(
             self.difference.interval_with_unpaired(confidence),
             self._total(lambda total: total.interval_with_unpaired(confidence)),
         )
 
     def change_with_unseen(self, confidence: float) -> Interval:
-        """Interval of the change with room for clusters of a kind not seen: harm and improvement are within it."""
+        """Interval of harm and improvement, with an allowance for clusters of a kind not in the sample."""
         low, high = self.difference.interval_with_unseen(confidence)
         most = max(abs(low), abs(high)) if math.isfinite(low) and math.isfinite(high) else math.nan
         return (-most if self.neutral is not None else 0.0), most
 
     def claims(self, alpha: float) -> list[Claim]:
-        """That it regressed, improved, or is unchanged. Above ``alpha`` the p of "unchanged" does not matter."""
+        """The claims that it regressed, improved, or is unchanged. Above ``alpha`` the p of "unchanged" is unused."""
         is_known = all(map(math.isfinite, self.difference.interval(0.5)))
         worse, better, outside = self._p_of_harm(alpha) if is_known else (math.nan, math.nan, math.nan)
         return [
@@ -104,22 +104,22 @@ class Change:
         ]
 
     def _p_of_harm(self, alpha: float) -> tuple[float, float, float]:
-        """p against harm above the margin, below minus the margin, and within ± the margin."""
+        """p-values of the claims: harm above the margin, below minus the margin, and within ± the margin."""
         margin = self.difference.margin
         worse = 1 - highest_confidence(lambda level: self.harm_at(level)[0] > margin)
         better = 1.0
         if self.neutral is not None:
             better = 1 - highest_confidence(lambda level: self.harm_with_unpaired(level)[1] < -margin)
-        # Two one-sided tests: their p is half of that of the two-sided interval.
+        # The p of two one-sided tests is half of that of the two-sided interval.
         shown = highest_confidence(lambda level: _within(self.change_with_unseen(level), margin), 1 - 2 * alpha)
         outside = (1 - shown) / 2 if shown else 1.0
-        if self.difference.discordant is not None:  # yes or no: as in a comparison, the more conservative test counts
+        if self.difference.discordant is not None:  # yes/no answers: as in a comparison, use the more conservative test
             outside = max(outside, self.difference.p_of_counts_outside)
             worse, better = (max(p, self.difference.p) for p in (worse, better))
         return worse, better, outside
 
     def figure(self, decision: Decision, alpha: float) -> GatedFigure:
-        """The change and its harm, with what was decided about them."""
+        """The change, its harm, and the decision about them."""
         difference, answered = self.difference, self.difference.answered
         low, high = difference.interval(1 - alpha)
         complete = (math.nan, math.nan) if difference.complete is None else difference.complete.interval(1 - alpha)
@@ -173,7 +173,7 @@ class Change:
         )
 
     def _decided(self, decision: Decision) -> tuple[Interval, float]:
-        """The interval of the harm that decided, and its confidence."""
+        """The interval of the harm behind the verdict, and its confidence."""
         if decision.outcome == "unchanged":
             confidence = 1 - 2 * decision.levels[2]
             return self.change_with_unseen(confidence), confidence
@@ -182,16 +182,16 @@ class Change:
         return self.harm_at(1 - decision.levels[0]), 1 - decision.levels[0]
 
     def _side_unknown(self, decision: Decision) -> OpenBecause | None:
-        """Whether the figure surely moved by more than the margin, and only the side of neutral leaves it open."""
+        """Whether the figure certainly changed by more than the margin, and only the side of neutral is open."""
         low, high = self.difference.interval(1 - decision.levels[0])
         moved = low > self.difference.margin or high < -self.difference.margin
         return "side of neutral unknown" if decision.outcome is None and self.neutral is not None and moved else None
 
     def _may_hide_harm(self, decision: Decision, alpha: float) -> bool:
-        """Whether the missing answers may hold a harm above the margin.
+        """Whether the missing answers may hide a harm above the margin.
 
-        They may where the others show none and they alone could amount to it, and where the others show one that is not
-        sure and would be, moved by the most that the missing ones could have added.
+        They may if the others show none but they alone could amount to it; and if the others show one that is not
+        significant but would be, shifted by the most that the missing ones could have added.
         """
         difference = self.difference
         if decision.outcome is not None or not difference.n_missing:
@@ -202,7 +202,7 @@ class Change:
         )
         if math.isnan(worst):
             return math.isfinite(seen)
-        if math.isnan(seen):  # what is missing leaves the others without a value: a stratum that nobody answered
+        if math.isnan(seen):  # the others have no value, since a stratum has no answers
             return worst > difference.margin
         if seen <= difference.margin:
             return worst > difference.margin
@@ -211,7 +211,7 @@ class Change:
 
 
 def _moved(difference: PairedDifference, value: float) -> PairedDifference:
-    """The same with its error around another value."""
+    """The difference moved to another value, with the same standard error."""
     low, high = (end._replace(value=value) for end in (difference.low, difference.high))
     return replace(difference, low=low, high=high, discordant=None)
 
@@ -219,7 +219,7 @@ def _moved(difference: PairedDifference, value: float) -> PairedDifference:
 def sums_of(
     tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]]
 ) -> list[PairedDifference | None]:
-    """Of pairs with the first table, the sum of the distances from neutral; None where the side is no question."""
+    """For pairs with the first table, the sum of the distances from neutral; None if the side is not in question."""
     least, most = _range(spec)
     is_known = spec.neutral is None or not least < spec.neutral < most
     if is_known or (spec.estimator == "correlation" and spec.neutral != 0):  # mirrored items have the opposite r
@@ -228,12 +228,12 @@ def sums_of(
 
 
 def _range(spec: MeasureSpec) -> Interval:
-    """What the figure can be."""
+    """The range of the figure."""
     return (-1.0, 1.0) if spec.estimator == "correlation" else spec.limits
 
 
 def _smaller(change: float, total: float) -> float:
-    """(|s + c| - |s - c|) / 2 of a change and a sum: the smaller of the two, below 0 where their signs differ."""
+    """(|s + c| - |s - c|) / 2 of a change and a sum: the smaller absolute value, negative if their signs differ."""
     return math.copysign(min(abs(change), abs(total)), math.copysign(1, change) * math.copysign(1, total))
 
 
@@ -248,7 +248,7 @@ def _within(harm: Interval, margin: float) -> bool:
 def change_of_intervals(
     before: Measure, now: Measure, confidence_before: float, confidence: float
 ) -> tuple[PairedDifference, PairedDifference | None]:
-    """The change and the sum of two figures whose items are not at hand: their errors add up."""
+    """The change and the sum of two figures without their items, from the figures' intervals."""
     fewest = min((before, now), key=lambda measure: measure.least_levels)
     difference = PairedDifference(
         now.spec,
@@ -288,7 +288,7 @@ def _place_sum(
 ) -> None:
     if total is None or neutral is None or old is None or new is None:
         return
-    # The two are of the same items: their errors may be one and the same.
+    # Both rest on the same items, so their errors may be perfectly correlated.
     total.low, total.high = (
         End(ours.value + theirs.value - 2 * neutral, ours.se + theirs.se, math.inf)
         for ours, theirs in zip(new, old, strict=True)
@@ -296,12 +296,12 @@ def _place_sum(
 
 
 def _ends(measure: Measure, confidence: float) -> tuple[End, End] | None:
-    """A figure's two identification bounds with the errors that its interval implies; None without an interval."""
+    """A figure's identification bounds, with standard errors implied by its interval; None without an interval."""
     return _implied(measure.low, measure.bound_low, measure.bound_high, measure.high, confidence)
 
 
 def _answered_ends(measure: Measure, confidence: float) -> tuple[End, End] | None:
-    """The same of the items with a readable answer alone."""
+    """The same for the items with a readable answer alone."""
     if measure.complete_case_low is None:
         return _ends(measure, confidence)
     value = measure.value

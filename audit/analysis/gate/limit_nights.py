@@ -1,9 +1,9 @@
-"""Limits that are checked every night: each one's decision over all nights.
+"""Decides limits that are checked every night over all nights together.
 
-A limit on a figure is a question of its own: its sequence begins with the first run that is held against these very
-bounds, whatever the baseline. Looks and their shares of the error are those of `audit.analysis.gate.over_nights`: over
-all nights, the chance of even one "broken" is at most 1 - confidence while the limit is kept. Each night's own answers
-are looked at.
+Each limit on a figure has a sequence of its own, which begins with the first run that is checked against these bounds,
+whatever the baseline. Looks and their shares of the error are those of `audit.analysis.gate.over_nights`: while the
+limit is kept, the chance of even one "broken" over all nights is at most 1 - confidence. Each look is at that night's
+answers only.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from audit.analysis.table import RowTable
 from audit.results import AuditResult, LimitCheck, LimitOverNights, Measure
 from audit.store import Night, Store
 
-#: Under which name the store keeps looks and nights of limits, which have no baseline.
+#: Stands for the baseline of looks and nights of limits in the store.
 LIMITS = "limits"
 
 
 def limits_over_nights(
     store: Store, current: AuditResult, rows: StoredRowsOf, checks: Sequence[LimitCheck], *, record: bool
 ) -> list[LimitCheck]:
-    """The limits of a run with each one's place in its sequence; ``record``: the looks and the night are kept.
+    """Add the decisions over all nights to a run's limits. ``record``: store the looks and the night.
 
-    Where the run has no rows, a limit stays as it is: what it was decided on cannot be told from earlier nights.
+    Without rows a limit stays as it is: its answers could not be distinguished from those of earlier nights.
     """
     measures = {measure.id: measure for measure in current.measures}
     suites: dict[tuple[str, str], list[int]] = {}
@@ -52,7 +52,7 @@ def limits_over_nights(
 
 
 def _data(table: RowTable, limited: Sequence[tuple[LimitCheck, Measure]]) -> Iterator[tuple[str, str]]:
-    """For each limit the name of its sequence, and a hash of the answers that it is held against."""
+    """For each limit, the name of its sequence and a hash of the answers that it is checked on."""
     hash_of = hash_of_rows(table)
     of_figures = data_of_figures(table, [m for check, m in limited if check.limit not in (COVERAGE, REFUSALS)])
     for check, measure in limited:
@@ -64,7 +64,7 @@ def _data(table: RowTable, limited: Sequence[tuple[LimitCheck, Measure]]) -> Ite
 
 
 def sequence_of(check: LimitCheck) -> str:
-    """The name of a limit's sequence: what is limited, to what, and of which figure."""
+    """The name of a limit's sequence: what is limited, the bounds, and the figure."""
     return f"{check.limit} {check.at_least} {check.at_most} {check.figure.id}"
 
 

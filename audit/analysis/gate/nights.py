@@ -1,4 +1,4 @@
-"""The nights of one baseline as the store keeps them: the answers looked at, the models, and what was found."""
+"""The stored nights of one baseline: the answers seen, the models, and the outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Nights:
     Attributes
     ----------
     alone, over_nights : RowsAgainst
-        What is compared with the baseline: the run's rows, and those of all nights of its models.
+        The rows to compare with the baseline: the run's, and those of all nights of the same models.
     """
 
     def __init__(self, store: Store, before: AuditResult, current: AuditResult, rows: StoredRowsOf) -> None:
@@ -45,10 +45,10 @@ class Nights:
         self.over_nights = RowsAgainst(self._of_all_nights, baseline_rows)
 
     def _of_all_nights(self, model: str, suite: str) -> Sequence[StoredRow]:
-        """The run's rows, and those of earlier nights on which the very same model was asked further items."""
+        """The run's rows, and those of further items that the same model was asked on earlier nights."""
         tonight = self._rows(model, suite)
         own = self._contents.setdefault(model, {})[suite] = content(tonight)
-        earlier: dict[str, str] = {own: self._current.run_id}  # each content once, by the latest run that has it
+        earlier: dict[str, str] = {own: self._current.run_id}  # each content once, from the latest run with it
         for night in reversed(self._earlier):
             facts = night.facts
             same_model = facts["models"].get(model) == self._models.get(model)
@@ -58,7 +58,7 @@ class Nights:
         return pooled(tonight, (list(self._store.runs.read_rows(run, model, suite)) for run in runs))
 
     def looks(self, *, record: bool) -> dict[str, int]:
-        """The number of the look at each figure whose answers are not simply the baseline's."""
+        """The number of the look at each figure whose answers differ from the baseline's."""
         data: dict[str, str] = {}
         pairs = self.over_nights
         for model in self._models:
@@ -76,7 +76,7 @@ class Nights:
         return numbered(self._before.run_id, data)
 
     def record(self, report: GateReport) -> None:
-        """Keep what the gate found on this night."""
+        """Store the outcome of this night."""
         facts = {
             "at": self._current.started,
             "models": self._models,
@@ -92,5 +92,5 @@ def _facts(figure: GatedFigure) -> dict[str, object]:
 
 
 def _question(signature: dict[str, object]) -> str:
-    """What a suite asks and how it reads it, whatever the size of the sample."""
+    """What a suite asks and how it is read, regardless of the sample size."""
     return canonical_json(encode_parts({key: value for key, value in signature.items() if key not in EXTENT}))

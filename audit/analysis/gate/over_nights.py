@@ -1,24 +1,24 @@
-"""A gate that looks every night: its decisions over all nights since the baseline was set.
+"""The decisions of a nightly gate over all nights since the baseline was set.
 
-A test at 95 % that is repeated night after night raises a false alarm sooner or later. So look k at a figure gets the
-share ``w_k`` of the error that is allowed over all looks,
+A test at 95 % that is repeated every night eventually raises a false alarm. So look k at a figure gets the share
+``w_k`` of the error allowed over all looks,
 
     w_k = k^-1.5 / ζ(1.5),    Σ w_k = 1,
 
-and its interval is that of confidence 1 - α w_k. By Bonferroni's inequality the intervals of all looks hold together
-with probability 1 - α at least: they are a confidence sequence, and ``p_k / w_k`` is a p-value whatever night it is
-read on. The family's correction is applied to these (`audit.analysis.decisions`). Nothing is supposed of how the
-nights depend on each other. That matters here: every night asks the same occupations and templates and is compared
-with the same baseline, so that most of the error is the same every night. Methods that multiply or add up evidence
-night by night (betting, Waudby-Smith & Ramdas 2024, J. R. Stat. Soc. B 86(1); mixtures) need errors of mean zero
-given the nights before: they would take the shared error for evidence, and alarm in time.
+and its interval has the confidence 1 - α w_k. By Bonferroni's inequality the intervals of all looks hold jointly with
+probability 1 - α or more: they are a confidence sequence, and ``p_k / w_k`` is a p-value on whatever night it is read.
+The family's correction is applied to these (`audit.analysis.decisions`). Nothing is assumed about the dependence
+between nights. That matters here: every night asks the same occupations and templates and is compared with the same
+baseline, so most of the error is the same every night. Methods that accumulate evidence from night to night (betting,
+Waudby-Smith & Ramdas 2024, J. R. Stat. Soc. B 86(1); mixtures) need errors with mean zero given the nights before: they
+would mistake the shared error for evidence, and eventually raise an alarm.
 
-What counts as a look. The same answers as on an earlier night say nothing new: they keep that look's number and its
-decision. A model that changed is a new look against the same baseline: if each version began anew, ten versions would
-have ten times the error. A promoted baseline begins a new sequence.
+What counts as a look. The same answers as on an earlier night say nothing new: they keep the number and the decision of
+that look. A changed model is a new look against the same baseline: if each version began a new sequence, ten versions
+would have ten times the error. A promoted baseline begins a new sequence.
 
-What is looked at. Tonight's answers, and those that earlier nights had from the very same model to further items:
-nightly samples of a large suite add up. A model whose fingerprint changed starts without them.
+Which answers are used. Tonight's, and those of the same model to further items on earlier nights, so that nightly
+samples of a large suite add up. A model with a new fingerprint starts without them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from audit.analysis.gate.results import GatedFigure, GateReport, OverNights
 from audit.analysis.table import Bools, RowTable
 from audit.results import Measure
 
-#: How fast the shares decline. At 1.5 the hundredth look's critical value is 4.3 standard errors, the first one's 2.3.
+#: How fast the shares decline. At 1.5 the critical value is 2.3 standard errors at look 1, and 4.3 at look 100.
 _DECLINE = 1.5
 
 
 def share_of_look(number: int) -> float:
-    """The share of the error over all looks that look ``number``, from 1, may spend."""
+    """The share of the error over all looks that look ``number`` (from 1) may spend."""
     return float(number**-_DECLINE / special.zeta(_DECLINE))
 
 
 def data_of_figures(table: RowTable, measures: Iterable[Measure]) -> dict[str, str]:
-    """For the id of each figure of one model and suite a hash of the answers behind it, missing ones included."""
+    """Hashes of the answers behind each figure of one model and suite, including missing ones, by figure id."""
     data_behind = hash_of_rows(table)
     hashes: dict[str, str] = {}
     for measure in measures:
@@ -56,7 +56,7 @@ def data_of_figures(table: RowTable, measures: Iterable[Measure]) -> dict[str, s
 
 
 def hash_of_rows(table: RowTable) -> Callable[..., str]:
-    """(rows (n,) of the table, columns (n,)…) → a hash of these rows' items and values, in whichever order."""
+    """A function (rows (n,), columns (n,)…) → hash of these rows' items and values, regardless of their order."""
     items = np.array(list(table.index), dtype=np.str_)
     order = np.argsort(items)
 
@@ -71,14 +71,14 @@ def hash_of_rows(table: RowTable) -> Callable[..., str]:
 
 
 def with_nights(tonight: GateReport, sequence: GateReport, looks: Mapping[str, int]) -> GateReport:
-    """Tonight's report with each figure's place in its sequence.
+    """Tonight's report, with each figure's decision over all nights.
 
     Parameters
     ----------
     sequence : GateReport
         The same figures, decided with the shares of ``looks``.
     looks : mapping
-        The number of the look by the figure's id.
+        The number of the look by figure id.
     """
     of_sequence = {figure.figure.id: figure for figure in sequence.figures}
     figures = []

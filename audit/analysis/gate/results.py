@@ -1,4 +1,4 @@
-"""What a gate found, as values: each figure against the baseline, each limit, and whether the run passes."""
+"""The results of a gate: each figure against the baseline, each limit, and whether the run passes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from audit.results import (
     HIDDEN,
     OPEN_VERDICTS,
     LimitCheck,
-    OfFigure,
+    OfItems,
     OpenBecause,
     Reported,
     Scalar,
     decisive_reason,
-    missing_share,
 )
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]
@@ -25,19 +24,18 @@ Obstacle = Literal["not in the baseline", "not in the run", "measured differentl
 
 
 class OverNights(Reported):
-    """A figure against the baseline, over all nights since that was set (`audit.analysis.gate.over_nights`).
+    """A figure against the baseline, over all nights since it was set (`audit.analysis.gate.over_nights`).
 
     Attributes
     ----------
     look : int
-        How many different answers were looked at since the baseline was set, these included. A repeated run keeps
-        its number.
+        The number of this look at new answers since the baseline was set. A repeated run keeps its number.
     confidence : float
-        Level of the interval tonight. The intervals of all nights hold together at the run's confidence.
+        Level of tonight's interval. The intervals of all nights hold jointly at the run's confidence.
     n_items : int
-        Tonight's, and those that the same model answered on earlier nights.
+        Tonight's items, and those that the same model answered on earlier nights.
     open_because : str or None
-        As in `GatedFigure`, of the decision over all nights.
+        As in `GatedFigure`, for the decision over all nights.
     """
 
     look: int
@@ -53,48 +51,48 @@ class OverNights(Reported):
     open_because: OpenBecause | None = None
 
 
-class GatedFigure(OfFigure, Reported):
+class GatedFigure(OfItems, Reported):
     """One figure against the baseline.
 
     Attributes
     ----------
     baseline, current, change : float or None
-        Over the ``n_items`` that both runs answered (the complete case).
+        Over the ``n_items`` that both runs answered (the complete cases).
     low, high : float or None
         Interval of the change (current minus baseline) at the run's confidence, whatever the ``n_missing`` answers
         would have been; ``bound_low`` and ``bound_high`` are its identification bounds.
     complete_case_low, complete_case_high : float or None
-        Interval of the change over the items that both runs answered alone. None where no answer is missing.
+        Interval of the change over the complete cases alone. None if no answer is missing.
     harm_low, harm_high : float or None
         Interval of the harm.
     p_regressed : float or None
-        After the correction over the suite's figures.
+        Corrected over the suite's figures.
     decided_low, decided_high, decided_confidence : float or None
-        The interval of the harm that decided, and its confidence after the correction: for "unchanged" that of two
-        one-sided tests, with room for clusters of a kind not seen.
+        The interval of the harm behind the verdict, and its confidence after correction: for "unchanged" that of two
+        one-sided tests, with an allowance for clusters of a kind not asked.
     largest_change : float or None
-        How far apart clusters of a kind not seen are taken to be at most, for "unchanged". None: as far as can be.
+        How far clusters of a kind not asked are assumed to deviate at most, for "unchanged". None: by their range.
     unchanged_within : float or None
         The smallest margin within which the figure would be called unchanged, at the same ``largest_change``.
     open_because : str or None
-        Why the question is open, where it is not for want of items.
+        Why the question is open, unless more items would help.
     neutral : float or None
-        The value that the harm is measured from; None: any change is harm.
+        The value from which harm is measured; None if any change is harm.
     n_missing, n_unpaired : int
-        Items of which an answer of one run or both is missing, and items that only one run has a value of by design.
+        Items that one or both runs did not answer, and items for which only one run has a value by design.
     levels : mapping of str to int
-        How many levels of each sampled factor the items hold.
+        The number of levels of each sampled factor.
     population : str
-        Over what the verdict generalises.
+        What the verdict generalises to.
     paired : bool
-        Whether the change was taken item by item, or from the two runs' intervals alone.
+        Whether the change was computed item by item, or from the two runs' intervals alone.
     is_defined : bool
         Whether the run has a value of the figure, or bounds.
     obstacle
         Why it is not comparable; ``differing`` are the parts that are measured differently (then, now),
-        ``undefined_for`` the runs on whose common items the figure is not defined.
+        ``undefined_for`` the runs whose figure is undefined on the common items.
     over_nights : OverNights or None
-        The decision over all nights; all else is of this run alone. None where no store keeps the nights.
+        The decision over all nights; all other fields are about this run alone. None without a store.
     """
 
     model: str
@@ -138,10 +136,10 @@ class GatedFigure(OfFigure, Reported):
 
     @property
     def decisive_verdict(self) -> GateVerdict:
-        """What the exit code follows.
+        """The verdict behind the exit code.
 
-        "Regressed" is an alarm that any night may raise, so it needs the decision over all nights. "Unchanged" and
-        "improved" are said of this run alone, and the next night's replaces them: they hold at the run's confidence.
+        "Regressed" is an alarm that any night may raise, so it must hold over all nights. "Unchanged" and "improved"
+        are only about this run and replaced on the next night: they hold at the run's confidence.
         """
         if self.over_nights is None:
             return self.verdict
@@ -151,13 +149,8 @@ class GatedFigure(OfFigure, Reported):
 
     @property
     def decisive_reason(self) -> OpenBecause | None:
-        """Why the exit code has nothing decided to follow: missing answers first, of this run or of all nights."""
+        """Why the verdict behind the exit code is open: missing answers first, of this run or of all nights."""
         return decisive_reason(self)
-
-    @property
-    def missing_share(self) -> float:
-        """Share of the items of which an answer is missing."""
-        return missing_share(self)
 
 
 Check = GatedFigure | LimitCheck
@@ -168,11 +161,11 @@ OpenFails = Literal["none", "missing", "all"]
 
 
 class GateReport(Reported):
-    """What the gate found. ``exit_code`` is 3 where it fails, else 0.
+    """The result of a gate. ``exit_code`` is 3 if it fails, else 0.
 
-    What got worse, or breaks a limit, fails the gate. A question that missing answers, or items without a value in one
-    of the runs, leave open fails it too unless ``open_fails`` is "none": a model must not pass by its silence. With
-    "all", every open question does.
+    The gate fails if a figure got worse or breaks a limit. Unless ``open_fails`` is "none", it also fails if a question
+    is left open by missing answers, or by items that have a value in only one of the runs: a model must not pass by
+    staying silent. With "all" it fails for every open question.
     """
 
     run_id: str
@@ -189,7 +182,7 @@ class GateReport(Reported):
 
     @property
     def failures(self) -> list[Check]:
-        """What makes the gate fail."""
+        """The checks that make the gate fail."""
         return [check for check in self.checks if self._fails(check)]
 
     def _fails(self, check: Check) -> bool:
@@ -200,7 +193,7 @@ class GateReport(Reported):
 
     @property
     def exit_code(self) -> int:
-        """0 if the run passes, 3 if not. Where all open questions fail it, so does a gate without checks."""
+        """0 if the run passes, else 3. If all open questions count as failures, having no checks fails too."""
         return 3 if self.failures or (self.open_fails == "all" and not self.checks) else 0
 
     def counts(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""The rows that a gate compares: of the items that both runs asked, and of all that a model has answered since.
+"""The rows that a gate compares: those of items that both runs asked, and of all items a model has answered since.
 
-A limited run asks a sample. Items that it did not ask are not missing from it: they take no part. Items that it
-asked without getting an answer do, in every row that rests on them.
+A limited run asks a sample. Items that it did not ask are not missing: they are ignored. Items that it asked without
+getting an answer are missing, in every row that depends on them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from audit.results import AuditResult, renamed_quantities, renamed_row
 from audit.store import Store, StoredRow
 from suites.base import Row
 
-#: (model, suite) → stored rows of a run; empty where they are not kept.
+#: (model, suite) → stored rows of a run; empty if there are none.
 StoredRowsOf = Callable[[str, str], Sequence[StoredRow]]
 
 
 def stored_rows(store: Store, result: AuditResult) -> StoredRowsOf:
-    """The rows of a run, their quantities under today's names."""
+    """The rows of a run, with the current names of quantities."""
     names = renamed_quantities(result)
 
     def rows(model: str, suite: str) -> list[StoredRow]:
@@ -35,7 +35,7 @@ def stored_rows(store: Store, result: AuditResult) -> StoredRowsOf:
 
 
 class RowsAgainst:
-    """The rows of two runs, each reduced to the items that the other asked too; of one model and suite at a time."""
+    """The rows of two runs, restricted to the items that both asked; for one model and suite at a time."""
 
     def __init__(self, current: StoredRowsOf, baseline: StoredRowsOf) -> None:
         self._of_current, self._of_baseline = current, baseline
@@ -68,10 +68,10 @@ def _ids(rows: Iterable[StoredRow]) -> set[str]:
 
 
 def of_asked(rows: Sequence[StoredRow], asked: AbstractSet[str]) -> list[StoredRow]:
-    """The rows that rest only on items of ``asked``, which are ids of another run's rows.
+    """The rows that depend only on items in ``asked``, the ids of another run's rows.
 
-    A derived row's items are those whose answers' keys it has. It stays where all of them were asked, even where the
-    other run has no such row: there an answer was missing.
+    A derived row depends on the items whose answers' keys it has. It is kept if all of these were asked, even if the
+    other run has no such row because an answer was missing.
     """
     owners: dict[str, str] = {}
     for stored in rows:  # an item's own row comes before those derived from it
@@ -88,7 +88,7 @@ def of_asked(rows: Sequence[StoredRow], asked: AbstractSet[str]) -> list[StoredR
 
 
 def pooled(tonight: Sequence[StoredRow], earlier: Iterable[Sequence[StoredRow]]) -> list[StoredRow]:
-    """Tonight's rows, and those of earlier nights, latest first, that rest on items not asked since."""
+    """Tonight's rows, and those of earlier nights (latest first) that depend on items not asked since."""
     rows = list(tonight)
     for night in earlier:
         asked_since = _ids(of_asked(night, _ids(rows)))
@@ -97,7 +97,7 @@ def pooled(tonight: Sequence[StoredRow], earlier: Iterable[Sequence[StoredRow]])
 
 
 def content(rows: Iterable[StoredRow]) -> str:
-    """A hash of the rows' items and values: equal for runs that got the same answers."""
+    """A hash of the rows' items and values, equal for runs with the same answers."""
     written = sorted(json.dumps(_values(stored.row), sort_keys=True) for stored in rows)
     return hashlib.sha256("\n".join(written).encode()).hexdigest()[:16]
 

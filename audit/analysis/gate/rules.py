@@ -22,15 +22,14 @@ class GateRules:
     Parameters
     ----------
     margins : float or mapping of measure name to float
-        Harm up to the margin does not matter. In a mapping, ``default`` stands for the measures
-        it does not name, else 0.02.
+        Harm up to the margin does not matter. A mapping may have a ``default`` for other measures, or else it is 0.02.
     limits : mapping
         ``{name: (at least, at most)}``, None where open. A name is a measure, ``coverage`` (raw
         mass behind a figure) or ``refusals`` (share of a figure's items that were refused).
     largest_change : float, optional
         As in `audit.analysis.comparing.comparisons.compare_models`.
     open_fails : str
-        Which open questions fail the gate too: none, those that ``missing`` answers leave open, or all.
+        Which open questions also fail the gate: none, those that ``missing`` answers leave open, or all.
     """
 
     margins: Margins = DEFAULT_MARGIN
@@ -40,7 +39,7 @@ class GateRules:
 
 
 def check_names(measures: Iterable[str], margins: Margins, limits: Mapping[str, Bounds]) -> None:
-    """Raise `ConfigError` for a margin or limit that names none of the measures: it would have no effect."""
+    """Raise `ConfigError` for a margin or limit that names no measure, and so would have no effect."""
     names = set(measures)
     named = {
         "margins": (margins if isinstance(margins, Mapping) else {}, names | {"default", UNREADABLE_SHARE}),

@@ -1,4 +1,4 @@
-"""Gating a stored run: finds the baseline, the margins and the rows in the store, and keeps the nights there."""
+"""Gates a stored run: finds the baseline, the margins and the rows in the store, and records the nights there."""
 
 from __future__ import annotations
 
@@ -33,22 +33,21 @@ def gate_run(
     Parameters
     ----------
     store : Store
-        Where it is open for reading only, the night is numbered and not recorded.
+        If it is read-only, the night gets a number but is not recorded.
     run_id : str
         A finished run of the store.
     baseline : str or None
-        None: check the limits alone. Else a saved baseline's name, a run of the store, or the path
-        of a report.json. A file has no rows, so its changes are taken from intervals, which is
-        the more conservative choice.
+        A saved baseline's name, a run of the store, or the path of a report.json; None to check only the limits. A
+        file has no rows, so changes are computed from intervals, which is more conservative.
     margin : float, optional
-        Replaces the margins of the run's config. Its limits are always the config's.
+        Replaces the margins of the run's config. The limits are always the config's.
     open_fails : str
         Which open questions fail the gate, see `GateReport`.
 
     Raises
     ------
     ConfigError
-        When run or baseline cannot be found, or there is nothing to check.
+        If the run or the baseline cannot be found, or there is nothing to check.
     """
     config = json.loads(next(run.config for run in store.runs.all() if run.id == run_id))
     limits = {name: (least, most) for name, (least, most) in config.get("limits", {}).items()}
@@ -58,8 +57,8 @@ def gate_run(
     margins = config.get("margins", DEFAULT_MARGIN) if margin is None else margin
     before = None if baseline is None else find_baseline(store, baseline)
     rules = GateRules(
-        under_todays_names(margins, current) if isinstance(margins, dict) else margins,
-        under_todays_names(limits, current),
+        with_current_names(margins, current) if isinstance(margins, dict) else margins,
+        with_current_names(limits, current),
         config.get("largest_change"),
         open_fails,
     )
@@ -75,9 +74,9 @@ def check_run(
     *,
     record: bool = False,
 ) -> GateReport:
-    """Check a run, which may not be stored yet, against a baseline and limits: alone, and over all nights.
+    """Check a run, which need not be stored yet, against a baseline and limits: by itself, and over all nights.
 
-    ``record``: the night becomes part of the sequences. Else it is numbered as if it did.
+    ``record``: add the night to the sequences. Otherwise it only gets the number that it would have.
     """
     report = gate(
         current,
@@ -104,19 +103,19 @@ def check_run(
     return report
 
 
-def under_todays_names(rules: Mapping[str, T], result: AuditResult) -> dict[str, T]:
-    """The margins or limits of a stored config, whose measures may have been renamed since."""
+def with_current_names(rules: Mapping[str, T], result: AuditResult) -> dict[str, T]:
+    """The margins or limits of a stored config, with the current names of measures."""
     newer = {old: new for names in renamed_quantities(result).values() for old, new in names.items()}
     return {newer.get(name, name): rule for name, rule in rules.items()}
 
 
 def find_baseline(store: Store, name: str) -> AuditResult:
-    """The result meant by a saved baseline's name, a run's id or its beginning, or the path of a report.json.
+    """The result that ``name`` refers to: a saved baseline, a run's id or a prefix of it, or a report.json's path.
 
     Raises
     ------
     ConfigError
-        When it is none of them.
+        If it is none of these.
     """
     for saved in store.runs.baselines():
         if saved.name == name:

@@ -1,7 +1,7 @@
-"""Whether a run leaves more questions without a readable answer than its baseline: refused, or impossible to read.
+"""Whether a run has more unreadable answers than its baseline: refusals, or answers that cannot be parsed.
 
-A model that falls silent on its worst items must not look better for it. So this share is gated for each model
-and suite whether or not the suite reports it, among the primary figures.
+A model that refuses its worst items must not look better for it. So this share is gated for each model and suite, as a
+primary figure, whether or not the suite reports it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from audit.results import Measure
 from backends.errors import ERROR_KINDS
 from suites.base import MeasureSpec, Row, flag
 
-#: The name of the share, by which margins may name it.
+#: The name of the share, which margins may use.
 UNREADABLE_SHARE = "unreadable_share"
-#: Reasons why it is not known whether there would be a readable answer: the model gave none at all.
+#: Reasons without any answer of the model, so that its readability is unknown.
 _NO_ANSWER = ERROR_KINDS | {"not asked"}
 
 
 def unreadable_change(
     measures: Iterable[Measure], before: Sequence[Row], now: Sequence[Row]
 ) -> PairedDifference | None:
-    """The change of one model's share of a suite's questions that have an answer which cannot be read.
+    """The change in one model's share of unreadable answers to a suite.
 
-    None where all that were answered can be read, in both runs.
+    None if all answers of both runs can be read.
 
     Parameters
     ----------
     measures : iterable of Measure
-        The model's figures of the suite: the share is clustered as its first primary figure is, or its first.
+        The model's figures of the suite: the share is clustered like the first primary figure, or else the first.
     before, now : sequences of Row
-        Of the baseline and of the run.
+        Rows of the baseline and of the run.
     """
     figures = sorted((m for m in measures if not m.is_subgroup), key=lambda m: not m.spec.primary)
     first = figures[0].spec if figures else MeasureSpec(UNREADABLE_SHARE, "unreadable")
@@ -61,7 +61,7 @@ def unreadable_change(
 
 
 def unreadable_items(rows: Iterable[Row]) -> str:
-    """A hash of which items have an answer that cannot be read: equal for runs that fell silent on the same ones."""
+    """A hash of the items with unreadable answers, equal for runs in which these are the same."""
     names = sorted(row.item_id for row in rows if _is_unreadable(row))
     return hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
