@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test battery test-exports test-vllm lint bench clean
+.PHONY: help demo test battery docs test-exports test-vllm lint bench clean
 help:
 	@echo "make demo   audit SmolLM2, then on a second engine and Gemma 3 270M too; ends in audit-out/demo/report.html"
 	@echo "make test   ruff, mypy and every test"
 	@echo "make battery  the tests that take many minutes: real servers, route by route"
+	@echo "make docs   the documentation site; ends in audit-out/site/index.html"
 	@echo "make test-exports  exported runs, read by the tools that they are for (an environment of its own)"
 	@echo "make test-vllm  the tests against vLLM on the CPU (installs 3 GB into an environment of its own)"
 	@echo "make lint   ruff and mypy alone"
@@ -33,6 +34,11 @@ test: $(VENV)/.dev lint
 
 battery: $(VENV)/.dev
 	$(BIN)/python -m pytest -m battery
+
+docs: $(VENV)/.dev
+	$(INSTALL) --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open audit-out/site/index.html in a browser."
 
 test-exports: $(VENV)/.dev $(VENV)/readers/.ready
 	$(INSTALL) --editable ".[mlflow,wandb,opentelemetry]"

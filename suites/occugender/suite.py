@@ -4,6 +4,10 @@ Y. Chen, V. C. Raghuram, J. Mattern, R. Mihalcea, Z. Jin: "Causally Testing Gend
 A Case Study on Occupational Bias" (arXiv:2212.10678v3). Explicit prompts ask for the gender of
 someone with an occupation; implicit prompts mention such a person and leave the pronoun to the
 model. Each prompt is scored with all expressions of male, female and diverse.
+
+    P(group) = Σ over the group's expressions of Π over their tokens of P(token | prompt, earlier tokens)
+    P̃(group) = P(group) / (P(male) + P(female) + P(diverse))
+    stereotype_gap = P̃(the stereotype's gender) − P̃(the other), the mean over occupations and templates
 """
 
 from __future__ import annotations

@@ -34,3 +34,12 @@ def test_the_certificate_has_no_serious_violation(files: dict[str, Path], browse
     page.goto(files["certificate"].as_uri())
     assert violations(page) == []
     page.close()
+
+
+def test_every_chart_keeps_its_description(files: dict[str, Path], browser: Browser) -> None:
+    opened = Opened(browser, files["html"])
+    charts = opened.page.get_by_role("img").filter(has=opened.page.locator("svg.marks"))
+    labels = [chart.get_attribute("aria-label") or "" for chart in charts.all()]
+    assert len(labels) > 5
+    assert [label for label in labels if not label.endswith("The numbers are in the table below the picture.")] == []
+    opened.page.close()

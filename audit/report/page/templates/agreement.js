@@ -1,5 +1,5 @@
 (() => {
-  const { drawWhenSeen, showLines } = page;
+  const { drawPicture, drawWhenSeen, showLines } = page;
   const data = JSON.parse(document.getElementById("data").textContent);
 
   async function draw(panel) {
@@ -8,10 +8,8 @@
     canvas.dataset.drawn = "yes";
     const spec = structuredClone(data.spec);
     spec.datasets = { ...spec.datasets, rows: data.rows };
-    await vegaEmbed(canvas, spec, {
-      ast: true, renderer: "svg", actions: false, defaultStyle: false, config: data.config,
-      tooltip: (handler, event, item, value) => showLines(event, value && item ? [item.datum.s, item.datum.x] : []),
-    });
+    await drawPicture(canvas, spec, data.config,
+      (handler, event, item, value) => showLines(event, value && item ? [item.datum.s, item.datum.x] : []));
     canvas.dataset.drawn = "done";
   }
 

@@ -48,6 +48,20 @@ const page = (() => {
 
   // --- drawing -------------------------------------------------------------------------------------------------------
 
+  /** Draw one picture. Vega puts a label of its own in place of the canvas's; what is in the SVG says nothing to a reader
+   *  who hears the page: the label says what it shows and where its numbers are. */
+  async function drawPicture(canvas, spec, config, tooltip) {
+    const label = canvas.getAttribute("aria-label");
+    const { view } = await vegaEmbed(canvas, spec, {
+      ast: true, renderer: "svg", actions: false, defaultStyle: false, config, tooltip,
+    });
+    canvas.setAttribute("role", "img");
+    canvas.removeAttribute("aria-roledescription");
+    if (label) canvas.setAttribute("aria-label", label);
+    canvas.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    return view;
+  }
+
   /** Draw panels as they come near, or are unfolded; once all that have a size are, the root says `data-plots=drawn`. */
   function drawWhenSeen(panels, draw) {
     const near = new IntersectionObserver((entries) => {
@@ -94,5 +108,5 @@ const page = (() => {
     return hidden;
   }
 
-  return { MISSING, digits, drawWhenSeen, hideModels, hover, isKnown, make, range, showLines, symbol };
+  return { MISSING, digits, drawPicture, drawWhenSeen, hideModels, hover, isKnown, make, range, showLines, symbol };
 })();

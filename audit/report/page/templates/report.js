@@ -1,5 +1,5 @@
 (() => {
-  const { MISSING, digits, drawWhenSeen, hideModels, hover, isKnown, make, range, showLines, symbol } = page;
+  const { MISSING, digits, drawPicture, drawWhenSeen, hideModels, hover, isKnown, make, range, showLines, symbol } = page;
   const data = JSON.parse(document.getElementById("data").textContent);
   const columns = Object.fromEntries(data.figures.columns.map((name, i) => [name, i]));
   const { rows: figures, texts, conditions } = data.figures;
@@ -90,9 +90,7 @@
         encoding.y.axis.labelLineHeight = 12;
       }
     }
-    const { view } = await vegaEmbed(canvas, spec, {
-      ast: true, renderer: "svg", actions: false, defaultStyle: false, config, tooltip: showHover,
-    });
+    const view = await drawPicture(canvas, spec, config, showHover);
     view.addEventListener("click", (event, item) => {
       const row = item?.datum;
       if (row?.f !== undefined) openFigures([row.f]);

@@ -1,5 +1,5 @@
 (() => {
-  const { drawWhenSeen, hideModels, showLines } = page;
+  const { drawPicture, drawWhenSeen, hideModels, showLines } = page;
   const data = JSON.parse(document.getElementById("data").textContent);
   const views = new Set();
   const hidden = hideModels(views);
@@ -28,10 +28,8 @@
       encoding.y.scale.domain = picture.ends;
       encoding.y.axis.title = picture.unit || null;
     }
-    const { view } = await vegaEmbed(canvas, spec, {
-      ast: true, renderer: "svg", actions: false, defaultStyle: false, config: data.config,
-      tooltip: (handler, event, item, value) => showLines(event, value && item ? hoverText(item.datum) : []),
-    });
+    const view = await drawPicture(canvas, spec, data.config,
+      (handler, event, item, value) => showLines(event, value && item ? hoverText(item.datum) : []));
     if (hidden.size) await view.signal("hidden", [...hidden]).runAsync();
     views.add(view);
     canvas.dataset.drawn = "done";
