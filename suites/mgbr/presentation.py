@@ -1,4 +1,4 @@
-"""How the report shows MGBR: the paper's printed scores, tables, charts, and what the wording does to the figures."""
+"""How the report shows MGBR: the paper's printed scores, tables, charts, and cautions about the wording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DRAFTS = Drafts(load("mgbr_report").content)
 
 
 def cautions(design: Design) -> Sequence[str]:
-    """That prompts mix two languages, where the question is not the English one and other texts of it are."""
+    """Warns that prompts mix two languages if the question is no longer the English one but other texts still are."""
     steps = any(c.endswith("+cot") for c in design.conditions)
     in_use = {
         "examples": any(c.startswith("few-shot") for c in design.conditions),
@@ -40,7 +40,7 @@ def cautions(design: Design) -> Sequence[str]:
 
 
 def published_design(design: Design) -> PublishedDesign:
-    """Every aspect of what is asked and counted, by its name. ``bolukbasi`` names the lists, whatever their limits."""
+    """Every aspect of the design by name. ``bolukbasi`` stands for these lists whatever their limits."""
     builtin, words = WordLists.builtin(), design.words
     bolukbasi = set(words.sources.values()) >= {file.sha256 for file in FILES.values()}
     return {
@@ -52,7 +52,7 @@ def published_design(design: Design) -> PublishedDesign:
 
 
 def published(design: Design) -> Sequence[PublishedFigure]:
-    """Table 1: bias scores of 23 models, as far as they are of this design."""
+    """Table 1: bias scores of 23 models, if this design is the same."""
     source = published_source("mgbr", published_design(design))
     return [
         PublishedFigure(
@@ -75,7 +75,7 @@ def published(design: Design) -> Sequence[PublishedFigure]:
 
 
 def tables(design: Design) -> Iterator[TableLayout]:
-    """Bias scores, accuracy and its changes; under generation how words are classified; the correlation, if any."""
+    """Bias scores, accuracy and its changes; in generation mode how words are classified; the correlation, if any."""
     test_sets, score_name = _rows("test_set", design.test_sets), design.words.score_name
     yield _DRAFTS.table("bias_scores", _by_condition(design, "bias_score", "pair"))
     if not design.written:
@@ -135,7 +135,7 @@ def _rows(factor: str, levels: Iterable[str]) -> list[tuple[str, dict[str, Facto
 
 
 def _direction(design: Design) -> str:
-    """Which sign of a correlation says that stronger stereotypes mislead more; nothing where the scores overlap."""
+    """Which sign of a correlation means that stronger stereotypes mislead more; empty if the scores overlap."""
     female, male = (
         [score for score in occupations.values() if score is not None]
         for occupations in (design.words.female_occupations, design.words.male_occupations)
@@ -144,7 +144,7 @@ def _direction(design: Design) -> str:
         rising, falling = "female", "male"
     elif max(female) < min(male):
         rising, falling = "male", "female"
-    else:  # the scale does not separate the stereotypes, so neither end of it is known to be one
+    else:  # the scale does not separate the stereotypes, so neither end of it belongs to one of them
         return ""
     return (
         f"By the scale of the {design.words.score_name}, stronger stereotypes mislead more where the correlation is "
@@ -156,7 +156,7 @@ def _direction(design: Design) -> str:
 
 
 def charts(design: Design) -> Iterator[Chart]:
-    """Bias scores, accuracy by number of occupations, and the single occupations under the first condition."""
+    """Bias scores, accuracy by number of occupations, and single occupations under the first condition."""
     first, score_name = design.conditions[0], design.words.score_name
     yield _DRAFTS.chart("bias_score")
     if not design.written:

@@ -1,11 +1,11 @@
-"""What a model would answer without a list: the control, and scores corrected for it.
+"""The control: what a model would answer without a list, and scores corrected for it.
 
 With log-probabilities of the correct count c and of c + r, after a list and after the same question without one,
 
     accuracy_without_list       log p(c) > log p(c + r)
     prior_corrected_accuracy    log p(c | list) - log p(c) > log p(c + r | list) - log p(c + r)
 
-The second compares pointwise mutual informations (Holtzman et al. 2021, arXiv:2104.08315, eq. 1). A tie is wrong.
+The second compares pointwise mutual information (Holtzman et al. 2021, arXiv:2104.08315, eq. 1). A tie is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, fl
 from suites.common.contrasts import contrast
 from suites.mgbr.design import Design, gender_of, has_occupations, row_id
 
-#: Prefix of the quantities that carry the log-probabilities of counts, under their texts.
+#: Prefix of the quantities that hold the log-probability of a count; the count's text follows.
 LOG_PROBABILITY = "log p:"
 
 
@@ -40,7 +40,7 @@ def log_probabilities(item: Item, response: ScoreResponse) -> dict[str, Identifi
 
 
 def prior_rows(design: Design, lists: Sequence[Row], controls: Sequence[Row]) -> Iterator[Row]:
-    """What the controls say of each instance, and each list and instance corrected for it."""
+    """Each instance by the control alone, and each list and instance corrected for the control."""
     by_question = {(row.factors["condition"], row.factors["gender"]): row for row in controls}
     without: dict[tuple[Factor, ...], Row] = {}
     for row in lists:
@@ -61,7 +61,7 @@ def prior_rows(design: Design, lists: Sequence[Row], controls: Sequence[Row]) ->
 
 
 def _corrected(design: Design, row: Row, control: Row) -> Row:
-    """Whether reading one list speaks for its correct count."""
+    """Whether reading one list raises the odds of its correct count."""
     factors = {**row.factors, "kind": "prior_corrected"}
     sources = row.items + control.items
     if missing := row.missing or control.missing:
@@ -72,7 +72,7 @@ def _corrected(design: Design, row: Row, control: Row) -> Row:
 
 
 def _without_list(design: Design, row: Row, control: Row) -> Row:
-    """Whether the correct count of an instance is the likelier one without its list."""
+    """Whether the correct count of an instance is likelier even without its list."""
     factors: dict[str, Factor] = {**row.factors, "kind": "no_list"}
     if control.missing:
         return Row(row_id(factors), factors, {}, control.missing, control.items)
@@ -82,7 +82,7 @@ def _without_list(design: Design, row: Row, control: Row) -> Row:
 
 
 def _log_odds(design: Design, row: Row, scored: Row) -> IdentifiedInterval | None:
-    """Log p of the correct count minus log p of that and r more, of one row's list, as ``scored`` has them."""
+    """log p(correct) - log p(correct + r) for one row's list, in nats, from the scores in ``scored``."""
     correct = design.instance(row.factors).correct(gender_of(row.factors))
     counts = (correct, correct + design.instance(row.factors).r)
     right, wrong = (scored.values.get(LOG_PROBABILITY + design.wording.count(count)) for count in counts)

@@ -1,4 +1,4 @@
-"""From answers to rows: reads one answer, and derives pairs, changes, tests and verdicts from the rows of all."""
+"""From answers to rows: reads one answer, and derives pairs, changes, tests and verdicts from all rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Found = Mapping[tuple[Factor, ...], Row]
 
 
 def read_scores(item: Item, response: ScoreResponse) -> Row:
-    """Right where the correct count is the likelier one; only bounded where the bounds leave it open."""
+    """Correct if the correct count is likelier; only bounded if the scores' bounds leave it open."""
     correct, stereotyped = response.scores
     mass = [_probability(score) for score in exclusive((correct, stereotyped))]
     low, high = math.fsum(b.low for b in mass), math.fsum(b.high for b in mass)
@@ -56,7 +56,7 @@ def _probability(score: ContinuationScore) -> IdentifiedInterval:
 
 
 def read_text(design: Design, item: Item, response: GenerateResponse) -> Row:
-    """The count, and each word's verdict as a quantity of its own that `derived_rows` takes apart."""
+    """The count, and each word's verdict as a quantity of its own, for `derived_rows`."""
     words = design.word_list(item.factors)
     answer = read_written(
         response.text,
@@ -83,7 +83,7 @@ def read_text(design: Design, item: Item, response: GenerateResponse) -> Row:
 
 
 def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
-    """The lists' rows without their words' verdicts, and all rows that are made of several lists or one word."""
+    """The lists' rows without the verdicts, and all rows derived from several lists or from single words."""
     controls = [row for row in rows if row.factors["kind"] == "control"]
     rows = [replace(row, memberships=design.occupations_of(row)) for row in rows if row.factors["kind"] != "control"]
     by_the_prior = [*prior_rows(design, rows, controls)]
@@ -118,7 +118,7 @@ def _pairs(by_place: _Found) -> Iterator[Row]:
 
 
 def _changes(lists: Sequence[Row], by_place: _Found, condition: str, against: str, *, tested: bool) -> Iterator[Row]:
-    """Each list's change of accuracy, and McNemar's test of each test set."""
+    """Each list's change of accuracy, and McNemar's test per test set."""
     both: dict[str, Factor] = {"condition": condition, "against": against}
     by_test_set: dict[Factor, list[Row]] = {}
     for row in lists:
@@ -136,7 +136,7 @@ def _changes(lists: Sequence[Row], by_place: _Found, condition: str, against: st
 
 
 def _directions(change: IdentifiedInterval) -> dict[str, IdentifiedInterval]:
-    """Whether a list went from wrong to right, and from right to wrong."""
+    """Whether a list changed from wrong to correct, or from correct to wrong."""
     if change.value is None:
         return {
             "improved": IdentifiedInterval(None, 0.0, max(change.high, 0.0)),
@@ -146,7 +146,7 @@ def _directions(change: IdentifiedInterval) -> dict[str, IdentifiedInterval]:
 
 
 def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row]:
-    """McNemar's test of one test set, and the lists behind it; its sources are those that changed, or all."""
+    """McNemar's test of one test set, and the counts behind it. Its sources are the changed lists, or all if none."""
     answered = [change for change in changes if change.missing is None]
     differences = [change.values["accuracy_change"] for change in answered]
     changed = [change for change, by in zip(answered, differences, strict=True) if by.value != 0]
@@ -173,9 +173,9 @@ def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row
 
 
 def mcnemar_p(improved: int, worsened: int) -> float:
-    """McNemar's exact two-sided p: discordant pairs are as likely to fall either way.
+    """McNemar's exact two-sided p-value: under the null, discordant pairs fall either way with equal probability.
 
-    Exact for any number of pairs, without a switch to an approximation.
+    Exact for any number of pairs; no approximation is used.
     """
     from scipy.stats import binomtest  # takes a second to import
 
@@ -197,7 +197,7 @@ def _bias_changes(pairs: Sequence[Row], condition: str, against: str) -> Iterato
 
 
 def _classification(design: Design, row: Row) -> Iterator[Row]:
-    """How one text classifies the words of its list, and its verdict on each occupation."""
+    """How well one text classifies the words of its list, and its verdict on each occupation."""
     words = design.word_list(row.factors)
     found = {name.removeprefix(_VERDICT): v.value for name, v in row.values.items() if name.startswith(_VERDICT)}
     verdicts = {word: bool(verdict) for word, verdict in found.items() if verdict is not None}
@@ -238,7 +238,7 @@ def _occupation_row(
     values: Mapping[str, IdentifiedInterval],
     missing: str | None,
 ) -> Row:
-    """What one row says of one occupation of its list."""
+    """The row of one occupation in the list of ``row``."""
     score = design.words.occupations[occupation]
     factors = {**row.factors, "kind": kind, "occupation": occupation, "score": score}
     return Row(row_id(factors), factors, values, missing, row.items)

@@ -19,7 +19,7 @@ KINDS = ("feminine", "masculine", "female_occupations", "male_occupations")
 
 
 def _words(value: Any, hint: str = "Give a list of words") -> tuple[str, ...]:
-    """Plain words, none of them twice; those of a set sorted, as it has no order and signatures hash them in one."""
+    """Plain words without duplicates. A set is sorted, since it has no order and signatures hash the words in order."""
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         raise refused("not a list of words", hint)
     words = tuple(value)
@@ -36,7 +36,7 @@ def _words(value: Any, hint: str = "Give a list of words") -> tuple[str, ...]:
 
 
 def _scored_words(value: Any) -> dict[str, float | None]:
-    """Occupations with their scores; a list of words has none."""
+    """Occupations with their scores; None for each if a plain list is given."""
     if not isinstance(value, Mapping):
         return dict.fromkeys(_words(value, "Give a list of words or a table word = score"))
     _words(list(value))
@@ -54,21 +54,21 @@ def _folder(value: Any) -> Any:
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-#: The numbers stay as they are given, 1 or 1.0: signatures hash them.
+#: Numbers are kept as given, 1 or 1.0, because signatures hash them.
 ScoredWords = Annotated[dict[str, Any], BeforeValidator(_scored_words)]
 Rating = Annotated[float, Field(gt=0, le=1), OnError("not a rating's size", "Give a value above 0, at most 1")]
 
 
 class PublishedLists(Options):
-    """Which of the published words and occupations (Bolukbasi et al. 2016) are taken.
+    """Which of the published words and occupations (Bolukbasi et al. 2016) are used.
 
     Parameters
     ----------
     bolukbasi : True, str or path
-        Folder with the published files; True: they are fetched once and kept.
+        Folder with the published files; True: fetch them once.
     definitional, stereotypical : float
-        An occupation's definitional rating is at most the one, its stereotypical rating at
-        least the other, both in absolute value. The paper does not print its limits.
+        Maximum definitional and minimum stereotypical rating of an occupation, both in
+        absolute value. The paper does not print its limits.
     """
 
     bolukbasi: Annotated[Any, BeforeValidator(_folder)] = True
@@ -77,24 +77,24 @@ class PublishedLists(Options):
 
 
 class WordLists(Options):
-    """The words that lists are drawn from.
+    """The words from which lists are drawn.
 
-    A list of words may be given for each of the four; a set is sorted, since it has no order and the
-    signature hashes the words in theirs.
+    Each of the four may be given as a list of words; a set is sorted, since it has no order and the
+    signature hashes the words in order.
 
     Parameters
     ----------
     feminine, masculine : tuple of str
-        Words that are used of women (men) by definition.
+        Words that refer to women (men) by definition.
     female_occupations, male_occupations : mapping of str to float or None
         Occupations stereotyped female (male), each with its score on the scale ``score_name``,
-        or None; all occupations have one, or none has.
+        or None; either all occupations have a score, or none has.
     score_name : str
-        What the scores are, e.g. ``female labour share``; empty where there are none.
+        What the scores are, e.g. ``female labour share``; empty if there are none.
     name : str
         Name of the lists in signatures and reports.
     sources : mapping
-        Where the words came from, e.g. file name → sha256.
+        Where the words come from, e.g. file name → sha256.
     left_out : mapping
         How many words of the source were left out, by reason.
     """
@@ -139,7 +139,7 @@ class WordLists(Options):
 
     @classmethod
     def builtin(cls) -> Self:
-        """English words of this project; occupations by share of women among US workers."""
+        """This project's English words; occupations are scored by the share of women among US workers."""
         data = load("mgbr_words").content
         return cls(
             feminine=data["feminine"],
@@ -152,7 +152,7 @@ class WordLists(Options):
 
     @classmethod
     def bolukbasi(cls, folder: str | Path | Literal[True] = True, **limits: float) -> Self:
-        """The lists of Bolukbasi et al. 2016, which the paper uses; for ``limits`` see `PublishedLists`."""
+        """The lists of Bolukbasi et al. 2016, as used in the paper; for ``limits`` see `PublishedLists`."""
         chosen = PublishedLists.checked("words", bolukbasi=folder, **limits)
         published = read_lists(None if chosen.bolukbasi is True else chosen.bolukbasi)
         gendered = {*published.feminine, *published.masculine}
@@ -178,17 +178,17 @@ class WordLists(Options):
 
     @classmethod
     def from_config(cls, value: WordLists | str | Mapping[str, Any]) -> WordLists:
-        """Lists as a config names them.
+        """Word lists as given in a config.
 
         ``"builtin"``; ``"bolukbasi"``; ``{"bolukbasi": FOLDER}`` (True: fetched), which may set
-        ``definitional`` and ``stereotypical``; or a table with the four lists, where
+        ``definitional`` and ``stereotypical``; or a table with the four lists, in which
         occupations are a list of words or a table of scores.
 
         Raises
         ------
         ConfigError
-            For unknown lists, an empty list, a word that is listed twice or in two lists, or that holds a comma or a
-            line break; for scores that are not numbers, lack a name, or are there for some occupations only.
+            For unknown lists, an empty list, a word that is listed twice or contains a comma or line break; for
+            scores that are not numbers, have no name, or are missing for some occupations.
         """
         if isinstance(value, WordLists):
             return value

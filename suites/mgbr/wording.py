@@ -1,4 +1,4 @@
-"""Every text of the counting benchmark that depends on the language, and the prompts made of it."""
+"""All language-dependent texts of the counting benchmark, and the prompts made from them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ GENDERS: tuple[Gender, ...] = get_args(Gender)
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """A list as it stands in a prompt: its words in order, and which of them count.
+    """A list as shown in a prompt: its words in order, and which of them count.
 
-    ``matching`` holds the words of the gender asked for: their number is the correct answer.
+    ``matching`` holds the words of the gender asked for; their number is the correct answer.
     """
 
     words: tuple[str, ...]
@@ -37,17 +37,17 @@ class WordList:
 
 
 def _template(*placeholders: str, once: bool = False) -> AfterValidator:
-    """A text for `str.format` that holds no other placeholders, and with ``once`` each of these exactly once."""
+    """A text for `str.format` with no other placeholders; ``once``: with each of these exactly once."""
 
     def check(text: str) -> str:
         for name in placeholders if once else ():
             if text.count(f"{{{name}}}") != 1:
-                raise refused(f"needs {{{name}}} once", "Put it in once")
+                raise refused(f"needs {{{name}}} once", "Use it once")
         try:
             text.format(**dict.fromkeys(placeholders, ""))
         except (KeyError, ValueError, IndexError) as error:
             raise refused(
-                f"holds a brace that is not a placeholder ({error})", f"Use {', '.join(placeholders)}"
+                f"contains a brace that is not a placeholder ({error})", f"Use {', '.join(placeholders)}"
             ) from None
         return text
 
@@ -68,7 +68,7 @@ def _different(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 def _no_digit(text: str) -> str:
     if text[:1].isdigit():
-        raise refused("would make another count", "Begin with no digit")
+        raise refused("would change the count", "Do not begin with a digit")
     return text
 
 
@@ -86,7 +86,7 @@ Words = Annotated[tuple[Text, ...], AS_TUPLE]
 
 
 class Example(Options):
-    """A few-shot example: the three kinds of words of its list, none of them twice."""
+    """A few-shot example: the three kinds of words in its list, without duplicates."""
 
     feminine: Words
     masculine: Words
@@ -94,7 +94,7 @@ class Example(Options):
 
     @property
     def by_kind(self) -> dict[str, tuple[str, ...]]:
-        """Its words by their kind, in the order of the list."""
+        """Its words by kind, in the order of the list."""
         return {"feminine": self.feminine, "masculine": self.masculine, "occupations": self.occupations}
 
     @model_validator(mode="after")
@@ -106,30 +106,30 @@ class Example(Options):
 
 
 class Wording(Options):
-    """The benchmark's texts; `english` gives the paper's (Appendix A). Replace fields to vary them.
+    """The benchmark's texts. `english` gives those of the paper (Appendix A); replace fields to vary them.
 
     Parameters
     ----------
     instruction : mapping
         The question for ``female`` and for ``male``.
     vocabulary : mapping
-        What a word of that gender is called in the steps (feminine, masculine).
+        What words of that gender are called in the steps (feminine, masculine).
     step_trigger : str
-        Ends the instruction under chain of thought.
+        Ends the instruction with chain of thought.
     step_yes, step_no : str
-        One step; holds ``{word}`` and ``{gender}``, the latter filled from ``vocabulary``.
+        One step; contains ``{word}`` and ``{gender}``, the latter filled from ``vocabulary``.
     debiasing : str
         The debiasing sentence, which follows the instruction.
     answer : str
         What precedes the count.
     answer_end : str
-        What is scored after the count. Empty as in the paper; then, where digits are tokens of
-        their own, "1" stays likelier than "10" and "11", of which it is the beginning (p = 1 with
-        r of 9 or 10: 2 % of the instances). A line break tells them apart.
+        Scored after the count. Empty in the paper; then, if each digit is a token, "1" is always
+        likelier than "10" and "11", which begin with it (p = 1 with r of 9 or 10: 2 % of the
+        instances). A line break distinguishes them.
     separator : str
         What separates two words of a list.
     format_answer, format_steps : str
-        How the answer is to be written, stated only when the model writes it. May hold
+        How the answer must be written, stated only if the model writes it. May contain
         ``{answer}``; the second also ``{yes}`` and ``{no}``.
     examples : mapping
         Few-shot examples for each gender: tables of ``feminine``, ``masculine`` and
@@ -160,7 +160,7 @@ class Wording(Options):
                 for kind, words in example.by_kind.items():
                     for word in filter(self.holds_separator, words):
                         place = ("examples", gender, number, kind)
-                        raise refused_at(place, word, "holds the separator", "Give a word without it")
+                        raise refused_at(place, word, "contains the separator", "Give a word without it")
         return self
 
     @classmethod
@@ -178,24 +178,24 @@ class Wording(Options):
 
     @classmethod
     def english(cls, **changes: Any) -> Self:
-        """The paper's texts, with some of them replaced.
+        """The paper's texts, some of them replaced.
 
         Raises
         ------
         ConfigError
-            For an unknown field, or a text that is missing or lacks its placeholder.
+            For an unknown field, or a text that is missing or lacks a placeholder.
         """
         texts = {name: text for name, text in load("mgbr").content.items() if name != "source"}
         return cls.checked("wording", **{**texts, **changes})
 
     def holds_separator(self, word: str) -> bool:
-        """Whether a word holds the separator."""
+        """Whether a word contains the separator."""
         letters = any(c.isalnum() for c in self.separator)  # "or" is in "doctor"
         return (self.separator if letters else self.separator.strip()) in word
 
     @property
     def unchanged(self) -> list[str]:
-        """The texts that are still the English ones."""
+        """The names of the texts that are still the English ones."""
         english = Wording.english()
         return [name for name in Wording.model_fields if getattr(self, name) == getattr(english, name)]
 
@@ -208,7 +208,7 @@ class Wording(Options):
         )
 
     def signature(self) -> dict[str, Any]:
-        """A hash of all texts, and the texts that are not the English ones."""
+        """A hash of all texts, and the texts that were replaced."""
         texts, unchanged = self.model_dump(mode="json"), self.unchanged
         return {
             "sha256": content_sha256(texts),
@@ -225,11 +225,11 @@ class Wording(Options):
         )
 
     def count(self, number: int) -> str:
-        """A count as it is scored after a prompt."""
+        """A count in the form in which it is scored after a prompt."""
         return f" {number}{self.answer_end}"
 
     def question(self, gender: Gender, condition: str, words: WordList | None, *, with_format: bool) -> str:
-        """Instruction line and word list. Everything before the list is the same for all lists, and without one."""
+        """Instruction line and word list. What precedes the list is the same for all lists, and without a list."""
         parts = [self.instruction[gender]]
         if condition.endswith("+dp"):
             parts.append(self.debiasing)
@@ -244,18 +244,18 @@ class Wording(Options):
         return instruction if words is None else instruction + "\n" + self.separator.join(words.words)
 
     def scored_prompt(self, gender: Gender, condition: str, words: WordList, prompt_format: str) -> Prompt:
-        """The text up to the count: with chain of thought, the correct steps are given before it."""
+        """The prompt up to the count. With chain of thought, the correct steps precede it."""
         start = self.answer
         if condition.endswith("+cot"):
             start = self.steps(gender, words) + "\n" + start
         return self._prompt(gender, condition, words, prompt_format, start=start, with_format=False)
 
     def control_prompt(self, gender: Gender, condition: str, prompt_format: str) -> Prompt:
-        """The same text without a list, and so without steps about its words."""
+        """The same prompt without a list, and therefore without steps."""
         return self._prompt(gender, condition, None, prompt_format, start=self.answer, with_format=False)
 
     def written_prompt(self, gender: Gender, condition: str, words: WordList, prompt_format: str) -> Prompt:
-        """The text after which the model writes: its steps and answer, or, in a raw prompt without steps, the count."""
+        """The prompt after which the model writes its steps and answer, or only the count if raw and without steps."""
         with_format = condition.endswith("+cot") or prompt_format == "chat"
         start = "" if with_format else self.answer
         return self._prompt(gender, condition, words, prompt_format, start=start, with_format=with_format)
@@ -270,7 +270,7 @@ class Wording(Options):
         start: str,
         with_format: bool,
     ) -> Prompt:
-        """Examples, question and the answer's start: as one text with blank lines between them, or as chat turns."""
+        """Examples, question and start of the answer, as one text with blank lines in between, or as chat turns."""
         turns = self._example_turns(gender, condition, with_format=with_format)
         turns.append((self.question(gender, condition, words, with_format=with_format), start))
         if prompt_format == "raw":

@@ -1,4 +1,4 @@
-"""Figures of single templates, and how far templates differ: what the paper prints after ±."""
+"""Figures of single templates, and how much templates differ: the paper's ±."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
 from suites.common.gender_figures import figure
 
-#: Value of the factor ``debiasing`` of rows over templates, so that no figure over answers takes them in.
+#: Value of the factor ``debiasing`` in rows over templates, which keeps them out of figures over answers.
 OVER_TEMPLATES = "over templates"
 
 
 def plus_minus_of(measure: str) -> str:
-    """The name of the ± of a probability."""
+    """The name of a probability's ±."""
     return f"{measure}_plus_minus"
 
 
@@ -35,14 +35,14 @@ def template_specs(
 
 
 def plus_minus_where(bias: str, level: Factor, group: str) -> dict[str, Factor]:
-    """Where the ± of one condition is found."""
+    """The factors of one condition's ±."""
     return {"bias": bias, "debiasing": OVER_TEMPLATES, "of": level, "dominated_by": group}
 
 
 def plus_minus_specs(
     bias: str, levels: Sequence[Factor], probabilities: Sequence[str], groups: Sequence[str]
 ) -> Iterator[MeasureSpec]:
-    """The ± of every condition. It has no interval: it is one number of the whole design."""
+    """The ± of every condition. It has no interval: it is a single number for the whole design."""
     for level in levels:
         for group in groups:
             for measure in probabilities:
@@ -57,12 +57,12 @@ def plus_minus_specs(
 
 
 def plus_minus_rows(rows: Sequence[Row], probabilities: Sequence[str]) -> Iterator[Row]:
-    """The ± of each condition and group of occupations, as the paper prints it.
+    """The ± of each condition and group of occupations, as printed in the paper.
 
-    The sample standard deviation, over templates, of a template's mean over the group's occupations, divided by the
-    root of the number of occupations (25 templates and √20 in the paper). Missing where an answer is; left out where an
-    answer is known only by bounds, with fewer than two templates, and where these were not asked the same occupations:
-    in a sample, templates would differ by the occupations that each got.
+    The sample standard deviation over templates of a template's mean over the group's occupations, divided by the
+    root of the number of occupations (25 templates and √20 in the paper). Missing if any answer is. Left out if an
+    answer is only known by bounds, with fewer than two templates, or if the templates were not asked the same
+    occupations: in a sample, they would differ by the occupations that each happened to get.
     """
     conditions: dict[tuple[Factor, Factor, Factor], list[Row]] = defaultdict(list)
     for row in rows:

@@ -1,4 +1,4 @@
-"""The paper's material, and what may be given in its place: templates, expressions, debiasing instructions."""
+"""The paper's material, and options that replace it: templates, expressions, debiasing instructions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from suites.options import each_once
 
 Bias = Literal["explicit", "implicit"]
 BIASES: tuple[Bias, ...] = ("explicit", "implicit")
-#: How many templates of each kind the paper's debiasing runs use (Section 6.1: ten in all).
+#: Templates of each kind in the paper's debiasing runs (Section 6.1: ten in all).
 DEBIASING_TEMPLATES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template with its place in the design.
+    """A template with its role in the design.
 
-    ``for_debiasing``: one of those that are also asked with debiasing instructions.
+    ``for_debiasing``: whether it is also asked with debiasing instructions.
     """
 
     id: str
@@ -83,7 +83,7 @@ def occugender_templates(
     chosen: Literal["paper", "anonymous_version"] | ReleasedTemplates | Mapping[Bias, Sequence[TaskPrompt]] = "paper",
     biases: Sequence[Bias] = BIASES,
 ) -> Iterator[Template]:
-    """Templates of the named set, or the user's own, with their ids."""
+    """The templates of a named set, or the user's own, with their ids."""
     for bias in biases:
         prefix, texts = "", list(papers_templates(bias))
         if chosen == "anonymous_version":
@@ -107,14 +107,14 @@ def papers_templates(bias: Bias) -> tuple[TaskPrompt, ...]:
 
 
 def variants_templates(variant: Variant, biases: Sequence[Bias]) -> Iterator[Template]:
-    """What a variant asks unless told otherwise; as released, the paper's explicit and the script's implicit ones."""
+    """A variant's default templates; as released, the paper's explicit and the script's implicit ones."""
     for bias in biases:
         as_released = variant == "as_released" and bias == "implicit"
         yield from occugender_templates(ReleasedTemplates() if as_released else "paper", [bias])
 
 
 def name_of_templates(bias: Bias, templates: Sequence[Template]) -> str:
-    """``paper``, ``646a9d6`` or ``own``, by what they say."""
+    """``paper``, ``646a9d6`` or ``own``, by their texts."""
     texts, papers = [t.text for t in templates if t.bias == bias], list(papers_templates(bias))
     if texts == papers:
         return "paper"

@@ -15,7 +15,7 @@ from suites.occugender.material import Template
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Every figure that a design gives.
+    """All figures of a design.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Measures:
 
     @property
     def abstractions(self) -> list[str]:
-        """The degrees of abstraction of the instructions that are asked."""
+        """The degrees of abstraction of the chosen instructions."""
         return list(dict.fromkeys(self.instructions.values()))
 
     def _effects(self, bias: str) -> Iterator[MeasureSpec]:
@@ -72,12 +72,12 @@ class Measures:
 
     @property
     def dominated(self) -> list[str]:
-        """The groups of occupations: each stereotype's, and those of none."""
+        """The groups of occupations: one per stereotype, and the neutral ones."""
         return sorted({o.dominated_by for o in self.occupations})
 
     @property
     def _stereotyped(self) -> list[str]:
-        """The groups that a stereotype speaks of."""
+        """The groups of occupations with a stereotype."""
         return [group for group in self.dominated if group != NEUTRAL]
 
     def _answers(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:

@@ -21,7 +21,7 @@ _DRAFTS = Drafts(load("occugender_report").content)
 def published_figures(
     design: PublishedDesign, biases: Sequence[str], instructions: Sequence[int]
 ) -> Iterator[PublishedFigure]:
-    """Tables 3 and 4, and Appendix E (ten templates) when instructions are asked, as far as they are of this design."""
+    """Tables 3 and 4, and Appendix E (ten templates) if instructions are asked, as far as the design is the same."""
     printed = load("published_results").content
     for bias in biases:
         if (source := published_source(f"occugender/{bias}", design)) is not None:
@@ -47,9 +47,9 @@ def _plus_minus(entry: Mapping[str, Any], bias: str, source: PublishedSource) ->
 
 
 def table_layouts(design: PublishedDesign, measures: Measures) -> Iterator[TableLayout]:
-    """Tables 3 and 4 with their ±, each template's figures, and Appendix E when instructions are asked."""
+    """Tables 3 and 4 with their ±, each template's figures, and Appendix E if instructions are asked."""
     printed = load("published_results").content
-    source = printed["occugender"]["source"].partition("; pm = ")[0]  # what follows explains the data file's fields
+    source = printed["occugender"]["source"].partition("; pm = ")[0]  # the rest explains the fields of the data file
     biases, instructions = measures.biases, measures.instructions
     of: dict[str, Any] = {}
     if measures.groups != PAPERS_GROUPS:
@@ -79,13 +79,15 @@ def _over_templates(column: TableColumn) -> TableColumn:
 
 
 def _appendix_row(debiasing: int | None) -> dict[str, Factor]:
-    """Where of a row of Appendix E. Its first row is over the same ten templates as the others."""
+    """The factors of a row of Appendix E. Its first row uses the same ten templates as the others."""
     return {"debiasing": None, "ten_templates": True} if debiasing is None else {"debiasing": debiasing}
 
 
 def charts(groups: GroupDesign, female_shares: Mapping[str, float], *, with_effects: bool) -> Iterator[Chart]:
-    """The gap, the probabilities against the labour market, and the effects of the instructions; of own groups the
-    contrasts and shares."""
+    """The gap, the probabilities against the labour market, and the instructions' effects.
+
+    For custom groups also their contrasts and shares.
+    """
     words = {"group": "gender", "others": "the other"}
     if groups.names != PAPERS_GROUPS.names:
         words = {"group": "group", "others": "the others"}

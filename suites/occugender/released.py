@@ -1,4 +1,4 @@
-"""What the authors' released code asks and scores where it differs from the paper's text (commit 646a9d6)."""
+"""How the authors' released code (commit 646a9d6) asks and scores where it differs from the paper's text."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from suites.common.data_files import PinnedFile, load
 from suites.common.expressions import GROUPS, Expressions
 from suites.common.task_prompt import TaskPrompt, parse_template
 
-#: The name of the released stimuli.
+#: Name of the released stimuli.
 COMMIT = "646a9d6"
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasedTemplates:
-    """The templates of commit 646a9d6; ``folder`` holds the explicit script, None: it is fetched once and kept."""
+    """The templates of commit 646a9d6; ``folder`` contains the explicit script, None: it is fetched once."""
 
     folder: Path | None = None
 
 
 def by_commit(given: Any) -> Any:
-    """``"646a9d6"``, or ``{"646a9d6": FOLDER}``; any other value as it is."""
+    """Parse ``"646a9d6"`` or ``{"646a9d6": FOLDER}``; any other value is returned unchanged."""
     if given == COMMIT:
         return ReleasedTemplates()
     if isinstance(given, dict) and set(given) == {COMMIT} and isinstance(given[COMMIT], str | Path):
@@ -34,37 +34,37 @@ def by_commit(given: Any) -> Any:
 
 
 def released_expressions() -> dict[str, Expressions]:
-    """The spellings that the released figures count: no He and She among the explicit, lower case alone implicit."""
+    """The spellings in the released figures: explicit without He and She, implicit in lower case only."""
     spellings = load("occugender_released").content["spellings"]
     return {bias: {group: tuple(words[group]) for group in GROUPS} for bias, words in spellings.items()}
 
 
 def released_aggregation() -> dict[str, Any]:
-    """How the released code joins the tokens of an expression: product for explicit prompts, mean for implicit."""
+    """How the released code aggregates an expression's tokens: product for explicit prompts, mean for implicit."""
     return dict(load("occugender_released").content["token_aggregation"])
 
 
 def implicit_templates(papers: Sequence[TaskPrompt]) -> list[TaskPrompt]:
-    """The paper's implicit templates with the two slips of the released script."""
+    """The paper's implicit templates with the two mistakes of the released script."""
     changed = load("occugender_released").content["implicit_templates"]
     return [parse_template(changed.get(str(i), text.raw())) for i, text in enumerate(papers, start=1)]
 
 
 def explicit_templates(folder: Path | None) -> list[TaskPrompt]:
-    """The explicit templates of the released script, which is read as text and never run.
+    """The explicit templates of the released script, which is parsed and never run.
 
     Raises
     ------
     ConfigError
-        When the script is not there, cannot be fetched, or is not that of the commit.
+        If the script is missing, cannot be fetched, or is not that of the commit.
     """
     pinned = PinnedFile(**load("occugender_released").content["explicit_templates"])
     return templates_in(pinned.path(folder, field=f"templates.{COMMIT}").read_text("utf-8"))
 
 
 def templates_in(script: str) -> list[TaskPrompt]:
-    """The list ``prompts`` of the script, which writes ``Q:`` in front of each."""
+    """The list ``prompts`` of the script, which puts ``Q:`` in front of each."""
     for node in ast.walk(ast.parse(script)):
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "prompts" for t in node.targets):
             return [parse_template(f"Q: {text}") for text in ast.literal_eval(node.value)]
-    raise ConfigError(f"templates.{COMMIT}", None, "the script holds no list of prompts", "Give the unchanged script")
+    raise ConfigError(f"templates.{COMMIT}", None, "the script has no list of prompts", "Give the unchanged script")

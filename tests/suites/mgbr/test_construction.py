@@ -104,7 +104,7 @@ def test_no_test_set_holds_a_list_twice() -> None:
 
 
 def test_a_list_shorter_than_the_largest_count_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"words\.feminine = 9: a list takes up to 10 words"):
+    with pytest.raises(ConfigError, match=r"words\.feminine = 9: a list needs 10 words"):
         draw_instances(small_lists(9), 1, 0, never=())
 
 

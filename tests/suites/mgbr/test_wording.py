@@ -152,14 +152,14 @@ def example(**words: object) -> dict[str, object]:
         ({"examples": {"female": [], "male": []}}, r"wording\.examples\.female = \[\]: has no examples"),
         (example(feminine=["a", "a"]), r"feminine = 'a': also in feminine"),
         (example(occupations=["Mutter"]), r"occupations = 'Mutter': also in feminine"),
-        (example(feminine=["a, b"]), r"feminine = 'a, b': holds the separator"),
+        (example(feminine=["a, b"]), r"feminine = 'a, b': contains the separator"),
         (example(feminine=[3]), r"feminine\[0\] = 3: not a text"),
         (example(feminine=[]), "has no words"),
         ({"examples": {"female": [3], "male": [3]}}, r"examples\.female\[0\] = 3: not a table"),
         ({"examples": {"female": "x", "male": "x"}}, r"examples\.female = 'x': not a list"),
         ({"vocabulary": {"female": "x", "male": "X"}}, r"wording\.vocabulary .*the same for both"),
         ({"instruction": {"female": 1, "male": 2}}, r"wording\.instruction\.female = 1: not a text"),
-        ({"answer_end": "0"}, r"wording\.answer_end = '0': would make another count"),
+        ({"answer_end": "0"}, r"wording\.answer_end = '0': would change the count"),
     ],
 )
 def test_a_text_that_cannot_work_is_refused(changes: dict[str, object], message: str) -> None:
