@@ -22,7 +22,7 @@ def atomic_write(path: Path, text: str) -> Path:
     Raises
     ------
     OSError
-        It cannot be written. Nothing is left behind.
+        It cannot be written: the error names the file. Nothing is left behind.
     """
     return atomic_lines(path, (text,), end="")
 
@@ -46,5 +46,9 @@ def replacing(path: Path) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):  # if others may read an earlier file, that was intended
             part.chmod(stat.S_IMODE(path.stat().st_mode))
         part.replace(path)
+    except OSError as error:
+        if error.filename is None:  # a write that a full disk refuses names no file
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         part.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,7 +24,7 @@ def schedule(
         str | None, typer.Option("--baseline", help="Check each run against it: a name, a run id, or a report.json.")
     ] = None,
     missed: Annotated[
-        str,
+        Literal["run", "skip"],
         typer.Option(help="Missed runs: `run` performs one catch-up run, `skip` only records them."),
     ] = "run",
     on_regression: Annotated[
