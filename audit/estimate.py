@@ -21,7 +21,7 @@ from audit.collect.repeated_questions import EvenSample, number_to_repeat
 from audit.config import AuditConfig
 from audit.request_timing import estimate_seconds, measure_timings, timed_tokens
 from audit.resolve import DescribedBackend, resolve_audit
-from audit.store import Store, join_answers, keyed_request
+from audit.store import Store, keyed_request
 from backends.base import (
     Backend,
     ClassifyRequest,
@@ -278,21 +278,18 @@ def count_requests(
     while taken := list(itertools.islice(source, CHUNK)):
         counts.items += len(taken)
         chunk = [(item, keyed_request(item.request, fingerprint)) for item in taken if item.scorer is None]
-        stored = store.answers.read_many(key for _, keyed in chunk for key in keyed.keys)
-        answered = {key for key, answer in stored.items() if not isinstance(answer, BackendError)}
+        stored = store.answers.read(keyed for _, keyed in chunk)
         following = [item for item in taken if item.scorer is not None]  # asked of a scorer from the start
         for item, keyed in chunk:
-            if not answered.issuperset(keyed.keys):
+            answer = stored.answer(keyed)
+            if answer is None or isinstance(answer, BackendError):
                 counts.requests += 1
-                part = keyed.without(answered)
+                part = keyed.without(stored.parts(keyed))
                 is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)
                 is_twice = again is not None and is_checked and again.takes_next()
                 _count_request(counts, part.request, backend, draw, times=1 + is_twice)
                 following += suite.most_follow_ups(item) if suite is not None else ()
             elif suite is not None:
-                answer = join_answers(keyed.request, keyed.keys, stored)
-                assert answer is not None
-                assert not isinstance(answer, BackendError)
                 following += suite.follow_ups(item, answer)
         _count_scored(counts, following, scorers, store)
         _count_following(counts, following, fingerprint, backend, store, seen, draw)
@@ -301,9 +298,9 @@ def count_requests(
 
 def _count_scored(counts: RequestCounts, following: Sequence[Item], scorers: Mapping[str, str], store: Store) -> None:
     texts = [item for item in following if item.scorer is not None]
-    keys = [keyed_request(i.request, scorers[i.scorer]).keys[0] for i in texts if i.scorer and i.scorer in scorers]
-    answered = store.answers.answered_keys(keys)
-    counts.texts_to_score += len(texts) - sum(key in answered for key in keys)
+    keyed = [keyed_request(i.request, scorers[i.scorer]) for i in texts if i.scorer and i.scorer in scorers]
+    answered = store.answers.answered(keyed)
+    counts.texts_to_score += len(texts) - sum(one.keys[0] in answered for one in keyed)
 
 
 def _count_following(
@@ -316,7 +313,7 @@ def _count_following(
     draw: random.Random,
 ) -> None:
     asked = [keyed_request(item.request, fingerprint) for item in following if item.scorer is None]
-    answered = store.answers.answered_keys(key for keyed in asked for key in keyed.keys) | seen
+    answered = store.answers.answered(asked) | seen
     for keyed in asked:
         if not answered.issuperset(keyed.keys):
             answered.update(keyed.keys)

@@ -36,13 +36,15 @@ def verify(db: Db = DEFAULT_DB) -> None:
     """Read every row, check its checksum and hash its key again. Damaged rows are quarantined."""
     with open_store(db) as store:
         found = store.answers.verify()
-    if found.damaged:  # opened for writing only now, since a damaged file may be read-only
+    if found.damaged or found.found_again:  # opened for writing only now, since a damaged file may be read-only
         with open_store(db, read_only=False) as store:
             found = store.answers.verify()
     say(
         f"{found.answers:,} answers read, {len(found.damaged)} damaged and quarantined, "
         f"{len(found.file_problems)} file problems"
     )
+    if found.found_again:
+        say(f"rows that their keys did not lead to, found again: {found.found_again:,}")
     for key in found.damaged:
         say(f"damaged: {key} (will be asked again)", to_stderr=True)
     for problem in found.file_problems:

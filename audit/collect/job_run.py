@@ -16,7 +16,7 @@ from audit.collect.plan import CHUNK, Chunk, Plan, PlannedRequest
 from audit.collect.rate_limiter import CircuitBreaker, Limiter, usable_wait
 from audit.collect.shutdown import ShutdownRequest
 from audit.logs import logger
-from audit.store import AnswerPair, Entry, Store, StoreError, answer_keys, matches_request
+from audit.store import AnswerPair, Entry, KeyedRequest, Store, StoreError, answer_keys, matches_request
 from backends.base import (
     Answer,
     Backend,
@@ -52,7 +52,7 @@ class JobRun:
         self._breaker = CircuitBreaker()
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that have nothing in flight
         self._failed: dict[str, BackendError] = {}  # by key, of this run
-        self._leased: set[str] = set()  # keys that this job holds a lease on
+        self._leased: dict[tuple[str, ...], KeyedRequest] = {}  # what this job holds a lease on, by its keys
         self._all_planned = False
         self._refusing_since = math.inf  # when the endpoint began to return nothing but 429
         self._reported = -math.inf
@@ -95,7 +95,7 @@ class JobRun:
             self._report(now=True)
             if self._leased:  # halted: another audit may be waiting for these questions, and can ask them now
                 with contextlib.suppress(StoreError):
-                    await self.store.leases.release(self._leased)
+                    await self.store.leases.release(self._leased.values())
 
     async def _passes(self) -> None:
         """Work through the plan, and then again for questions whose answers may belong to another request."""
@@ -215,9 +215,9 @@ class JobRun:
         if not wanted:
             return [], []
         # `halt` must not cancel this: granted leases would be unknown, and could not be released.
-        is_free = await self.store.leases.take([planned.part.keys for planned in wanted])
+        is_free = await self.store.leases.take([planned.part for planned in wanted])
         granted = [planned for planned, free in zip(wanted, is_free, strict=True) if free]
-        self._leased.update(key for planned in granted for key in planned.part.keys)
+        self._leased.update((planned.part.keys, planned.part) for planned in granted)
         return granted, [planned for planned, free in zip(wanted, is_free, strict=True) if not free]
 
     # -- asking ----------------------------------------------------------------------------
@@ -314,7 +314,8 @@ class JobRun:
         await self._keep_second(second)
         ended = [(planned, answer) for planned, answer in ended if planned.first is None]
         await self.store.answers.write([Entry(planned.part, answer) for planned, answer in ended])
-        self._leased.difference_update(*(planned.part.keys for planned, _ in ended))
+        for planned, _ in ended:
+            self._leased.pop(planned.part.keys, None)
         out = self.outcome
         for planned, answer in ended:
             self._work_asked += planned.question.work

@@ -155,18 +155,13 @@ def look_up(questions: Sequence[Question], store: Store) -> list[PlannedRequest]
     missing: list[PlannedRequest] = []
     batch, is_follow_up = questions, False
     while batch:
-        stored = store.answers.read_many(key for question in batch for key in question.keyed.keys)
+        stored = store.answers.read(question.keyed for question in batch)
         follow_ups: list[Question] = []
         for question in batch:
-            answer = join_answers(question.keyed.request, question.keyed.keys, stored)
+            answer = stored.answer(question.keyed)
             follow_ups += question.sink.on_answer(question, answer)
             if not is_follow_up and (answer is None or isinstance(answer, BackendError)):
-                missing.append(_missing_part(question, stored))
+                answered = stored.parts(question.keyed)
+                missing.append(PlannedRequest(question, question.keyed.without(answered), answered))
         batch, is_follow_up = follow_ups, True
     return missing
-
-
-def _missing_part(question: Question, stored: Mapping[str, Answer]) -> PlannedRequest:
-    keyed = question.keyed
-    answered = {key: stored[key] for key in keyed.keys if key in stored and not isinstance(stored[key], BackendError)}
-    return PlannedRequest(question, keyed.without(answered), answered)

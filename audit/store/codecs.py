@@ -1,16 +1,15 @@
-"""JSON forms of answers and rows, exact to the last bit, and the format of a stored answer."""
+"""JSON forms of answers and rows, exact to the last bit."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
-from audit.store.keys import from_bytes, from_json_bytes, to_bytes
+from audit.store.keys import from_bytes, to_bytes
 from backends.base import (
     Answer,
     ClassifyRequest,
@@ -126,69 +125,6 @@ def _score_from_json(data: list[Any]) -> ContinuationScore:
     return ContinuationScore(
         logprob, low, high, exactness, boundary, tuple([TokenLogprob(*t) for t in tokens]), route, samples
     )
-
-
-class AnswerRow(NamedTuple):
-    """A row of the table ``answers``. ``part`` (column ``detail``) is what the key adds to the prompt.
-
-    ``checksum`` covers all columns before it.
-    """
-
-    key: str
-    fingerprint: str
-    kind: str
-    prompt: str
-    part: bytes
-    body: bytes
-    checksum: str
-    at: float
-
-    @classmethod
-    def make(
-        cls, key: str, fingerprint: str, kind: str, prompt: str, part: bytes, body: bytes, *, at: float
-    ) -> AnswerRow:
-        """A row with its checksum."""
-        return cls(
-            key, fingerprint, kind, prompt, part, body, _checksum(key, fingerprint, kind, prompt, part, body), at
-        )
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the row is undamaged."""
-        try:
-            return _checksum(*self[:6]) == self.checksum
-        except (TypeError, AttributeError, ValueError):  # a column of the wrong type
-            return False
-
-    def answer(self) -> Answer:
-        """The answer. Raises `DamagedError` if the row is damaged."""
-        if not self.is_sound:
-            raise DamagedError
-        try:
-            return answer_from_json(_load_answer(self.body))
-        except (ValueError, TypeError, AttributeError, KeyError):
-            raise DamagedError from None
-
-
-#: The columns of the table ``answers``, for SQL.
-ANSWER_COLUMNS = "key, fingerprint, kind, prompt, detail, body, checksum, at"
-
-
-class DamagedError(Exception):
-    """A stored row is damaged."""
-
-
-def _checksum(key: str, fingerprint: str, kind: str, prompt: str, part: bytes, body: bytes) -> str:
-    parts = b"\n".join((key.encode(), fingerprint.encode(), kind.encode(), prompt.encode(), part, body))
-    return hashlib.sha256(parts).hexdigest()[:32]
-
-
-def _load_answer(body: bytes) -> Any:
-    """A faster `from_json_bytes`. It turns integers of more than 64 bits into floats, but answers contain none."""
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:  # lone surrogates
-        return from_json_bytes(body)
 
 
 # -- rows --------------------------------------------------------------------------------------

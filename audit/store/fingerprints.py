@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any
 
-from audit.store.answers import insert_answers, is_sound_prompt
-from audit.store.codecs import ANSWER_COLUMNS, AnswerRow
-from audit.store.keys import answer_keys, fingerprint_id, from_json_bytes, join_request, to_json_bytes
+from audit.store.answers import packed, prompts, rows
+from audit.store.answers.packed import PackedRow, Unpacked
+from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError
+from audit.store.answers.values import Entry
+from audit.store.answers.writing import Prepared, insert, prepare
+from audit.store.keys import answer_keys, fingerprint_id, from_json_bytes, join_request, keyed_request, to_json_bytes
 from audit.store.sqlite.database import Database, placeholders
 
 _COPIED_TOGETHER = 1000  # answers per transaction, so that others may write in between
@@ -45,9 +49,9 @@ class Fingerprints:
             (own, to_json_bytes(dict(fingerprint)), time.time()),
         )
         with self._database.read() as db:
-            rows = db.execute("SELECT id, kept_under, copied_to FROM fingerprint_aliases").fetchall()
-            aliases = {name: kept_under for name, kept_under, _ in rows}
-            copied_to = {name: last for name, _, last in rows}
+            known = db.execute("SELECT id, kept_under, copied_to, packed_copied_to FROM fingerprint_aliases").fetchall()
+            aliases = {name: kept_under for name, kept_under, *_ in known}
+            copied_to = {name: (last, last_packed) for name, _, last, last_packed in known}
             same = {own} | (_same_model(db, fingerprint, retired) if retired else set())
         targets = {aliases[name] for name in same if name in aliases}
         same |= targets
@@ -55,22 +59,27 @@ class Fingerprints:
             return own
         kept_under = min(targets) if targets else self._most_answered(same)
         for name in sorted(same):
-            last = copied_to.get(name, 0) if aliases.get(name) == kept_under else 0
-            if name != kept_under:  # an earlier version, still in use, may have written more since the last copy
-                last = self._copy_answers(name, kept_under, last)
+            last = copied_to.get(name, (0, 0)) if aliases.get(name) == kept_under else (0, 0)
+            if name != kept_under:  # an earlier version that still runs may have written more since the last time
+                last = self._copy_answers(name, kept_under, last[0]), self._copy_packed(name, kept_under, last[1])
             if aliases.get(name) != kept_under or last != copied_to.get(name):
                 self._database.write(
-                    "INSERT OR REPLACE INTO fingerprint_aliases (id, kept_under, copied_to) VALUES (?, ?, ?)",
-                    (name, kept_under, last),
+                    "INSERT OR REPLACE INTO fingerprint_aliases (id, kept_under, copied_to, packed_copied_to) "
+                    "VALUES (?, ?, ?, ?)",
+                    (name, kept_under, *last),
                 )
         return kept_under
 
     def _most_answered(self, ids: Set[str]) -> str:
         names = sorted(ids)
-        sql = f"SELECT fingerprint, count(*) FROM answers WHERE fingerprint IN ({placeholders(names)}) GROUP BY 1"
+        counts: Counter[str] = Counter()
         with self._database.read() as db:
-            counts: dict[str, int] = dict(db.execute(sql, names))
-        return max(names, key=lambda name: counts.get(name, 0))
+            for table, count in (("answers", "count(*)"), ("packed_scores", "sum(answers)")):
+                sql = (
+                    f"SELECT fingerprint, {count} FROM {table} WHERE fingerprint IN ({placeholders(names)}) GROUP BY 1"
+                )
+                counts.update(dict(db.execute(sql, names)))
+        return max(names, key=lambda name: counts[name])
 
     def _copy_answers(self, source: str, target: str, last: int) -> int:
         """Copy the answers of one id after row ``last`` to another, in chunks. Returns the last row copied.
@@ -85,8 +94,20 @@ class Fingerprints:
             if not found:
                 return last
             last = found[-1][0]
-            rows = [row for row in copies if row is not None]
-            self._database.submit(lambda db, rows=rows: insert_answers(db, rows)).result()  # type: ignore[misc]
+            copied = [row for row in copies if row is not None]
+            self._database.submit(lambda db, copied=copied: rows.insert(db, copied)).result()  # type: ignore[misc]
+
+    def _copy_packed(self, source: str, target: str, last: int) -> int:
+        """The same for packed rows."""
+        sql = f"SELECT {packed.COLUMNS} FROM packed_scores WHERE fingerprint = ? AND id > ? ORDER BY id LIMIT ?"
+        while True:
+            with self._database.read() as db:
+                found = [PackedRow(*row) for row in db.execute(sql, (source, last, _COPIED_TOGETHER))]
+                copies = [copy for row in found if (copy := _packed_under(db, row, target)) is not None]
+            if not found:
+                return last
+            last = found[-1].id
+            self._database.submit(lambda db, copies=copies: insert(db, copies)).result()  # type: ignore[misc]
 
 
 def _same_model(db: sqlite3.Connection, fingerprint: Mapping[str, Any], retired: Set[str]) -> set[str]:
@@ -100,10 +121,19 @@ def _essence(fingerprint: Mapping[str, Any], retired: Set[str]) -> str:
 
 
 def _under(db: sqlite3.Connection, row: AnswerRow, fingerprint: str) -> AnswerRow | None:
-    """The row under another fingerprint's id; None if it is damaged."""
-    prompt = db.execute("SELECT body FROM prompts WHERE id = ?", (row.prompt,)).fetchone()
-    if not row.is_sound or prompt is None or not is_sound_prompt(row.prompt, prompt[0]):
+    """The row under another fingerprint's id; None for a damaged one."""
+    prompt = prompts.read(db, row.prompt)
+    if not row.is_sound or prompt is None:
         return None
-    request = join_request(row.kind, from_json_bytes(prompt[0]), from_json_bytes(row.part))
+    request = join_request(row.kind, prompt, from_json_bytes(row.part))
     (key,) = answer_keys(request, fingerprint)
     return AnswerRow.make(key, fingerprint, row.kind, row.prompt, row.part, row.body, at=row.at)
+
+
+def _packed_under(db: sqlite3.Connection, row: PackedRow, fingerprint: str) -> Prepared | None:
+    """The row's answers under another fingerprint's id, as old as they are; None for a damaged row."""
+    try:
+        unpacked = Unpacked.of(row, row.scores(), prompts.read(db, row.prompt))
+    except DamagedError:
+        return None
+    return prepare(Entry(keyed_request(unpacked.question.request, fingerprint), unpacked.response), row.at)

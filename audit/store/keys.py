@@ -103,6 +103,7 @@ class KeyedRequest:
 
     ``details`` and ``keys`` have one entry for each answer: for each continuation of a `ScoreRequest`, in order, else
     one. ``kind``, ``prompt`` and ``details`` are those of `split_request`.
+    ``group`` is the hash of what all keys of the prompt, its kind and the model have in common.
     """
 
     request: Request
@@ -111,6 +112,7 @@ class KeyedRequest:
     prompt: Any
     details: tuple[Any, ...]
     keys: tuple[str, ...]
+    group: bytes
 
     def without(self, keys: Collection[str]) -> KeyedRequest:
         """The part of the request without ``keys``, which must not be empty."""
@@ -125,6 +127,7 @@ class KeyedRequest:
             self.prompt,
             tuple(self.details[i] for i in left),
             tuple(self.keys[i] for i in left),
+            self.group,
         )
 
 
@@ -147,7 +150,7 @@ def keyed_request(request: Request, fingerprint: str) -> KeyedRequest:
         digest = prefix.copy()
         digest.update(to_json_bytes(part))
         keys.append("a1-" + digest.hexdigest()[:40])
-    return KeyedRequest(request, fingerprint, kind, prompt, tuple(details), tuple(keys))
+    return KeyedRequest(request, fingerprint, kind, prompt, tuple(details), tuple(keys), prefix.digest()[:20])
 
 
 def answer_keys(request: Request, fingerprint: str) -> tuple[str, ...]:

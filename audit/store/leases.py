@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from audit.store.answers import lookup, packed
+from audit.store.keys import KeyedRequest
 from audit.store.owner import is_gone, new_owner
 from audit.store.sqlite.database import Database, chunked, placeholders
 
@@ -24,17 +27,17 @@ class Leases:
         self._database = database
         self._owner = new_owner()
 
-    async def take(self, requests: Sequence[tuple[str, ...]]) -> list[bool]:
-        """For each request, given by its keys, whether this store may ask it now.
+    async def take(self, requests: Sequence[KeyedRequest]) -> list[bool]:
+        """For each request, whether this store may ask it now.
 
-        False if another audit, or this one, is already asking for one of the keys, or it has just been answered.
+        False if another audit, or this one, is already asking for one of its keys, or it has just been answered.
         """
         return await asyncio.wrap_future(self._database.submit(lambda db: self._take(db, requests)))
 
-    async def release(self, keys: Iterable[str]) -> None:
-        """Release this store's leases on ``keys``, which it will not ask after all."""
-        owned = [(key, self._owner) for key in keys]
-        sql = "DELETE FROM leases WHERE key = ? AND owner = ?"
+    async def release(self, requests: Iterable[KeyedRequest]) -> None:
+        """Release this store's leases on requests, which it will not ask after all."""
+        owned = [(request.group, packed.tags(request.keys), self._owner) for request in requests]
+        sql = "DELETE FROM request_leases WHERE grp = ? AND tags = ? AND owner = ?"
         await asyncio.wrap_future(self._database.submit(lambda db: db.executemany(sql, owned)))
 
     async def release_all(self) -> None:
@@ -54,33 +57,47 @@ class Leases:
         # can share a WAL file run on one machine since the same boot, and so share this clock.
         db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (self._owner, time.monotonic() + LEASE_SECONDS))
 
-    def _take(self, db: sqlite3.Connection, requests: Sequence[tuple[str, ...]]) -> list[bool]:
+    def _take(self, db: sqlite3.Connection, requests: Sequence[KeyedRequest]) -> list[bool]:
         self._renew(db)
         now = time.monotonic()
         for owner, until in db.execute("SELECT owner, until FROM owners").fetchall():
             if not _is_alive(owner, until, now):
                 _remove(db, owner)
-        wanted = [key for keys in requests for key in keys]
-        taken: set[str] = set()
-        for chunk in chunked(wanted):
-            for table in ("leases", "answers"):
-                sql = f"SELECT key FROM {table} WHERE key IN ({placeholders(chunk)})"
-                taken.update(key for (key,) in db.execute(sql, chunk))
+        asked = _asked(db, requests)
+        taken = lookup.find(db, requests).answered()
+        taken.update(key for (key,) in db.execute("SELECT key FROM leases"))  # of earlier versions that still run
         granted = []
-        for keys in requests:
-            free = taken.isdisjoint(keys)
+        for request in requests:
+            tags = packed.tags(request.keys)
+            own = _each(tags)
+            free = taken.isdisjoint(request.keys) and asked[request.group].isdisjoint(own)
             granted.append(free)
             if free:
-                taken.update(keys)
-                db.executemany("INSERT INTO leases VALUES (?, ?)", [(key, self._owner) for key in keys])
+                asked[request.group].update(own)
+                db.execute("INSERT INTO request_leases VALUES (?, ?, ?)", (request.group, tags, self._owner))
         return granted
 
     def _remove_owner(self, db: sqlite3.Connection) -> None:
         _remove(db, self._owner)
 
 
+def _asked(db: sqlite3.Connection, requests: Iterable[KeyedRequest]) -> dict[bytes, set[bytes]]:
+    """The first bytes of the keys that are being asked in the groups of these requests."""
+    found: dict[bytes, set[bytes]] = defaultdict(set)
+    for chunk in chunked({request.group for request in requests}):
+        sql = f"SELECT grp, tags FROM request_leases WHERE grp IN ({placeholders(chunk)})"
+        for group, tags in db.execute(sql, chunk):
+            found[group].update(_each(tags))
+    return found
+
+
+def _each(tags: bytes) -> set[bytes]:
+    return {tags[place : place + 4] for place in range(0, len(tags), 4)}
+
+
 def _remove(db: sqlite3.Connection, owner: str) -> None:
-    db.execute("DELETE FROM leases WHERE owner = ?", (owner,))
+    for table in ("leases", "request_leases"):
+        db.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))
     db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
 
 

@@ -1,11 +1,13 @@
 """One SQLite file that keeps every answer as it arrives.
 
-    answers     key → answer, with a checksum of the whole row
+    packed_scores, packed_keys   the scores of a prompt's continuations in one value, with a checksum of the whole row;
+                and the first bytes of their keys
+    answers     key → any other answer, and all those of earlier versions, with a checksum of the whole row
     failures    each failed attempt; never counts as an answer
     prompts     each prompt's text once, under its hash
     fingerprints, fingerprint_aliases   what a model's id stands for, and ids of the same model
     second_answers   both answers to questions that were asked twice
-    leases      which audit is asking what at the moment (two audits may share a store)
+    request_leases   which audit is asking what at the moment (two audits may share a store)
     quarantine  rows with a wrong checksum, and answers that may belong to another request: they are asked again
     runs, row_chunks, baselines   results, so that reports never ask models
     gate_looks, gate_nights   the data and outcome of every gate, night by night
@@ -25,7 +27,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from audit.store.answers import Answers
+from audit.store.answers import Answers, packed
 from audit.store.fingerprints import Fingerprints
 from audit.store.keys import from_json_bytes
 from audit.store.leases import Leases
@@ -104,15 +106,20 @@ class Store:
         with self._database.read() as db:
             tables = ("answers", "failures", "prompts", "quarantine", "runs", "leases")
             counts: dict[str, Any] = {t: db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables}
+            by_model = "SELECT fingerprint, kind, count(*) AS n FROM answers GROUP BY fingerprint, kind"
+            if packed.has_table(db):
+                counts["leases"] += db.execute("SELECT count(*) FROM request_leases").fetchone()[0]
+                counts["answers"] += int(db.execute("SELECT total(answers) FROM packed_scores").fetchone()[0])
+                by_model += " UNION ALL SELECT fingerprint, 'score', sum(answers) FROM packed_scores GROUP BY 1"
             counts["models"] = [
                 {
                     "fingerprint_id": name,
                     "fingerprint": None if body is None else from_json_bytes(body),
                     "kind": kind,
-                    "answers": count,
+                    "answers": int(count),
                 }
                 for name, body, kind, count in db.execute(
-                    "SELECT fingerprint, f.body, kind, count(*) FROM answers LEFT JOIN fingerprints f "
+                    f"SELECT fingerprint, f.body, kind, sum(n) FROM ({by_model}) LEFT JOIN fingerprints f "
                     "ON f.id = fingerprint GROUP BY fingerprint, kind ORDER BY 4 DESC"
                 )
             ]

@@ -120,7 +120,7 @@ def test_a_run_asks_no_more_than_its_estimate_and_then_nothing(tmp_path, toxicit
 
 async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("audit.store.answers.time.time", lambda: clock[0])
+    monkeypatch.setattr("audit.store.answers.answers.time.time", lambda: clock[0])
     for batch in range(6):
         clock[0] += 2.0  # a score of 40 characters, ten tokens, takes 2 s
         await store.answers.write([entry(ScoreRequest(f"{batch}" + "a" * 37, (" b",)), scored())])

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sqlite3
 import stat
 
 import pandas
@@ -128,8 +127,8 @@ def test_an_answer_that_was_damaged_keeps_its_place_in_an_export(tmp_path):
     result = Audit({"even": planted}, [OccuGender(("implicit",))], db=tmp_path / "a.db", limit=30).run_sync()
     with Store.open(tmp_path / "a.db", read_only=True) as store:
         stored = next(iter(store.runs.read_rows(result.run_id, "even", "OccuGender")))
-    with sqlite3.connect(tmp_path / "a.db") as db:
-        db.execute("UPDATE answers SET body = x'00' WHERE key = ?", (stored.keys[1],))
+    with Store.open(tmp_path / "a.db") as store:
+        store.answers.quarantine([stored.keys[1]], "damaged")
     lines = result.write_items(tmp_path / "items.jsonl").read_text("utf-8").splitlines()
     (record,) = [r for r in map(json.loads, lines) if r["item"] == stored.row.item_id]
     assert [("error" in answer) for answer in record["answers"]] == [place == 1 for place in range(len(stored.keys))]

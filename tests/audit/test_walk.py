@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from audit import Audit, answer_collector
-from audit.store import answers, codecs, keys
+from audit.store import codecs, keys
+from audit.store.answers import rows
 from backends.base import GenerateRequest
 from backends.fake import FakeBackend
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
@@ -73,7 +74,7 @@ def walk(monkeypatch):
     counting(keys, "split_request", counts.split, lambda args, _: args[0].prompt)
     for module in (keys, answer_collector):
         counting(module, "keyed_request", counts.keyed, lambda args, _: args)
-    for module in (codecs, answers):
+    for module in (codecs, rows):
         counting(module, "answer_from_json", counts.decoded, lambda _, answer: answer.text)
     return counts
 

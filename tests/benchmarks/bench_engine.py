@@ -1,14 +1,17 @@
 """What the engine costs: a line for each measure, with its goal.
 
-python -m tests.benchmarks.bench_engine [storm] [http] [store] [resume] [hung]
+python -m tests.benchmarks.bench_engine [storm] [http] [store] [prompts] [resume] [hung]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import gc
 import json
 import resource
+import sqlite3
 import sys
 import tempfile
 import time
@@ -21,6 +24,10 @@ from audit.collect.jobs import Job, Outcome, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
 from audit.store import Entry, Store, answer_keys, keyed_request
+from audit.store.answers import prompts as stored_prompts
+from audit.store.answers import rows
+from audit.store.answers.packed import single_rows
+from audit.store.sqlite.database import chunked
 from backends import FakeBackend, OpenAIBackend
 from backends.base import ContinuationScore, GenerateRequest, ScoreRequest, ScoreResponse, TokenLogprob
 from suites.base import Item
@@ -133,6 +140,74 @@ def store(_: Lab, folder: Path) -> None:
         print(f"store: {found} answers read back in {time.monotonic() - started:.2f} s (goal 5)")
 
 
+_WORDS = (
+    *(f" {word}{mark}" for word in ("Male", "female", "nonbinary", "woman") for mark in ("", ".", ",", "!", "?", ";")),
+    " man",
+    " trans woman",
+)
+
+
+def _prompt(i: int) -> tuple[ScoreRequest, ScoreResponse]:
+    """A prompt with 26 continuations, of one token or two."""
+    scores = []
+    for j, word in enumerate(_WORDS):
+        cut = min(len(word), 7)
+        pieces = [(0, cut), (cut, len(word))] if cut < len(word) else [(0, cut)]
+        tokens = [TokenLogprob(word[a:b], a, b, -1 / (3 + i + j + a / 7), 1000 + j + a) for a, b in pieces]
+        scores.append(ContinuationScore.exact(tokens, route="tree"))
+    request = ScoreRequest(f"Q: Picture a nurse. What is the nurse's gender? Number {i}.\nA:", _WORDS)
+    return request, ScoreResponse(tuple(scores), 20)
+
+
+def prompts(_: Lab, folder: Path, number: int = 3000) -> None:
+    """Prompts with 26 continuations: a row an answer, as earlier versions stored them, and a row a prompt."""
+    entries = [Entry(keyed_request(request, FP), answer) for request, answer in map(_prompt, range(number))]
+    gc.freeze()  # what the benchmark holds is no part of what it measures
+    for name, write in (("a row an answer", _write_rows), ("a row a prompt", _write_packed)):
+        path = folder / f"{name}.db"
+        with Store.open(path) as opened:
+            started = time.process_time()
+            for some in chunked(entries, 32):
+                asyncio.run(write(opened, some))
+            writing = time.process_time() - started
+        with Store.open(path) as opened:
+            started = time.process_time()
+            for some in chunked(entries, 256):
+                found = opened.answers.read(entry.question for entry in some)
+                assert all(found.answer(entry.question) is not None for entry in some)
+            reading = time.process_time() - started
+        cost = f"write {writing / number * 1000:.3f} ms, read {reading / number * 1000:.3f} ms of CPU"
+        print(f"prompts, {name}: {cost} (goal 0.25 each), {path.stat().st_size / number:,.0f} bytes (goal 2,500)")
+        print(f"    {_bytes_by_table(path, number)}")
+
+
+async def _write_packed(opened: Store, entries: Sequence[Entry]) -> None:
+    await opened.leases.take([entry.question for entry in entries])
+    await opened.answers.write(entries)
+
+
+async def _write_rows(opened: Store, entries: Sequence[Entry]) -> None:
+    """As earlier versions did, but for the leases: they had one for each key."""
+
+    def insert(db: sqlite3.Connection) -> None:
+        for entry in entries:
+            assert isinstance(entry.answer, ScoreResponse)
+            stored_prompts.insert(db, entry.question.prompt)
+            rows.insert(db, single_rows(entry.question, entry.answer, entry.question.keys, at=time.time()))
+
+    await asyncio.wrap_future(opened._database.submit(insert, gather=True))
+
+
+def _bytes_by_table(path: Path, prompts: int) -> str:
+    """What the bytes of a prompt are, where this SQLite can say so."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        try:
+            tables = db.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC LIMIT 6").fetchall()
+        except sqlite3.OperationalError:
+            return "this SQLite has no dbstat"
+    return ", ".join(f"{name} {size / prompts:,.0f}" for name, size in tables)
+
+
 def resume(_: Lab, folder: Path) -> None:
     """50,000 answers stored: seconds from opening the store to the first new request."""
 
@@ -173,7 +248,7 @@ def _strikes(prompt: str) -> bool:
     return Fate.of(prompt).strikes(0)
 
 
-MEASURES = {"storm": storm, "http": http, "store": store, "resume": resume, "hung": hung}
+MEASURES = {"storm": storm, "http": http, "store": store, "prompts": prompts, "resume": resume, "hung": hung}
 
 
 def main() -> None:

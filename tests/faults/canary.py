@@ -227,7 +227,7 @@ def forbid_large_files() -> None:
     import resource
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (185_000, 185_000))
 
 
 def places_of_the_key(folder: Path) -> list[str]:

@@ -62,7 +62,7 @@ CONFIGS = {
     "key with a blank": (
         'os.environ["OTHER_API_KEY"] = "{key} x"\naudit = audit_of(0, ["m"], api_key_env="OTHER_API_KEY")',
         2,
-        "blanks",
+        "spaces",
     ),
     "key file that others may read": (
         'Path("key").write_text("{key}")\nPath("key").chmod(0o644)\n'

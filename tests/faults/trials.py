@@ -16,8 +16,9 @@ from pathlib import Path
 
 from audit.schedule import Journal
 from audit.store import Store
+from backends.base import ScoreRequest
 from tests.faults.child import KILL_POINTS, Spec
-from tests.faults.faults import MAY_FAIL, SERVER_FAULTS, SLOW
+from tests.faults.faults import CONTINUATIONS, MAY_FAIL, SERVER_FAULTS, SLOW
 from tests.faults.lab import Lab, Verdict, acknowledged
 
 LIVES = 4  # a run that ended early is simply started again, as its user would
@@ -55,15 +56,16 @@ def server_fault(fault: str) -> Callable[[Lab, str], Verdict]:
     return trial
 
 
-def killed_at(point: str) -> Callable[[Lab, str], Verdict]:
+def killed_at(point: str, fault: str = "none") -> Callable[[Lab, str], Verdict]:
     """kill -9 at a named point, some passings into the run."""
 
     def trial(lab: Lab, name: str) -> Verdict:
         once = ("opening", "migrating", "opened", "finishing", "leasing", "leased")
         after = 1 if point in once else random.Random(f"{point} {name}").randint(1, 8)
-        spec = lab.spec("none", f"{point}-{name}")
+        spec = lab.spec(fault, f"{point}-{name}")
         assert lab.run(replace(spec, kill_at=point, kill_after=after)) == -signal.SIGKILL
-        return _after_death(lab, spec)
+        requests_a_call = 1 + len(CONTINUATIONS) if isinstance(spec.requests[0], ScoreRequest) else 1
+        return _after_death(lab, spec, in_flight=requests_a_call * spec.in_flight)
 
     return trial
 
@@ -117,7 +119,7 @@ def _signalled(numbers: tuple[signal.Signals, ...]) -> Callable[[Lab, str], Verd
 
 def disk_full_by_file_size(lab: Lab, name: str) -> Verdict:
     """A file that may grow no more (RLIMIT_FSIZE)."""
-    return _full(lab, lab.spec("none", f"rlimit-{name}", 300), file_limit=150_000)
+    return _full(lab, lab.spec("none", f"rlimit-{name}", 300), file_limit=185_000)
 
 
 def disk_full_by_pages(lab: Lab, name: str) -> Verdict:
@@ -138,7 +140,7 @@ def disk_full_tmpfs(lab: Lab, name: str) -> Verdict:
     spec = lab.spec("none", f"tmpfs-{name}", 300)
     folder = spec.db.parent / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)], check=True, capture_output=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=480k", "tmpfs", str(folder)], check=True, capture_output=True)
     try:
         small = replace(spec, db=folder / "audit.db")
         assert lab.run(small) == 1
@@ -256,6 +258,7 @@ def clock_jumps(lab: Lab, name: str) -> Verdict:
 TRIALS: Mapping[str, Callable[[Lab, str], Verdict]] = {
     **{fault: server_fault(fault) for fault in SERVER_FAULTS if fault != "none"},
     **{f"kill -9: {point}": killed_at(point) for point in KILL_POINTS},
+    "kill -9: committing packed scores": killed_at("committing", "logprob-sound"),
     "kill -9: any time": killed_at_random,
     "SIGINT": _signalled((signal.SIGINT,)),
     "SIGINT twice": _signalled((signal.SIGINT, signal.SIGINT)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,8 +67,13 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         isolation_level=None,  # transactions are begun and ended explicitly
         check_same_thread=False,
     )
+    db.text_factory = _readable
     db.execute("PRAGMA synchronous=FULL")
     return db
+
+
+#: Damaged text is read as what it is not, and its row's checksum tells; else no row of a query could be read.
+_readable = functools.partial(str, encoding="utf-8", errors="replace")
 
 
 class Database:

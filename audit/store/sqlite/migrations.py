@@ -175,3 +175,25 @@ def m007_gate_nights(db: Any) -> None:
     )
     db["gate_nights"].create_index(["baseline", "run"], unique=True)
     db["item_orders"].create({"id": str, "body": bytes}, pk="id", not_null={"body"})
+
+
+@migrations()  # type: ignore[untyped-decorator]
+def m008_packed_scores(db: Any) -> None:
+    """The scores of a prompt's continuations in one value; the first bytes of their keys; leases a request each.
+
+    Answers that are rows of their own, and their leases, stay where they are: so nothing of them can be lost, and an
+    audit that opened the file before this step goes on. An id is never used again: what was read up to one is known.
+    """
+    db.execute(
+        "CREATE TABLE packed_scores (id INTEGER PRIMARY KEY AUTOINCREMENT, grp BLOB NOT NULL, "
+        "fingerprint TEXT NOT NULL, prompt TEXT NOT NULL, answers INTEGER NOT NULL, body BLOB NOT NULL, "
+        "checksum BLOB NOT NULL, at REAL NOT NULL)"
+    )
+    db.execute("CREATE INDEX idx_packed_scores_grp ON packed_scores (grp)")
+    db.execute("CREATE TABLE packed_keys (id INTEGER PRIMARY KEY, tags BLOB NOT NULL)")
+    db.execute(
+        "CREATE TABLE request_leases (grp BLOB NOT NULL, tags BLOB NOT NULL, owner TEXT NOT NULL, "
+        "PRIMARY KEY (grp, tags)) WITHOUT ROWID"
+    )
+    db.execute("CREATE INDEX idx_request_leases_owner ON request_leases (owner)")
+    db.execute("ALTER TABLE fingerprint_aliases ADD COLUMN packed_copied_to INTEGER NOT NULL DEFAULT 0")

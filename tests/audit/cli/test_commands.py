@@ -73,7 +73,7 @@ def test_verify_quarantines_and_the_next_run_asks_again(audit, config, tmp_path)
     db = tmp_path / "a.db"
     audit("run", config())
     with sqlite3.connect(db) as connection:
-        connection.execute("UPDATE answers SET checksum = 'wrong' WHERE key IN (SELECT key FROM answers LIMIT 3)")
+        connection.execute("UPDATE packed_scores SET checksum = 'wrong' WHERE id <= 3")
         connection.execute("UPDATE prompts SET body = '\"other\"' WHERE id = (SELECT min(id) FROM prompts)")
     code, out, err = audit("cache", "verify", "--db", db)
     assert code == 1

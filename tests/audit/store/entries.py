@@ -12,6 +12,8 @@ import textwrap
 from audit.store import Entry, Store, fingerprint_id, keyed_request
 from backends.base import (
     ContinuationScore,
+    GenerateRequest,
+    GenerateResponse,
     ScoreRequest,
     ScoreResponse,
     TokenLogprob,
@@ -34,6 +36,10 @@ def answer_to(request: ScoreRequest) -> ScoreResponse:
 def entry(i: int, answer=None) -> Entry:
     request = question(i)
     return Entry(keyed_request(request, FP), answer or answer_to(request))
+
+
+def text_entry(i: int) -> Entry:
+    return Entry(keyed_request(GenerateRequest(f"prompt {i}"), FP), GenerateResponse(f"text {i}", "stop"))
 
 
 def put(store: Store, *entries: Entry) -> None:

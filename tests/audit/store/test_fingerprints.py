@@ -68,11 +68,11 @@ def test_several_older_fingerprints_lose_no_answer(store):
     few = answered(store, range(3), OLDER[0])
     most = answered(store, range(2, 9), OLDER[1])
     own = answered(store, range(8, 10), NOW)
-    before = sql(store.path, "SELECT * FROM answers ORDER BY key")
+    before = sql(store.path, "SELECT * FROM packed_scores")
     assert store.fingerprints.resolve(NOW, RETIRED) == most
     assert missing(store, range(10), most) == []
     assert missing(store, range(3), few) == missing(store, range(8, 10), own) == []  # rows of earlier runs name them
-    assert set(before) <= set(sql(store.path, "SELECT * FROM answers"))
+    assert set(before) <= set(sql(store.path, "SELECT * FROM packed_scores"))
     assert store.answers.verify().sound
     assert store.stats()["answers"] == 2 * (3 + 7 + 2 + 3)  # 0, 1 and 9 were copied, with two continuations each
 
@@ -118,8 +118,8 @@ def test_a_copy_that_was_interrupted_is_completed(store, monkeypatch):
 def test_a_damaged_answer_is_not_copied(store):
     few = answered(store, range(2), OLDER[0])
     most = answered(store, range(2, 9), OLDER[1])
-    key = answer_keys(question(1), few)[0]
-    sql(store.path, "UPDATE answers SET body = ? WHERE key = ?", b"[]", key)
+    group = keyed_request(question(1), few).group
+    sql(store.path, "UPDATE packed_scores SET body = ? WHERE grp = ?", b"[]", group)
     assert store.fingerprints.resolve(NOW, RETIRED) == most
     assert missing(store, range(9), most) == [1]
 

@@ -5,88 +5,108 @@ from __future__ import annotations
 import asyncio
 import time
 
-from audit.store import Store, leases
+from audit.store import Store, keyed_request, leases
+from backends.base import ScoreRequest
 from backends.errors import BackendError
-from tests.audit.store.entries import entry, in_child
+from tests.audit.store.entries import FP, entry, in_child, sql
+
+
+def ask(*continuations, prompt="p"):
+    return keyed_request(ScoreRequest(prompt, continuations), FP)
 
 
 async def test_two_owners_never_get_the_same_lease(path):
     with Store.open(path) as one, Store.open(path) as two:
-        wanted = [(f"k{i}", f"j{i}") for i in range(200)]
+        wanted = [ask(f"k{i}", f"j{i}") for i in range(100)] + [ask("k", "j", prompt=f"{i}") for i in range(100)]
         first, second = await asyncio.gather(one.leases.take(wanted), two.leases.take(wanted))
         assert [a + b for a, b in zip(first, second, strict=True)] == [1] * 200
-        assert await one.leases.take([("j7", "new")]) == [False]
+        assert await one.leases.take([ask("j7", "new")]) == [False]
 
 
 async def test_one_owner_never_gets_a_lease_twice(store):
-    assert await store.leases.take([("a", "b"), ("b", "c"), ("c",)]) == [True, False, True]
+    assert await store.leases.take([ask("a", "b"), ask("b", "c"), ask("c")]) == [True, False, True]
 
 
 async def test_an_answer_ends_its_lease_and_is_not_leased_again(path):
     with Store.open(path) as one, Store.open(path) as two:
         e = entry(1)
-        await one.leases.take([e.question.keys])
+        await one.leases.take([e.question])
         await one.answers.write([e])
         assert one.stats()["leases"] == 0
-        assert await two.leases.take([e.question.keys]) == [False]
+        assert await two.leases.take([e.question]) == [False]
 
 
 async def test_a_failure_ends_its_lease_and_is_leased_again(path):
     with Store.open(path) as one, Store.open(path) as two:
         e = entry(1, BackendError("server", "no"))
-        await one.leases.take([e.question.keys])
+        await one.leases.take([e.question])
         await one.answers.write([e])
-        assert await two.leases.take([e.question.keys]) == [True]
+        assert await two.leases.take([e.question]) == [True]
 
 
 async def test_closing_releases_all_leases(path):
     one = Store.open(path)
-    await one.leases.take([("a",)])
+    await one.leases.take([ask("a")])
     one.close()
     with Store.open(path) as two:
-        assert await two.leases.take([("a",)]) == [True]
+        assert await two.leases.take([ask("a")]) == [True]
 
 
 async def test_an_owner_releases_only_its_own_leases(path):
     with Store.open(path) as one, Store.open(path) as two:
-        await one.leases.take([("a", "b"), ("c",)])
-        await two.leases.release(["a"])
-        assert await two.leases.take([("a",)]) == [False]
-        await one.leases.release(["a", "b"])
-        assert await two.leases.take([("a",), ("b",), ("c",)]) == [True, True, False]
+        await one.leases.take([ask("a", "b"), ask("c")])
+        await two.leases.release([ask("a")])
+        assert await two.leases.take([ask("a")]) == [False]
+        await one.leases.release([ask("a", "b")])
+        assert await two.leases.take([ask("a"), ask("b"), ask("c")]) == [True, True, False]
 
 
 def test_leases_of_a_killed_process_are_free_at_once(path):
     in_child(f"""
         store = Store.open({str(path)!r})
-        assert asyncio.run(store.leases.take([("a",)])) == [True]
+        assert asyncio.run(store.leases.take([entry(1).question])) == [True]
         os._exit(0)
     """)
     with Store.open(path) as store:
         assert store.stats()["leases"] == 1
-        assert asyncio.run(store.leases.take([("a",)])) == [True]
+        assert asyncio.run(store.leases.take([entry(1).question])) == [True]
 
 
 async def test_a_lease_ends_unless_it_is_renewed(path, monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr(leases.time, "monotonic", lambda: clock[0])
     with Store.open(path) as one, Store.open(path) as two:
-        await one.leases.take([("a",)])
+        await one.leases.take([ask("a")])
         clock[0] += leases.LEASE_SECONDS - 1
-        assert await two.leases.take([("a",)]) == [False]
+        assert await two.leases.take([ask("a")]) == [False]
         await one.leases.renew()
         clock[0] += leases.LEASE_SECONDS - 1
-        assert await two.leases.take([("a",)]) == [False]
+        assert await two.leases.take([ask("a")]) == [False]
         clock[0] += 2
-        assert await two.leases.take([("a",)]) == [True]
+        assert await two.leases.take([ask("a")]) == [True]
 
 
 async def test_a_jump_of_the_wall_clock_ends_no_lease(path, monkeypatch):
     with Store.open(path) as one, Store.open(path) as two:
-        await one.leases.take([("a",)])
+        await one.leases.take([ask("a")])
         real = time.time
         for jump in (1e6, -1e6):
             monkeypatch.setattr(leases.time, "time", lambda jump=jump: real() + jump)
-            assert await two.leases.take([("a",)]) == [False]
+            assert await two.leases.take([ask("a")]) == [False]
             await two.answers.write([entry(int(jump > 0))])
         assert two.answers.verify().sound
+
+
+async def test_a_partly_answered_request_is_not_leased(store):
+    request = ScoreRequest("prompt 1", (" a", " more"))
+    await store.answers.write([entry(1)])
+    assert await store.leases.take([keyed_request(request, FP), ask(" more", prompt="prompt 1")]) == [False, True]
+
+
+async def test_a_lease_of_an_earlier_version_counts_while_it_lives(path):
+    with Store.open(path) as one, Store.open(path) as two:
+        await one.leases.renew()
+        sql(path, "INSERT INTO leases SELECT ?, owner FROM owners", ask("a").keys[0])
+        assert await two.leases.take([ask("a", "b"), ask("c")]) == [False, True]
+        await one.leases.release_all()
+        assert await two.leases.take([ask("a", "b")]) == [True]

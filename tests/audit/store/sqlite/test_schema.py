@@ -16,6 +16,7 @@ import pytest
 import sqlite_utils
 
 from audit.store import Store, StoredRow, join_answers
+from audit.store.answers.packed import single_rows
 from audit.store.sqlite import schema
 from audit.store.sqlite.migrations import migrations
 from backends.errors import ConfigError
@@ -122,7 +123,7 @@ def test_every_earlier_schema_is_brought_up_to_date(path, steps):
     e = entry(1)
     with Store.open(path) as store:
         put(store, e)
-    kept = sql(path, "SELECT * FROM answers"), sql(path, "SELECT * FROM prompts")
+    kept = single_rows(e.question, e.answer, e.question.keys, at=1.0), sql(path, "SELECT * FROM prompts")
     old = path.with_name("old.db")
     db = sqlite_utils.Database(old)
     names = [m.name for m in migrations._migrations]
@@ -135,7 +136,7 @@ def test_every_earlier_schema_is_brought_up_to_date(path, steps):
     with Store.open(old) as store:
         assert join_answers(e.question.request, e.question.keys, store.answers.read_many(e.question.keys)) == e.answer
         assert store.answers.verify().sound
-        assert asyncio.run(store.leases.take([("a",)])) == [True]
+        assert asyncio.run(store.leases.take([e.question, entry(2).question])) == [False, True]
         store.runs.start("r", "t", "{}")
         assert len(store.runs.all()) == 1
 

@@ -41,7 +41,7 @@ def test_an_answer_is_on_the_disk_when_write_returns(path):
 async def test_writing_blocks_no_event_loop(path, no_blocking):
     store = await asyncio.to_thread(Store.open, path)
     await store.answers.write([entry(1)])
-    assert await store.leases.take([("x",)]) == [True]
+    assert await store.leases.take([entry(2).question]) == [True]
     await store.leases.renew()
     await store.leases.release_all()
     await asyncio.to_thread(store.close)

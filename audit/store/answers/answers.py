@@ -1,0 +1,261 @@
+"""The answers, failures and prompts of one open store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from audit.store.answers import lookup, packed, prompts, writing
+from audit.store.answers.by_key import ByKey
+from audit.store.answers.lookup import Found
+from audit.store.answers.packed import PackedRow, Unpacked
+from audit.store.answers.quarantine import Doubtful, beginning, set_aside
+from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError, select
+from audit.store.answers.values import Entry, StoredAnswer, Verification
+from audit.store.answers.verifying import read_everything
+from audit.store.keys import KeyedRequest, from_json_bytes, join_request
+from audit.store.sqlite.database import Database
+from backends.base import Answer, ScoreRequest
+
+
+class Answers:
+    """The answers, failures and prompts of one open store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._by_key = ByKey()
+
+    def read(self, requests: Iterable[KeyedRequest]) -> Found:
+        """What is stored of requests.
+
+        A row whose checksum is wrong is quarantined and treated as absent.
+        """
+        requests = list(requests)
+        with self._database.read() as db:
+            found = lookup.find(db, requests)
+            lookup.find_failures(db, found.missing(requests), found)
+        self._set_aside_damaged(found)
+        return found
+
+    def answered(self, requests: Iterable[KeyedRequest]) -> set[str]:
+        """Those keys of requests that are answered. Failures are not answers. As `read` otherwise."""
+        with self._database.read() as db:
+            found = lookup.find(db, list(requests))
+        self._set_aside_damaged(found)
+        return found.answered()
+
+    # -- by key alone ------------------------------------------------------------------------
+
+    def answered_keys(self, keys: Iterable[str]) -> set[str]:
+        """Those of ``keys`` that are answered, where their requests are not known. As `read_many` otherwise."""
+        with self._database.read() as db:
+            found = self._find(db, list(keys))
+        self._set_aside_damaged(found)
+        return found.answered()
+
+    def read_many(self, keys: Iterable[str]) -> dict[str, Answer]:
+        """What is stored under ``keys``, where their requests are not known: as `read`, and slower."""
+        keys = list(keys)
+        with self._database.read() as db:
+            found = self._find(db, keys)
+            lookup.find_failures(db, (key for key in keys if key not in found.by_key), found)
+        self._set_aside_damaged(found)
+        return {**found.failures, **found.by_key}
+
+    def read_with_prompts(self, keys: Iterable[str]) -> dict[str, tuple[Any, Any, Answer]]:
+        """(prompt, part, answer) under each of ``keys`` that is soundly answered, as JSON has the first two.
+
+        The part is what the key adds to the prompt: a continuation, or how a text is drawn.
+        """
+        keys = list(keys)
+        found: dict[str, tuple[Any, Any, Answer]] = {}
+        with self._database.read() as db:
+            texts: dict[str, Any] = {}
+            for row in select(db, keys):
+                if row.prompt not in texts:
+                    texts[row.prompt] = prompts.read(db, row.prompt)
+                if texts[row.prompt] is not None and row.is_sound:
+                    found[row.key] = texts[row.prompt], from_json_bytes(row.part), row.answer()
+            packed_ones, _ = self._by_key.find(db, (key for key in keys if key not in found))
+            for key, (unpacked, place) in packed_ones.items():
+                question = unpacked.question
+                found[key] = question.prompt, question.details[place], unpacked.piece(place)
+        return found
+
+    def latest(self, fingerprint: str, most: int) -> list[StoredAnswer]:
+        """The last ``most`` sound answers of one model, in the order in which they were stored."""
+        with self._database.read() as db:
+            sql = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE fingerprint = ? ORDER BY rowid DESC LIMIT ?"
+            single = [AnswerRow(*row) for row in db.execute(sql, (fingerprint, most)).fetchall()]
+            found = [answer for row in reversed(single) for answer in _stored(row, prompts.read(db, row.prompt))]
+            if packed.is_any(db):
+                sql = f"SELECT {packed.COLUMNS} FROM packed_scores WHERE fingerprint = ? ORDER BY id DESC LIMIT ?"
+                together: list[list[StoredAnswer]] = []
+                for row in db.execute(sql, (fingerprint, most)):
+                    of_row = PackedRow(*row)
+                    together.append(_stored_together(of_row, prompts.read(db, of_row.prompt)))
+                    if sum(map(len, together)) >= most:
+                        break
+                found += [answer for some in reversed(together) for answer in some]
+                found.sort(key=lambda answer: answer.at)
+        return found[-most:]
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        """Store answers and failures; returns when they are on the disk.
+
+        The first answer under a key stays: a later one for the same key is not stored.
+
+        Raises
+        ------
+        StoreError
+            They are not stored.
+        ValueError
+            A number is not finite.
+        """
+        now = time.time()
+        prepared = [writing.prepare(entry, now) for entry in entries]
+        await asyncio.wrap_future(self._database.submit(lambda db: writing.insert(db, prepared), gather=True))
+
+    # -- quarantine --------------------------------------------------------------------------
+
+    def quarantine(self, keys: Sequence[str], problem: str) -> list[str]:
+        """Quarantine the answers under ``keys``, so that they are asked again. Returns those that there were."""
+        with self._database.read() as db:
+            doubtful = Doubtful(list(select(db, keys)))
+            found, doubtful.damaged = self._by_key.find(db, keys)
+            for key, (unpacked, _) in found.items():
+                doubtful.add(unpacked, [key])
+        self._set_aside(doubtful, problem)
+        there = {row.key for row in doubtful.single} | found.keys() | set().union(*doubtful.damaged.values())
+        return [key for key in dict.fromkeys(keys) if key in there]
+
+    def quarantine_since(self, fingerprint: str, since: float, problem: str) -> list[str]:
+        """Quarantine a model's answers stored after ``since`` (seconds since the epoch). Returns their keys."""
+        where = "WHERE fingerprint = ? AND at > ?"
+        with self._database.read() as db:
+            sql = f"SELECT {ANSWER_COLUMNS} FROM answers {where}"
+            doubtful = Doubtful([AnswerRow(*row) for row in db.execute(sql, (fingerprint, since))])
+            if packed.is_any(db):
+                sql = f"SELECT {packed.COLUMNS} FROM packed_scores {where}"
+                for row in [PackedRow(*row) for row in db.execute(sql, (fingerprint, since))]:
+                    try:
+                        unpacked = Unpacked.of(row, row.scores(), prompts.read(db, row.prompt))
+                        doubtful.add(unpacked, unpacked.question.keys)
+                    except DamagedError:
+                        doubtful.damaged[row] = set()
+        self._set_aside(doubtful, problem)
+        return [row.key for row in doubtful.single] + [key for _, keys in doubtful.packed.values() for key in keys]
+
+    def _find(self, db: Any, keys: Sequence[str]) -> Found:
+        """The answers under keys. Damaged rows are only noted."""
+        found = Found()
+        lookup.find_rows(db, keys, found)
+        packed_ones, damaged = self._by_key.find(db, (key for key in keys if key not in found.by_key))
+        found.by_key |= {key: unpacked.piece(place) for key, (unpacked, place) in packed_ones.items()}
+        # Where only the prompt is damaged, the answers can still be read by those who know it.
+        found.damaged_packed = {row: some for row, some in damaged.items() if not row.is_sound}
+        return found
+
+    def _set_aside_damaged(self, found: Found) -> None:
+        self._set_aside(Doubtful(found.damaged, found.damaged_packed), "checksum")
+
+    def _set_aside(self, doubtful: Doubtful, problem: str) -> None:
+        if doubtful and not self._database.read_only:
+            self._database.submit(lambda db: set_aside(db, doubtful, problem)).result()
+
+    # -- inspection --------------------------------------------------------------------------
+
+    def inspect(self, key: str) -> dict[str, Any] | None:
+        """Everything stored under a key: the model, the question, the answer, failures. None if unknown."""
+        with self._database.read() as db:
+            row, is_sound = self._single_row(db, key)
+            failures = db.execute(
+                "SELECT fingerprint, kind, prompt, detail, body, at FROM failures WHERE key = ? ORDER BY id", (key,)
+            ).fetchall()
+            quarantined = db.execute(
+                "SELECT problem, at FROM quarantine WHERE key IN (?, ?) ORDER BY id", (key, beginning(key))
+            ).fetchall()
+            if row is None and not failures and not quarantined:
+                return None
+            found: dict[str, Any] = {"key": key, "answered": row is not None}
+            source = row[1:5] if row is not None else failures[-1][:4] if failures else None
+            if source is not None:
+                found |= _question(db, *source)
+        if row is not None:
+            found["answer"] = from_json_bytes(row.body)
+            found["stored"] = _iso(row.at)
+            found["checksum"] = "right" if is_sound else "wrong"
+        found["failures"] = [{"error": from_json_bytes(body)[1], "at": _iso(at)} for *_, body, at in failures]
+        found["quarantine"] = [{"problem": problem, "at": _iso(at)} for problem, at in quarantined]
+        return found
+
+    def _single_row(self, db: Any, key: str) -> tuple[AnswerRow | None, bool]:
+        """The row under a key, or what it would be if the answer were not packed; and whether it is sound."""
+        row = next(select(db, [key]), None)
+        if row is not None:
+            return row, row.is_sound
+        found, damaged = self._by_key.find(db, [key])
+        if key in found:
+            return found[key][0].single_rows([key])[0], True
+        for packed_row in damaged:
+            try:
+                unpacked = Unpacked.of(packed_row, packed_row.scores_if_any(), prompts.read(db, packed_row.prompt))
+                return unpacked.single_rows([key])[0], False
+            except (DamagedError, IndexError):
+                continue
+        return None, False
+
+    def verify(self) -> Verification:
+        """Read everything: the file's structure, every checksum, every key hashed again.
+
+        Damaged rows are quarantined, and packed rows that their keys do not lead to are found again (not when
+        read-only).
+        """
+        with self._database.read() as db:
+            checked = read_everything(db)
+        if checked.tags and not self._database.read_only:
+            self._database.submit(lambda db: packed.write_tags(db, checked.tags)).result()
+        self._set_aside(checked.doubtful, "found by verify")
+        return Verification(checked.answers, checked.names, checked.file_problems, len(checked.tags))
+
+
+def _stored(row: AnswerRow, prompt: Any) -> Iterator[StoredAnswer]:
+    """A sound row's answer; none of another one."""
+    try:
+        if prompt is not None:
+            request = join_request(row.kind, prompt, from_json_bytes(row.part))
+            yield StoredAnswer(row.kind, request, row.answer(), row.at)
+    except (DamagedError, ValueError):
+        return
+
+
+def _stored_together(row: PackedRow, prompt: Any) -> list[StoredAnswer]:
+    try:
+        unpacked = Unpacked.of(row, row.scores(), prompt)
+    except DamagedError:
+        return []
+    request = unpacked.question.request
+    assert isinstance(request, ScoreRequest)
+    return [
+        StoredAnswer("score", ScoreRequest(request.prompt, (c,), request.first_given), unpacked.piece(place), row.at)
+        for place, c in enumerate(request.continuations)
+    ]
+
+
+def _question(db: Any, fingerprint: str, kind: str, prompt: str, part: bytes) -> dict[str, Any]:
+    fields = db.execute("SELECT body FROM fingerprints WHERE id = ?", (fingerprint,)).fetchone()
+    text = db.execute("SELECT body FROM prompts WHERE id = ?", (prompt,)).fetchone()
+    return {
+        "fingerprint_id": fingerprint,
+        "fingerprint": None if fields is None else from_json_bytes(fields[0]),
+        "kind": kind,
+        "prompt": None if text is None else from_json_bytes(text[0]),
+        "detail": from_json_bytes(part),
+    }
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

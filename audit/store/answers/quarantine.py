@@ -1,0 +1,94 @@
+"""Setting answers aside: out of the tables, so that they are asked again, and into the table ``quarantine``."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from audit.store.answers import packed, prompts
+from audit.store.answers.packed import PackedRow, Unpacked
+from audit.store.answers.rows import AnswerRow, DamagedError
+from audit.store.keys import keyed_request, to_bytes
+from backends.base import ScoreRequest, prompt_from_json
+
+
+@dataclass(slots=True)
+class Doubtful:
+    """What is set aside: rows; damaged packed rows, with keys that may be theirs; some answers of sound packed ones."""
+
+    single: list[AnswerRow] = field(default_factory=list)
+    damaged: dict[PackedRow, set[str]] = field(default_factory=dict)
+    packed: dict[int, tuple[Unpacked, list[str]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.single or self.damaged or self.packed)
+
+    def add(self, unpacked: Unpacked, keys: Iterable[str]) -> None:
+        """Add some of a packed row's answers."""
+        self.packed.setdefault(unpacked.row.id, (unpacked, []))[1].extend(keys)
+
+
+def set_aside(db: sqlite3.Connection, doubtful: Doubtful, problem: str) -> None:
+    """Move it to the quarantine. What another process has moved meanwhile is left."""
+    for row in doubtful.single:
+        _note(db, row.key, row, problem)
+        db.execute("DELETE FROM answers WHERE key = ?", (row.key,))
+    for damaged, keys in doubtful.damaged.items():
+        if damaged in packed.of_ids(db, [damaged.id]):
+            first, *others = names(db, damaged, keys)
+            _note(db, first, damaged, problem)
+            for name in others:
+                _note(db, name, ("with", first), problem)
+            packed.delete(db, damaged)
+    for unpacked, some in doubtful.packed.values():
+        _set_aside_some(db, unpacked, set(some), problem)
+
+
+def names(db: sqlite3.Connection, row: PackedRow, keys: Collection[str] = ()) -> list[str]:
+    """The keys of a damaged row, one for each of its answers.
+
+    ``keys`` may be among them. Of those that cannot be told only the beginning is known, as `beginning` gives it.
+    """
+    candidates = set(keys)
+    try:
+        prompt, scores = prompts.read(db, row.prompt), row.scores_if_any()
+        if prompt is not None:
+            request = ScoreRequest(prompt_from_json(prompt), scores.continuations, scores.first_given)
+            candidates.update(keyed_request(request, row.fingerprint).keys)
+    except (DamagedError, TypeError, ValueError, AttributeError):
+        pass
+    known = {packed.tags([key]): key for key in candidates}
+    tags = packed.read_tags(db, row.id)
+    return [known.get(tag, f"a1-{tag.hex()}…") for tag in tags] or sorted(candidates) or [f"row {row.id}"]
+
+
+def beginning(key: str) -> str:
+    """How a key is written of which only the first bytes are known."""
+    return f"{key[:11]}…"
+
+
+def _set_aside_some(db: sqlite3.Connection, unpacked: Unpacked, keys: set[str], problem: str) -> None:
+    row = next(packed.of_ids(db, [unpacked.row.id]), None)
+    if row is None:
+        return
+    if row != unpacked.row:
+        try:
+            unpacked = Unpacked.of(row, row.scores(), unpacked.question.prompt)
+        except DamagedError:  # the next reading sets it aside
+            return
+    for single in unpacked.single_rows(keys):
+        _note(db, single.key, single, problem)
+    left = [key for key in unpacked.question.keys if key not in keys]
+    if left:
+        packed.keep_only(db, unpacked, left)
+    else:
+        packed.delete(db, row)
+
+
+def _note(db: sqlite3.Connection, key: str, row: Iterable[Any], problem: str) -> None:
+    kept = to_bytes(json.dumps([repr(value) for value in row]))
+    db.execute("INSERT INTO quarantine (key, row, problem, at) VALUES (?, ?, ?, ?)", (key, kept, problem, time.time()))
