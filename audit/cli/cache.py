@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from audit.cli.shared import DEFAULT_DB, FAILED, OK, Db, Json, open_store, print_rows
+from audit.cli.shared import DEFAULT_DB, FAILED, OK, Db, Json, open_store, print_rows, store_path
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 
@@ -71,3 +72,31 @@ def backup(
     with open_store(db) as store:
         store.backup(target)
     say(target)
+
+
+@cache.command()
+def merge(
+    target: Annotated[Path, typer.Argument(help="The store to merge into. It is created if it does not exist.")],
+    sources: Annotated[list[Path], typer.Argument(help="Stores whose answers are added. They stay as they are.")],
+) -> None:
+    """Add the answers of other stores to one, checking each row and key. The first answer under a key is final.
+
+    Damaged rows are quarantined in TARGET and listed; they will be asked again. Runs and failures are not copied.
+    """
+    from audit.store import Store
+
+    with contextlib.ExitStack() as opened:
+        stores = [opened.enter_context(open_store(source)) for source in sources]  # all, before anything is written
+        into = opened.enter_context(Store.open(store_path(target)))
+        damaged = 0
+        for source in stores:
+            found = into.merge(source)
+            damaged += len(found.damaged)
+            known = found.answers - found.new - len(found.damaged)
+            say(
+                f"{source.path}: {found.answers:,} answers, {found.new:,} new, {known:,} known, "
+                f"{len(found.damaged):,} damaged"
+            )
+            for key in found.damaged:
+                say(f"damaged: {key} (not merged, will be asked again)", to_stderr=True)
+    raise typer.Exit(FAILED if damaged else OK)

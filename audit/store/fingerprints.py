@@ -19,7 +19,7 @@ from audit.store.answers import packed, prompts, rows
 from audit.store.answers.packed import PackedRow, Unpacked
 from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError
 from audit.store.answers.values import Entry
-from audit.store.answers.writing import Prepared, insert, prepare
+from audit.store.answers.writing import EncodedEntry, encode, insert
 from audit.store.keys import answer_keys, fingerprint_id, from_json_bytes, join_request, keyed_request, to_json_bytes
 from audit.store.sqlite.database import Database, placeholders
 
@@ -130,10 +130,10 @@ def _under(db: sqlite3.Connection, row: AnswerRow, fingerprint: str) -> AnswerRo
     return AnswerRow.make(key, fingerprint, row.kind, row.prompt, row.part, row.body, at=row.at)
 
 
-def _packed_under(db: sqlite3.Connection, row: PackedRow, fingerprint: str) -> Prepared | None:
+def _packed_under(db: sqlite3.Connection, row: PackedRow, fingerprint: str) -> EncodedEntry | None:
     """The row's answers under another fingerprint's id, as old as they are; None for a damaged row."""
     try:
         unpacked = Unpacked.of(row, row.scores(), prompts.read(db, row.prompt))
     except DamagedError:
         return None
-    return prepare(Entry(keyed_request(unpacked.question.request, fingerprint), unpacked.response), row.at)
+    return encode(Entry(keyed_request(unpacked.question.request, fingerprint), unpacked.response), row.at)

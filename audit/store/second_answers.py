@@ -10,8 +10,9 @@ import asyncio
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from audit.store.codecs import answer_from_json, answer_to_json
 from audit.store.keys import from_json_bytes, to_bytes, to_json_bytes
@@ -71,17 +72,37 @@ class SecondAnswers:
 
     def _read(self, fingerprint: str) -> Iterator[AnswerPair]:
         with self._database.read() as db:
-            rows = db.execute(f"SELECT {_COLUMNS} FROM second_answers WHERE fingerprint = ?", (fingerprint,)).fetchall()
-        for key, owner, keys, first, second, checksum, at in rows:
+            rows = sound_rows(db, "WHERE fingerprint = ?", (fingerprint,))
+        for _, owner, keys, first, second, _, at in rows:
             try:
-                if _checksum(key, owner, keys, first, second) != checksum:
-                    continue
                 again = None if second is None else answer_from_json(from_json_bytes(second))
                 yield AnswerPair(
                     owner, tuple(from_json_bytes(keys)), answer_from_json(from_json_bytes(first)), again, at
                 )
             except (TypeError, ValueError, AttributeError, KeyError):  # a column of the wrong type
                 continue
+
+
+def sound_rows(db: sqlite3.Connection, where: str = "", values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """The undamaged rows of the table. A store of an older schema may have no table."""
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'second_answers'").fetchone() is None:
+        return []
+    rows = db.execute(f"SELECT {_COLUMNS} FROM second_answers {where}", values).fetchall()
+    return [row for row in rows if _is_sound(*row)]
+
+
+def add_rows(db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
+    """Add rows of another store. A pair that is there stays, unless it lacks its second answer."""
+    sql = f"INSERT INTO second_answers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO "
+    update = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", "))
+    db.executemany(f"{sql} UPDATE SET {update} WHERE second_answers.second IS NULL AND first = excluded.first", rows)
+
+
+def _is_sound(key: Any, fingerprint: Any, keys: Any, first: Any, second: Any, checksum: Any, _: Any) -> bool:
+    try:
+        return bool(_checksum(key, fingerprint, keys, first, second) == checksum)
+    except (TypeError, ValueError, AttributeError):  # a column of the wrong type
+        return False
 
 
 def _checksum(key: str, fingerprint: str, keys: bytes, first: bytes, second: bytes | None) -> str:

@@ -31,6 +31,7 @@ from audit.store.answers import Answers, packed
 from audit.store.fingerprints import Fingerprints
 from audit.store.keys import from_json_bytes
 from audit.store.leases import Leases
+from audit.store.merging import Merged, merge
 from audit.store.nights import Nights
 from audit.store.orders import Orders
 from audit.store.runs import Runs
@@ -100,6 +101,18 @@ class Store:
             with contextlib.suppress(StoreError):
                 self.leases.close()
         self._database.close()
+
+    def merge(self, source: Store) -> Merged:
+        """Add the answers of another store to this one: see `audit.store.merging.merge`.
+
+        Raises
+        ------
+        ConfigError
+            If it is the same file.
+        """
+        if self.path.samefile(source.path):
+            raise ConfigError("SOURCE", str(source.path), "is the store to merge into", "Give another store")
+        return merge(self._database, source._database)
 
     def stats(self) -> dict[str, Any]:
         """The number of rows by table, the answers by model, and the size of the file in bytes."""

@@ -12,7 +12,7 @@ from audit.store.answers import lookup, packed, prompts, writing
 from audit.store.answers.by_key import ByKey
 from audit.store.answers.lookup import Found
 from audit.store.answers.packed import PackedRow, Unpacked
-from audit.store.answers.quarantine import Doubtful, beginning, set_aside
+from audit.store.answers.quarantine import Doubtful, beginning, move
 from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError, select
 from audit.store.answers.values import Entry, StoredAnswer, Verification
 from audit.store.answers.verifying import read_everything
@@ -37,14 +37,14 @@ class Answers:
         with self._database.read() as db:
             found = lookup.find(db, requests)
             lookup.find_failures(db, found.missing(requests), found)
-        self._set_aside_damaged(found)
+        self._quarantine_damaged(found)
         return found
 
     def answered(self, requests: Iterable[KeyedRequest]) -> set[str]:
         """Those keys of requests that are answered. Failures are not answers. As `read` otherwise."""
         with self._database.read() as db:
             found = lookup.find(db, list(requests))
-        self._set_aside_damaged(found)
+        self._quarantine_damaged(found)
         return found.answered()
 
     # -- by key alone ------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Answers:
         """Those of ``keys`` that are answered, where their requests are not known. As `read_many` otherwise."""
         with self._database.read() as db:
             found = self._find(db, list(keys))
-        self._set_aside_damaged(found)
+        self._quarantine_damaged(found)
         return found.answered()
 
     def read_many(self, keys: Iterable[str]) -> dict[str, Answer]:
@@ -62,7 +62,7 @@ class Answers:
         with self._database.read() as db:
             found = self._find(db, keys)
             lookup.find_failures(db, (key for key in keys if key not in found.by_key), found)
-        self._set_aside_damaged(found)
+        self._quarantine_damaged(found)
         return {**found.failures, **found.by_key}
 
     def read_with_prompts(self, keys: Iterable[str]) -> dict[str, tuple[Any, Any, Answer]]:
@@ -116,8 +116,8 @@ class Answers:
             A number is not finite.
         """
         now = time.time()
-        prepared = [writing.prepare(entry, now) for entry in entries]
-        await asyncio.wrap_future(self._database.submit(lambda db: writing.insert(db, prepared), gather=True))
+        encoded = [writing.encode(entry, now) for entry in entries]
+        await asyncio.wrap_future(self._database.submit(lambda db: writing.insert(db, encoded), gather=True))
 
     # -- quarantine --------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Answers:
             found, doubtful.damaged = self._by_key.find(db, keys)
             for key, (unpacked, _) in found.items():
                 doubtful.add(unpacked, [key])
-        self._set_aside(doubtful, problem)
+        self._quarantine(doubtful, problem)
         there = {row.key for row in doubtful.single} | found.keys() | set().union(*doubtful.damaged.values())
         return [key for key in dict.fromkeys(keys) if key in there]
 
@@ -146,7 +146,7 @@ class Answers:
                         doubtful.add(unpacked, unpacked.question.keys)
                     except DamagedError:
                         doubtful.damaged[row] = set()
-        self._set_aside(doubtful, problem)
+        self._quarantine(doubtful, problem)
         return [row.key for row in doubtful.single] + [key for _, keys in doubtful.packed.values() for key in keys]
 
     def _find(self, db: Any, keys: Sequence[str]) -> Found:
@@ -159,12 +159,12 @@ class Answers:
         found.damaged_packed = {row: some for row, some in damaged.items() if not row.is_sound}
         return found
 
-    def _set_aside_damaged(self, found: Found) -> None:
-        self._set_aside(Doubtful(found.damaged, found.damaged_packed), "checksum")
+    def _quarantine_damaged(self, found: Found) -> None:
+        self._quarantine(Doubtful(found.damaged, found.damaged_packed), "checksum")
 
-    def _set_aside(self, doubtful: Doubtful, problem: str) -> None:
+    def _quarantine(self, doubtful: Doubtful, problem: str) -> None:
         if doubtful and not self._database.read_only:
-            self._database.submit(lambda db: set_aside(db, doubtful, problem)).result()
+            self._database.submit(lambda db: move(db, doubtful, problem)).result()
 
     # -- inspection --------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Answers:
             checked = read_everything(db)
         if checked.tags and not self._database.read_only:
             self._database.submit(lambda db: packed.write_tags(db, checked.tags)).result()
-        self._set_aside(checked.doubtful, "found by verify")
+        self._quarantine(checked.doubtful, "found by verify")
         return Verification(checked.answers, checked.names, checked.file_problems, len(checked.tags))
 
 

@@ -32,20 +32,20 @@ class Doubtful:
         self.packed.setdefault(unpacked.row.id, (unpacked, []))[1].extend(keys)
 
 
-def set_aside(db: sqlite3.Connection, doubtful: Doubtful, problem: str) -> None:
+def move(db: sqlite3.Connection, doubtful: Doubtful, problem: str) -> None:
     """Move it to the quarantine. What another process has moved meanwhile is left."""
     for row in doubtful.single:
-        _note(db, row.key, row, problem)
+        record(db, row.key, row, problem)
         db.execute("DELETE FROM answers WHERE key = ?", (row.key,))
     for damaged, keys in doubtful.damaged.items():
         if damaged in packed.of_ids(db, [damaged.id]):
             first, *others = names(db, damaged, keys)
-            _note(db, first, damaged, problem)
+            record(db, first, damaged, problem)
             for name in others:
-                _note(db, name, ("with", first), problem)
+                record(db, name, ("with", first), problem)
             packed.delete(db, damaged)
     for unpacked, some in doubtful.packed.values():
-        _set_aside_some(db, unpacked, set(some), problem)
+        _move_some(db, unpacked, set(some), problem)
 
 
 def names(db: sqlite3.Connection, row: PackedRow, keys: Collection[str] = ()) -> list[str]:
@@ -71,7 +71,7 @@ def beginning(key: str) -> str:
     return f"{key[:11]}…"
 
 
-def _set_aside_some(db: sqlite3.Connection, unpacked: Unpacked, keys: set[str], problem: str) -> None:
+def _move_some(db: sqlite3.Connection, unpacked: Unpacked, keys: set[str], problem: str) -> None:
     row = next(packed.of_ids(db, [unpacked.row.id]), None)
     if row is None:
         return
@@ -81,7 +81,7 @@ def _set_aside_some(db: sqlite3.Connection, unpacked: Unpacked, keys: set[str], 
         except DamagedError:  # the next reading sets it aside
             return
     for single in unpacked.single_rows(keys):
-        _note(db, single.key, single, problem)
+        record(db, single.key, single, problem)
     left = [key for key in unpacked.question.keys if key not in keys]
     if left:
         packed.keep_only(db, unpacked, left)
@@ -89,6 +89,7 @@ def _set_aside_some(db: sqlite3.Connection, unpacked: Unpacked, keys: set[str], 
         packed.delete(db, row)
 
 
-def _note(db: sqlite3.Connection, key: str, row: Iterable[Any], problem: str) -> None:
+def record(db: sqlite3.Connection, key: str, row: Iterable[Any], problem: str) -> None:
+    """Record a row in the quarantine."""
     kept = to_bytes(json.dumps([repr(value) for value in row]))
     db.execute("INSERT INTO quarantine (key, row, problem, at) VALUES (?, ?, ?, ?)", (key, kept, problem, time.time()))

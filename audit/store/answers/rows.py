@@ -103,6 +103,7 @@ def answered(db: sqlite3.Connection, keys: Iterable[str]) -> set[str]:
     return found
 
 
-def insert(db: sqlite3.Connection, rows: Sequence[AnswerRow]) -> None:
-    """Insert answers whose keys have no row yet; leave the others."""
-    db.executemany(f"INSERT OR IGNORE INTO answers ({ANSWER_COLUMNS}) VALUES ({placeholders(AnswerRow._fields)})", rows)
+def insert(db: sqlite3.Connection, rows: Sequence[AnswerRow]) -> int:
+    """Insert answers whose keys have no row yet; leave the others. Returns how many were inserted."""
+    sql = f"INSERT OR IGNORE INTO answers ({ANSWER_COLUMNS}) VALUES ({placeholders(AnswerRow._fields)})"
+    return db.executemany(sql, rows).rowcount

@@ -17,7 +17,7 @@ from backends.errors import BackendError
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class EncodedEntry:
     """An entry with what is written of it: a packed row, or rows of their own."""
 
     entry: Entry
@@ -26,50 +26,55 @@ class Prepared:
     single: Sequence[AnswerRow]
 
 
-def prepare(entry: Entry, at: float) -> Prepared:
+def encode(entry: Entry, at: float) -> EncodedEntry:
     """Pack an answer that came at a time (seconds since the epoch). Raises ValueError where a number is not finite."""
     question, answer = entry.question, entry.answer
     if isinstance(answer, BackendError):
-        return Prepared(entry, at, None, ())
+        return EncodedEntry(entry, at, None, ())
     if isinstance(answer, ScoreResponse) and len(question.keys) > 1:
-        return Prepared(entry, at, PackedRow.make(question, answer, at=at), ())
-    return Prepared(entry, at, None, packed.single_rows(question, answer, question.keys, at=at))
+        return EncodedEntry(entry, at, PackedRow.make(question, answer, at=at), ())
+    return EncodedEntry(entry, at, None, packed.single_rows(question, answer, question.keys, at=at))
 
 
-def insert(db: sqlite3.Connection, prepared: Sequence[Prepared]) -> None:
-    """Store answers and failures, and end their leases. The first answer under a key stays."""
-    for one in prepared:
+def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> int:
+    """Store answers and failures, and end their leases. The first answer under a key stays.
+
+    Returns how many answers were stored.
+    """
+    count = 0
+    for one in encoded:
         question, answer = one.entry.question, one.entry.answer
         prompts.insert(db, question.prompt)
         if isinstance(answer, BackendError):
             _insert_failure(db, question, answer, one.at)
         elif question.kind == "score":
-            _insert_scores(db, one)
+            count += _insert_scores(db, one)
         else:
-            rows.insert(db, one.single)
+            count += rows.insert(db, one.single)
         db.execute(
             "DELETE FROM request_leases WHERE grp = ? AND tags = ?", (question.group, packed.tags(question.keys))
         )
+    return count
 
 
-def _insert_scores(db: sqlite3.Connection, one: Prepared) -> None:
+def _insert_scores(db: sqlite3.Connection, one: EncodedEntry) -> int:
     question = one.entry.question
     stored = list(packed.of_groups(db, [question.group]))
     answered = _answered(stored, question)
     if one.row is not None and rows.is_any(db):
         answered |= rows.answered(db, question.keys)
     if len(answered) == len(question.keys):
-        return
+        return 0
     if answered:
-        one = prepare(_without(one.entry, answered), one.at)
+        one = encode(_without(one.entry, answered), one.at)
         question = one.entry.question
     if one.row is None:
-        rows.insert(db, one.single)
-    elif len(stored) < packed.MOST_ROWS:
+        return rows.insert(db, one.single)
+    if len(stored) < packed.MOST_ROWS:
         packed.insert(db, one.row, question.keys)
-    else:
-        assert not isinstance(one.entry.answer, BackendError)
-        rows.insert(db, packed.single_rows(question, one.entry.answer, question.keys, at=one.at))
+        return len(question.keys)
+    assert not isinstance(one.entry.answer, BackendError)
+    return rows.insert(db, packed.single_rows(question, one.entry.answer, question.keys, at=one.at))
 
 
 def _answered(stored: Iterable[PackedRow], question: KeyedRequest) -> set[str]:

@@ -7,7 +7,7 @@ import math
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from audit.store.answers.packing import pack, unpack
@@ -30,7 +30,7 @@ OTHERS = st.builds(
     st.none() | st.integers(0, 99),
 )
 EXACT = st.lists(TOKENS, max_size=3).map(lambda tokens: ContinuationScore.exact(tokens, route="tree"))
-SCORES = st.lists(st.tuples(TEXT, EXACT | OTHERS), min_size=1, max_size=5, unique_by=lambda pair: pair[0])
+SCORES = st.lists(st.tuples(TEXT, EXACT | OTHERS), min_size=1, max_size=3, unique_by=lambda pair: pair[0])
 
 
 def bits(scores):
@@ -38,6 +38,7 @@ def bits(scores):
     return [repr(dataclasses.asdict(score)) for score in scores]
 
 
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SCORES, st.booleans(), st.integers(0, 2**40))
 def test_packed_scores_are_read_back_to_the_last_bit(pairs, first_given, prompt_tokens):
     continuations, scores = zip(*pairs, strict=True)

@@ -1,0 +1,91 @@
+"""Merging: every answer is checked, the first under a key stays, nothing of the other stores changes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import pytest
+
+from audit.store import AnswerPair, Entry, Store, keyed_request
+from audit.store.answers import Verification
+from audit.store.merging import Merged
+from backends.errors import BackendError, ConfigError
+from tests.audit.store.answers.test_packed import scored, stored
+from tests.audit.store.data import make_row_store as older
+from tests.audit.store.entries import FP, entry, put, sql, text_entry
+
+
+@pytest.fixture
+def other(tmp_path):
+    with Store.open(tmp_path / "other.db") as opened:
+        yield opened
+
+
+def test_answers_of_every_form_are_merged_once(store, other):
+    other.fingerprints.resolve({"model": "m"})
+    entries = [scored("p"), scored("p", ["later"]), text_entry(1), entry(2)]
+    put(other, *entries, Entry(text_entry(3).question, BackendError("server", "broken")))
+    before = other.path.read_bytes()
+    assert store.merge(other) == Merged(30, 30, [])
+    assert store.merge(other) == Merged(30, 0, [])
+    assert other.path.read_bytes() == before
+    for one in entries:
+        assert stored(store, one) == one.answer
+    assert store.answers.verify() == Verification(30, (), ())
+    assert store.stats()["failures"] == 0
+    assert store.answers.inspect(text_entry(1).question.keys[0])["fingerprint"] == {"model": "m"}
+    times = [[answer.at for answer in opened.answers.latest(FP, 99)] for opened in (store, other)]
+    assert times[0] == times[1]
+
+
+def test_the_first_answer_under_a_key_is_final(store, other):
+    put(store, scored("p", "bc"), text_entry(1))
+    put(other, scored("p", "abcd", -9.0), scored("p", "e", -9.0), text_entry(1), scored("q", "c"))
+    assert store.merge(other) == Merged(7, 4, [])
+    assert [round(score.logprob) for score in stored(store, scored("p", "abcde")).scores] == [-9, -1, -1, -9, -9]
+    assert store.answers.verify() == Verification(7, (), ())
+
+
+def test_a_store_with_an_answer_a_row_is_merged(store, path, tmp_path):
+    with Store.open(shutil.copy(older.STORE, tmp_path / "older.db"), read_only=True) as source:
+        assert store.merge(source) == Merged(164, 164, [])
+    assert store.answers.verify() == Verification(164, (), ())
+    name = store.fingerprints.resolve(older.FINGERPRINT)
+    for request, answer in older.answered():
+        assert stored(store, Entry(keyed_request(request, name), answer)) == answer
+    assert len(store.second_answers.read(name)) == 1
+
+
+def test_damaged_rows_are_set_aside_and_named(store, other):
+    put(other, scored("p", "ab"), scored("q", "ab"), scored("r", "ab"), text_entry(1), text_entry(2), text_entry(3))
+    sql(other.path, "UPDATE packed_scores SET body = zeroblob(9) WHERE id = 1")
+    sql(other.path, "UPDATE answers SET body = 'x' WHERE key = ?", text_entry(1).question.keys[0])
+    sql(other.path, "UPDATE answers SET key = 'a1-forged' WHERE key = ?", text_entry(2).question.keys[0])
+    sql(other.path, "UPDATE prompts SET body = 'x' WHERE body = ?", b'"r"')
+    found = store.merge(other)
+    assert (found.answers, found.new) == (9, 3)
+    begun = [key[:11] for key in (*scored("p", "ab").question.keys, *scored("r", "ab").question.keys)]
+    assert sorted(name[:11] for name in found.damaged) == sorted(
+        [*begun, "a1-forged", text_entry(1).question.keys[0][:11]]
+    )
+    assert store.answers.verify() == Verification(3, (), ())
+    assert store.stats()["quarantine"] == 6
+    store.merge(other)
+    assert store.stats()["quarantine"] == 6
+    assert other.stats()["quarantine"] == 0
+
+
+def test_a_pair_that_lacks_its_second_answer_gets_it(store, other):
+    question, answer = scored("p", "ab").question, scored("p", "ab").answer
+    for opened, second in ((store, None), (other, answer)):
+        asyncio.run(opened.second_answers.write(AnswerPair(FP, question.keys, answer, second)))
+    store.merge(other)
+    assert [pair.second for pair in store.second_answers.read(FP)] == [answer]
+    other.merge(store)
+    assert [pair.second for pair in other.second_answers.read(FP)] == [answer]
+
+
+def test_a_store_is_not_merged_into_itself(store):
+    with Store.open(store.path, read_only=True) as same, pytest.raises(ConfigError, match="merge into"):
+        store.merge(same)
