@@ -26,6 +26,8 @@ _STRAY = 0.005
 _OWN_CELLS = 50
 #: The text of a special token, which is never drawn.
 _SPECIAL = re.compile(r"<[^<>]*>|\[[A-Z_]+\]")
+#: Entries that are kept of a list which came with a draw.
+_LISTED_WITH_A_DRAW = 100
 #: Expected draws from which on a text is tested by itself, and λ of Chernoff's bound.
 _LEAST_EXPECTED, _TILTS = 1.0, np.geomspace(0.02, 4, 40)
 #: Standard errors by which a lie must move a statistic to be detected 19 times in 20 at the first level.
@@ -71,6 +73,11 @@ def listed_texts(top: TopLogprobs, *, trimmed: bool) -> dict[str, float]:
         if text and "�" not in text and not _SPECIAL.fullmatch(text.strip()) and top.identifies(token):
             found[text] = found.get(text, 0.0) + math.exp(token.logprob)
     return found
+
+
+def drawn_place(drawn: str, top: TopLogprobs, audited: Collection[str] = ()) -> Place:
+    """The place of a token that was drawn beside a list, with the likeliest entries of that."""
+    return Place(listed_texts(top.likeliest(_LISTED_WITH_A_DRAW), trimmed=False), (drawn,), audited)
 
 
 def p_value(places: Sequence[Place], *, noise: float) -> float:
@@ -164,6 +171,12 @@ def likelihood_bound(places: Sequence[Place], *, noise: float) -> float:
         drift = (noise / 2) ** 2 * ((p * np.abs(logs)).sum() * np.abs(tilts) + tilts**2 / 2 * ((p * logs) ** 2).sum())
         exponent += np.log(np.exp(np.outer(tilts, logs)) @ p) + drift - tilts * logs[drawn[0]]
     return min(1.0, 2 * math.exp(min(float(exponent.min()), 0.0)))
+
+
+def single_draws_bound(places: Sequence[Place], *, noise: float) -> float:
+    """An upper bound of the p-value of single draws by all three bounds (Bonferroni)."""
+    bounds = (pooled_bound, audited_bound, likelihood_bound)
+    return min(1.0, len(bounds) * min(bound(places, noise=noise) for bound in bounds))
 
 
 def _log_bound(events: Sequence[tuple[float, bool]], noise: float, least: float = 0.0) -> float:

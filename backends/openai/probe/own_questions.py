@@ -20,12 +20,11 @@ from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities, Together
 from backends.openai.probe.calibration import (
     Place,
-    audited_bound,
-    likelihood_bound,
+    drawn_place,
     listed_texts,
     p_value,
-    pooled_bound,
     pooled_p_value,
+    single_draws_bound,
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
@@ -48,12 +47,12 @@ _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts"
 #: As many where lists came with draws, and as many more where those do not fit.
 _BESIDE_LISTS: Mapping[Together | None, int] = {"n": 20, "prompts": 10, None: 20}
 _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
-#: Entries of each list; of one that came with a draw; and how many of those are kept.
-_LISTED, _LISTED_WITH_A_DRAW, _MOST_KEPT = 1000, 100, 2000
+#: Entries of each list, and how many of those that came with a draw are kept.
+_LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
 _LEVELS = Levels(at_once=1e-5, first=0.02, second=0.002)
 #: Tests of some draws at each of a few places, and of one at each of many.
-_OF_FEW, _OF_MANY = (p_value, pooled_p_value), (pooled_bound, audited_bound, likelihood_bound)
+_OF_FEW, _OF_MANY = (p_value, pooled_p_value), (single_draws_bound,)
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
 #: How many questions must differ to count as a contradiction.
@@ -111,11 +110,10 @@ class _Reservoir(Generic[T]):
 def _place(response: ScoreResponse, drawn: str, top: TopLogprobs | None) -> Place:
     """The list that a token was drawn beside; beside an echo, the scores' first tokens."""
     scored = [score.tokens[0] for score in response.scores if score.tokens]
-    if top is None:
-        listed = {t.text: math.exp(t.logprob) for t in scored if t.exact and t.start == 0}
-    else:
-        listed = listed_texts(top.likeliest(_LISTED_WITH_A_DRAW), trimmed=False)
-    return Place(listed, (drawn,), tuple({token.text for token in scored}))
+    audited = {token.text for token in scored}
+    if top is not None:
+        return drawn_place(drawn, top, audited)
+    return Place({t.text: math.exp(t.logprob) for t in scored if t.exact and t.start == 0}, (drawn,), audited)
 
 
 @dataclass(frozen=True)

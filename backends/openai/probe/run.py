@@ -66,7 +66,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
         session.update(text_route="sampled")
     if samples and found.chat and found.chat_route is None and not session.untrusted:
         session.update(chat_route="sampled")
-    session.draw_with_lists(session.capabilities.draws_with_lists and session.lists_are_steady())
+    await draws.draws_beside_lists(session)
     session.statements += [f"no score of a {kind} is used: {reason}" for kind, reason in session.untrusted.items()]
     api.configure(session.capabilities)
     return session

@@ -13,7 +13,7 @@ from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.retries import is_down, with_retries
-from backends.openai.probe.calibration import Unseen
+from backends.openai.probe.calibration import Place, Unseen, drawn_place
 from backends.openai.probe.report import Check
 from backends.openai.response_ids import OtherProviderError
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
@@ -75,6 +75,8 @@ class ProbeSession:
         The lies that draws would probably not detect, by kind of prompt.
     unsent_tokens : int
         Tokens of a chat that its words do not account for: the template's, and those of any hidden text.
+    beside_lists : list of Place
+        What was drawn beside lists, each at temperature 1.
     by_ids : bool
         Whether prompts are sent as token ids because the server tokenises texts differently.
     refused : BackendError or None
@@ -87,6 +89,7 @@ class ProbeSession:
 
     def __init__(self, api: ServerApi) -> None:
         self.api = api
+        self.beside_lists: list[Place] = []
         api.on_draw = self.note_draw
         self.capabilities = ServerCapabilities()
         self.checks: list[Check] = []
@@ -111,8 +114,11 @@ class ProbeSession:
         self.capabilities = dataclasses.replace(self.capabilities, **capabilities)
 
     def note_draw(self, drawn: str, top: TopLogprobs | None) -> None:
-        """See whether a drawn token that is not among the likeliest takes the place of one that is."""
-        if drawn and top is not None and drawn not in {token.text for token in top.tokens[: top.requested_k]}:
+        """Keep a token that was drawn beside a list, and see whether it may displace a likelier one from that."""
+        if top is None:
+            return
+        self.beside_lists.append(drawn_place(drawn, top))
+        if drawn and drawn not in {token.text for token in top.tokens[: top.requested_k]}:
             self.update(draws_apart=True)
 
     def draw_with_lists(self, draws: bool = True) -> None:

@@ -25,6 +25,7 @@ from backends.openai.probe.calibration import (
     listed_texts,
     log_likelihood,
     p_value,
+    single_draws_bound,
     unseen,
 )
 from backends.openai.probe.experiments.long_draws import long_draws, one_long_draw
@@ -65,6 +66,8 @@ _QUESTIONS = (
 #: request per draw; and with a request per draw if long draws cannot be read.
 _DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 2, 14
 _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
+#: Level at which draws beside lists are not used: nothing is refused for it.
+_BESIDE_LISTS = 0.001
 #: Entries below which a list is not a vocabulary.
 _SHORT = 200
 #: Draws of one request.
@@ -264,6 +267,19 @@ async def variety(session: ProbeSession) -> Outcome:
     if not colder:
         session.distrust(kind, f"the temperature has no effect on drawn answers ({message})")
     return Outcome(colder, message)
+
+
+@experiment("draws beside lists")
+async def draws_beside_lists(session: ProbeSession) -> Outcome:
+    """Whether what was drawn beside the lists of this probe fits them: if not, a run draws without lists alone."""
+    if not session.capabilities.draws_with_lists:
+        raise NotTestedError("not tried: lists come with no draw at temperature 1")
+    p = single_draws_bound(session.beside_lists, noise=session.capabilities.repeat_noise)
+    message = f"{len(session.beside_lists)} draws: p = {p:.2g} at most that they come from the lists"
+    if p < _BESIDE_LISTS or not session.lists_are_steady():
+        session.draw_with_lists(False)
+        return Outcome(None, f"{message}; not used")
+    return Outcome(True, message)
 
 
 @experiment("several draws in one request")

@@ -51,7 +51,15 @@ _WRITTEN = (
     ("a quotation mark and its name in HTML", _QUOTED.replace('"', "&quot;")),
     ("one line break or two", _QUOTED.replace("\n\n", "\n")),
 )
-_FAMILIES = (_TWINS, _LONG_TWINS, _WRITTEN)
+_SYMBOLS = "“It’s late” – she said 😀. He"
+#: Prompts that become the same if a gateway makes typography plain, or drops what is no letter.
+_PLAIN = (
+    ("", _SYMBOLS),
+    ("curly quotes and straight ones", _SYMBOLS.translate(str.maketrans("“”’", '""\''))),
+    ("a dash and a hyphen", _SYMBOLS.replace("–", "-")),
+    ("an emoji", _SYMBOLS.replace("😀", "😢")),
+)
+_FAMILIES = (_TWINS, _LONG_TWINS, _WRITTEN, _PLAIN)
 #: For texts only: in chats an honest template may strip the line break.
 _LAST_BREAK = (
     ("", "Who found the letter? The answer:"),

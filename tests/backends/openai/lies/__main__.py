@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,10 @@ from tests.backends.openai.lies.audits import audit_trials
 from tests.backends.openai.lies.catalogue import LIES, UNDER_WAY, UNKNOWABLE
 from tests.backends.openai.lies.records import accepted, page, read_records, record
 from tests.backends.openai.lies.server import STYLES, Style
-from tests.backends.openai.lies.trial import trials
+from tests.backends.openai.lies.trial import Outcome, trials
 
-#: Of an audit: 40 of them are asked again.
-_QUESTIONS = 160
+#: Of an audit: 40 of them are asked again. A lie about the audited words takes more draws to show.
+_QUESTIONS, _ABOUT_WORDS = 160, 1440
 
 
 def main() -> None:
@@ -27,33 +28,33 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--lie", action="append", help="a part of its name; several are allowed")
     parser.add_argument("--style", choices=STYLES)
-    parser.add_argument("--questions", type=int, default=_QUESTIONS, help="of a whole audit")
+    parser.add_argument("--questions", type=int, help=f"of a whole audit; {_QUESTIONS}, or {_ABOUT_WORDS} about words")
     parser.add_argument("--results", type=Path, help="a file of JSON lines")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     records = read_records(options.results) if options.results else []
     done = {(r["lie"], r["style"], r["seed"]) for r in records}
-    for name, style in cells():
-        if not any(part in name for part in options.lie or [""]) or options.style not in (None, style):
+    chosen = [(name, style) for name, style in cells() if any(part in name for part in options.lie or [""])]
+    for seed, (name, style) in itertools.product(range(options.seeds), chosen):
+        if (name, style, seed) in done or options.style not in (None, style):
             continue
-        for seed in range(options.seeds):
-            if (name, style, seed) in done:
-                continue
-            seeds = range(seed, seed + 1)
-            is_audit = name in UNDER_WAY
-            outcome, *_ = (
-                audit_trials(name, style, seeds, options.questions) if is_audit else trials(name, style, seeds)
-            )
-            records.append(record(name, style, seed, outcome))
-            print(json.dumps(records[-1]), flush=True)
-            if options.results:
-                with options.results.open("a") as file:
-                    file.write(json.dumps(records[-1]) + "\n")
+        records.append(record(name, style, seed, _outcome(name, style, seed, options.questions)))
+        print(json.dumps(records[-1]), flush=True)
+        if options.results:
+            with options.results.open("a") as file:
+                file.write(json.dumps(records[-1]) + "\n")
     hidden = unknowable()
     if options.page:
         options.page.write_text(page(records, hidden))
     wrong = sum(accepted(r) for r in records if (r["lie"], r["style"]) not in hidden)
     print(f"wrong scores and false bounds accepted in runs that named no problem: {wrong}")
+
+
+def _outcome(name: str, style: Style, seed: int, questions: int | None) -> Outcome:
+    seeds = range(seed, seed + 1)
+    if name not in UNDER_WAY:
+        return trials(name, style, seeds)[0]
+    return audit_trials(name, style, seeds, questions or (_ABOUT_WORDS if "audited word" in name else _QUESTIONS))[0]
 
 
 def cells() -> Iterator[tuple[str, Style]]:

@@ -23,14 +23,14 @@ from tests.backends.openai.lies.catalogue import LIES
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
 from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, questions
 
-#: Of each question: a server that is asked about one continuation at a time gets as many requests.
-_CONTINUATIONS = 3
+#: Of each question, where a server is asked about one continuation at a time and gets as many requests.
+_CONTINUATIONS, _ONE_AT_A_TIME = 3, ("echo", "ids")
 #: Seconds that an answer takes: long enough for the client to have as many under way as it may.
 _ANSWERED_IN = 0.02
 
 
 class Questions(Suite):
-    """The probability of the first of three continuations of each question."""
+    """The probability of the first continuation of each question."""
 
     name = "questions"
 
@@ -39,8 +39,9 @@ class Questions(Suite):
 
     def items(self) -> Iterator[Item]:
         for at, request in enumerate(questions(self._style, self._n)):
-            asked = dataclasses.replace(request, continuations=request.continuations[:_CONTINUATIONS])
-            yield Item(f"q{at}", asked, {"q": at})
+            if self._style in _ONE_AT_A_TIME:
+                request = dataclasses.replace(request, continuations=request.continuations[:_CONTINUATIONS])
+            yield Item(f"q{at}", request, {"q": at})
 
     @property
     def needs(self) -> frozenset[Capability]:

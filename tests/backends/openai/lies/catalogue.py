@@ -17,10 +17,12 @@ from tests.backends.openai.lies.transformations import (
     another_model,
     another_throughout,
     audited_word_down,
+    audited_words_alike,
     bos_doubled_on_texts,
     cached,
     cached_draws,
     chats_of,
+    drawn_beside_lists,
     filtered_alike,
     first_words,
     greedy,
@@ -141,6 +143,12 @@ MORE: Mapping[str, Told] = {
     "audited word 0.6 nats down in rows alone": lambda random: audited_word_down(
         random, ("echo", "ids"), ("echo", "prompt_logprobs")
     ),
+    "audited words moved halfway to their mean": audited_words_alike,
+    "greedy draws beside lists": drawn_beside_lists(lambda values, asked: greedy(values, 1.0)),
+    "draws beside lists at temperature 0.7": drawn_beside_lists(lambda values, asked: values / 0.7),
+    "curly quotes made straight": reads(lambda text: text.translate(str.maketrans("“”‘’", "\"\"''"))),
+    "dashes made hyphens": reads(lambda text: re.sub("[–—]", "-", text)),
+    "emoji dropped": reads(lambda text: re.sub("[\U0001f300-\U0001faff]", "", text)),
     "another model from the start": lambda random: another_throughout(random),
 }
 

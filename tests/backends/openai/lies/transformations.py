@@ -162,6 +162,30 @@ def audited_word_down(
     return Lie(styles, lists=lists)
 
 
+def audited_words_alike(random: np.random.Generator) -> Lie:
+    """What the audit asks is answered evenly in lists: each answer's probability is moved halfway to their mean."""
+    answers = np.array([text.strip() in GENDERS for text in VOCABULARY])
+
+    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
+        if _OWN not in asked.text or asked.kind == "draw":
+            return values
+        spaced = answers & (values > -8)
+        mean = np.log(np.exp(values[spaced]).mean()) if spaced.any() else 0.0
+        return np.where(spaced, (values + mean) / 2, values)
+
+    return Lie(SCORED, lists=lists)
+
+
+def drawn_beside_lists(change: Callable[[np.ndarray, Asked], np.ndarray], reason: str = "") -> Told:
+    """Tokens that come with a list are drawn from something else than others."""
+
+    def draws(values: np.ndarray, temperature: float, asked: Asked) -> np.ndarray:
+        told = change(values, asked) if asked.kind == "list" else values
+        return told / temperature if temperature else greedy(told, temperature)
+
+    return lambda random: Lie(("lists", "chat"), draws=draws, unknowable=reason)
+
+
 def _k_best(values: np.ndarray, k: int) -> np.ndarray:
     return np.where(values >= np.sort(values)[-k], values, -np.inf)
 

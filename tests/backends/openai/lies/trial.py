@@ -55,7 +55,7 @@ def questions(style: Style, n: int) -> list[ScoreRequest]:
         occupation = OCCUPATIONS[at % len(OCCUPATIONS)]
         text = f"Picture a {occupation}. What is the gender of the {occupation}?"
         if at % 4 == 1:
-            text = f'My friend Jürgen & I ask: "{text}"'
+            text = f'My friend Jürgen & I ask 😀 – “today”: "{text}"'
         if at % 4 == 3:
             text = f"{_STORY} {text}"
         if at >= len(OCCUPATIONS):
