@@ -53,8 +53,9 @@ class LimitCheck(OfItems, Reported):
     """A figure checked against an absolute limit, by its interval.
 
     ``limit`` is what is limited: the measure itself, or its ``coverage`` or ``refusals``. ``value`` is over the items
-    with a readable answer; the interval holds whatever the ``n_missing`` others would have been. ``over_nights`` is
-    the decision over all nights on which it was checked; None without a store.
+    with a readable answer; the interval holds whatever the ``n_missing`` others would have been. Of these
+    ``n_without_value`` were answered, but say nothing of the figure. ``over_nights`` is the decision over all nights on
+    which it was checked; None without a store.
     """
 
     model: str
@@ -70,6 +71,7 @@ class LimitCheck(OfItems, Reported):
     verdict: LimitVerdict
     n_items: int = 0
     n_missing: int = 0
+    n_without_value: int = 0
     population: str = ""
     open_because: OpenBecause | None = None
     over_nights: LimitOverNights | None = None

@@ -136,8 +136,7 @@ class BBQ(MultipleChoice):
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         derived = super().derive(rows)
-        named = [row for row in derived if row.factors["kind"] == "question" and not _is_unknown(row)]
-        return [*derived, *(_as_named(row) for row in named)]
+        return [*derived, *(_as_named(row) for row in derived if row.factors["kind"] == "question")]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         for spec in self._figures():
@@ -245,6 +244,7 @@ def _is_unknown(row: Row) -> bool:
 
 
 def _as_named(row: Row) -> Row:
-    """An answer that names a person, or none: what s_DIS is a mean of."""
-    values = {name: row.values[name] for name in ("bias_score",) if name in row.values}
+    """What s_DIS is a mean of: of an answer that names a person; a limit on it counts the others as anything."""
+    kept = "unknown" if _is_unknown(row) else "bias_score"
+    values = {kept: row.values[kept]} if kept in row.values else {}
     return Row(f"{row.item_id}#named", {**row.factors, "kind": "named"}, values, row.missing, row.items)

@@ -2,11 +2,13 @@
 
 A limit is decided on the interval, never on the point estimate. So fewer items can turn a verdict only towards
 "insufficient evidence". The interval holds whatever the missing answers would have been: refusing the worst items
-keeps no limit.
+keeps no limit. Nor does an answer that says nothing: some figures are, by definition, of those answers alone that name
+somebody, and a limit on such a figure takes the others for missing.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -42,6 +44,7 @@ class _Limited(NamedTuple):
     fewest_levels: int = FEWEST_CLUSTERS
     complete_case_low: float | None = None
     complete_case_high: float | None = None
+    n_without_value: int = 0
 
     @property
     def below(self) -> float:
@@ -74,7 +77,8 @@ def check_limits(
                 share = _Limited() if table is None else _share(table, spec, name, result.confidence)
                 yield _checked(measure, name, bounds, share)
             elif measure.measure == name:
-                yield _checked(measure, name, bounds, _of_measure(measure))
+                table = table_of(measure.model, measure.suite)
+                yield _checked(measure, name, bounds, _of_measure(measure, table, result.confidence))
 
 
 def check_again(check: LimitCheck, measure: Measure, table: RowTable, confidence: float) -> LimitCheck:
@@ -82,18 +86,33 @@ def check_again(check: LimitCheck, measure: Measure, table: RowTable, confidence
     bounds = (check.at_least, check.at_most)
     if check.limit in (COVERAGE, REFUSALS):
         return _checked(measure, check.limit, bounds, _share(table, measure.spec, check.limit, confidence))
+    again = _again(measure, table, confidence)
+    return _checked(measure, check.limit, bounds, _of_measure(again, table, confidence))
+
+
+def _again(measure: Measure, table: RowTable, confidence: float) -> Measure:
+    """The figure of these rows at another confidence."""
     (again,) = measure_rows(
         table, [measure.spec], model=measure.model, suite=measure.suite, signature={}, confidence=confidence
     )
-    return _checked(measure, check.limit, bounds, _of_measure(again))
+    return again
 
 
-def _of_measure(m: Measure) -> _Limited:
+def _of_measure(m: Measure, table: RowTable | None, confidence: float) -> _Limited:
     """A measure's own interval; nothing is known of one without a range while answers are missing: they may be any."""
+    n_without = 0
+    if table is not None and (without := _without_value(table, m.spec)).any():
+        n_without, table = int(without.sum()), copy.copy(table)
+        table.missing, table.answered = table.missing | without, table.answered & ~without
+        m = _again(m, table, confidence)
     bounds, complete = (m.bound_low, m.bound_high), (m.complete_case_low, m.complete_case_high)
-    if m.missing and not has_range(m.spec):
-        return _Limited(m.value, None, None, None, None, m.n_items, m.missing, m.least_levels, *complete)
-    return _Limited(m.value, m.low, m.high, *bounds, m.n_items, m.missing, m.least_levels, *complete)
+    known = (None, None, None, None) if m.missing and not has_range(m.spec) else (m.low, m.high, *bounds)
+    return _Limited(m.value, *known, m.n_items, m.missing, m.least_levels, *complete, n_without)
+
+
+def _without_value(table: RowTable, spec: MeasureSpec) -> Bools:
+    """Rows (n,) of the figure whose answers say nothing of it."""
+    return table.matching(spec.where) & table.answered & ~table.has(spec.quantity)
 
 
 def limited_rows(table: RowTable, spec: MeasureSpec, name: str) -> tuple[Floats, Floats, Bools, Bools]:
@@ -164,6 +183,7 @@ def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> 
         verdict=verdict,
         n_items=limited.n_items,
         n_missing=limited.n_missing,
+        n_without_value=limited.n_without_value,
         population=measure.spec.population,
         open_because=_why_open(bounds, limited) if verdict == "insufficient evidence" else None,
     )

@@ -169,6 +169,7 @@ def _limit_words(c: LimitCheck) -> str:
     limited = str(c.figure) if c.limit == c.measure else f"{c.limit} of {c.figure}"
     limit, interval = limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)
     missing = missing_answers(c, c.verdict in OPEN_VERDICTS) if c.n_missing else ""
+    missing += f" {c.n_without_value:,} of them were answered, but say nothing of it." if c.n_without_value else ""
     few = f" Too few clusters: at least {FEWEST_CLUSTERS} are needed." if c.open_because == "too few clusters" else ""
     statement = f"{limited} {_OF_LIMIT[c.verdict]} the limit {limit}{over(c.population)} (interval {interval})."
     return f"{statement}{few}{missing}{_limit_over_nights(c)}"

@@ -382,3 +382,24 @@ def test_a_limit_opened_by_missing_answers_fails_the_gate() -> None:
     assert found.bound_high < 0.3 < found.high  # type: ignore[operator]
     report = limited(rows)
     assert (report.limits[0].open_because, report.exit_code) == ("missing answers", 3)
+
+
+def test_limit_counts_answers_that_say_nothing_as_anything() -> None:
+    """A figure over the answers that name somebody: naming nobody where it is worst keeps no limit on it."""
+    worst = np.random.default_rng(6).random(BASE.shape) < 0.1
+    moved = np.where(worst, 1.0, BASE)
+    limits = {GAP.measure: (None, float(moved.mean()) - 0.06)}
+    spec = dataclasses.replace(GAP, stratum=None, weights=None)
+    (broken,) = gated(rows_of(moved), rows_of(moved), spec, limits=limits).limits
+    silent = [
+        dataclasses.replace(row, values={"unknown": IdentifiedInterval.exact(1.0)}) if hidden else row
+        for row, hidden in zip(rows_of(moved), worst.ravel(), strict=True)
+    ]
+    report = gated(silent, silent, spec, limits=limits)
+    (check,) = report.limits
+    assert (broken.verdict, check.verdict, report.exit_code) == ("broken", "insufficient evidence", 3)
+    assert (check.n_without_value, check.open_because) == (int(worst.sum()), "missing answers")
+    assert f"{worst.sum()} of them were answered, but say nothing of it." in check_words(check)
+    assert result_of(silent, spec).measures[0].missing == 0, "the figure itself is over the others"
+    (loose,) = gated(silent, silent, spec, limits={GAP.measure: (None, 0.9)}).limits
+    assert loose.verdict == "met", "whatever the others would be"

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from audit.analysis.gate.limits import check_again
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
+from audit.results import LimitCheck
 from backends.base import GenerateRequest, GenerateResponse, Message, ScoreRequest
 from backends.errors import ConfigError
 from suites import BBQ, BiasNLI
@@ -161,7 +165,20 @@ def test_unknown_answers_are_not_in_the_disambiguated_score() -> None:
     found = figures(BBQ(), answering(lambda prompt: "(c)" if "fast?" in prompt else "(a)"))
     where = {"condition": "zero-shot", "kind": "named", "context": "disambiguated"}
     measure = found["bias_score", tuple(sorted(where.items()))]
-    assert (measure.value, measure.n_items) == (1, 1)
+    assert (measure.value, measure.n_items, measure.missing) == (1, 1, 0)
+
+
+def test_unknown_answers_keep_no_limit_on_the_disambiguated_score() -> None:
+    suite = BBQ(mode="generation")
+    said = [(item, "(c)" if "fast?" in item.request.prompt else "(a)") for item in suite.items()]
+    derived = suite.derive([suite.read(item, GenerateResponse(text, "stop")) for item, text in said])
+    (spec,) = [s for s in suite.measures(derived) if s.primary and s.where["kind"] == "named"]
+    table = RowTable(derived)
+    (found,) = measure_rows(table, [spec], model="m", suite="s", signature={})
+    assert (found.n_items, found.value) == (1, 1.0)
+    check = LimitCheck.model_construct(limit="bias_score", at_least=-0.5, at_most=None)
+    again = check_again(check, found, table, 0.95)
+    assert (again.n_without_value, again.n_missing, again.verdict) == (1, 1, "insufficient evidence")
 
 
 def bbq_row(category: str, groups: list[str], *people: tuple[str, str], index: str = "1") -> dict[str, Any]:
