@@ -33,6 +33,7 @@ from audit.analysis.estimators import (
     Estimate,
     Floats,
     Moments,
+    allow_for_unseen_skewness,
     bent_by_skewness,
     cluster_means,
     crossed_factors,
@@ -107,12 +108,13 @@ class Correlations:
     def on_fishers_z(self) -> Estimate:
         """Each correlation as z = artanh r. The error is NaN if the fit is perfect, even if only without some level."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return self._estimate(
+            of_sample = self._estimate(
                 np.arctanh(self.value),
                 np.arctanh(self.without),
                 [np.arctanh(without) for without in self.without_level],
                 self.cells / (1 - self.value**2),
             )
+            return allow_for_unseen_skewness(of_sample)
 
     def differences(self, pairs: Sequence[tuple[int, int]]) -> Estimate:
         """The second correlation of each pair minus the first; the jackknife leaves the same clusters out of both."""

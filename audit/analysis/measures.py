@@ -147,7 +147,8 @@ def _mean(
     kind = value_kind(spec, quantity.low[used], quantity.high[used])
     clustered = yield MeanOf(columns, layout, kind)
     unclustered = Layout.of(len(columns), [], layout.strata)
-    naive = yield MeanOf(columns, unclustered, replace(kind, is_probability=False))  # for scale: no model of skewness
+    # For scale, without a model of skewness.
+    naive = yield MeanOf(columns, unclustered, replace(kind, is_probability=False, is_change=True))
     # NaN when any row is known only by bounds
     value = float((layout.strata or Strata.one(len(columns))).mean(quantity.value[used][:, None])[0])
     limits = (kind.least, kind.most) if kind.holds(columns) else (-math.inf, math.inf)

@@ -180,7 +180,7 @@ class _Drawn:
         """How often it finds a difference of numbers."""
         values = self._parts + self._within**0.5 * self._noise
         most = float(np.abs(values).max()) * 2
-        estimate = mean_of_kind(values, self._codes, ValueKind(-most, most), self._strata)
+        estimate = mean_of_kind(values, self._codes, ValueKind(-most, most, is_change=True), self._strata)
 
         def finds(by: float) -> float:
             p = estimate.p_two_sided(-by)
@@ -196,7 +196,7 @@ class _Drawn:
             discordant = np.maximum(np.abs(turned), min(1.0, self._within + by))
             to_yes, to_no = (discordant + turned) / 2, (discordant - turned) / 2
             values = (self._uniform < to_yes).astype(float) - (self._uniform > 1 - to_no)
-            estimate = mean_of_kind(values, self._codes, ValueKind(-1.0, 1.0, True), self._strata)
+            estimate = mean_of_kind(values, self._codes, ValueKind(-1.0, 1.0, True, is_change=True), self._strata)
             exact = mcnemar_exact((values > 0).sum(axis=0), (values < 0).sum(axis=0))
             p = np.maximum(estimate.p_two_sided(), exact)
             return float(((p < alpha) & (estimate.value > 0)).mean())

@@ -190,7 +190,7 @@ def _of_means(
         for kind in (is_count, is_binary)
     )
     least, most = spec.limits
-    kind = ValueKind(least - most, most - least, counts)
+    kind = ValueKind(least - most, most - least, counts, is_change=True)
     low = high = yield MeanOf(at_low, layout, kind)
     if not np.array_equal(at_low, at_high):
         high = yield MeanOf(at_high, layout, kind)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from audit.analysis.comparing.significance import p_of_counts_outside
-from audit.analysis.estimators import Estimate, Reach
+from audit.analysis.estimators import Estimate, Reach, unseen_share
 from audit.analysis.estimators.estimate import LEAST_DF, distance_at
 from audit.analysis.missing import has_range
 from suites.base import MeasureSpec
@@ -238,6 +238,6 @@ class PairedDifference:
         if self.spec.estimator == "correlation" or math.isinf(self.largest_change):
             return -math.inf, math.inf
         alpha = (1 - confidence) / 2
-        unseen = max((weight * (1 - alpha ** (1 / n)) for weight, n in self.weighted_levels if n), default=1.0)
+        unseen = unseen_share(self.weighted_levels, alpha)
         most = self.largest_change
         return self._with_unpaired(min(low, low - unseen * (most + low)), max(high, high + unseen * (most - high)))

@@ -18,7 +18,8 @@ from audit.analysis.estimators.estimate import (
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 from audit.analysis.estimators.means import Moments, clustered_mean, summed_variance
 from audit.analysis.estimators.rare import allow_for_few_outcomes
-from audit.analysis.estimators.skewness import bent_by_skewness
+from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
+from audit.analysis.estimators.unseen import unseen_share
 
 __all__ = [
     "ROUNDING",
@@ -32,6 +33,7 @@ __all__ = [
     "Strata",
     "ValueKind",
     "allow_for_few_outcomes",
+    "allow_for_unseen_skewness",
     "bent_by_skewness",
     "cluster_means",
     "clustered_mean",
@@ -42,4 +44,5 @@ __all__ = [
     "summed_variance",
     "together",
     "unknown_where_few_are_alike",
+    "unseen_share",
 ]

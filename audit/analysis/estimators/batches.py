@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -71,7 +71,7 @@ class MeanOf(NamedTuple):
         if kind.is_probability:  # rows at 0 or 1 in any column are none of the model's
             rows = ((self.columns > 0) & (self.columns < 1)).all(axis=1)
             inside = b"" if rows.all() else rows.tobytes()
-        return self.layout.key, kind.least, kind.most, kind.is_probability, kind.holds(self.columns), inside
+        return self.layout.key, replace(kind, is_count=False), kind.holds(self.columns), inside
 
 
 def together(computations: Iterable[Generator[MeanOf, Estimate, T]]) -> list[T]:
@@ -137,8 +137,7 @@ def _one_estimate(requests: Sequence[MeanOf]) -> Iterator[Estimate]:
     layout, kind = requests[0].layout, requests[0].kind
     is_count = np.concatenate([np.broadcast_to(r.kind.is_count, r.columns.shape[1]) for r in requests])
     columns = np.concatenate([r.columns for r in requests], axis=1)
-    together = ValueKind(kind.least, kind.most, is_count, kind.is_probability)
-    estimate = mean_of_kind(columns, layout.clusters, together, layout.strata, layout.belongs)
+    estimate = mean_of_kind(columns, layout.clusters, replace(kind, is_count=is_count), layout.strata, layout.belongs)
     ends = np.cumsum([r.columns.shape[1] for r in requests]).tolist()
     for start, end in itertools.pairwise([0, *ends]):
         yield estimate.part(slice(start, end))

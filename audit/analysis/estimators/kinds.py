@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.analysis.estimators.clusters import Strata
+from audit.analysis.estimators.clusters import Strata, crossed_factors
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats, unknown_where_few_are_alike
 from audit.analysis.estimators.means import clustered_mean
 from audit.analysis.estimators.memberships import with_memberships
 from audit.analysis.estimators.probabilities import widened_by_logit_model
 from audit.analysis.estimators.rare import allow_for_few_outcomes, allow_for_unseen_outcomes
-from audit.analysis.estimators.skewness import bent_by_skewness
+from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
+from audit.analysis.estimators.unseen import allow_for_unseen_kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,16 @@ class ValueKind:
         Whether a column's values come from counting.
     is_probability : bool
         Whether they are probabilities, not differences of such.
+    is_change : bool
+        Whether they are what two models differ by, item by item. A decision about these allows for kinds that were not
+        drawn by itself (`audit.analysis.comparing.paired`); an interval of others does.
     """
 
     least: float
     most: float
     is_count: bool | NDArray[np.bool_] = False
     is_probability: bool = False
+    is_change: bool = False
 
     def holds(self, values: Floats) -> bool:
         """Whether there is a range, and the values are in it."""
@@ -54,10 +59,13 @@ def mean_of_kind(
     values             error
     =================  ==============================================================================
     any number         `clustered_mean`
-    counted            the same, at least as far as a score interval: `allow_for_few_outcomes`
+    counted            `clustered_mean`, at least as far as a score interval: `allow_for_few_outcomes`
     with a range       bent by skewness, with an allowance for unseen outcomes: `bent_by_skewness`,
                        `allow_for_unseen_outcomes`
     probabilities      the same, at least as far as a logit-normal model's: `widened_by_logit_model`
+    of sampled levels, bent by skewness, and wider by what few levels do not show of it:
+    no changes         `allow_for_unseen_skewness`; with a range, at least as far as a kind that was
+                       not drawn may lie: `allow_for_unseen_kinds`
     =================  ==============================================================================
 
     Values beyond their range are taken for any number. Parameters as for `clustered_mean`; ``belongs`` as for
@@ -67,14 +75,21 @@ def mean_of_kind(
     estimate = clustered_mean(columns, clusters, strata)
     if belongs is not None:
         estimate = with_memberships(estimate, columns, clusters, belongs)
-    if kind.holds(columns):
-        arguments = (columns, clusters, kind.least, kind.most, strata)
-        is_count = np.broadcast_to(kind.is_count, estimate.value.shape)
-        counted = allow_for_few_outcomes(estimate, *arguments) if is_count.any() else estimate
-        if not is_count.all():
-            estimate = bent_by_skewness(estimate)
-            if kind.is_probability:
-                estimate = widened_by_logit_model(estimate, columns, clusters, strata)
-            estimate = allow_for_unseen_outcomes(estimate, *arguments)
-        estimate = estimate.where(is_count, counted)
+    is_of_sample = not kind.is_change and bool(crossed_factors(clusters))
+    if not kind.holds(columns):
+        bent = allow_for_unseen_skewness(bent_by_skewness(estimate)) if is_of_sample else estimate
+        return unknown_where_few_are_alike(bent)
+    arguments = (columns, clusters, kind.least, kind.most, strata)
+    is_count = np.broadcast_to(kind.is_count, estimate.value.shape)
+    counted = allow_for_few_outcomes(estimate, *arguments) if is_count.any() else estimate
+    if not is_count.all():
+        estimate = bent_by_skewness(estimate)
+        if kind.is_probability:
+            estimate = widened_by_logit_model(estimate, columns, clusters, strata)
+        estimate = allow_for_unseen_outcomes(estimate, *arguments)
+    estimate = estimate.where(is_count, counted)
+    if is_of_sample:
+        estimate = allow_for_unseen_skewness(estimate)
+        ends, groups = (kind.least, kind.most), strata or Strata.one(len(columns))
+        estimate = allow_for_unseen_kinds(estimate, clusters, *ends, groups, is_probability=kind.is_probability)
     return unknown_where_few_are_alike(estimate)

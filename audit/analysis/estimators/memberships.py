@@ -86,7 +86,10 @@ def with_memberships(estimate: Estimate, values: Floats, clusters: Sequence[Code
     wider = replace(
         estimate, se=se, df=df, third=third, n_clusters=min(estimate.n_clusters, levels), below=None, above=None
     )
-    return bent_by_skewness(wider).widened(wider.t * se, wider.t * se)
+    bent = bent_by_skewness(wider).widened(wider.t * se, wider.t * se)
+    # Strong effects that few levels have are seen through the items' noise, and hardly bend it.
+    below, above = (side.at(bent.t) * (1 + 4 / (levels - 1)) for side in bent.reach)
+    return bent.widened(below, above)
 
 
 def _units(clusters: Sequence[Codes], n: int) -> Codes:

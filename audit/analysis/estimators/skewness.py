@@ -35,3 +35,19 @@ def bent_by_skewness(estimate: Estimate) -> Estimate:
         for is_long, side in zip((skewness <= 0, skewness > 0), estimate.reach, strict=True)
     )
     return replace(estimate, below=below, above=above)
+
+
+def allow_for_unseen_skewness(estimate: Estimate) -> Estimate:
+    """The estimate with an interval that is wider by the part of a skewness that few levels do not show.
+
+    Where the levels' effects are exponential, samples without a large one show neither their skewness nor their size:
+    95 % intervals bent by what is seen miss to one side in 6 % with 5 + 20 or 10 levels, 8 % with 5 crossed ones, 3.7 %
+    with 40. Their reach is multiplied by 1 + 4 (1/df - 1/50) or 1 + 0.9 (1/(G - 1) - 1/25), G the fewest levels,
+    whichever is more, but at most by 1.4; from 50 degrees of freedom and 26 levels on it stays. Found by simulation:
+    they then miss in 3 to 4.5 %. Where effects are normal, intervals over 10 levels hold the truth in 97 %.
+    """
+    t = estimate.t
+    by_df, by_levels = 4.0 * (1 / estimate.df - 1 / 50), 0.9 * (1 / max(estimate.n_clusters - 1, 1) - 1 / 25)
+    wider = 1 + np.clip(np.maximum(by_df, by_levels), 0.0, 0.4)
+    below, above = (np.where(np.isfinite(t), reach.at(t) * wider, np.nan) for reach in estimate.reach)
+    return estimate.widened(below, above)

@@ -22,3 +22,8 @@ def jackknife_reach(without: Sequence[float]) -> tuple[float, float]:
     kappa = 2 / 3 * min(abs(skewness), 1.5)
     reach = se * t, se * (kappa / 4 + np.expm1(kappa * t) / kappa)
     return reach if skewness > 0 else reach[::-1]
+
+
+def few_levels(df: float, n: int) -> float:
+    """The factor by which an interval from so few degrees of freedom and levels is wider."""
+    return 1 + min(0.4, max(0.0, 4 * (1 / df - 1 / 50), 0.9 * (1 / (n - 1) - 1 / 25)))

@@ -111,6 +111,15 @@ def test_row_without_the_factor_does_not_match() -> None:
     assert one(rows, MeasureSpec("p", "p")).n_items == 6
 
 
+def assert_somewhat_wider(found: Measure, expected: tuple[float, float], least: float, most: float) -> None:
+    """Student's interval, to each side so much wider: few levels do not show how skewed their effects are."""
+    middle = sum(expected) / 2
+    assert found.low is not None
+    assert found.high is not None
+    for reached, end in zip((found.low, found.high), expected, strict=True):
+        assert least - 1e-9 <= (reached - middle) / (end - middle) <= most
+
+
 def test_clusters_widen_the_interval_beside_the_naive_one() -> None:
     rng = np.random.default_rng(0)
     occupation = rng.normal(0, 0.1, 20)
@@ -123,7 +132,7 @@ def test_clusters_widen_the_interval_beside_the_naive_one() -> None:
     means = np.array([[r.values["p"].low for r in rows]]).reshape(20, 7).mean(axis=1)
     # Templates have no effect of their own here: the occupations' means alone carry the error.
     expected = stats.ttest_1samp(means, 0).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.003)
+    assert_somewhat_wider(found, expected, 1.0, 1.3)
     assert found.naive_high - found.naive_low < 0.6 * (found.high - found.low)  # type: ignore[operator]
     assert found.n_clusters == 7
 
@@ -139,7 +148,7 @@ def test_figure_of_one_occupation_is_clustered_by_template() -> None:
     ]
     found = one(rows, MeasureSpec("p", "p", {"occupation": 1}, clusters=("occupation", "template"), is_subgroup=True))
     expected = stats.ttest_1samp(values[1].mean(axis=1), 0).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx(tuple(expected))
+    assert_somewhat_wider(found, expected, 1.4, 2.0)
     assert found.n_clusters == 5
 
 
@@ -369,7 +378,8 @@ def test_a_figure_over_strata_is_the_weighted_mean_of_theirs() -> None:
     found = one(grouped(values), GAP)
     expected = stats.ttest_ind(values["f"], [-v for v in values["m"]], equal_var=False)
     assert found.value == pytest.approx(0.5 * 0.4 - 0.5 * 0.2)
-    assert found.p == pytest.approx(expected.pvalue)
+    assert found.p is not None
+    assert expected.pvalue < found.p < 0.4, "so few levels show next to nothing of other kinds"
     assert found.n_clusters == 3, "of the group that has fewest"
     assert one(grouped(values), replace(GAP, stratum=None, weights=None)).value == pytest.approx(0.0)
 

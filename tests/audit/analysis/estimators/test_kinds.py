@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from audit.analysis.estimators import ValueKind, clustered_mean, mean_of_kind
+from audit.analysis.estimators import Strata, ValueKind, clustered_mean, mean_of_kind
 from audit.analysis.estimators.probabilities import widened_by_logit_model
 from audit.analysis.estimators.skewness import bent_by_skewness
 from tests.audit.analysis.designs import grid
+from tests.audit.analysis.jackknife import few_levels
 
 PROBABILITY = ValueKind(0.0, 1.0, is_probability=True)
 DIFFERENCE = ValueKind(-1.0, 1.0)
+CHANGE = ValueKind(-1.0, 1.0, is_change=True)
 REAL = ValueKind(-np.inf, np.inf)
 
 
@@ -29,7 +31,7 @@ def test_five_equal_bounded_values_are_no_certainty(kind: ValueKind) -> None:
 
 
 def _width(values: np.ndarray, clusters: list[np.ndarray]) -> float:
-    return float(np.ptp(mean_of_kind(values, clusters, DIFFERENCE).interval(0.95)))
+    return float(np.ptp(mean_of_kind(values, clusters, CHANGE).interval(0.95)))
 
 
 def test_allowance_for_alike_values_fades_without_a_jump() -> None:
@@ -48,7 +50,7 @@ def test_allowance_for_alike_values_fades_without_a_jump() -> None:
 def test_rounding_values_keeps_the_width_of_their_interval() -> None:
     values = 0.05 + 0.004 * np.random.default_rng(2).normal(size=(25, 200))
     exact, rounded = (
-        np.ptp(mean_of_kind(y, [np.arange(25)], DIFFERENCE).interval(0.95), axis=0) for y in (values, values.round(2))
+        np.ptp(mean_of_kind(y, [np.arange(25)], CHANGE).interval(0.95), axis=0) for y in (values, values.round(2))
     )
     assert 0.5 < np.median(rounded / exact) < 2
     assert np.median(rounded) < 0.03
@@ -58,7 +60,7 @@ def test_an_equal_shift_of_many_items_is_clearly_above_zero() -> None:
     a, b = grid(40, 25)
     noise = np.random.default_rng(1).normal(size=1000)
     equal, jittered = (0.05 + size * noise for size in (0.0, 1e-3))
-    assert float(mean_of_kind(equal, [a, b], DIFFERENCE).interval(0.95)[0][0]) > 0.04
+    assert float(mean_of_kind(equal, [a, b], CHANGE).interval(0.95)[0][0]) > 0.04
     assert 0.5 < _width(jittered, [a, b]) / _width(equal, [a, b]) < 1
 
 
@@ -71,8 +73,8 @@ def test_values_beyond_their_range_count_as_any_number() -> None:
 def test_values_that_vary_evenly_keep_students_interval() -> None:
     rng = np.random.default_rng(0)
     a, b = grid(40, 25)
-    y = rng.normal(0.5, 0.05, 40)[a] + rng.normal(0, 0.05, 25)[b] + rng.normal(0, 0.05, 1000)
-    widths = [float(np.ptp(mean_of_kind(y, [a, b], kind).interval(0.95))) for kind in (REAL, DIFFERENCE, PROBABILITY)]
+    y = rng.normal(0.5, 0.1, 40)[a] + rng.normal(0, 0.1, 25)[b] + rng.normal(0, 0.05, 1000)
+    widths = [float(np.ptp(mean_of_kind(y, [a, b], kind).interval(0.95))) for kind in (REAL, CHANGE, PROBABILITY)]
     assert widths[1] / widths[0] == pytest.approx(1, abs=0.03)
     assert widths[2] / widths[0] == pytest.approx(1, abs=0.05)
 
@@ -124,3 +126,35 @@ def test_logit_model_of_one_factor_is_the_generalised_interval() -> None:
         for c, v in zip(np.array_split(centre, 20), np.array_split(variance, 20), strict=True)
     ])  # fmt: skip
     assert float(found.interval(0.95)[1][0]) == pytest.approx(np.quantile(means, 0.975), rel=0.05)
+
+
+def test_interval_reaches_as_far_as_a_kind_not_drawn() -> None:
+    a, b = grid(40, 25)
+    y = 0.3 + 0.01 * np.random.default_rng(0).normal(size=1000)
+    unseen = 1 - 0.025 ** (1 / 25)
+    ends = special.expit(special.logit(y.mean()) + np.array([-1.0, 1.0]))
+    found = np.ravel(mean_of_kind(y, [a, b], PROBABILITY).interval(0.95))
+    assert found == pytest.approx((1 - unseen) * y.mean() + unseen * ends)
+    most = unseen * (2 * special.expit(0.5) - 1)
+    assert _half(y, [a, b], DIFFERENCE) == pytest.approx(most)
+    assert _half(y, [a, b], CHANGE) < 0.01
+    assert _half(y, [a, b], REAL) < 0.001
+    strata = Strata(np.repeat([0, 1], [8, 32])[a], np.array([0.5, 0.5]))
+    of_strata = np.ptp(mean_of_kind(y, [a], DIFFERENCE, strata).interval(0.95)) / 2
+    assert of_strata == pytest.approx(0.5 * (1 - 0.025 ** (1 / 8)) * (2 * special.expit(0.5) - 1))
+
+
+def _half(values: np.ndarray, clusters: list[np.ndarray], kind: ValueKind) -> float:
+    return float(np.ptp(mean_of_kind(values, clusters, kind).interval(0.95))) / 2
+
+
+def test_few_levels_widen_the_interval_by_what_they_do_not_show() -> None:
+    y = np.random.default_rng(1).normal(size=(10, 1))
+    bent = bent_by_skewness(clustered_mean(y, [np.arange(10)]))
+    low, high = np.ravel(mean_of_kind(y, [np.arange(10)], REAL).interval(0.95))
+    factor = few_levels(9, 10)
+    expected = np.ravel(bent.interval(0.95))
+    assert (low, high) == pytest.approx(tuple(y.mean() + factor * (expected - y.mean())))
+    many = np.random.default_rng(1).normal(size=(51, 1))
+    ends = [mean_of_kind(many, [np.arange(51)], REAL), bent_by_skewness(clustered_mean(many, [np.arange(51)]))]
+    assert np.ravel(ends[0].interval(0.95)) == pytest.approx(np.ravel(ends[1].interval(0.95)))

@@ -291,7 +291,7 @@ def test_without_rows_the_intervals_decide_and_are_wider() -> None:
     assert (paired.paired, apart.paired) == (True, False)
     assert apart.change == pytest.approx(paired.change)
     now, then = after.result.measures[0], before.result.measures[0]
-    half = np.hypot(now.high - now.value, then.high - then.value)  # type: ignore[operator]
+    half = np.hypot(now.high - now.value, then.value - then.low)  # type: ignore[operator]
     assert apart.high - apart.change == pytest.approx(half)  # type: ignore[operator]
     assert (apart.verdict, paired.verdict) == ("inconclusive", "regressed")
 

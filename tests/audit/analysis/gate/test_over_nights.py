@@ -250,9 +250,9 @@ def limit_of(nightly: Nightly, run: str, baseline: str | None = None) -> tuple[L
 
 
 def test_a_limit_is_decided_over_all_nights(nightly: Nightly) -> None:
-    most: dict[str, object] = {"limits": {"stereotype_gap": (None, 0.28)}}
+    most: dict[str, object] = {"limits": {"stereotype_gap": (None, 0.45)}}
     found = [limit_of(nightly, nightly.run(version, shift, **most)) for version, shift in
-             (("v1", 0.0), ("v1", 0.0), ("v2", 0.0), ("v3", 0.1))]  # fmt: skip
+             (("v1", 0.0), ("v1", 0.0), ("v2", 0.0), ("v3", 0.5))]  # fmt: skip
     nights = [check.over_nights for check, _ in found]
     assert [night and night.look for night in nights] == [1, 1, 2, 3], "the same answers are no new look"
     assert [code for _, code in found] == [0, 0, 0, 3]
@@ -260,19 +260,19 @@ def test_a_limit_is_decided_over_all_nights(nightly: Nightly) -> None:
         assert night is not None
         assert night.confidence == 1 - 0.05 * share_of_look(night.look)
         assert (night.low or 0) < (check.low or 0) < (check.high or 0) < (night.high or 0)
-    other, _ = limit_of(nightly, nightly.run("v3", 0.1, limits={"stereotype_gap": (None, 0.4)}))
+    other, _ = limit_of(nightly, nightly.run("v3", 0.5, limits={"stereotype_gap": (None, 0.6)}))
     assert other.over_nights is not None
     assert other.over_nights.look == 1, "other bounds are another question"
-    beside, code = limit_of(nightly, nightly.run("v4", 0.1, **most), nightly.baseline)
+    beside, code = limit_of(nightly, nightly.run("v4", 0.5, **most), nightly.baseline)
     assert beside.over_nights is not None
     assert (beside.over_nights.look, code) == (4, 3), "with a baseline the limit's sequence goes on"
     with Store.open(nightly.db, read_only=True) as store:
         history = read_history(store, nightly.db)
     drawn = [s for s in history.sequences if s.limit is not None]
-    assert [(s.at_most, len(s.points)) for s in drawn] == [(0.28, 5), (0.4, 1)]
+    assert [(s.at_most, len(s.points)) for s in drawn] == [(0.45, 5), (0.6, 1)]
     assert [point.verdict for point in drawn[0].points] == ["met", "met", "met", "broken", "broken"]
-    (picture,) = [p for p in trend_pictures(history) if "limit at most 0.28" in p.title]
-    assert picture.ends[0] <= 0.28 <= picture.ends[1]
+    (picture,) = [p for p in trend_pictures(history) if "limit at most 0.45" in p.title]
+    assert picture.ends[0] <= 0.45 <= picture.ends[1]
 
 
 @pytest.mark.parametrize("limit", ["coverage", "refusals"])
