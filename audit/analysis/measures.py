@@ -9,7 +9,7 @@ can be (`audit.analysis.missing`); the value is that of the rows with an answer,
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,15 @@ import numpy as np
 from audit.analysis.comparing.significance import false_discovery, holm
 from audit.analysis.correlations import correlation, correlation_interval, extreme_items
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import correlated, fewest_levels, layout_of, sampled_levels, undefined_strata, value_kind
+from audit.analysis.design import (
+    correlated,
+    fewest_levels,
+    layout_of,
+    sampled_levels,
+    undefined_strata,
+    value_kind,
+    weighted_levels,
+)
 from audit.analysis.estimators import (
     Estimate,
     Floats,
@@ -28,6 +36,7 @@ from audit.analysis.estimators import (
     cluster_means,
     finite,
     together,
+    unseen_share,
 )
 from audit.analysis.missing import completed
 from audit.analysis.table import Bools, Quantity, RowTable
@@ -36,7 +45,7 @@ from audit.signatures import encode_parts, write_signature
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 6
+STATISTICS_VERSION = 7
 
 
 def measure_rows(
@@ -163,7 +172,26 @@ def _mean(
         "bound_low": float(clustered.value[0]),
         "bound_high": float(clustered.value[-1]),
         **_outer("naive_", naive, confidence, limits),
+        "is_of_unseen": clustered.is_of_unseen is not None and bool(clustered.is_of_unseen.any()),
+        **_with_unseen(clustered, confidence, limits, weighted_levels(table, spec, used)),
         "n_clusters": clustered.n_clusters,
+    }
+
+
+def _with_unseen(
+    estimate: Estimate,
+    confidence: float,
+    limits: tuple[float, float],
+    weighted_levels: Sequence[tuple[float, int]],
+) -> dict[str, float | None]:
+    """The interval where levels of a kind not drawn may be anything within the limits."""
+    if not math.isfinite(limits[1] - limits[0]):
+        return {}
+    ends = _outer("", estimate, confidence, limits)
+    share = unseen_share(weighted_levels, (1 - confidence) / 2)
+    return {
+        f"unseen_{name}": None if (end := ends[name]) is None else end + share * (limit - end)
+        for name, limit in zip(("low", "high"), limits, strict=True)
     }
 
 

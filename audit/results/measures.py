@@ -32,6 +32,11 @@ class Measure(OfFigure, Reported):
     complete_case_low, complete_case_high : float or None
         Interval over the complete cases alone, as if the missing answers were like them. None if none is missing:
         then it is ``low`` to ``high``.
+    is_of_unseen : bool
+        Whether ``low`` and ``high`` lie where they do for kinds of templates, occupations or other sampled levels
+        that none of those asked is of: these are taken to be apart by one unit of log-odds at most.
+    unseen_low, unseen_high : float or None
+        The interval where such kinds may be anything that the quantity can be.
     naive_low, naive_high : float or None
         The interval that treats all rows as independent; for comparison only.
     p, p_adjusted : float or None
@@ -79,6 +84,9 @@ class Measure(OfFigure, Reported):
     p_adjusted: float | None = None
     complete_case_low: float | None = None
     complete_case_high: float | None = None
+    is_of_unseen: bool = False
+    unseen_low: float | None = None
+    unseen_high: float | None = None
     levels: dict[str, int] = {}
     fewest_levels: int | None = None
     estimator: str = "mean"

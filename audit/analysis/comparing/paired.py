@@ -48,9 +48,9 @@ class End(NamedTuple):
 
     @property
     def _estimate(self) -> Estimate:
-        sides = [None if side is None else Reach(np.array(side[0]), np.array(side[1])) for side in self[3:]]
+        below, above = (None if side is None else Reach(np.array(side[0]), np.array(side[1])) for side in self[3:])
         value, se, df = (np.array(number) for number in self[:3])
-        return Estimate(value, se, df, 0, 0, None, *sides)
+        return Estimate(value, se, df, 0, 0, None, below, above)
 
 
 UNKNOWN = End()

@@ -91,6 +91,8 @@ class Estimate:
         Third cumulant of the estimate's error, None where nobody asked for it.
     below, above : Reach or None
         How far the error reaches to either side; None: as far as ``se`` to both.
+    is_of_unseen : array (k,) or None
+        Whether it reaches as far as it does for kinds of levels that were not drawn; None: for none.
     """
 
     value: Floats
@@ -101,6 +103,7 @@ class Estimate:
     third: Floats | None = None
     below: Reach | None = None
     above: Reach | None = None
+    is_of_unseen: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if not (self.df >= LEAST_DF).all():
@@ -149,7 +152,8 @@ class Estimate:
         below, above = (Reach(*(numbers[columns] for numbers in side)) for side in self.reach)
         third = None if self.third is None else self.third[columns]
         value, se, df = self.value[columns], self.se[columns], self.df[columns]
-        return Estimate(value, se, df, self.n_items, self.n_clusters, third, below, above)
+        is_of_unseen = None if self.is_of_unseen is None else self.is_of_unseen[columns]
+        return Estimate(value, se, df, self.n_items, self.n_clusters, third, below, above, is_of_unseen)
 
     def where(self, columns: NDArray[np.bool_], other: Estimate) -> Estimate:
         """This estimate with the errors of another in some columns (k,)."""

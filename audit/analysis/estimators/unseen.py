@@ -9,6 +9,7 @@ short: where one template in ten raises a probability of 0.3 by 0.3, none of 25 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import special
@@ -63,7 +64,9 @@ def allow_for_unseen_kinds(
     else:
         moved = _MOST_MOVED * (most - least) / 2
         below, above = np.minimum(at - least, moved), np.minimum(most - at, moved)
-    return estimate.widened(share * below, share * above)
+    room = share * below, share * above
+    farther = [far > reach.at(estimate.t) for far, reach in zip(room, estimate.reach, strict=True)]
+    return replace(estimate.widened(*room), is_of_unseen=farther[0] | farther[1])
 
 
 def _weighted_levels(clusters: Sequence[Codes], strata: Strata) -> list[tuple[float, int]]:

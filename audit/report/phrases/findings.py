@@ -226,8 +226,9 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     if not estimated:
         return "no model gave an answer that can be read."
     neutral = estimated[0][1].neutral
+    room = _kinds_not_asked([m for _, m in estimated])
     if neutral is None:
-        return f"{_values(estimated)}."
+        return f"{_values(estimated)}.{room}"
     sides: dict[Side, list[Labelled]] = {side: [] for side in get_args(Side)}
     for c, m in estimated:
         sides[side_of(m, neutral, 1 - figures.result.confidence)].append((c, m))
@@ -246,7 +247,17 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
         if names:
             verb = verb if len(names) == 1 else {"lies": "lie", "is": "are", "has": "have"}[verb]
             parts.append(f"{_models(names, len(figures.models))} {verb} {claim}: {_values(sides[side])}")
-    return "; ".join(parts) + "."
+    return "; ".join(parts) + "." + room
+
+
+def _kinds_not_asked(measures: Sequence[Measure]) -> str:
+    """That intervals are as wide as they are for what was not asked."""
+    few = [m for m in measures if m.is_of_unseen]
+    if not few:
+        return ""
+    asked = _enumeration(_count(n, factor) for factor, n in few[0].levels.items())
+    whose = "The interval is" if len(measures) == 1 else "Intervals are" if len(few) > 1 else "One interval is"
+    return f" {whose} so wide since {asked} leave room for a kind that is not among them."
 
 
 def _models(names: Sequence[str], of: int) -> str:

@@ -389,3 +389,20 @@ def test_a_stratum_without_rows_or_weight_leaves_no_value(levels: tuple[str, ...
     found = one(grouped({level: [0.1, 0.2] for level in levels}), GAP)
     assert (found.value, found.low, found.p, found.undefined_strata) == (None, None, None, [absent])
     assert found.n_items == 2 * len(levels)
+
+
+def test_few_templates_that_are_alike_say_what_widens_the_interval() -> None:
+    noise = np.random.default_rng(4).normal(0, 0.01, (40, 25))
+    rows = [row(f"{o}/{t}", 0.3 + float(v), occupation=o, template=t) for (o, t), v in np.ndenumerate(noise)]
+    spec = MeasureSpec("p", "p", clusters=("occupation", "template"), kind="probability")
+    found = one(rows, spec)
+    unseen = 1 - 0.025 ** (1 / 25)
+    assert found.is_of_unseen
+    assert found.low == pytest.approx(0.3 - unseen * (0.3 - 0.3 / (0.3 + 0.7 * math.e)), abs=2e-3)
+    assert found.unseen_low == pytest.approx((1 - unseen) * found.low)  # type: ignore[operator]
+    assert found.unseen_high == pytest.approx(found.high + unseen * (1 - found.high))  # type: ignore[operator]
+    varied = [
+        row(r.item_id, r.values["p"].low + 0.1 * noise[0, int(r.factors["template"])] / 0.01, **r.factors) for r in rows
+    ]  # type: ignore[arg-type]
+    assert not one(varied, spec).is_of_unseen
+    assert one(rows, MeasureSpec("p", "p", clusters=("occupation", "template"))).unseen_low is None
