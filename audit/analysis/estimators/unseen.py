@@ -18,9 +18,9 @@ from audit.analysis.estimators.clusters import Strata, crossed_factors
 from audit.analysis.estimators.estimate import Codes, Estimate
 
 #: Log-odds by which a kind that was not seen is taken to lie apart, at most, in an interval: 0.3 becomes 0.54.
-_LARGEST_SHIFT = 1.0
+_SHIFT = 1.0
 #: The most that this can move a probability.
-_MOST_MOVED = float(2 * special.expit(_LARGEST_SHIFT / 2) - 1)
+_MOST_MOVED = float(2 * special.expit(_SHIFT / 2) - 1)
 
 
 def unseen_share(weighted_levels: Sequence[tuple[float, int]], alpha: float) -> float:
@@ -45,7 +45,7 @@ def allow_for_unseen_kinds(
 ) -> Estimate:
     """The estimate of bounded values with a 95 % interval that holds, too, where a kind was not seen.
 
-    A kind not seen is taken to lie apart by at most `_LARGEST_SHIFT` on the log-odds, or by what that can move a probability,
+    A kind not seen is taken to lie apart by at most `_SHIFT` on the log-odds, or by what that can move a probability,
     0.24, in values that are differences. That is an assumption; without it, nothing is said of such kinds below 100
     levels. The interval reaches that far or as far as the sampling error, whichever is farther: of 25 templates and 20
     occupations whose effects are of the usual size, the latter.
@@ -60,7 +60,7 @@ def allow_for_unseen_kinds(
     if is_probability:
         inside = np.clip(at, 1e-12, 1 - 1e-12)
         odds = special.logit(inside)
-        below, above = inside - special.expit(odds - _LARGEST_SHIFT), special.expit(odds + _LARGEST_SHIFT) - inside
+        below, above = inside - special.expit(odds - _SHIFT), special.expit(odds + _SHIFT) - inside
     else:
         moved = _MOST_MOVED * (most - least) / 2
         below, above = np.minimum(at - least, moved), np.minimum(most - at, moved)
