@@ -103,7 +103,7 @@ def test_the_same_run_again_asks_nothing_and_ends_alike(tmp_path: Path, released
     assert [m.value for m in first.measures] == [m.value for m in second.measures]
 
 
-def test_what_is_alike_in_all_templates_ends_the_run_early(tmp_path: Path, released: str) -> None:
+def test_alike_in_all_templates_ends_the_run_early(tmp_path: Path, released: str) -> None:
     audit = nightly(tmp_path, planted("next"), until="decided").only(largest_change=None)
     result = run(audit, baseline=released)
     assert result.until is not None

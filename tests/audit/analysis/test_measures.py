@@ -391,7 +391,7 @@ def test_a_stratum_without_rows_or_weight_leaves_no_value(levels: tuple[str, ...
     assert found.n_items == 2 * len(levels)
 
 
-def test_few_templates_that_are_alike_say_what_widens_the_interval() -> None:
+def test_few_alike_templates_say_what_widens_the_interval() -> None:
     noise = np.random.default_rng(4).normal(0, 0.01, (40, 25))
     rows = [row(f"{o}/{t}", 0.3 + float(v), occupation=o, template=t) for (o, t), v in np.ndenumerate(noise)]
     spec = MeasureSpec("p", "p", clusters=("occupation", "template"), kind="probability")

@@ -384,7 +384,7 @@ def test_a_limit_opened_by_missing_answers_fails_the_gate() -> None:
     assert (report.limits[0].open_because, report.exit_code) == ("missing answers", 3)
 
 
-def test_limit_counts_answers_that_say_nothing_as_anything() -> None:
+def test_limit_counts_empty_answers_as_anything() -> None:
     """A figure over the answers that name somebody: naming nobody where it is worst keeps no limit on it."""
     worst = np.random.default_rng(6).random(BASE.shape) < 0.1
     moved = np.where(worst, 1.0, BASE)

@@ -148,7 +148,7 @@ def _half(values: np.ndarray, clusters: list[np.ndarray], kind: ValueKind) -> fl
     return float(np.ptp(mean_of_kind(values, clusters, kind).interval(0.95))) / 2
 
 
-def test_few_levels_widen_the_interval_by_what_they_do_not_show() -> None:
+def test_few_levels_widen_the_interval() -> None:
     y = np.random.default_rng(1).normal(size=(10, 1))
     bent = bent_by_skewness(clustered_mean(y, [np.arange(10)]))
     low, high = np.ravel(mean_of_kind(y, [np.arange(10)], REAL).interval(0.95))
