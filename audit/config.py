@@ -25,6 +25,7 @@ from backends.base import Backend
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, checked_options, refused, refused_at
 from backends.plugins import plugins
+from backends.toml_lines import lines_of
 from suites.base import Suite
 
 #: Names of backends in a TOML config.
@@ -227,9 +228,32 @@ def _from_python(path: Path, of: type[A]) -> A:
 
 def _from_toml(path: Path, of: type[A]) -> A:
     try:
-        fields = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        fields = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError("CONFIG", str(path), f"not valid TOML: {error}", "Fix the file") from None
+    try:
+        return _of_tables(fields, path, of)
+    except ConfigError as error:
+        raise _with_line(error, path, text) from None
+
+
+def _with_line(error: ConfigError, path: Path, text: str) -> ConfigError:
+    """The error with the line of its field, or of the table that the field is missing from."""
+    if re.search(r":\d+(: |$)", error.field):  # of another file, named with its own line
+        return error
+    shown = {
+        "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix("."): line
+        for place, line in lines_of(text).items()
+    }
+    above = [name for name in shown if error.field == name or error.field.startswith((f"{name}.", f"{name}["))]
+    if not above:
+        return error
+    line = shown[max(above, key=len)]
+    return ConfigError(f"{path.name}:{line}: {error.field}", error.value, error.problem, error.hint)
+
+
+def _of_tables(fields: dict[str, Any], path: Path, of: type[A]) -> A:
     models = _tables(fields, "models", 'e.g. [models.mine] backend = "hf", model = "path-or-hub-id"')
     fields["models"] = {name: _build(f"models.{name}", table, "backend", path.parent) for name, table in models.items()}
     suites = _tables(fields, "suites", 'e.g. [suites.occugender] suite = "OccuGender"')

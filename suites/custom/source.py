@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from backends.errors import ConfigError
 from backends.options import Place
-from suites.custom.toml_lines import lines_of
+from backends.toml_lines import lines_of
 
 T = TypeVar("T")
 

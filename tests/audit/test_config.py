@@ -193,8 +193,8 @@ def test_paths_in_a_toml_config_are_relative_to_it(tmp_path, monkeypatch):
         configs / "tuned",
     ]
     for option, field in (
-        ('suite = "MGBR"\nwords = {bolukbasi = "lists"}', "suites.s.words.bolukbasi"),
-        ('suite = "GenderPair"\npairs = "lists"', "suites.s.pairs"),
+        ('suite = "MGBR"\nwords = {bolukbasi = "lists"}', "b.toml:8: suites.s.words.bolukbasi"),
+        ('suite = "GenderPair"\npairs = "lists"', "b.toml:8: suites.s.pairs"),
     ):
         with pytest.raises(ConfigError, match=f"{configs / 'lists'} holds no file") as caught:
             load_audit(write(configs / "b.toml", textwrap.dedent(text) + option))
@@ -248,10 +248,19 @@ def test_a_folder_beside_the_config_takes_no_name_of_an_option(tmp_path):
     [
         ("seed = ", "CONFIG", "TOML"),
         ("seed = 1", "models", "missing"),
-        ('[models.a]\nbackend = "gpt"\n[suites.s]\nsuite = "OccuGender"', "models.a.backend", "openai"),
-        ('[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "Occu"', "suites.s.suite", "OccuGender"),
-        ('[models.a]\nbackend = "fake"\nlatncy = 1\n[suites.s]\nsuite = "OccuGender"', "models.a.latncy", "latency"),
-        ('sed = 1\n[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"', "sed", "seed"),
+        ('[models.a]\nbackend = "gpt"\n[suites.s]\nsuite = "OccuGender"', "c.toml:2: models.a.backend", "openai"),
+        ('[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "Occu"', "c.toml:4: suites.s.suite", "OccuGender"),
+        (
+            '[models.a]\nbackend = "fake"\nlatncy = 1\n[suites.s]\nsuite = "OccuGender"',
+            "c.toml:3: models.a.latncy",
+            "latency",
+        ),
+        ('sed = 1\n[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"', "c.toml:1: sed", "seed"),
+        (
+            '[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"\n[suites.s.groups]\na = ["x"]\nb = ["x"]',
+            "c.toml:7: suites.s.groups.b",
+            "shared = ",
+        ),
     ],
 )
 def test_a_wrong_toml_config_names_field_and_hint(tmp_path, text, field, says):

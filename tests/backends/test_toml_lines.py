@@ -1,6 +1,6 @@
 """The line of each value of a TOML text, whatever its form."""
 
-from suites.custom.toml_lines import lines_of
+from backends.toml_lines import lines_of
 
 TEXT = '''a = 1 # one
 "b c".d = [
