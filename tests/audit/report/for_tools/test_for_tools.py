@@ -84,17 +84,13 @@ def test_every_eval_ever_has_each_figure_with_its_interval(result: StoredResult,
     assert paths == result.write_for("every-eval-ever", tmp_path)
 
 
-@pytest.mark.parametrize("tool", get_args(Tool))
-def test_no_tool_gets_a_number_for_a_missing_answer(tool: Tool, tmp_path: Path) -> None:
+def test_no_tool_gets_a_number_for_a_missing_answer(tmp_path: Path) -> None:
     failing = audited(tmp_path, [OccuGender(("implicit",))], faults=Faults(1.0, ("context_length",), permanent=True))
     assert not failing.complete
-    paths = failing.write_for(tool, tmp_path / "files")
-    if tool == "every-eval-ever":
-        assert not any("planted" in path.parts for path in paths)
-    if tool == "inspect":
-        log = next(log for log in read(paths, "") if log["eval"]["model"] == "org/planted")
-        assert all(sample["error"]["message"] and not sample["scores"] for sample in log["samples"])
-        assert log["results"]["scores"] == []
-    if tool == "lm-eval":
-        (samples,) = [p for p in paths if p.name.startswith("samples_") and p.parent.name == "org-planted"]
-        assert samples.read_text("utf-8") == ""
+    written = {tool: failing.write_for(tool, tmp_path / tool) for tool in get_args(Tool)}
+    assert not any("planted" in path.parts for path in written["every-eval-ever"])
+    log = next(log for log in read(written["inspect"], "") if log["eval"]["model"] == "org/planted")
+    assert all(sample["error"]["message"] and not sample["scores"] for sample in log["samples"])
+    assert log["results"]["scores"] == []
+    (samples,) = [p for p in written["lm-eval"] if p.name.startswith("samples_") and p.parent.name == "org-planted"]
+    assert samples.read_text("utf-8") == ""
