@@ -24,6 +24,7 @@ from backends.base import (
     GenerateResponse,
     OnResponse,
     SupportsIdentityCheck,
+    SupportsPrices,
     SupportsStreaming,
 )
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError
@@ -379,9 +380,10 @@ class JobRun:
             out = self.outcome
             done = out.cached + out.answered + out.failed
             work = self._work_asked, max(self._work_left, 0)
-            self._on_event(
-                Progress(self.job.name, done, self.job.plan.total, out.cached, out.retried, out.failed, note, *work)
-            )
+            backend = self.job.backend
+            cost = backend.spent() if isinstance(backend, SupportsPrices) else None
+            counts = out.cached, out.retried, out.failed
+            self._on_event(Progress(self.job.name, done, self.job.plan.total, *counts, note, *work, cost))
 
 
 _UNFINISHED = BackendError("internal", "the call did not end")

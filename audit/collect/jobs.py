@@ -50,7 +50,8 @@ class Progress:
     """How far a job has got.
 
     ``total`` is None if unknown; ``note`` says what the job is waiting for. ``work_asked`` (in this run) and
-    ``work_left`` are both 0 if all items take the same time.
+    ``work_left`` are both 0 if all items take the same time. ``cost`` so far, in the currency of the backend's prices;
+    None where it has none.
     """
 
     job: str
@@ -62,6 +63,7 @@ class Progress:
     note: str = ""
     work_asked: int = 0
     work_left: int = 0
+    cost: float | None = None
 
 
 @dataclass(slots=True)

@@ -66,7 +66,11 @@ class Display:
             self._show(event)
 
     def _show(self, event: JobProgress) -> None:
-        counts = f"{event.cached} cached, {event.retried} retried, {event.failed} failed"
+        now = time.monotonic()
+        self._began.setdefault((event.job, event.total), now)  # follow-up questions are timed on their own
+        counts = f"{self._rate(event, now)}{event.cached} cached, {event.retried} retried, {event.failed} failed"
+        if event.cost is not None:
+            counts += f", cost {event.cost:.4f}"
         if event.note:
             counts += f" ({event.note})"
         if self._bars:
@@ -79,20 +83,23 @@ class Display:
             items = f"{event.done}/{event.total or '?'}"
             self._bars.update(task, completed=_completed(event), total=event.total, counts=counts, items=items)
             return
-        now = time.monotonic()
-        self._began.setdefault((event.job, event.total), now)  # follow-up questions are timed on their own
         finished = event.total is not None and event.done >= event.total
         if not finished and not self._verbose and now - self._printed.get(event.job, 0.0) < _LINE_SECONDS:
             return
         self._printed[event.job] = now
         if self._json:
-            fields = ("job", "done", "total", "cached", "retried", "failed", "note")
+            fields = ("job", "done", "total", "cached", "retried", "failed", "note", "cost")
             line = json.dumps({"progress": {name: getattr(event, name) for name in fields}})
         else:
             line = f"{event.job}: {event.done}/{event.total or '?'}{self._eta(event, now)}, {counts}"
         if line != self._last.get(event.job):  # the end of a job is reported twice
             self._last[event.job] = line
             print(line, file=sys.stderr, flush=True)
+
+    def _rate(self, event: JobProgress, now: float) -> str:
+        """Items a second, those from the store apart; nothing before the first answer."""
+        seconds, asked = now - self._began[event.job, event.total], event.done - event.cached
+        return f"{asked / seconds:.3g} a second, " if asked > 0 and seconds > 0 else ""
 
     def _eta(self, event: JobProgress, now: float) -> str:
         began = self._began[event.job, event.total]

@@ -29,7 +29,7 @@ def test_a_line_says_how_far_it_is_and_how_long_it_will_take(clock, capsys):
     display(Progress("m", 50, 100, 10, 2, 1, "waiting"))
     assert lines(capsys) == [
         "m: 10/100, 10 cached, 0 retried, 0 failed",
-        "m: 50/100, 25 s left, 10 cached, 2 retried, 1 failed (waiting)",
+        "m: 50/100, 25 s left, 2 a second, 10 cached, 2 retried, 1 failed (waiting)",
     ]
 
 
@@ -38,7 +38,13 @@ def test_the_time_left_follows_the_work_of_unlike_items(clock, capsys):
     display(Progress("m", 10, 100, 10, 0, 0, "", 0, 1000))
     clock[0] += 20
     display(Progress("m", 50, 100, 10, 0, 0, "", 200, 800))
-    assert lines(capsys)[-1] == "m: 50/100, 80 s left, 10 cached, 0 retried, 0 failed"
+    assert lines(capsys)[-1] == "m: 50/100, 80 s left, 2 a second, 10 cached, 0 retried, 0 failed"
+
+
+def test_what_was_spent_stands_in_every_line(clock, capsys):
+    display = progress.Display()
+    display(Progress("m", 0, 100, 0, 0, 0, cost=0.0))
+    assert lines(capsys) == ["m: 0/100, 0 cached, 0 retried, 0 failed, cost 0.0000"]
 
 
 def test_the_bar_follows_the_work_and_ends_with_the_items():
@@ -55,7 +61,7 @@ def test_follow_up_questions_have_a_time_of_their_own(clock, capsys):
     display(Progress("m", 0, 40, 0, 0, 0))
     clock[0] += 10
     display(Progress("m", 20, 40, 0, 0, 0))
-    assert lines(capsys)[-1] == "m: 20/40, 10 s left, 0 cached, 0 retried, 0 failed"
+    assert lines(capsys)[-1] == "m: 20/40, 10 s left, 2 a second, 0 cached, 0 retried, 0 failed"
 
 
 def test_end_reported_twice_is_printed_once(clock, capsys):
