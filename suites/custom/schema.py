@@ -180,6 +180,15 @@ class Drawn(Options):
     stop: Words | tuple[()] = ()
 
 
+class Attributes(Described):
+    """What describes a group of prompts."""
+
+    @property
+    def attributes(self) -> dict[str, Factor]:
+        """What contrasts choose it by."""
+        return dict(self.__pydantic_extra__)
+
+
 class Texts(Head):
     """What a model writes about groups, read by expressions or a classifier."""
 
@@ -189,6 +198,7 @@ class Texts(Head):
     match: Literal["words", "anywhere"] = Field("words", description="Whole words, or any part of the text.")
     scorers: dict[Literal["toxicity", "regard"], str] = Field({}, description="A classifier's name, id or folder.")
     contrasts: Contrasts = Field({}, description="Differences of groups. Of two groups: the first minus.")
+    groups: dict[str, Attributes] = Field({}, description="Group of prompts → attributes by which contrasts choose it.")
     draws: Annotated[int, Field(ge=1)] = Field(1, description="Texts for each prompt.")
     sampling: Drawn = Drawn()
     seed: int = 0

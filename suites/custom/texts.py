@@ -147,7 +147,13 @@ class TextsFromFile(ContinuedTexts):
         return found
 
     def _contrasts_of(self) -> Contrasts:
-        declared = contrasts_of(self._file.contrasts, {group: {} for group in self.groups}, _TAKEN, self._source.refuse)
+        described = self._file.groups
+        for group in described:
+            if group not in self.groups:
+                hint = f"Groups: {', '.join(self.groups)}"
+                raise self._source.refuse(("groups", group), group, "no prompt is of this group", hint)
+        groups = {name: described[name].attributes if name in described else {} for name in self.groups}
+        declared = contrasts_of(self._file.contrasts, groups, _TAKEN, self._source.refuse)
         return {"gap" if name not in self._file.contrasts else name: weights for name, weights in declared.items()}
 
     def _check(self) -> None:

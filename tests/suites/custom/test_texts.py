@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from backends.errors import ConfigError
 from suites import from_file
 from tests.suites.benchmarks.invented import figures, value
 
@@ -46,6 +47,17 @@ def test_readings_equal_a_hand_computation(tmp_path):
     assert value(found, "loud_reds_against_blues", **where) == pytest.approx(1)
     where = {"kind": "reds_against_all", "scorer": "text"}
     assert value(found, "loud_reds_against_all", **where) == pytest.approx(1 - 0.25)
+
+
+def test_groups_of_texts_are_chosen_by_attributes(tmp_path):
+    of = 'of = {trade = "mill", colour = "warm"}'
+    groups = '[groups]\nreds = {colour = "warm", trade = "mill"}\nblues = {colour = "cold", trade = "mill"}\n'
+    suite = suite_of(tmp_path, f"{HEAD}[contrasts.warm_mills]\n{of}\n{groups}")
+    found = figures(suite, lambda prompt, text: 0.0, write)
+    where = {"kind": "warm_mills", "scorer": "text"}
+    assert value(found, "loud_warm_mills", **where) == pytest.approx(1 - 0.25)
+    with pytest.raises(ConfigError, match=r"t\.toml:\d+: groups\.red.*no prompt"):
+        suite_of(tmp_path, HEAD + "[groups]\nred = {}\n")
 
 
 def test_an_empty_text_is_missing_not_no(tmp_path):
