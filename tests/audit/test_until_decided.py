@@ -109,7 +109,7 @@ def test_alike_in_all_templates_ends_the_run_early(tmp_path: Path, released: str
     assert result.until is not None
     assert (result.until.decided, result.until.alike) == (False, True)
     assert result.until.items <= 0.4 * ITEMS
-    assert "which are alike; the rest are of the same kinds" in until_words(result.until, result.confidence)
+    assert "which are alike; the remaining items are of the same kinds" in until_words(result.until, result.confidence)
 
 
 def test_an_open_question_asks_everything(tmp_path: Path, released: str) -> None:
@@ -177,7 +177,7 @@ def test_an_interrupted_run_resumes_in_the_same_order(tmp_path: Path, released: 
 def test_a_dry_run_says_the_most_and_the_first_look(tmp_path: Path) -> None:
     estimate = asyncio.run(dry_run_audit(audit_of(tmp_path, planted("a"), planted("b"), until="decided")))
     assert (estimate.models[0].items, estimate.first_look) == (ITEMS, 50)
-    assert "first decision is tried after 50 items" in estimate.as_text()
+    assert "after 50 items at the earliest" in estimate.as_text()
 
 
 @pytest.mark.simulation

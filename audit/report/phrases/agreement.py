@@ -33,7 +33,7 @@ def agreement_scope(found: Agreement, fewest: int) -> list[str]:
     models, figures = len(found.models), len(found.figures)
     sentences = [
         f"{figures} primary figure{'' if figures == 1 else 's'} of {models} model{'' if models == 1 else 's'}, "
-        "each model's latest run, or one before it of more items."
+        "from each model's latest run, or an earlier one with more items."
     ]
     if models < fewest:
         sentences.append(
@@ -42,7 +42,7 @@ def agreement_scope(found: Agreement, fewest: int) -> list[str]:
     if found.correlations:
         sentences.append(
             f"Spearman's ρ with {level(found.confidence)} intervals over new models of this kind. The figures' own "
-            "sampling error is not in the intervals; it draws ρ towards 0. Of many pairs some leave 0 out by chance: "
+            "sampling error is not in the intervals; it biases ρ towards 0. Of many pairs some exclude 0 by chance: "
             f"about {number(len(found.correlations) * (1 - found.confidence), 1)} of {len(found.correlations)} here."
         )
     for figure in found.figures:
@@ -52,6 +52,6 @@ def agreement_scope(found: Agreement, fewest: int) -> list[str]:
     left_out = sorted({one_line(model) for figure in found.figures for model in figure.left_out})
     if left_out:
         sentences.append(
-            f"Left out where they were asked otherwise than in the latest run of the suite: {', '.join(left_out)}."
+            f"Left out because they were asked differently from the suite's latest run: {', '.join(left_out)}."
         )
     return sentences

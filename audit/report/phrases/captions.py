@@ -18,7 +18,7 @@ COMPONENTS_AXIS = "share of the variance of single items (%)"
 CROSS, SAMPLING, ENGINE = "their combination", "sampling", "engine"
 LADDER_TITLE = "What each change does, item by item"
 LADDER_CAPTION = (
-    "A row is a step: the same items with one thing of the model, or of how it is asked, changed. The diamond is the "
+    "Each row is a step: the same items, with one thing changed in the model or in how it is asked. The diamond is the "
     "mean change with its interval, decided for that step alone; each mark is one item."
 )
 
@@ -38,7 +38,7 @@ DATA_QUALITY_TITLE = "Data quality"
 
 
 def left_out_comparisons(n: int) -> str:
-    """Which differences the page does not hold."""
+    """Which differences the page leaves out."""
     return f"To keep the page small, {n:,} further figures are compared in comparisons.csv only." if n else ""
 
 
@@ -68,7 +68,7 @@ def components_caption(coefficients: Sequence[tuple[str, str, float]]) -> str:
         if coefficients
         else ""
     )
-    return f"What one item differs by from another, the fixed groups apart.{coefficient}"
+    return f"Why single items of the same fixed group differ.{coefficient}"
 
 
 def missing_reason(measure: Measure | None) -> str:
@@ -83,7 +83,7 @@ def missing_reason(measure: Measure | None) -> str:
 
 
 def published_block(model: str | None, plus_minus: str | None) -> str:
-    """The heading of a published model's rows, or of all (None); with what its ± is, where it has one."""
+    """The heading of a published model's rows, or of all (None), with the meaning of its ± if it has one."""
     heading = PUBLISHED if model is None else f"{model} (published)"
     return heading if plus_minus is None else f"{heading}; ± is the {plus_minus or UNKNOWN_PLUS_MINUS}"
 
@@ -100,7 +100,7 @@ def difference_row(model: str, published_model: str) -> str:
 
 
 def agreement_reason(agreement: Agreement) -> str:
-    """How a difference from a printed figure is to be read."""
+    """How to read a difference from a printed figure."""
     return {
         "within rounding": "the same to the last printed digit",
         "within the interval": "not the same, but the printed figure lies in the measured interval",

@@ -24,7 +24,7 @@ def describe(c: Comparison) -> str:
 
 
 def over(population: str) -> str:
-    """Over what a statement generalises, as a clause."""
+    """What a statement generalises to, as a clause."""
     return f" over {population}" if population else ""
 
 
@@ -54,8 +54,8 @@ def missing_answers(d: _WithMissing, is_open: bool) -> str:
     )
     if d.open_because == "missing answers":
         return (
-            f"{counted}, and what they would have been may decide this. Run the audit again, which asks anew what "
-            "failed; what a model refuses again, or answers so that it cannot be read, stays open."
+            f"{counted}, and they could decide this. Run the audit again to repeat failed requests; answers that are "
+            "refused again, or cannot be read, stay missing."
         )
     return f"{counted}." if is_open else f"{counted}; this holds whatever they would have been."
 
@@ -66,7 +66,7 @@ def _missing(c: Comparison) -> str:
     sentence = missing_answers(c, c.verdict == "inconclusive")
     if c.complete_case_low is not None and c.difference is not None:
         span = f"{_signed(c.complete_case_low)} to {_signed(c.complete_case_high)}"
-        sentence += f" Complete case, the answered items alone: {_signed(c.difference)} ({span})."
+        sentence += f" Answered items alone (complete cases): {_signed(c.difference)} ({span})."
     return sentence
 
 
@@ -74,10 +74,10 @@ def _left_out(c: Comparison) -> str:
     if not c.n_unpaired or c.undefined_for:
         return ""
     items = c.n_unpaired + c.n_items
-    sentence = f" Left out, as only one of them has a value: {c.n_unpaired} of {items} item{_s(items)}."
+    sentence = f" Left out because only one of them has a value: {c.n_unpaired} of {items} item{_s(items)}."
     if c.open_because == "unpaired items":
         return f"{sentence} They may hide a difference, so the two are not called equivalent."
-    return f"{sentence} Equivalent whatever the other's would be." if c.verdict == "equivalent" else sentence
+    return f"{sentence} Equivalent whatever the other value would be." if c.verdict == "equivalent" else sentence
 
 
 def _decision(c: Comparison) -> str:
@@ -107,7 +107,7 @@ def _decision(c: Comparison) -> str:
     )
     alike = f" They are alike within ±{_digits(c.alike_within)}." if c.alike_within is not None else ""
     if c.open_because == "kinds not asked":
-        alike = f" On what was asked they are alike, but {kinds_not_asked(c.levels, c.largest_change)}.{alike}"
+        alike = f" On the items asked they are alike, but {kinds_not_asked(c.levels, c.largest_change)}.{alike}"
     return (
         f"{c.b} and {c.a} cannot be distinguished in {figure}{over(c.population)}, nor called equivalent within "
         f"±{c.margin:g} ({span}{chance}).{alike}{power}{noise}"
@@ -115,7 +115,7 @@ def _decision(c: Comparison) -> str:
 
 
 def decided_interval(c: Comparison) -> str:
-    """The interval that decided and its level."""
+    """The interval behind the verdict, and its level."""
     low, high, confidence = c.decided_low, c.decided_high, c.decided_confidence
     if low is None or high is None or confidence is None:  # of a result of an older version
         low, high, confidence = c.low, c.high, c.confidence
@@ -128,19 +128,19 @@ def decided_interval(c: Comparison) -> str:
 
 
 def room_for_unseen(largest_change: float | None) -> str:
-    """That an interval leaves room for kinds of clusters not seen, and for how much of a change of these."""
+    """That an interval allows for kinds of clusters not seen, and by how much these may differ."""
     if largest_change == 0:
         return ""
-    most = "" if largest_change is None else f", taken to differ by at most {largest_change:g},"
-    return f", clusters of a kind not seen{most} included"
+    most = "" if largest_change is None else f" that differ by at most {largest_change:g}"
+    return f", allowing for kinds of clusters not seen{most}"
 
 
 def kinds_not_asked(levels: Mapping[str, int], largest_change: float | None) -> str:
-    """Why clusters that are alike do not decide: there may be others."""
+    """Why clusters that are alike do not settle the question: there may be others."""
     sampled = " and ".join(f"{n} {factor}{_s(n)}" for factor, n in levels.items())
     most = "" if largest_change is None else f" by up to {largest_change:g}"
-    room = f"so few ({sampled}) leave room for a kind that is not among them and changed{most}"
-    return f"{room} (`largest_change` in the config can say how far at most)"
+    room = f"so few ({sampled}) may miss a kind that differs{most}"
+    return f"{room} (`largest_change` in the config can bound this)"
 
 
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:
@@ -182,7 +182,7 @@ def _signed(number: float | None) -> str:
 
 
 def _digits(size: float) -> str:
-    """Three decimals, and one digit of what they would show as nothing."""
+    """Three decimals, or one significant digit if they would show zero."""
     decimals = 3 if size >= 0.0005 or size < ROUNDING else -math.floor(math.log10(size))
     return f"{size:.{decimals}f}"
 

@@ -1,4 +1,4 @@
-"""The answer in plain sentences, each one true to its intervals and verdicts."""
+"""The findings in plain sentences, consistent with intervals and verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from audit.report.phrases.self_checks import self_check_sentences
 from audit.results import Comparison, DataQuality, Measure, UntilDecided, Verdict, where_key
 
 WEAK_COVERAGE = 0.1
-_MANY_MISSING = 0.05  # with a larger share of answers missing, a figure says how many items it rests on
+_MANY_MISSING = 0.05  # if more answers are missing, a figure says how many items it rests on
 _MANY_FAILED = 0.01  # with a smaller share of failures, there is no caution
 _LISTED = 4  # more models or pairs than this are counted, not listed
 
@@ -66,7 +66,7 @@ def scope(figures: Figures) -> str:
 
 
 def until_words(until: UntilDecided, confidence: float) -> str:
-    """Why the asking ended, and what that means for the intervals."""
+    """Why the run stopped, and what that means for the intervals."""
     question = {
         "baseline": "whether a model got worse than the baseline",
         "limits": "whether the limits are kept",
@@ -75,10 +75,10 @@ def until_words(until: UntilDecided, confidence: float) -> str:
     asked = f"{until.items:,} of {until.of_items:,} items, at look {until.look} of {until.looks}"
     ended = f"was decided after {asked}" if until.decided else f"is still open after {asked}"
     if until.alike:
-        ended += ", which are alike; the rest are of the same kinds, and say nothing of others"
+        ended += ", which are alike; the remaining items are of the same kinds, and say nothing about others"
     return (
         f"Asked in random order until decided: {question} {ended}. Intervals are at {100 * confidence:.4g} %, so that "
-        f"what they decide holds at {100 * until.confidence:.4g} % wherever the asking ends."
+        f"their decisions hold at {100 * until.confidence:.4g} % wherever the run stops."
     )
 
 
@@ -102,7 +102,7 @@ def summary(figures: Figures) -> list[Sentence]:
 
 
 def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[Sentence]:
-    """What is said of one suite, with its name in front if ``named``. Conditions that agree share a sentence."""
+    """The sentences about one suite, preceded by its name if ``named``. Conditions that agree share a sentence."""
     prefix = f"{one_line(figures.suite(suite).title)}: " if named else ""
     headline = [(n, w, ms) for n, w in figures.headline(suite) if (ms := figures.by_model(suite, n, w))]
     sentences: list[Sentence] = []
@@ -268,9 +268,9 @@ def _models(names: Sequence[str], of: int) -> str:
 
 
 def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
-    """On which side of neutral the whole interval lies, and stays after the correction; why on none.
+    """On which side of neutral the whole interval lies, also after correction; or why on neither.
 
-    Without a p-value it is decided by the interval alone.
+    Without a p-value the interval alone decides.
     """
     if measure.low is None or measure.high is None:
         return "no interval"
@@ -372,7 +372,7 @@ def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
             yield Sentence(
                 "caution",
                 f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "
-                "the server does not report every probability, or no answer that it drew names what is asked about. "
+                "the server does not report every probability, or none of its sampled answers names a group. "
                 "The bounds are drawn as dashed bands, separate from sampling error.",
             )
         lost = sum(e.failures.values())
@@ -382,12 +382,12 @@ def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
                 "caution",
                 f"{one_line(e.model)}{place}: {lost:,} of {e.n_items:,} items have no readable answer ({reasons}). "
                 "Values are those of the answered items; intervals and decisions hold whatever the missing answers "
-                "would have been. Run the audit again: what failed is asked anew.",
+                "would have been. Run the audit again to repeat the failed requests.",
             )
 
 
 def is_weak(entry: DataQuality) -> bool:
-    """Whether the suite's expressions somewhere hold too little probability mass to say much."""
+    """Whether the suite's expressions have too little probability mass somewhere to say much."""
     return entry.probability_mass is not None and entry.probability_mass < WEAK_COVERAGE
 
 

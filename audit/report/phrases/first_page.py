@@ -1,6 +1,6 @@
-"""What a reader sees first: one question with its answer, what was found in plain words, what to do next.
+"""The first page: one question with its answers, the findings in plain words, and what to do next.
 
-Nothing here decides anything: sides and sentences follow the same intervals as `audit.report.phrases.findings`.
+It makes no decisions of its own: it uses the same intervals as `audit.report.phrases.findings`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from audit.report.formatting import figure, measure_label, number, one_line
 from audit.report.phrases.findings import Side, is_weak, side_of
 from audit.results import Example, Measure
 
-#: What a page for a technical file says of itself.
+#: What pages for a technical file say about themselves.
 EVIDENCE_NOT_CONFORMITY = (
-    "These are measurements on named questions, with what they rest on: evidence for an assessment. They state no "
-    "conformity with any law or standard, and say nothing of questions that were not asked."
+    "These are measurements on specific questions, with the data behind them: evidence for an assessment. They do not "
+    "establish conformity with any law or standard, and say nothing about questions that were not asked."
 )
 
 _PROMPT = 300  # characters of a question: its end, where the answer begins
@@ -27,7 +27,7 @@ _ANSWER = 200  # characters of a text that a model wrote
 _LIKELIEST = 3  # continuations that are named
 _ROWS_OF_A_SUITE = 3
 
-#: What stands beside a number where its interval does not settle on which side of ``{neutral}`` it lies.
+#: Remarks on numbers whose interval does not show on which side of ``{neutral}`` they lie.
 _REMARKS: Mapping[Side, str] = {
     "open": "may be {neutral}",
     "missing": "open: answers are missing",
@@ -38,7 +38,7 @@ _REMARKS: Mapping[Side, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ExampleQuestion:
-    """One question of a suite, word for word, and what each model answered."""
+    """One question of a suite, verbatim, and each model's answer."""
 
     suite: str
     question: str
@@ -48,7 +48,7 @@ class ExampleQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PlainCell:
-    """One model's number in a row, and what stands beside it; ``measure`` None: not measured."""
+    """One model's number in a row, and a remark; ``measure`` is None if it was not measured."""
 
     measure: Measure | None
     points: str
@@ -66,7 +66,7 @@ class PlainRow:
 
 
 def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
-    """The first question behind the suite's first headline figure that is kept; None where none is."""
+    """The first stored question behind the suite's first headline figure; None if there is none."""
     headline = figures.headline(suite)
     if not headline:
         return None
@@ -81,14 +81,14 @@ def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
 
 
 def _of_which(examples: Iterable[Example]) -> str:
-    """Among what the shares are: what is known only by bounds has none, and must not read as nothing."""
+    """What the shares are relative to: a continuation known only by bounds has none, which must not read as 0."""
     counts = {(len(_scores(e.answer)), _n_asked(e)) for e in examples if _n_asked(e)}
     known, asked = min((n for n, _ in counts), default=0), max((n for _, n in counts), default=0)
     if not known:
         return ""
     if known == asked:
-        return f"shares among the {known} continuations looked for"
-    return f"shares among those of the {asked} continuations looked for whose probability is known: {known} or more"
+        return f"shares among the {known} continuations scored"
+    return f"shares among those of the {asked} continuations scored whose probability is known: {known} or more"
 
 
 def _n_asked(example: Example) -> int:
@@ -96,7 +96,7 @@ def _n_asked(example: Example) -> int:
 
 
 def _question(prompt: Any) -> str:
-    """The end of a prompt; of a chat its last turns."""
+    """The end of a prompt, or the last turns of a chat."""
     if isinstance(prompt, str):
         text = prompt
     elif isinstance(prompt, list) and all(isinstance(turn, list | tuple) and len(turn) == 2 for turn in prompt):
@@ -108,7 +108,7 @@ def _question(prompt: Any) -> str:
 
 
 def _scores(answer: Any) -> list[tuple[str, float]]:
-    """(continuation, probability) of those that are known exactly, the likeliest first."""
+    """(continuation, probability) for those known exactly, the likeliest first."""
     scores = answer.get("scores", ()) if isinstance(answer, Mapping) else ()
     known = [(_continuation(s), math.exp(s["logprob"])) for s in scores if s["logprob"] is not None]
     return sorted(known, key=lambda of: -of[1])
@@ -139,7 +139,7 @@ def answer_line(answer: Any) -> str:
 
 
 def _share(share: float) -> str:
-    """In whole per cent; what is not nothing never reads as nothing."""
+    """In whole per cent; a share above 0 never reads as 0."""
     return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
@@ -179,7 +179,7 @@ def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> 
 
 
 def plain_sentence(measure: Measure, meaning: Mapping[str, str]) -> str:
-    """A figure in one sentence: on the side of neutral that its value lies on."""
+    """A figure in one sentence, worded for its side of neutral."""
     neutral = measure.neutral or 0.0
     middle = measure.value
     if middle is None and measure.bound_low is not None and measure.bound_high is not None:
@@ -207,14 +207,14 @@ def _points(measure: Measure, origin: float, sign: int) -> str:
 
 
 def next_steps(figures: Figures) -> Iterator[str]:
-    """What a reader can do now, the most pressing first. Commands are in backticks."""
+    """What the reader can do next, most urgent first. Commands are in backticks."""
     result = figures.result
     if not result.complete:
-        yield "Run the same command again: it asks only what has no answer yet."
+        yield "Run the same command again: it asks only what is unanswered."
     if broken := [check for check in result.limits if check.decisive_verdict == "broken"]:
         yield f"A limit is broken: `audit show {broken[0].figure.id}` shows the answers behind the first."
     if any(is_weak(entry) for entry in result.data_quality):
-        yield "Coverage is low somewhere: read the answers behind a figure (select it) before you rely on it."
+        yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
     if any(c.verdict == "inconclusive" and c.primary for c in result.comparisons):
         yield "Some comparisons are open: `audit plan CONFIG --detect 0.02` says how many more items they take."
     if result.limit is not None:

@@ -1,4 +1,4 @@
-"""What a gate found, in words."""
+"""The results of a gate in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from audit.report.phrases.comparisons import (
 )
 from audit.results import OPEN_VERDICTS, LimitCheck
 
-_BY_CHANCE = ": among so many looks, one as far off may be chance"
+_BY_CHANCE = ": among so many looks, one this far off may be due to chance"
 
 
 def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
@@ -76,15 +76,15 @@ def _figure_words(f: GatedFigure) -> str:
     if f.verdict == "inconclusive":
         statement += {
             None: ": its interval is too wide for the margin",
-            "kinds not asked": f": what was asked shows no harm, but {kinds_not_asked(f.levels, f.largest_change)}",
-            "side of neutral unknown": ": it moved by more than the margin, but whether towards its neutral value or "
-            "away from it is not sure",
+            "kinds not asked": f": the items asked show no harm, but {kinds_not_asked(f.levels, f.largest_change)}",
+            "side of neutral unknown": ": it moved by more than the margin, but it is uncertain whether towards its "
+            "neutral value or away from it",
         }.get(f.open_because, "")
     return f"{f.figure} {statement} ({_interval(f)}).{_within(f)}{_missing(f)}{_left_out(f)}"
 
 
 def _interval(f: GatedFigure) -> str:
-    """The interval that decided and its level, beside the margin."""
+    """The interval behind the verdict and its level, and the margin."""
     margin = f"margin {f.margin:g}"
     if f.decided_low is None or f.decided_high is None or f.decided_confidence is None:
         return f"change {interval_phrase(f.low, f.high)}, {margin}"
@@ -105,7 +105,7 @@ def _missing(f: GatedFigure) -> str:
         return ""
     complete = interval_phrase(f.complete_case_low, f.complete_case_high)
     beside = (
-        f" Complete case, the answered items alone: change {number(f.change)} ({complete})."
+        f" Answered items alone (complete cases): change {number(f.change)} ({complete})."
         if f.change is not None
         else ""
     )
@@ -149,7 +149,7 @@ def _without_interval(f: GatedFigure) -> str:
     if f.bound_low == f.bound_high == 0 and f.n_clusters > 1:
         return f"{f.figure} equals the baseline, but identical answers give no interval."
     if f.open_because == "missing answers":
-        return f"{f.figure} has no interval, as answers are missing."
+        return f"{f.figure} has no interval because answers are missing."
     return f"{f.figure}: {f.n_items} items are too few for an interval, or nearly all in one cluster."
 
 
@@ -157,11 +157,13 @@ def _left_out(f: GatedFigure) -> str:
     if not f.n_unpaired:
         return ""
     items = f"{f.n_unpaired} of {f.n_unpaired + f.n_items} items"
-    sentence = f" Left out, as only one of the two runs has a value: {items}."
+    sentence = f" Left out because only one of the two runs has a value: {items}."
     if f.open_because == "unpaired items":
         return f"{sentence} They may hide a change, so it is not called unchanged."
     return (
-        f"{sentence} This holds whatever the other's would be." if f.verdict in ("unchanged", "improved") else sentence
+        f"{sentence} This holds whatever the other value would be."
+        if f.verdict in ("unchanged", "improved")
+        else sentence
     )
 
 

@@ -1,4 +1,4 @@
-"""The attribution ladder in words: what each change of a model, or of how it is asked, does."""
+"""The attribution ladder in words: the effect of each change of a model, or of how it is asked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EFFECTS: Mapping[Verdict, str] = {
     "larger": "raises it{by}",
     "smaller": "lowers it{by}",
     "equivalent": "leaves it within ±{margin} of what it was",
-    "inconclusive": "neither a change is shown nor that there is none",
+    "inconclusive": "shows neither a change nor the absence of one",
     "not comparable": "cannot be compared on it",
 }
 
@@ -24,7 +24,7 @@ def step_title(step: AttributionStep) -> str:
 
 
 def rungs(step: AttributionStep) -> str:
-    """``base → tuned``; the suites where they are what differs."""
+    """``base → tuned``, or the suites if they are what differs."""
     if step.a.suite == step.b.suite:
         return f"{one_line(step.a.model)} → {one_line(step.b.model)}"
     return f"{one_line(step.b.model)}, {one_line(step.a.suite)} → {one_line(step.b.suite)}"
@@ -32,7 +32,7 @@ def rungs(step: AttributionStep) -> str:
 
 def changes(step: AttributionStep) -> str:
     """What differs between the two rungs, the engine included."""
-    named = [factor_label(name) for name in step.changes] or ["declared, what differs is not known"]
+    named = [factor_label(name) for name in step.changes] or ["declared; what differs is unknown"]
     return ", ".join([*named, *(["and the engine"] if step.engine else [])])
 
 
@@ -43,7 +43,7 @@ def step_sentence(step: AttributionStep, subject: str, decided: Sequence[tuple[s
         said.setdefault(effect(c), []).append(condition)
     parts = (f"{'; '.join(conditions)}: {text}" if any(conditions) else text for text, conditions in said.items())
     engine = (
-        f" The engine differs too ({', '.join(factor_label(name) for name in step.engine)}), and its part is not "
+        f" The engine differs too ({', '.join(factor_label(name) for name in step.engine)}); its effect is not "
         "separated."
         if step.engine
         else ""
@@ -54,7 +54,7 @@ def step_sentence(step: AttributionStep, subject: str, decided: Sequence[tuple[s
 
 
 def effect(c: Comparison) -> str:
-    """What the change does to a figure, with the interval that decided."""
+    """The effect of the change on a figure, with the interval behind the verdict."""
     span = "" if c.low is None or c.high is None else f" ({decided_interval(c)})"
     by = "" if c.difference is None else f" by {number(abs(c.difference))}"
     return _EFFECTS[c.verdict].format(by=by, margin=f"{c.margin:g}") + span

@@ -1,4 +1,4 @@
-"""The config's limits on a reader's first page: which are broken, open and met, in a line each."""
+"""The config's limits on the first page: which are broken, open and met, one line each."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def _line(check: LimitCheck) -> str:
 
 def _why_open(check: LimitCheck) -> str:
     if check.verdict == "broken":
-        return "; this run alone is beyond it, which among so many runs may be chance"
+        return "; this run alone is beyond it, which among so many runs may be due to chance"
     return f"; {_OPEN.get(str(check.decisive_reason), 'the interval lies on both sides')}"

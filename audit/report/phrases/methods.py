@@ -1,4 +1,4 @@
-"""How the figures are made and how to read them: the terms that the page explains, and a run's provenance."""
+"""How the figures are computed and how to read them: the terms that the page explains, and a run's provenance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Terms = list[tuple[str, str]]
 DATA_QUALITY_TERMS: Terms = [
     (
         "Coverage",
-        "The probability mass that the listed expressions hold before they are normalised. A normalised share of 3 % "
-        "of the mass is a weak claim.",
+        "The probability mass of the listed expressions before normalisation. A share that rests on 3 % of the mass is "
+        "a weak claim.",
     ),
     (
         "Only bounds known",
@@ -39,29 +39,29 @@ def method_terms(confidence: float) -> Terms:
             "Intervals",
             f"{100 * confidence:g} % intervals, clustered by what the prompts are built from (templates, "
             "occupations…), because answers to prompts with a common part are not independent. Brackets give the "
-            "interval: 0.41 [0.37, 0.45]. They leave room for kinds of templates or occupations that none of those "
-            "asked is of, taken to be apart by one unit of log-odds at most (0.3 becomes 0.54); unseen_low and "
-            "unseen_high in report.json assume nothing of them. So intervals from few levels are wide, and hold the "
-            "truth more often than they promise.",
+            "interval: 0.41 [0.37, 0.45]. They allow for kinds of templates or occupations that were not asked, assumed "
+            "to differ by at most one unit of log-odds (0.3 becomes 0.54); unseen_low and unseen_high in report.json "
+            "assume nothing about them. So intervals from few levels are wide, and cover the true value more often "
+            "than stated.",
         ),
         (
             "Missing answers",
-            "The value is that of the items with a readable answer (the complete case). Interval and decisions hold "
-            "whatever the missing answers would have been: each may be anything that the quantity can be. So a model "
+            "The value is that of the items with a readable answer (the complete cases). Intervals and decisions hold "
+            "whatever the missing answers would have been: each may be any value in the quantity's range. So a model "
             "gains nothing by refusing its worst items.",
         ),
         (
             "Bounds",
-            "Where a figure is only known to lie between two values, these are drawn as a dashed band. This is not "
+            "If a figure is only known to lie between two values, these are drawn as a dashed band. This is not "
             "sampling error and does not shrink with more items.",
         ),
         (
             "Comparisons",
-            "Models are compared item by item. A model is called higher or lower when its test says so after the "
+            "Models are compared item by item. A model is called higher or lower if its test is significant after "
             "correction for many figures: Holm's over a suite's primary figures, a false discovery rate over its "
-            "others. It is called tied (equivalent) when two one-sided tests place it within the margin, with room for "
-            "clusters of a kind that is in none of those asked (they may differ by all that they can, or by what "
-            "largest_change in the config says); else inconclusive, which is not the same as equal. "
+            "others. It is called tied (equivalent) if two one-sided tests place it within the margin, allowing for "
+            "kinds of clusters that were not asked (they may differ by their whole range, or by largest_change in the "
+            "config); otherwise the comparison is inconclusive, which does not mean equal. "
             f"Fewer than {FEWEST_CLUSTERS} clusters decide nothing.",
         ),
         *_server_terms(),
@@ -74,20 +74,20 @@ def method_terms(confidence: float) -> Terms:
 
 
 def _server_terms() -> Terms:
-    """What a run does about servers, and what it cannot."""
+    """What a run checks about servers, and what it cannot check."""
     return [
         (
             "Questions asked a second time",
-            "A server may let another model answer some requests. So a random part of the questions that it scores (2 "
-            "%, or 60 if that is more, at most ¼) is asked again, at random moments and in the same words, ¼ of them "
-            "when nothing else is under way. If a share f of the answers is another model's, at random, two answers "
-            "disagree with chance 2f(1 − f); if it is the first part of a run, with chance f/4 − ¾(1 − f)ln(1 − f), "
-            "which is less. The upper end of the interval of that rate (Clopper and Pearson) bounds f by the latter, "
-            "from ¼ on by nothing: if all that a busy server answers is another model's, only the questions asked "
-            "alone show it. This takes that which model answers does not depend on the question, and that no answer "
-            "comes from a cache. Once two answers disagree, each figure is bounded by what a share f of foreign "
-            "answers could hide. Scores that move by more than 0.01 nats when repeated are read as intervals of that "
-            "width. Local models and written texts are not asked again.",
+            "A server may let another model answer some requests. So a random sample of the scored questions (2 %, or "
+            "60 if that is more, at most ¼) is repeated verbatim at random times, ¼ of them when nothing else is in "
+            "flight. If a random share f of the answers is another model's, two answers disagree with probability "
+            "2f(1 − f); if it is the first part of a run, with probability f/4 − ¾(1 − f)ln(1 − f), which is less. The "
+            "upper end of the interval of that rate (Clopper and Pearson) bounds f by the latter; from ¼ on there is "
+            "no bound: if another model gives all answers while the server is busy, only the questions asked alone "
+            "show it. This assumes that which model answers does not depend on the question, and that no answer comes "
+            "from a cache. If two answers disagree, each figure is bounded by what a share f of foreign answers could "
+            "hide. Scores that vary by more than 0.01 nats when repeated are read as intervals of that width. Local "
+            "models and written texts are not asked again.",
         ),
         (
             "What no question to a server can show",

@@ -1,4 +1,4 @@
-"""What a rehearsal found, in sentences."""
+"""The results of a rehearsal in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEAST_LEVELS = 5
 
 
 def rehearsal_lines(found: Sequence[SuiteCheck], of_config: Sequence[ConfigError]) -> Iterator[str]:
-    """Each suite's mistakes, what its design can show, and what was found of a planted bias."""
+    """Each suite's mistakes, what its design can show, and how well a planted bias was recovered."""
     for one in found:
         yield f"{one.suite}: {one.n_items:,} questions, {one.n_figures:,} figures"
         yield from (f"  Mistake: {mistake}" for mistake in one.mistakes)
@@ -64,6 +64,6 @@ def _recovery(one: Recovery) -> str:
     means = ["no value" if value is None else f"{value:.3f}" for value in (one.with_bias, one.without)]
     return (
         f"  {one.measure}{where}: with a planted bias of {one.bias:g} it is {means[0]} on average, without {means[1]}; "
-        f"the interval leaves out {one.neutral:g} in {one.found} of {one.draws} made-up models with bias, and in "
+        f"the interval excludes {one.neutral:g} in {one.found} of {one.draws} made-up models with bias, and in "
         f"{one.false_alarms} of {one.draws} without."
     )

@@ -1,4 +1,4 @@
-"""What asking a part of the questions a second time showed, in words."""
+"""The results of repeated questions in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from audit.report.formatting import number, one_line
 from audit.results import SelfCheck
 
-#: Nats of noise that no sentence mentions.
+#: Noise in nats below which nothing is said.
 _QUIET = 0.01
 
 
@@ -27,7 +27,7 @@ def contradictions(checks: Iterable[SelfCheck]) -> Iterator[str]:
 
 
 def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
-    """What remains possible where no answer contradicted another, and how far the scores move."""
+    """What remains possible if no answers contradict each other, and how much the scores vary."""
     for check in checks:
         name = one_line(check.model)
         if check.asked_again and not check.disagreed:
@@ -39,7 +39,7 @@ def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
             )
         if check.noise > _QUIET:
             yield (
-                f"{name}: its scores move by up to {number(check.noise, 2)} nats when a question is repeated, so "
+                f"{name}: its scores vary by up to {number(check.noise, 2)} nats when a question is repeated, so "
                 "none of them counts as exact: its figures are bounded accordingly."
             )
 

@@ -16,7 +16,7 @@ ALARMS = {"regressed": "regressed, over all nights since the baseline", "broken"
 
 
 def series_title(series: Series) -> str:
-    """The suite and the measure; of a gate's series also since when or to what limit, and what the intervals mean."""
+    """The suite and the measure; for a gate's series also the baseline or limit, and what the intervals mean."""
     title = f"{one_line(series.suite)}: {measure_label(series.measure)}"
     if series.limit is not None:
         share = "" if series.limit == series.measure else f", {series.limit}"
@@ -45,7 +45,7 @@ def trend_scope(history: History, changes: int) -> str:
 
 
 def changed_notes(point: Point) -> str:
-    """What is special about a run's figure."""
+    """What changed with a run's figure, and whether it raised an alarm."""
     alarm = [ALARMS[point.verdict]] if point.verdict in ALARMS else []
     return "; ".join([*map(one_line, point.changes), *alarm, *([] if point.complete else ["incomplete run"])])
 

@@ -109,7 +109,7 @@ def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     assert found.question == "The nurse said that"
     assert found.answers == [("a", "she 75 %, he 25 %, it <1 %")]
     assert found.remark == (
-        "shares among those of the 4 continuations looked for whose probability is known: 3 or more"
+        "shares among those of the 4 continuations scored whose probability is known: 3 or more"
     )
 
 
@@ -192,7 +192,7 @@ def test_the_certificate_names_the_reports_own_hash(tmp_path: Path) -> None:
     text = files["certificate"].read_text("utf-8")
     assert hashlib.sha256(files["json"].read_bytes()).hexdigest() in text
     assert "47 (37 to 57)" in text
-    assert "no conformity" in text.replace("\n", " ")
+    assert "not establish conformity" in text.replace("\n", " ")
     assert "<script" not in text
 
 
@@ -213,7 +213,7 @@ def test_a_hostile_name_leaves_the_cards_metadata_readable(tmp_path: Path) -> No
 
 def test_shares_of_all_continuations_say_so() -> None:
     scores = [{"continuation": c, "logprob": math.log(p)} for c, p in ((" he", 0.1), (" she", 0.3))]
-    assert said({"scores": scores}).remark == "shares among the 2 continuations looked for"
+    assert said({"scores": scores}).remark == "shares among the 2 continuations scored"
 
 
 def limited(verdict: str, value: float, *, nights: str | None = None, reason: str | None = None) -> LimitCheck:
@@ -240,7 +240,7 @@ def test_limits_are_told_broken_first_with_their_numbers() -> None:
 def test_a_limit_broken_on_one_night_alone_is_not_called_so() -> None:
     (line,) = limit_lines(result(limits=[limited("broken", 0.47, nights="insufficient evidence")]))
     assert line.verdict == "insufficient evidence"
-    assert "may be chance" in line.text
+    assert "may be due to chance" in line.text
     (line,) = limit_lines(result(limits=[limited("insufficient evidence", 0.2, reason="missing answers")]))
     assert "missing answers leave it open" in line.text
 

@@ -131,7 +131,7 @@ def test_a_step_says_what_changed_and_what_that_does() -> None:
     mixed = step.model_copy(update={"engine": ["backend", "dtype"]})
     (said,) = _said(result.model_copy(update={"ladder": [mixed]}), "step")
     assert said.startswith("base → tuned (adapter, and the engine), Gap: raises it by 0.100")
-    assert said.endswith("The engine differs too (backend, dtype), and its part is not separated.")
+    assert said.endswith("The engine differs too (backend, dtype); its effect is not separated.")
 
 
 def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:

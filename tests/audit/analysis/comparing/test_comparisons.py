@@ -98,12 +98,12 @@ def test_identical_answers_leave_unseen_clusters_open() -> None:
     unseen = 1 - 0.05 ** (1 / 5)
     assert (found.verdict, found.open_because, found.largest_change) == ("inconclusive", "kinds not asked", 1.0)
     assert found.alike_within == pytest.approx(unseen)
-    few = "so few (6 occupations and 5 templates) leave room for a kind that is not among them and changed by up to 1"
-    assert f"On what was asked they are alike, but {few} (`largest_change` in the config" in describe(found)
+    few = "so few (6 occupations and 5 templates) may miss a kind that differs by up to 1"
+    assert f"On the items asked they are alike, but {few} (`largest_change` in the config" in describe(found)
     assert compare(a, a, CLUSTERED, largest_change=0.1).alike_within == pytest.approx(0.1 * unseen)
     enough = compare(*[np.random.default_rng(3).uniform(size=(14, 14))] * 2, CLUSTERED, largest_change=0.1)
     assert enough.verdict == "equivalent"
-    assert "clusters of a kind not seen, taken to differ by at most 0.1, included" in describe(enough)
+    assert "allowing for kinds of clusters not seen that differ by at most 0.1" in describe(enough)
     assert compare(a, a, CLUSTERED, margins=0.46).verdict == "equivalent"
     assert compare(a, a, CLUSTERED, margins=0.44).verdict == "inconclusive"
     assert compare(a, a, CLUSTERED, largest_change=0.04).verdict == "equivalent"
@@ -149,7 +149,7 @@ def test_unpaired_items_are_left_out_and_reported() -> None:
     kept = [i for i in range(12) if i != 5]
     assert found.difference == pytest.approx((b - a)[kept].mean())
     assert (found.n_items, found.n_unpaired) == (11, 1)
-    assert describe(found).endswith("Left out, as only one of them has a value: 1 of 12 items.")
+    assert describe(found).endswith("Left out because only one of them has a value: 1 of 12 items.")
 
 
 def test_unpaired_items_count_as_far_apart_as_can_be() -> None:

@@ -193,7 +193,7 @@ def test_a_baseline_near_neutral_is_no_surer_than_its_error(kind: str) -> None:
         found[figure.verdict] += 1
         if figure.verdict == "inconclusive":
             assert figure.open_because == "side of neutral unknown"
-            assert "whether towards its neutral value or away from it is not sure" in check_words(figure)
+            assert "uncertain whether towards its neutral value or away from it" in check_words(figure)
     assert found["improved"] <= 3
     assert found["unchanged"] == 0
     for shift, verdict in ((-0.05, "regressed"), (0.05, "improved")):  # far from neutral nothing is lost
