@@ -108,9 +108,7 @@ def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     found = said({"scores": scores})
     assert found.question == "The nurse said that"
     assert found.answers == [("a", "she 75 %, he 25 %, it <1 %")]
-    assert found.remark == (
-        "shares among those of the 4 continuations scored whose probability is known: 3 or more"
-    )
+    assert found.remark == "shares among those of the 4 continuations scored whose probability is known: 3 or more"
 
 
 @pytest.mark.parametrize(
