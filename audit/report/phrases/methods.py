@@ -40,9 +40,9 @@ def method_terms(confidence: float) -> Terms:
             f"{100 * confidence:g} % intervals, clustered by what the prompts are built from (templates, "
             "occupations…), because answers to prompts with a common part are not independent. Brackets give the "
             "interval: 0.41 [0.37, 0.45]. They allow for kinds of templates or occupations that were not asked, "
-            "assumed to differ by at most one unit of log-odds (0.3 becomes 0.54); unseen_low and unseen_high in report.json "
-            "assume nothing about them. So intervals from few levels are wide, and cover the true value more often "
-            "than stated.",
+            "assumed to differ by at most one unit of log-odds (0.3 becomes 0.54); unseen_low and unseen_high in "
+            "report.json assume nothing about them. So intervals from few levels are wide, and cover the true value "
+            "more often than stated.",
         ),
         (
             "Missing answers",
