@@ -1,4 +1,4 @@
-"""Audit language models for gender bias: ask models, store answers, compare figures, report.
+"""Audit language models for bias: ask models, store answers, compare figures, report.
 
 `Audit` takes models and suites and gives a `StoredResult`; `load_audit` reads one from a config file, `load_result` a
 result from a store. They are imported when they are first named, so that a Ctrl-C meets no half-imported program.

@@ -254,3 +254,11 @@ def test_every_first_page_tells_the_limits(tmp_path: Path) -> None:
     found = result(mu.measure("a", "gap", {"form": "direct"}, 0.47), limits=[limited("broken", 0.47)])
     for file in write_report(found, tmp_path, formats=["html", "certificate", "card", "markdown"]).values():
         assert "allowed is at most 0.3" in file.read_text("utf-8"), file
+
+
+def test_a_question_written_from_the_right_is_shown_so(tmp_path: Path) -> None:
+    arabic = example({"text": "هي"}, "قالت الممرضة إن")
+    found = result(mu.measure("a", "gap", {}, 0.4), examples=[arabic])
+    text = write_report(found, tmp_path, formats=["html"])["html"].read_text("utf-8")
+    assert '<blockquote dir="auto">قالت الممرضة إن</blockquote>' in text
+    assert "<bdi>هي</bdi>" in text

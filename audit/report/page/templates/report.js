@@ -353,7 +353,7 @@
     const folded = make("details", [make("summary", factors || example.item)], { class: "example" });
     folded.addEventListener("toggle", () => {
       if (!folded.open || folded.children.length > 1) return;
-      for (const [role, content] of example.turns) folded.append(make("h4", role || "Prompt"), make("pre", content));
+      for (const [role, content] of example.turns) folded.append(make("h4", role || "Prompt"), make("pre", content, { dir: "auto" }));
       folded.append(make("h4", "Answer"), answerOf(example), make("p", `Item ${example.item}`, { class: "source" }));
     });
     return folded;
@@ -362,10 +362,10 @@
   function answerOf(example) {
     if (example.none !== undefined) return make("p", `No answer: ${example.none}`, { class: "missing" });
     if (example.thought !== undefined) {
-      const thought = make("details", [make("summary", "Thought before the answer"), make("pre", example.thought)]);
-      return make("div", [thought, make("pre", example.text)]);
+      const thought = make("details", [make("summary", "Thought before the answer"), make("pre", example.thought, { dir: "auto" })]);
+      return make("div", [thought, make("pre", example.text, { dir: "auto" })]);
     }
-    if (example.text !== undefined) return make("pre", example.text);
+    if (example.text !== undefined) return make("pre", example.text, { dir: "auto" });
     if (example.labels) return make("div", [table(["Label", "Probability"], example.labels.map(([k, v]) => [k, digits(v)]))], { class: "scroll" });
     const rows = [...example.scores].sort((a, b) => (b.v ?? b.h ?? -1e9) - (a.v ?? a.h ?? -1e9)).map((s) => [
       `“${s.c}”`,
