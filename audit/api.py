@@ -99,7 +99,9 @@ def load_audit(path: str | Path) -> Audit:
 
 
 def load_result(db: str | Path = "audit.db", run: str = "last") -> StoredResult:
-    """A run's result from its store. ``run`` is an id, its beginning, or ``last``.
+    """A run's result from its store, or from the store of an audit config. ``run`` is an id, its beginning, or ``last``.
+
+    The report of a config's result is written where the config says, else into ``audit-out``.
 
     Raises
     ------
@@ -109,8 +111,12 @@ def load_result(db: str | Path = "audit.db", run: str = "last") -> StoredResult:
     from audit.store import Store
     from audit.stored_result import StoredResult
 
+    out = Path("audit-out")
+    if Path(db).suffix in (".py", ".toml"):
+        audit = load_audit(db)
+        db, out = audit.db, audit.out
     with Store.open(db, read_only=True) as store:
-        return StoredResult.of(store.runs.finished_result(store.runs.find(run)), store.path, Path("audit-out"))
+        return StoredResult.of(store.runs.finished_result(store.runs.find(run)), store.path, out)
 
 
 def _run_in_thread(audit: Audit, options: dict[str, Any]) -> StoredResult:

@@ -113,6 +113,18 @@ def test_a_stored_result_is_read_again(result):
         load_result(result._db, run="nothing")
 
 
+def test_a_result_is_read_by_its_config_and_written_there(result, tmp_path):
+    config = tmp_path / "mine.py"
+    config.write_text(
+        "from audit import Audit\nfrom backends import FakeBackend\nfrom suites import OccuGender\n"
+        f"audit = Audit({{'even': FakeBackend('even')}}, [OccuGender()], "
+        f"db={str(result._db)!r}, out={str(tmp_path / 'here')!r})\n"
+    )
+    again = load_result(config)
+    assert again.run_id == result.run_id
+    assert again.write(formats=["card"])["card"].parent == tmp_path / "here"
+
+
 def test_run_sync_works_where_a_loop_runs(tmp_path):
     audit = Audit({"even": FakeBackend("even")}, [OccuGender(("implicit",))], db=tmp_path / "a.db", limit=100)
 
