@@ -99,7 +99,7 @@ def load_audit(path: str | Path) -> Audit:
 
 
 def load_result(db: str | Path = "audit.db", run: str = "last") -> StoredResult:
-    """A run's result from its store, or from the store of an audit config. ``run`` is an id, its beginning, or ``last``.
+    """A run's result from its store, or that of an audit config. ``run`` is an id, its beginning, or ``last``.
 
     The report of a config's result is written where the config says, else into ``audit-out``.
 
