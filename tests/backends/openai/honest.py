@@ -42,9 +42,9 @@ def main() -> None:
     name = f"{options.server}, {options.model}"
     lines = options.results.read_text().splitlines() if options.results and options.results.exists() else []
     found = [line for line in map(json.loads, lines) if line["server"] == name]
-    end = time.monotonic() + options.seconds
     if len(found) < options.probes:
         with _running(options.server, options.model) as server:
+            end = time.monotonic() + options.seconds
             while len(found) < options.probes and time.monotonic() < end:
                 found.append({"server": name, **asyncio.run(_probed(server))})
                 print(json.dumps(found[-1]), flush=True)
