@@ -22,10 +22,10 @@ import httpx
 _READY_WITHIN = 90.0
 
 _LEAVE_WITH_PARENT = """
-import os, sys, threading
+import os, signal, sys, threading
 def _watch():
     sys.stdin.buffer.read()
-    os._exit(0)
+    os.killpg(0, signal.SIGKILL)  # vLLM's engine is a process of its own, which would stay
 threading.Thread(target=_watch, daemon=True).start()
 """
 
@@ -128,7 +128,12 @@ def _child(
     # OMP's busy waiting would take the two cores from the test itself.
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "VLLM_CPU_KVCACHE_SPACE": "1"}
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
     )
     try:
         base_url = f"http://127.0.0.1:{port}/v1"
