@@ -6,6 +6,7 @@ import base64
 import functools
 import hashlib
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -43,7 +44,11 @@ def _forms(key: str) -> tuple[str, ...]:
     plain = {key} | {rest for rest in without_prefix if len(rest) >= _SHORTEST_PART and re.search(r"\d", rest)}
     forms = set(plain)
     for text in plain:
-        forms |= {urllib.parse.quote(text, safe=""), "".join(f"%{byte:02X}" for byte in text.encode())}
+        forms |= {
+            text.replace("/", "\\/"),
+            urllib.parse.quote(text, safe=""),
+            "".join(f"%{byte:02X}" for byte in text.encode()),
+        }
         for before in range(3):
             encoded = base64.b64encode(b"\0" * before + text.encode()).decode().rstrip("=")
             inner = encoded[-(-8 * before // 6) :]
@@ -52,6 +57,17 @@ def _forms(key: str) -> tuple[str, ...]:
                 forms |= {inner, inner.replace("+", "-").replace("/", "_")}
         forms |= {text.encode().hex()} if len(text) >= _SHORTEST_PART else set()
     return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _without_parts(text: str, key: str) -> str:
+    """The text without any stretch of the key that is long enough to tell something, such as its end after dots."""
+    inside, low, of_key = [False] * len(text), text.lower(), key.lower()
+    for at in range(len(text) - _SHORTEST_PART + 1):
+        part = low[at : at + _SHORTEST_PART]
+        if part in of_key and re.search(r"\d", part):
+            inside[at : at + _SHORTEST_PART] = [True] * _SHORTEST_PART
+    runs = itertools.groupby(zip(text, inside, strict=True), key=lambda pair: pair[1])
+    return "".join("[key]" if hidden else "".join(char for char, _ in run) for hidden, run in runs)
 
 
 class Credential(ABC):
@@ -89,7 +105,9 @@ class Credential(ABC):
         """The text with the keys removed, in every form in which servers may repeat them."""
         for value in self.secrets():
             for form in _forms(value) if len(value) >= _SHORTEST else ():
-                text = re.sub(re.escape(form), "[key]", text, flags=re.I if "%" in form else 0)
+                flags = re.I if "%" in form or len(form) >= _SHORTEST_PART else 0
+                text = re.sub(re.escape(form), "[key]", text, flags=flags)
+            text = _without_parts(text, value)
         return text
 
     def is_repeated_by(self, body: bytes, parsed: Any) -> bool:

@@ -73,6 +73,8 @@ ODD_KEY = "sk-proj-a+b/c=7f3a91d2c4QzXy"
         lambda key: key.removeprefix("sk-"),
         lambda key: key.rpartition("-")[2],
         lambda key: key.encode().hex(),
+        lambda key: key.upper(),
+        lambda key: key.replace("/", "\\/"),
         *(lambda key, n=n: base64.b64encode(b"user:"[:n] + key.encode() + b"!").decode() for n in range(4)),
         lambda key: base64.urlsafe_b64encode(key.encode()).decode().rstrip("="),
     ],
@@ -86,6 +88,7 @@ def test_a_key_is_taken_out_in_each_form(key, written, monkeypatch: pytest.Monke
     left = redacted.replace("[key]", " ")
     assert max(map(len, set(left.split()) - set(said.split())), default=0) <= 12
     assert held.is_repeated_by(f'{{"text": "{said}"}}'.encode(), {"text": said})
+    assert held.redact(f"no such key: …{key[-9:]}") == "no such key: …[key]"
     assert held.redact("an ordinary sentence about canaries and projects") == (
         "an ordinary sentence about canaries and projects"
     )
