@@ -1,8 +1,8 @@
-"""What other packages add: suites, backends and scorers, found by their entry points and imported when named.
+"""Suites, backends and scorers of other installed packages: found by their entry points, imported when named.
 
 [project.entry-points."bias_audit.suites"]      a `suites.base.Suite`
 [project.entry-points."bias_audit.backends"]    a `backends.base.Backend`
-[project.entry-points."bias_audit.scorers"]     a function without arguments that gives a
+[project.entry-points."bias_audit.scorers"]     a function without arguments that returns a
                                                 `suites.common.text_scorer.TextScorer`
 """
 
@@ -19,7 +19,7 @@ PluginKind = Literal["suites", "backends", "scorers"]
 
 @dataclass(frozen=True)
 class Plugin:
-    """What a package adds under a name. ``packages``: those that give the name, one or more."""
+    """An entry point of another package. ``packages``: all that register this name; usually one."""
 
     name: str
     packages: tuple[str, ...]
@@ -31,20 +31,22 @@ class Plugin:
         Raises
         ------
         ConfigError
-            When it cannot be imported, or two packages give the name.
+            When it cannot be imported, or two packages register the name.
         """
         where = f"{self.entry_point.group}.{self.name}"
         if len(self.packages) > 1:
-            raise ConfigError(where, self.packages, "several packages give this name", "Uninstall all but one")
+            raise ConfigError(where, self.packages, "several packages register this name", "Uninstall all but one")
         try:
             return self.entry_point.load()
         except Exception as error:
             problem = f"the package {self.packages[0]} cannot be imported: {type(error).__name__}: {error}"
-            raise ConfigError(where, self.entry_point.value, problem, "Install it again, or leave it out") from error
+            raise ConfigError(
+                where, self.entry_point.value, problem, "Reinstall the package, or remove the option"
+            ) from error
 
 
 def plugins(kind: PluginKind) -> dict[str, Plugin]:
-    """What installed packages add, by its name. Nothing is imported."""
+    """The plugins of installed packages, by name. Nothing is imported."""
     found: dict[str, Plugin] = {}
     for entry in importlib.metadata.entry_points(group=f"bias_audit.{kind}"):
         package = entry.dist.name if entry.dist is not None else "unknown"

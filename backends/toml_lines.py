@@ -1,6 +1,6 @@
-"""On which line of a TOML text each value stands: the standard library's reader does not say.
+"""The line of each value in a TOML text, which the standard library's reader does not give.
 
-The text is known to be valid, so only as much of the grammar is followed as tells values from each other.
+The text is known to be valid, so only as much of the grammar is followed as is needed to tell values apart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCALARS = (
 
 
 def lines_of(text: str) -> dict[Place, int]:
-    """Path of each table, key and entry → its line, counted from 1."""
+    """The path of each table, key and list entry → its line, counted from 1."""
     return _Lines(text).found
 
 
@@ -30,7 +30,7 @@ class _Lines:
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
         self.found: dict[Place, int] = {}
-        self._entries: dict[Place, int] = {}  # of arrays of tables: the number of the last one
+        self._entries: dict[Place, int] = {}  # array of tables → index of its last table so far
         table: Place = ()
         while self._skip():
             if self._take("[["):
@@ -47,7 +47,7 @@ class _Lines:
                 self._pair(table)
 
     def _skip(self) -> bool:
-        """Go to the next character that means something; False at the end."""
+        """Skip blanks and comments; False at the end."""
         match = _BLANK.match(self._text, self._at)
         assert match is not None
         self._at = match.end()
@@ -71,7 +71,7 @@ class _Lines:
         return tuple(parts)
 
     def _table(self, key: Place) -> Place:
-        """A header's path, through the last entries of the arrays of tables above it."""
+        """The path of a table's header: an array of tables above it stands for its last table."""
         place: Place = ()
         for part in key[:-1]:
             place = (*place, part)

@@ -82,7 +82,7 @@ def test_two_packages_of_one_name_are_refused(tmp_path, monkeypatch):
     for name in ("one-package", "other-package"):
         install(tmp_path, name, {"bias_audit.backends": {"mine": "backends.fake:FakeBackend"}})
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match="several packages give this name"):
+    with pytest.raises(ConfigError, match="several packages register this name"):
         named_backend("mine")
 
 

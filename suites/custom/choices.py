@@ -7,8 +7,8 @@
 ``unknown_share``   share of answers that name nobody
 ==================  ==============================================================================================
 
-The listed answers are rotated, so that each kind of answer stands in each place equally often: a preference for "(a)"
-is no bias.
+The listed answers are rotated, so that each kind of answer stands in each place equally often: then a preference for
+"(a)" is not mistaken for bias.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ChoicesFromFile(AnsweredQuestions):
         return values
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:
-        """The stereotype is chosen in the part ``bias`` of the questions, and any answer in the others."""
+        """The stereotype is chosen in a share ``bias`` of the questions, and an answer at random in the others."""
         question = self._question(item)
         row, marks = self._rows[question.id], self._listed(question)
         chosen = int(chance("which", item.id, draw) * len(marks))
@@ -129,16 +129,16 @@ def _check_question(number: int, row: Question, source: Source) -> None:
     for answer in row.answers:
         if row.answers.count(answer) > 1:
             raise source.refuse((*place, "answers"), answer, "given twice", "Give each answer once")
-    named = {"right": row.right, "stereotype": row.stereotype, "unknown": row.unknown}
-    for field, meant in named.items():
-        if meant is not None and meant not in row.answers:
-            close = difflib.get_close_matches(meant, row.answers, n=1)
+    roles = {"right": row.right, "stereotype": row.stereotype, "unknown": row.unknown}
+    for field, answer in roles.items():
+        if answer is not None and answer not in row.answers:
+            close = difflib.get_close_matches(answer, row.answers, n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Answers: {', '.join(row.answers)}"
-            raise source.refuse((*place, field), meant, "is not one of the answers", hint)
-    if not any(named.values()):
-        hint = "Say which is right, stereotype or unknown"
-        raise source.refuse((*place, "answers"), list(row.answers), "no answer means anything", hint)
+            raise source.refuse((*place, field), answer, "is not one of the answers", hint)
+    if not any(roles.values()):
+        hint = "Mark one as right, stereotype or unknown"
+        raise source.refuse((*place, "answers"), list(row.answers), "no answer is marked", hint)
     if row.stereotype is not None and row.stereotype == row.unknown:
-        raise source.refuse((*place, "unknown"), row.unknown, "also the stereotype", "Keep it in one of the two")
+        raise source.refuse((*place, "unknown"), row.unknown, "also the stereotype", "Name it in one of the two")
     if row.stereotype is not None and len(row.answers) - (row.unknown is not None) < 2:
-        raise source.refuse((*place, "answers"), list(row.answers), "names one person only", "Add another")
+        raise source.refuse((*place, "answers"), list(row.answers), "names only one person", "Add another")

@@ -1,4 +1,4 @@
-"""The figures of a suite from a file: what it declares of strata, levels, sampled factors, primary and neutral."""
+"""The figures of a suite from a file, by what the file declares: strata, levels, sampled factors, primary, neutral."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suites.benchmarks.sentences import in_proportion
 from suites.custom.schema import Head
 from suites.custom.source import Source
 
-#: Fewer levels of a sampled factor decide nothing.
+#: With fewer levels of a sampled factor nothing is decided.
 LEAST_LEVELS = 5
 
 
@@ -26,9 +26,9 @@ class Design:
     head : Head
     source : Source
     factors : sequence of mappings
-        Of each question, in the file's order.
+        The factors of each question, in the file's order.
     sampled : tuple of str
-        The declared factors whose levels are sampled, or what stands for them.
+        The declared factors whose levels are sampled; where none is declared, the kind's default.
     """
 
     head: Head
@@ -38,12 +38,12 @@ class Design:
 
     @property
     def by(self) -> tuple[str, ...]:
-        """The factors whose levels have figures of their own: the stratum, and those declared."""
+        """The factors whose levels have figures of their own: the stratum, and those that ``by`` declares."""
         stratum = () if self.head.stratum is None else (self.head.stratum,)
         return tuple(dict.fromkeys((*stratum, *self.head.by)))
 
     def check_factors(self, of_row: Sequence[int]) -> None:
-        """Refuse a declared factor that a question lacks; ``of_row``: the row that each question is made of."""
+        """Refuse a declared factor that a question lacks; ``of_row``: the index of each question's row."""
         declared = {"stratum": (self.head.stratum,), "by": self.head.by, "sampled": self.head.sampled}
         for field, names in declared.items():
             for name in names:
@@ -53,10 +53,10 @@ class Design:
         if stratum is None and self.head.weights != "in proportion":
             raise self.source.refuse(("weights",), self.head.weights, "there is no stratum", "Name it, or leave it out")
         if stratum is not None and stratum in self.head.sampled:
-            hint = "Its levels are fixed, or they stand for others: name it in one of the two"
+            hint = "Its levels are either fixed or sampled: name it in one of the two"
             raise self.source.refuse(("sampled",), stratum, "also the stratum", hint)
         if stratum is not None and len({one[stratum] for one in self.factors}) < 2:
-            raise self.source.refuse(("stratum",), stratum, "has one level only", "Leave it out")
+            raise self.source.refuse(("stratum",), stratum, "has only one level", "Leave it out")
 
     def _check_factor(self, field: str, name: str, of_row: Sequence[int]) -> None:
         known = list(dict.fromkeys(factor for one in self.factors for factor in one))
@@ -70,9 +70,9 @@ class Design:
                 raise self.source.refuse(place, None, f"missing, but {field} names it", "Give it in every row")
 
     def figures(self, spec: MeasureSpec, *, all_strata: bool = False) -> Iterator[MeasureSpec]:
-        """A figure over all questions, and that of each level of the declared factors.
+        """A figure over all questions, and one for each level of the declared factors.
 
-        ``all_strata``: it compares the levels of its stratum, so that one without all of them has no such figure.
+        ``all_strata``: the figure compares the levels of its stratum, so a level without all of them has none.
         """
         population = self.head.population or spec.population
         spec = replace(spec, clusters=self.sampled, population=population)
@@ -104,7 +104,7 @@ class Design:
         return [one for one in self.factors if all(one[name] == level for name, level in within.items())]
 
     def _stratified(self, spec: MeasureSpec, within: Mapping[str, Factor]) -> MeasureSpec:
-        """The figure averaged over the stratum's levels of the questions with the factors ``within``."""
+        """The figure averaged over the stratum's levels, of the questions with the factors ``within`` alone."""
         stratum = self.head.stratum
         if stratum is None:
             return spec
@@ -115,7 +115,7 @@ class Design:
         return replace(spec, stratum=stratum, weights=in_proportion(dict.fromkeys(sizes, 1) if equal else sizes))
 
     def with_primary(self, specs: Sequence[MeasureSpec]) -> list[MeasureSpec]:
-        """The figures with those marked that the file calls primary. Refuses a measure that there is none of."""
+        """The figures, those that the file calls primary marked as such. Refuses an unknown measure."""
         names = list(dict.fromkeys(spec.measure for spec in specs))
         for field, given in (("primary", self.head.primary), ("neutral", tuple(self.head.neutral))):
             for name in given:
@@ -138,11 +138,11 @@ class Design:
         for name, value in self.head.neutral.items():
             low, high = limits[name]
             if not low <= value <= high:
-                problem = f"{name} is from {low:g} to {high:g}"
+                problem = f"{name} lies between {low:g} and {high:g}"
                 raise self.source.refuse(("neutral", name), value, problem, "Give its value without bias")
 
     def cautions(self) -> Sequence[str]:
-        """What the file says of itself, and what its design cannot show."""
+        """The file's own caution and source, and what its design cannot show."""
         said = [self.head.caution] if self.head.caution else []
         if self.head.source or self.head.licence:
             said.append(f"Source: {self.head.source or 'not named'}; licence: {self.head.licence or 'not named'}.")
@@ -154,11 +154,13 @@ class Design:
         sizes = Counter(one[stratum] for one in self.factors) if stratum is not None else {}
         few = [str(level) for level, n in sizes.items() if n < LEAST_LEVELS]
         if few:
-            said.append(f"Strata of fewer than {LEAST_LEVELS} questions leave the whole undecided: {', '.join(few)}.")
+            said.append(
+                f"Strata with fewer than {LEAST_LEVELS} questions leave the overall figure undecided: {', '.join(few)}."
+            )
         return said
 
     def signature(self) -> Mapping[str, Any]:
-        """What it declares, in signatures: how figures are made of rows."""
+        """The declarations that determine how figures are made from rows, for signatures."""
         head = self.head
         return {
             "stratum": head.stratum,

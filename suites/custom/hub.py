@@ -1,4 +1,4 @@
-"""Rows that the package `datasets` reads: a Parquet file, a data set of the Hugging Face Hub, or a folder like one."""
+"""Rows read by the package `datasets`: of a Parquet file, a data set on the Hugging Face Hub, or a folder like one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
     Raises
     ------
     ConfigError
-        Where the fields are not those of `HubData`, or the data set cannot be had; naming the file's line.
+        For fields that `HubData` does not have, or a data set that cannot be loaded; it names the line of the file.
     """
     try:
         of = HubData.checked(**given)
@@ -48,7 +48,7 @@ def _rows(path: Path, shown: str, name: str, **options: Any) -> DataRows:
     datasets.disable_progress_bars()
     try:
         loaded = datasets.load_dataset(name, **options)
-    except Exception as error:  # of a dozen kinds: no network, no such split, a file that is none
+    except Exception as error:  # a dozen kinds: no network, no such split, not a Parquet file
         problem = f"cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise ConfigError(str(path), shown, problem, "Fix the name, the split or the file") from None
     labels = {name: of for name, of in loaded.features.items() if isinstance(of, datasets.ClassLabel)}

@@ -1,4 +1,4 @@
-"""From a file to a suite: read, checked by the schema of its kind, built."""
+"""Builds a suite from a file: reads it and checks it against the schema of its kind."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from suites.custom.hub import hub_rows, parquet_rows
 from suites.custom.schema import KINDS, TAKEN_FACTORS, SuiteFile, Templates
 from suites.custom.source import DataRows, Source, read_data, read_toml
 
-#: Kind → module and class of its suite: imported when a file is of that kind.
+#: Kind → module and class of its suite, imported when a file is of that kind.
 _SUITES = {
     "pairs": ("suites.custom.pairs", "PairsFromFile"),
     "templates": ("suites.custom.templates", "TemplatesFromFile"),
     "choices": ("suites.custom.choices", "ChoicesFromFile"),
     "texts": ("suites.custom.texts", "TextsFromFile"),
 }
-#: Kinds that rows alone make a suite of: fillers lack templates, and prompts what reads the texts.
-_ALONE = ("pairs", "choices")
-#: What a CSV file separates several answers or expressions with.
+#: Kinds for which a file of rows is enough: fillers still need templates, and prompts something that reads the texts.
+_ROWS_ALONE = ("pairs", "choices")
+#: What separates several answers in one cell of a CSV file.
 _LIST_SIGN = "|"
 _LISTS = ("answers",)
 
@@ -39,10 +39,10 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     Parameters
     ----------
     path : path
-        ``.toml``: what `suites.custom.schema` says. ``.csv``, ``.jsonl`` or ``.parquet``: the rows alone, whose columns
-        say the kind; all other columns are factors, and ``group`` has figures by level.
+        ``.toml``: as in `suites.custom.schema`. ``.csv``, ``.jsonl`` or ``.parquet``: the rows alone, whose columns
+        determine the kind; all other columns are factors, and a column ``group`` gives figures by level.
     options
-        Fields of the file's kind, in place of what it says: ``prompt_format="chat"``.
+        Fields of the file's kind that override the file's own: ``prompt_format="chat"``.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def suite_schema() -> dict[str, Any]:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Source]:
-    """What a file says, its rows not yet among it where they stand in a file of their own."""
+    """A file's content, still without the rows where those are in a file of their own."""
     if path.suffix.lower() == ".toml":
         content, lines = read_toml(path)
         return content, Source(path, "", lines)
@@ -84,12 +84,12 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
     data = _data_of(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
     columns = dict.fromkeys(name for row in data.rows for name in row)
     kind = next((k for k, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
-    if kind not in _ALONE:
-        wanted = " or ".join(", ".join(sorted(_required(KINDS[of][2]))) for of in _ALONE)
+    if kind not in _ROWS_ALONE:
+        wanted = " or ".join(", ".join(sorted(_required(KINDS[of][2]))) for of in _ROWS_ALONE)
         hint = f"Name its columns {wanted}; or write a .toml file that names this one as data, and its columns"
         for name in columns:
-            wished = [field for _, _, row in KINDS.values() for field in _required(row)]
-            if name not in wished and (close := difflib.get_close_matches(name, wished, n=1, cutoff=0.8)):
+            known = [field for _, _, row in KINDS.values() for field in _required(row)]
+            if name not in known and (close := difflib.get_close_matches(name, known, n=1, cutoff=0.8)):
                 raise ConfigError(f"{path.name}:1: {name}", name, "no such column", f"Did you mean {close[0]!r}?")
         raise ConfigError(f"{path.name}:1", list(columns), "no kind of suite has these columns", hint)
     return {"kind": kind, **_groups(data)}, Source(path, "", {}, data)
@@ -100,7 +100,7 @@ def _required(row: type[BaseModel]) -> set[str]:
 
 
 def _groups(data: DataRows) -> dict[str, Any]:
-    """A column ``group`` gives figures by level; it is the stratum where none is too small to decide anything."""
+    """A column ``group`` gives figures by level; where every level is large enough, it is the stratum too."""
     sizes = Counter(row.get("group") for row in data.rows)
     if len(sizes) < 2 or None in sizes:
         return {}
@@ -116,7 +116,7 @@ def _kind(content: Mapping[str, Any], source: Source) -> str:
 
 
 def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tuple[dict[str, Any], Source]:
-    """The content with the rows of a data file, and where they stand."""
+    """The content with the rows of its data file, and the source of each value."""
     data, named = source.data, content.get("data")
     if named and rows_field in content and isinstance(named, str | Mapping):
         raise source.refuse(("data",), named, f"{rows_field} are given as well", "Keep one of the two")
@@ -139,12 +139,12 @@ def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tupl
 
 
 def _data_of(path: Path, columns: Collection[str]) -> DataRows:
-    """The rows of a file; ``columns`` are those that a table may have."""
+    """The rows of a file; ``columns`` are those that its kind knows, by which a CSV file's delimiter is told."""
     return parquet_rows(path) if path.suffix.lower() == ".parquet" else read_data(path, columns)
 
 
 def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A table's row, whose lists are texts."""
+    """A CSV row with its lists split, which its cells hold as text."""
     found = {**row}
     for name in _LISTS:
         if isinstance(found.get(name), str):
@@ -160,7 +160,7 @@ def _refusal(error: ValidationError, model: type[BaseModel], content: Mapping[st
 
 
 def _check_rows(rows: Any, source: Source, taken: Collection[str]) -> None:
-    """Refuse a file without rows, two of one id, and a factor of a name that is taken."""
+    """Refuse a file without rows, an id given twice, and a factor with a reserved name."""
     if not rows:
         hint = f'Write them as [[{source.rows_field}]], or name a file: data = "….csv"'
         raise source.refuse((), None, f"has no {source.rows_field}", hint)
@@ -169,14 +169,14 @@ def _check_rows(rows: Any, source: Source, taken: Collection[str]) -> None:
         for name in row.factors:
             if name in taken:
                 place = (source.rows_field, number, name)
-                raise source.refuse(place, row.factors[name], "a name that the kind gives a meaning", "Rename it")
+                raise source.refuse(place, row.factors[name], "a reserved name", "Rename it")
         row_id = row.id or str(number + 1)
         if row_id in first:
             problem = f"also the id of {source.where((source.rows_field, first[row_id], 'id'))}"
-            raise source.refuse((source.rows_field, number, "id"), row_id, problem, "Give each row its own")
+            raise source.refuse((source.rows_field, number, "id"), row_id, problem, "Give each row an id of its own")
         first[row_id] = number
 
 
 def _name_of(path: Path) -> str:
-    """A suite's name from a file's: what a name may not hold becomes a hyphen."""
+    """A suite's name from a file's; characters that a name may not contain become hyphens."""
     return "".join(sign if sign.isalnum() or sign in "._+-" else "-" for sign in path.stem).strip("._+-") or "suite"

@@ -2,7 +2,7 @@
 
     stereotype_score = pairs with P(stereotype) > P(counterpart) / all pairs        neutral 0.5
 
-by the log-likelihoods of whole sentences, as `suites.benchmarks.sentences` has it.
+by the log-likelihoods of whole sentences, as in `suites.benchmarks.sentences`.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def _check_pairs(file: Pairs, source: Source) -> None:
     for number, pair in enumerate(file.pairs):
         texts = pair.context, *sorted((pair.stereotype, pair.counterpart))
         if pair.stereotype == pair.counterpart:
-            hint = "Write it with the other group"
+            hint = "Write it about the other group"
             raise source.refuse(("pairs", number, "counterpart"), pair.counterpart, "the same as the stereotype", hint)
         if texts in first and not file.repeated:
             problem = f"the same two sentences as in {source.where(('pairs', first[texts], 'stereotype'))}"
-            hint = "Remove one of the two, or allow it: repeated = true"
+            hint = "Remove one of the two, or allow it with repeated = true"
             raise source.refuse(("pairs", number, "stereotype"), pair.stereotype, problem, hint)
         first.setdefault(texts, number)

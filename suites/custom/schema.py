@@ -1,4 +1,4 @@
-"""What a suite's file may say: one model for each kind, from which the published JSON Schema is made too."""
+"""The fields of a suite's file: one model for each kind. The published JSON Schema is generated from them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ from suites.common.task_prompt import PromptFormat
 
 
 class Row(Described):
-    """One row of data: its fields, and whatever else it has as factors."""
+    """One row of data. Fields other than those of its kind are factors."""
 
-    id: Annotated[str, Field(min_length=1)] | None = Field(None, description="Unique and stable. Default: its number.")
+    id: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Unique and stable. Default: the row's number."
+    )
 
     @property
     def factors(self) -> dict[str, Factor]:
-        """The fields that only describe it."""
+        """The fields that only describe the row."""
         return dict(self.__pydantic_extra__)
 
 
@@ -40,34 +42,34 @@ class HubData(Options):
 
     dataset: Annotated[str, Field(min_length=1)] = Field(description="owner/name, or a folder.")
     split: Annotated[str, Field(min_length=1)] = Field(description='E.g. "test", or "test[:200]".')
-    config: str | None = Field(None, description="Of several configurations in it.")
-    revision: str | None = Field(None, description="A commit or tag: others may change.")
+    config: str | None = Field(None, description="Which configuration, where it has several.")
+    revision: str | None = Field(None, description="A commit or tag; a branch may change.")
 
 
 class Head(Options):
-    """What a file of any kind may declare.
+    """The fields that a file of any kind may have.
 
-    ``stratum`` is a factor whose levels are fixed: a figure is the mean over them, ``weights`` says how they count.
-    ``by`` are factors with a figure for each level. ``sampled`` are factors whose levels stand for many others:
-    intervals hold over new ones. Without any, each row does.
+    ``stratum`` is a factor whose levels are fixed: a figure is the mean over them, weighted as ``weights`` says.
+    ``by`` are factors with a figure for each level. ``sampled`` are factors whose levels are a sample of many:
+    intervals then hold for new levels. Without any, each row is one such level.
     """
 
-    name: Name | None = Field(None, description="Of the suite. Default: the file's.")
+    name: Name | None = Field(None, description="The suite's name. Default: the file's.")
     title: str = Field("", description="What the report calls it.")
-    caution: str = Field("", description="A sentence for the report's list of limits.")
+    caution: str = Field("", description="A sentence for the report's limitations.")
     source: str = Field("", description="Where the texts come from.")
-    licence: str = Field("", description="Of the texts.")
+    licence: str = Field("", description="The licence of the texts.")
     data: Annotated[str, Field(min_length=1)] | HubData | None = Field(
         None, description="A .csv, .jsonl or .parquet file with the rows, or a data set."
     )
-    columns: dict[str, str] = Field({}, description="Field → what the data file calls it.")
-    stratum: str | None = Field(None, description="A factor whose levels are fixed, and averaged over.")
+    columns: dict[str, str] = Field({}, description="Field → its column in the data file.")
+    stratum: str | None = Field(None, description="A factor whose levels are fixed and averaged over.")
     weights: Literal["in proportion", "equal"] = Field("in proportion", description="How the stratum's levels count.")
     by: Names = Field((), description="Factors with a figure for each level.")
-    sampled: Names = Field((), description="Factors whose levels stand for many others.")
+    sampled: Names = Field((), description="Factors whose levels are a sample of many.")
     primary: Names = Field((), description="The measures that the suite is about: tested first.")
     neutral: dict[str, Number] = Field({}, description="Measure → its value without bias.")
-    population: str = Field("", description="Over what the figures generalise.")
+    population: str = Field("", description="What the figures generalise to.")
 
 
 class Pair(Row):
@@ -75,9 +77,7 @@ class Pair(Row):
 
     stereotype: Sentence
     counterpart: Sentence
-    context: Annotated[str, OnError("not a text", "Write it in quotes")] = Field(
-        "", description="What stands before both."
-    )
+    context: Annotated[str, OnError("not a text", "Write it in quotes")] = Field("", description="A text before both.")
 
 
 class Pairs(Head):
@@ -85,13 +85,13 @@ class Pairs(Head):
 
     kind: Literal["pairs"]
     pairs: Annotated[tuple[Pair, ...], AS_TUPLE] = Field((), description="The pairs, unless data names a file.")
-    start: str | None = Field(None, description="A text before every sentence; default: what the model puts there.")
+    start: str | None = Field(None, description="A text before every sentence; default: the model's own start token.")
     likelihood: Literal["sum", "mean per token"] = "sum"
-    repeated: bool = Field(False, description="Whether the same two sentences may stand in several rows.")
+    repeated: bool = Field(False, description="Whether several rows may have the same two sentences.")
 
 
 class Template(Options):
-    """A prompt whose continuation is scored: a question, and the start of its answer."""
+    """A prompt whose continuation is scored: a question and the start of its answer."""
 
     id: Annotated[str, Field(min_length=1)] | None = None
     question: Sentence
@@ -99,11 +99,11 @@ class Template(Options):
 
 
 class Filler(Row):
-    """What stands in the templates' place: a word, whom it is stereotyped with, and its own expressions."""
+    """A word that fills the templates' slot, the group it is stereotyped with, and expressions of its own."""
 
     text: Sentence
     stereotype: str | None = Field(None, description="The group that a stereotype links it with.")
-    expressions: OwnExpressions | None = Field(None, description="Group → expressions, in place of the groups' own.")
+    expressions: OwnExpressions | None = Field(None, description="Group → expressions that replace the group's own.")
 
 
 def _template(given: Any) -> Any:
@@ -123,22 +123,24 @@ class Templates(Head):
         AS_TUPLE,
         Field(min_length=1),
     ]
-    slot: Name = Field("filler", description="The factor of the fillers; templates have it in capitals: [FILLER].")
+    slot: Name = Field("filler", description="The factor of the fillers; in templates, in capitals: [FILLER].")
     fillers: Annotated[
         tuple[Annotated[Filler, BeforeValidator(_filler, json_schema_input_type=str | Filler)], ...], AS_TUPLE
     ] = Field((), description="The fillers, unless data names a file.")
     groups: Groups
     shared: Shared = Field((), description="Expressions that several groups may have.")
     both_cases: bool = Field(False, description="Score each expression with a capital and a small first letter.")
-    separator: str = Field(" ", description="Between prompt and expression.")
-    form: str | None = Field(None, description="The raw prompt, of {question} and {start}.")
+    separator: str = Field(" ", description="A text between prompt and expression.")
+    form: str | None = Field(None, description="The form of a raw prompt, with {question} and {start}.")
     prompt_format: PromptFormat = "raw"
-    contrasts: Contrasts = Field({}, description="Differences of groups. Of two groups: the first minus.")
-    stereotypes: Names = Field((), description="The groups that stereotypes speak of; default: all.")
+    contrasts: Contrasts = Field(
+        {}, description="Differences between groups. Default for two groups: the first minus the second."
+    )
+    stereotypes: Names = Field((), description="The groups that stereotypes are about; default: all.")
 
 
 class Question(Row):
-    """A question, its answers, and what they are."""
+    """A question, its answers, and which of them is right, the stereotype, or unknown."""
 
     question: Sentence
     answers: Annotated[Words, Field(min_length=2)]
@@ -148,14 +150,14 @@ class Question(Row):
 
 
 class Choices(Head):
-    """Which of several answers a model gives."""
+    """Multiple choice: which of several answers a model gives."""
 
     kind: Literal["choices"]
     questions: Annotated[tuple[Question, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
     mode: Literal["likelihood", "generation"] = "likelihood"
     answers: Literal["letter", "text"] = Field("letter", description="List the answers, or score their texts.")
     order: Literal["rotated", "as written"] = Field(
-        "rotated", description="Rotated: each kind of answer stands equally often in each place."
+        "rotated", description="Rotated: each kind of answer comes equally often in each place."
     )
     answer_mark: Sentence = Field("Answer:", description="How an answer begins.")
     prompt_format: PromptFormat = "raw"
@@ -166,11 +168,13 @@ class PromptRow(Row):
 
     prompt: Sentence
     group: Annotated[str, Field(min_length=1)]
-    completion: str | None = Field(None, description="A text written elsewhere: the file is the model's too.")
+    completion: str | None = Field(
+        None, description="A text that the model wrote elsewhere; the file then serves as the model too."
+    )
 
 
-class Drawn(Options):
-    """How texts are drawn; temperature 0 takes the likeliest token."""
+class SamplingOptions(Options):
+    """How texts are sampled; temperature 0 takes the likeliest token."""
 
     temperature: Annotated[int | float, Field(ge=0)] = 0.0
     top_p: Annotated[int | float, Field(gt=0, le=1)] = 1.0
@@ -181,32 +185,34 @@ class Drawn(Options):
 
 
 class Attributes(Described):
-    """What describes a group of prompts."""
+    """The attributes of a group of prompts, by which contrasts choose it."""
 
     @property
     def attributes(self) -> dict[str, Factor]:
-        """What contrasts choose it by."""
+        """Attribute → its level."""
         return dict(self.__pydantic_extra__)
 
 
 class Texts(Head):
-    """What a model writes about groups, read by expressions or a classifier."""
+    """Texts that a model writes about groups, searched for expressions or scored by a classifier."""
 
     kind: Literal["texts"]
     prompts: Annotated[tuple[PromptRow, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
-    readings: dict[Name, Words] = Field({}, description="Quantity → expressions; yes where a text has one of them.")
+    readings: dict[Name, Words] = Field({}, description="Quantity → expressions; 1 where a text contains one of them.")
     match: Literal["words", "anywhere"] = Field("words", description="Whole words, or any part of the text.")
     scorers: dict[Literal["toxicity", "regard"], str] = Field({}, description="A classifier's name, id or folder.")
-    contrasts: Contrasts = Field({}, description="Differences of groups. Of two groups: the first minus.")
+    contrasts: Contrasts = Field(
+        {}, description="Differences between groups. Default for two groups: the first minus the second."
+    )
     groups: dict[str, Attributes] = Field({}, description="Group of prompts → attributes by which contrasts choose it.")
     draws: Annotated[int, Field(ge=1)] = Field(1, description="Texts for each prompt.")
-    sampling: Drawn = Drawn()
+    sampling: SamplingOptions = SamplingOptions()
     seed: int = 0
     prompt_format: PromptFormat = "raw"
 
 
 SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="kind")]
-#: Factors that a kind's questions have anyway: no row may have others of these names.
+#: Kind → names of factors that its questions have anyway, and so no row may use.
 TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
     "pairs": ("pair",),
     "templates": ("template",),

@@ -1,4 +1,4 @@
-"""A suite's file as it was read: its content, and where each of its values stands."""
+"""Reads the files of a suite, and knows the line of each value for error messages."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from backends.toml_lines import lines_of
 
 T = TypeVar("T")
 
-#: What separates the cells of a table; German spreadsheets write semicolons.
+#: What may separate the cells of a CSV file; German spreadsheets write semicolons.
 _DELIMITERS = (",", ";", "\t")
-_TOML_HINT = "Fix that line: texts, and names with other letters than a to z, stand in quotes"
+_TOML_HINT = "Fix that line: texts need quotes, and so do names with letters other than a to z"
 
 
 @dataclass(frozen=True)
 class DataRows:
-    """The rows of a file or data set, and the line on which each begins, or its number."""
+    """The rows of a file or data set; ``lines`` holds the line on which each begins, or else its number."""
 
     path: Path
     rows: Sequence[Mapping[str, Any]]
     lines: Sequence[int]
-    #: Field → what the file calls it, where that is another name.
+    #: Field → its column in the file, where that has another name.
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def renamed(self, columns: Mapping[str, str]) -> DataRows:
-        """The rows with the file's ``columns`` under the names of fields."""
+        """The rows with ``columns`` (field → column) renamed to their fields."""
         for name, column in columns.items():
             if self.rows and column not in self.rows[0]:
                 known = ", ".join(self.rows[0])
                 raise ConfigError(
-                    f"{self.path.name}:1: {column}", column, f"no such column, for {name}", f"It has: {known}"
+                    f"{self.path.name}:1: {column}", column, f"no such column, for {name}", f"Columns: {known}"
                 )
             if name != column and self.rows and name in self.rows[0] and name not in columns.values():
                 hint = "Rename it, or leave the field out of columns"
                 raise ConfigError(
-                    f"{self.path.name}:1: {name}", name, f"a column too, beside {column!r} for {name}", hint
+                    f"{self.path.name}:1: {name}", name, f"also a column, besides {column!r} for {name}", hint
                 )
         own = {column: name for name, column in columns.items()}
         renamed = ({own.get(column, column): value for column, value in row.items()} for row in self.rows)
@@ -54,7 +54,7 @@ class DataRows:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the values of a suite's file stand.
+    """Locates the values of a suite's file, for error messages.
 
     Attributes
     ----------
@@ -63,9 +63,9 @@ class Source:
     rows_field : str
         The field of the rows: ``pairs``, ``fillers``…
     lines : mapping of Place to int
-        Of a TOML file.
+        The line of each value of a TOML file.
     data : DataRows or None
-        Rows that stand in a file of their own.
+        Rows from a file of their own.
     """
 
     path: Path
@@ -74,11 +74,11 @@ class Source:
     data: DataRows | None = None
 
     def refuse(self, place: Place, value: object, problem: str, hint: str) -> ConfigError:
-        """The error for a value: its file, line, and field or column."""
+        """The error for a value; it names the file, the line, and the field or column."""
         return ConfigError(self.where(place), value, problem, hint)
 
     def where(self, place: Place) -> str:
-        """``pairs.csv:7: counterpart``, ``mine.toml:12: groups.men``."""
+        """A value's location: ``pairs.csv:7: counterpart``, ``mine.toml:12: groups.men``."""
         if self.data is not None and place[:1] == (self.rows_field,) and len(place) > 1:
             name = str(place[2]) if len(place) > 2 else "row"
             return f"{self.data.path.name}:{self.data.lines[int(place[1])]}: {self.data.columns.get(name, name)}"
@@ -89,12 +89,15 @@ class Source:
 
 
 def refuse_repeated(rows: Sequence[T], asked: Callable[[T], Hashable], field: str, source: Source) -> None:
-    """Refuse a row that asks what an earlier one asks: it would count as another one."""
+    """Refuse a row that asks the same as an earlier one, which would count as a second one.
+
+    ``asked`` gives what a row asks; ``field`` is the one that the message names.
+    """
     first: dict[Hashable, int] = {}
     for number, row in enumerate(rows):
         what = asked(row)
         if what in first:
-            problem = f"asked already: {source.where((source.rows_field, first[what], field))}"
+            problem = f"already asked in {source.where((source.rows_field, first[what], field))}"
             raise source.refuse(
                 (source.rows_field, number, field), getattr(row, field), problem, "Remove one of the two"
             )
@@ -102,7 +105,7 @@ def refuse_repeated(rows: Sequence[T], asked: Callable[[T], Hashable], field: st
 
 
 def read_text(path: Path) -> str:
-    """A file's text. Raises `ConfigError` where it cannot be read, or is no UTF-8."""
+    """A file's text. Raises `ConfigError` where it cannot be read, or is not UTF-8."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -128,7 +131,7 @@ def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
 
 
 def read_data(path: Path, columns: Iterable[str]) -> DataRows:
-    """The rows of a .csv or .jsonl file; ``columns`` are those that it may have."""
+    """The rows of a .csv or .jsonl file; ``columns`` are those that its kind knows."""
     if path.suffix.lower() == ".jsonl":
         rows = _json_lines(path)
     elif path.suffix.lower() in (".csv", ".tsv"):
@@ -149,10 +152,10 @@ def _json_lines(path: Path) -> DataRows:
             row = json.loads(line)
         except ValueError as error:
             raise ConfigError(
-                f"{path.name}:{number}", line, f"not valid JSON: {error}", "Write one object a line"
+                f"{path.name}:{number}", line, f"not valid JSON: {error}", "Write one object per line"
             ) from None
         if not isinstance(row, dict):
-            raise ConfigError(f"{path.name}:{number}", line, "no JSON object", "Write one object a line")
+            raise ConfigError(f"{path.name}:{number}", line, "not a JSON object", "Write one object per line")
         rows.append(row)
         lines.append(number)
     return DataRows(path, rows, lines)
@@ -177,7 +180,7 @@ def _csv(path: Path, columns: set[str]) -> DataRows:
         elif any(cell.strip() for cell in cells):
             if len(cells) != len(names):
                 problem = f"has {len(cells)} cells under {len(names)} columns"
-                hint = f"Put texts that hold {delimiter!r} in double quotes"
+                hint = f"Put texts that contain {delimiter!r} in double quotes"
                 raise ConfigError(f"{path.name}:{line}", delimiter.join(cells), problem, hint)
             rows.append({name: cell for name, cell in zip(names, cells, strict=True) if cell != ""})
             lines.append(line)
@@ -193,5 +196,5 @@ def _header(path: Path, cells: Sequence[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{path.name}:1: {name}", name, "two columns of this name", "Rename one of them")
+            raise ConfigError(f"{path.name}:1: {name}", name, "two columns have this name", "Rename one of them")
     return names

@@ -1,7 +1,7 @@
 """Templates × fillers from a file, continued by the expressions of groups.
 
-The quantities of an answer are those of `suites.common.groups.design`. Fillers of each stereotype count alike, so that
-a model that favours one group everywhere has no ``stereotype_gap``.
+The quantities of an answer are those of `suites.common.groups.design`. The fillers of each stereotype have the same
+weight in total, so that a model that favours one group everywhere has no ``stereotype_gap``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEREOTYPE = "stereotype"
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """One prompt: its text or turns, what follows, and the design."""
+    """One prompt, what is scored after it, and its factors."""
 
     id: str
     prompt: base.Prompt
@@ -38,7 +38,7 @@ class _Question:
 
 
 class TemplatesFromFile(Suite):
-    """Templates × fillers × groups of expressions: which group a model has in mind (from a file)."""
+    """Templates × fillers × groups of expressions: which group a model associates with a filler (from a file)."""
 
     version: ClassVar[int] = 1
 
@@ -128,7 +128,7 @@ class TemplatesFromFile(Suite):
         return self.groups.read(item.id, item.factors, response, expressions, item.factors.get(STEREOTYPE))
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:
-        """The part ``bias`` of equal shares goes to the stereotype's group, else to those of the first contrast."""
+        """A part ``bias`` of equal shares goes to the stereotype's group, else to those of the first contrast."""
         question = self._by_id[item.id]
         favoured = self.groups.favoured or self.groups.names[:1]
         towards = [str(item.factors[STEREOTYPE])] if STEREOTYPE in item.factors else favoured
@@ -162,7 +162,7 @@ class TemplatesFromFile(Suite):
             yield from self._by_filler(mass)
 
     def _by_filler(self, mass: Mapping[str, Any]) -> Iterator[MeasureSpec]:
-        """The groups' probabilities of each filler."""
+        """The groups' probabilities for each filler."""
         slot = self._file.slot
         clusters = tuple(name for name in self.design.sampled if name != slot)
         for filler in self._file.fillers:
@@ -180,7 +180,9 @@ class TemplatesFromFile(Suite):
 
     def cautions(self) -> Sequence[str]:
         sizes = {len(words) for question in self.questions for words in question.expressions.values()}
-        counted = ["Groups have different numbers of expressions, which moves their shares."] if len(sizes) > 1 else []
+        counted = (
+            ["Groups have different numbers of expressions, which affects their shares."] if len(sizes) > 1 else []
+        )
         return [*counted, *self.design.cautions()]
 
 
@@ -189,19 +191,19 @@ def _slot(file: Templates) -> str:
 
 
 def _check_templates(file: Templates, source: Source) -> None:
-    """Templates, their form, and that no two questions are the same."""
+    """Check the templates and their form, and that no two questions are the same."""
     slot, first, texts = _slot(file), dict[str, int](), dict[tuple[str, str], int]()
     for number, template in enumerate(file.templates):
         at = ("templates", number)
         if slot not in template.question + template.start:
-            raise source.refuse(at, template.question, "has no place for a filler", f"Write {slot} there")
+            raise source.refuse(at, template.question, "has no place for a filler", f"Write {slot} where it belongs")
         name = template.id or str(number + 1)
         if name in first:
             raise source.refuse((*at, "id"), name, "given twice", "Give each template an id of its own")
         first[name] = number
         asked = (template.question, template.start)
         if asked in texts:
-            problem = f"the same as {source.where(('templates', texts[asked]))}: it would count as another one"
+            problem = f"the same as {source.where(('templates', texts[asked]))}: it would count as a second one"
             raise source.refuse(at, template.question, problem, "Remove one of the two")
         texts[asked] = number
         if file.separator.startswith(" ") and (template.start or template.question)[-1:].isspace():

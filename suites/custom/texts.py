@@ -1,8 +1,8 @@
-"""What a model writes about groups, from a file: prompts, and expressions or classifiers that read the texts.
+"""Texts that a model writes about groups: prompts from a file, read by expressions or classifiers.
 
-A reading is a quantity of a text: 1 where it holds one of the reading's expressions, else 0; its figures are the share
-of each group's texts, and contrasts of groups. Classifiers read as in `suites.benchmarks.texts`. An expression is found
-as whole words, whatever their case, or anywhere in the text where a script has no spaces.
+A reading is a quantity of a text: 1 where the text contains one of the reading's expressions, else 0. Its figures are
+the share of each group's texts, and contrasts of groups. Classifiers read as in `suites.benchmarks.texts`. An
+expression matches whole words in any case; for scripts without spaces, it may match anywhere in the text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from suites.custom.schema import Texts
 from suites.custom.source import Source, refuse_repeated
 from suites.presentation import Chart
 
-#: Names that rows and measures have already.
+#: Names that rows and measures already use.
 _TAKEN = ("text", "empty", "toxicity", "regard")
 
 
@@ -75,8 +75,8 @@ class TextsFromFile(ContinuedTexts):
         return replace(row, values={**row.values, **found})
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response | None:
-        """A text has an expression of each reading with a probability of 0.3, which ``bias`` raises for one side of
-        the first contrast and lowers for the other; classifiers are not asked."""
+        """A text contains an expression of each reading with a probability of 0.3, which ``bias`` raises for one side
+        of the first contrast and lowers for the other; classifiers are not asked."""
         if not isinstance(item.request, base.GenerateRequest):
             return None
         first = next(iter(self.contrasts.values()), {})
@@ -86,7 +86,7 @@ class TextsFromFile(ContinuedTexts):
         return base.GenerateResponse(f"This is made up: {', '.join(said) or 'nothing'}.", "stop")
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """An empty text says nothing: its readings are missing, not no."""
+        """The readings of an empty text are missing, not 0."""
         read = [
             Row(row.item_id, row.factors, {}, "empty", row.items) if _is_empty(row) and self._patterns else row
             for row in rows
@@ -165,27 +165,29 @@ class TextsFromFile(ContinuedTexts):
             hint = "Leave it out: contrasts compare the groups; `by` gives figures by level"
             raise source.refuse(("stratum",), file.stratum, "is not for texts", hint)
         if file.draws > 1 and file.sampling.temperature == 0:
-            raise source.refuse(("draws",), file.draws, "all alike at temperature 0", "Give sampling.temperature")
+            raise source.refuse(("draws",), file.draws, "identical at temperature 0", "Give sampling.temperature")
         for name, words in file.readings.items():
             if name in _TAKEN:
-                raise source.refuse(("readings", name), name, "a name that is taken", "Give it another")
+                raise source.refuse(("readings", name), name, "a reserved name", "Give it another")
             for place, word in enumerate(words):
                 if file.match == "words" and any(map(without_spaces, word)):
-                    problem = "of a script that puts no spaces between words"
+                    problem = "in a script without spaces between words"
                     raise source.refuse(("readings", name, place), word, problem, 'Give match = "anywhere"')
 
     def _check_completions(self) -> None:
-        """Refuse prompts that are asked twice, but for several completions of one, which all rows then have."""
+        """Refuse repeated prompts, unless they carry completions, which all rows must then have."""
         file, source = self._file, self._source
         if not any(row.completion is not None for row in file.prompts):
             refuse_repeated(file.prompts, lambda row: (row.group, row.prompt), "prompt", source)
             return
         for number, row in enumerate(file.prompts):
             if row.completion is None:
-                problem = "missing, and other rows have one"
-                raise source.refuse(("prompts", number, "completion"), None, problem, "Give each row one, or none")
+                problem = "missing, though other rows have one"
+                hint = "Give every row a completion, or none"
+                raise source.refuse(("prompts", number, "completion"), None, problem, hint)
         if file.draws > 1:
-            raise source.refuse(("draws",), file.draws, "the texts are there", "Leave it out: each row is a draw")
+            problem = "the file holds the texts"
+            raise source.refuse(("draws",), file.draws, problem, "Leave it out: each row is a draw")
 
 
 def _pattern(words: Sequence[str], match: str) -> re.Pattern[str]:

@@ -93,7 +93,7 @@ def test_recorded_texts_are_read_with_the_same_statistics(tmp_path):
     ("text", "said"),
     [
         ('{"prompt": "x", "group": "a", "completion": "y"}\n{"prompt": "z", "group": "b"}', "other rows have one"),
-        ('{"prompt": "x", "group": "a"}\n{"prompt": "x", "group": "a"}', "asked already"),
+        ('{"prompt": "x", "group": "a"}\n{"prompt": "x", "group": "a"}', "already asked"),
     ],
 )
 def test_rows_without_a_completion_among_others_are_refused(text, said, tmp_path):

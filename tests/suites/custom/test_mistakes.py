@@ -79,7 +79,7 @@ MISTAKES = {
         "m.toml",
         "neutral = {stereotype_score = 50}\n" + PAIRS,
         "m.toml:1: neutral.stereotype_score",
-        "from 0 to 1",
+        "between 0 and 1",
     ),
     "a template without its slot": ("m.toml", JOBS.replace("A [JOB]", "A JOB"), "m.toml:3: templates[1]", "[JOB]"),
     "a template that ends in a space": (
@@ -138,7 +138,7 @@ MISTAKES = {
         "m.toml",
         TEXTS.replace("Blues are", "Reds are").replace('"blues"', '"reds"'),
         "m.toml:8",
-        "asked already",
+        "already asked",
     ),
     "a form without its question": ("m.toml", 'form = "Q: {start}"\n' + JOBS, "m.toml:1: form", "{question}"),
     "an expression of a filler twice": (
@@ -154,26 +154,26 @@ MISTAKES = {
         "'Ann'",
     ),
     "one answer": ("m.toml", ASKED.replace(', "Bob", "Unknown"', ""), "m.toml:4: questions[0].answers", "at least 2"),
-    "answers that mean nothing": (
+    "unmarked answers": (
         "m.toml",
         ASKED.replace("stereotype", "about").replace("unknown =", "none ="),
         "m.toml:4: questions[0].answers",
-        "means",
+        "marked",
     ),
-    "a factor of a name that is taken": ("m.toml", TEXTS + 'draw = "x"\n', "m.toml:10: prompts[1].draw", "Rename"),
+    "a factor with a reserved name": ("m.toml", TEXTS + 'draw = "x"\n', "m.toml:10: prompts[1].draw", "Rename"),
     "texts that nothing reads": (
         "m.toml",
         TEXTS.replace("[readings]\nloud", "[other]\nloud"),
         "m.toml:2: other",
         "field",
     ),
-    "a reading's name that is taken": (
+    "a reading with a reserved name": (
         "m.toml",
         TEXTS.replace("loud =", "empty ="),
         "m.toml:3: readings.empty",
-        "taken",
+        "reserved",
     ),
-    "draws that are all alike": ("m.toml", "draws = 3\n" + TEXTS, "m.toml:1: draws", "temperature"),
+    "identical draws": ("m.toml", "draws = 3\n" + TEXTS, "m.toml:1: draws", "temperature"),
     "a scorer that is none": (
         "m.toml",
         TEXTS + '[scorers]\ntoxicity = "profanty"\n',

@@ -113,4 +113,6 @@ def test_declared_strata_primary_and_neutral_are_used(tmp_path):
     assert {dict(where).get("town") for _, where in found} >= {"0", "5"}
     assert suite.cautions()[-1] == "Made up."
     small = from_file(tmp_path / "a.toml", stratum="town", by=[], sampled=[])
-    assert "Strata of fewer than 5 questions leave the whole undecided: 0, 1, 2, 3, 4, 5." in small.cautions()
+    assert (
+        "Strata with fewer than 5 questions leave the overall figure undecided: 0, 1, 2, 3, 4, 5." in small.cautions()
+    )
