@@ -1,8 +1,8 @@
-"""Texts that were written elsewhere, as a backend: nothing is asked, what a file holds is read.
+"""A backend for texts that a model wrote elsewhere: it asks nothing and answers from a file.
 
-A .jsonl file has one object a line: ``prompt`` (a text, or a list of messages with ``role`` and ``content``) and
-``completion``; all else in it is left alone. Prompts are matched word by word. Of several completions of one prompt the
-first is that of `GenerateRequest.repeat` 0, the next that of 1.
+A .jsonl file has one object per line, with ``prompt`` (a text, or a list of messages with ``role`` and ``content``) and
+``completion``; other fields are ignored. Prompts must match exactly. Of several completions of one prompt, the first
+answers `GenerateRequest.repeat` 0, the second 1, and so on.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class RecordedBackend(Backend):
     Parameters
     ----------
     file : path
-        Of .jsonl, see `backends.recorded`.
+        A .jsonl file, see `backends.recorded`.
     name : str
-        What wrote the texts, for the report. Default: the file's name.
+        The model that wrote the texts, for the report. Default: the file's name.
     """
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"file": ()}
@@ -41,7 +41,7 @@ class RecordedBackend(Backend):
         self._asked: dict[tuple[str, int], tuple[Any, ...]] = {}
 
     def check(self) -> None:
-        """Raise `ConfigError` for a file that is not there, naming the line of what cannot be read."""
+        """Raise `ConfigError` for a missing file, or for a line that cannot be read, naming it."""
         self._completions  # noqa: B018 - read once, here
 
     async def describe(self) -> Description:
@@ -53,7 +53,7 @@ class RecordedBackend(Backend):
             capabilities,
             {"model": self.name, "texts": f"{len(texts)} of {len(self._completions)} prompts, from {self.file.name}"},
             limits=(stated,),
-            absent={"score": "texts alone are recorded: give a suite that reads texts"},
+            absent={"score": "the file holds only texts: use a suite that reads texts"},
         )
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
@@ -61,7 +61,7 @@ class RecordedBackend(Backend):
 
     def _answer(self, request: Request) -> Answer:
         if not isinstance(request, GenerateRequest):
-            return BackendError("unsupported", "texts alone are recorded")
+            return BackendError("unsupported", "the file holds only texts")
         key = _key(request.prompt if isinstance(request.prompt, str) else [(m.role, m.content) for m in request.prompt])
         texts = self._completions.get(key, ())
         if request.repeat >= len(texts):
@@ -90,7 +90,7 @@ class RecordedBackend(Backend):
                 prompt, completion = self._row(number, line)
                 found[_key(prompt)].append(completion)
         if not found:
-            raise ConfigError("file", str(self.file), "holds no completions", "Write one object a line")
+            raise ConfigError("file", str(self.file), "holds no completions", "Write one object per line")
         return dict(found)
 
     def _row(self, number: int, line: str) -> tuple[Any, str]:
@@ -119,7 +119,7 @@ def _is_message(turn: Any) -> bool:
 
 
 def _key(prompt: str | Sequence[tuple[str, str]]) -> str:
-    """One text for a prompt: a single user turn is the same as its text."""
+    """A prompt as one string. A single user turn has the same key as its text."""
     if not isinstance(prompt, str) and len(prompt) == 1 and prompt[0][0] == "user":
         prompt = prompt[0][1]
     return json.dumps(prompt, ensure_ascii=False)

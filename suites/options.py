@@ -19,8 +19,10 @@ def _stripped(text: str) -> str:
     return text
 
 
-#: A text that is put between others: not empty, no spaces around it.
-Text = Annotated[str, AfterValidator(_stripped), OnError("not a text without outer spaces", "Give such a text")]
+#: A text that is joined to others: not empty, and without spaces around it.
+Text = Annotated[
+    str, AfterValidator(_stripped), OnError("not a text, or has spaces around it", "Give a text without them")
+]
 
 
 def each_once(name_of: Callable[[Any], object], hint: str) -> AfterValidator:
@@ -37,7 +39,7 @@ def each_once(name_of: Callable[[Any], object], hint: str) -> AfterValidator:
 
 
 def no_word_twice(lists: Mapping[str, Iterable[str]]) -> None:
-    """Refuse a word that is in two of the lists, or twice in one, in whatever case."""
+    """Refuse a word that is in two of the lists, or twice in one; upper and lower case count as the same."""
     list_of: dict[str, str] = {}
     for name, words in lists.items():
         for word in words:
@@ -47,7 +49,7 @@ def no_word_twice(lists: Mapping[str, Iterable[str]]) -> None:
 
 
 def sampling_option(default: Sampling) -> BeforeValidator:
-    """How texts are drawn: a `Sampling`, or a table of the fields that differ from ``default``."""
+    """The validator of a sampling option: a `Sampling`, or a table of the fields that differ from ``default``."""
 
     def check(given: Any) -> Sampling:
         if given is None:

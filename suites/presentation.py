@@ -1,4 +1,4 @@
-"""How a suite shows its figures: the paper's printed values, its tables, and charts. Plain data, drawn elsewhere."""
+"""How a suite's figures are shown: published values, tables and charts. Plain data; `audit.report` draws them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: The level of one factor of the design: a template's name, an occupation, a share…
+#: A level of a factor of the design: a template's name, an occupation, a share…
 Factor = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A figure in plain words, of one model: what ``{points}`` in 100 are.
+    """A sentence about one model that puts a figure in plain words, with ``{points}`` in 100.
 
-    ``above`` holds where the figure lies above its neutral value, and ``below`` where it lies below: then the points
-    are its distance from that value. Without ``below`` there is one sentence, and the points are the figure itself.
+    ``above`` is used where the figure lies above its neutral value, ``below`` where it lies below; the points are the
+    distance from that value. Without ``below``, ``above`` is used everywhere, and the points are the figure itself.
     """
 
     above: str
@@ -31,9 +31,9 @@ class PublishedSource:
     paper, table : str
         Where they are printed.
     made_by : str
-        The code and the stimuli that made them, as far as known.
+        The code and the stimuli that produced them, as far as known.
     plus_minus : str
-        What the printed ± is; empty where none is printed.
+        What the printed ± means; empty where none is printed.
     difference : str
         How the printed figure's design differs from the measured one; empty where it does not.
     """
@@ -47,10 +47,10 @@ class PublishedSource:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """A figure printed in a paper, shown next to the measured ones. Same scale as the measure.
+    """A figure printed in a paper, on the scale of the measure that it is shown beside.
 
     ``step`` is one unit of the last printed digit. ``model_ids`` are the repositories of the paper's model, where it
-    can be had.
+    is available.
     """
 
     model: str
@@ -65,7 +65,7 @@ class PublishedFigure:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column: the figure of ``measure`` whose ``where`` is the row's plus this one."""
+    """One column: the figures of ``measure`` whose ``where`` is the row's and the column's together."""
 
     label: str
     measure: str
@@ -77,7 +77,7 @@ class TableColumn:
 class TableLayout:
     """A table in a paper's layout, filled from measures and published figures.
 
-    ``rows`` are (label, where). With no rows, each model is one row; with rows, the table is
+    ``rows`` are pairs (label, where). Without rows, each model is one row; with rows, the table is
     repeated for each model. Cells are multiplied by ``scale`` and shown with ``decimals``.
     ``note`` says how to read them, where the title does not.
     """
@@ -94,8 +94,8 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of figures. It draws the measures named here whose ``where`` has exactly the
-    keys of ``where`` plus ``by`` and ``facet``, and agrees with ``where``.
+    """A chart of the figures of ``measures`` that agree with ``where`` and have no other keys in
+    theirs than those of ``where``, ``by`` and ``facet``.
 
     kind
         ``dots``     value and interval by model (and by ``by``, if given)
@@ -119,9 +119,9 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """Tables and charts as a data file holds them, by name: fields and texts, with ``{…}`` still to be filled in.
+    """Templates of tables and charts from a data file, by name. Their texts have placeholders in braces.
 
-    What depends on a run's options is given when one is made: columns, rows, covariates, and words for the ``{…}``.
+    What depends on a run's options is given with each call: columns, rows, covariates, and words for the placeholders.
     """
 
     content: Mapping[str, Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""BBQ: does a model answer by stereotype when the text does not tell, and against the text when it does?
+"""BBQ: does a model answer by stereotype when the text leaves the answer open, and even when the text gives it?
 
 Parrish et al. 2022, "BBQ: A Hand-Built Bias Benchmark for Question Answering" (Findings of ACL): eleven categories.
 A question has three answers, two people and "unknown". In an ambiguous context "unknown" is correct; a
@@ -14,8 +14,8 @@ In an ambiguous context every answer but "unknown" is wrong, so that s_AMB is th
 mean of the same over the answers that are not "unknown": ``bias_score`` of rows of kind ``named``.
 
 Which person belongs to the stereotyped group is read from the labels of the data (`suites.benchmarks.bbq_groups`).
-Questions in which both people do, or neither, are left out: 16 of the 5,672 about gender identity, as in the authors'
-script.
+Questions in which both people belong to it, or neither, are left out: 16 of the 5,672 about gender identity, as in the
+authors' script.
 
 Figures over several categories are means over the categories, with equal weights.
 """
@@ -39,7 +39,7 @@ from suites.common.data_files import PinnedFile, content_sha256, load
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 _DATA = "https://raw.githubusercontent.com/nyu-mll/BBQ/bea11bd97d79217245b5871acd247b9d6eb24598/data"
-#: Category → what its file's bytes are pinned by.
+#: Category → the hash that its file is pinned by.
 _PINNED: Mapping[str, Mapping[str, str]] = {
     "Age": {"sha256": "46e805b3fc2d8cbd26eeb8e8430d98cf7b2dc9c83574ff3674e8ce4f0fca2a60"},
     "Disability_status": {"sha256": "375d40d9b71f056150264445ec189b13934998f3f49a1e311aa7578eb3b45e5f"},
@@ -58,7 +58,7 @@ CATEGORIES = tuple(BBQ_FILES)
 GENDER = "Gender_identity"
 CONTEXTS = {"ambig": "ambiguous", "disambig": "disambiguated"}
 BIASED, OTHER = "biased", "other"
-#: Templates from this one on name people; those before call them the man, the woman…
+#: From this template on, people have names; in those before, they are "the man", "the woman"…
 _FIRST_WITH_NAMES = 26
 
 _DRAFTS = Drafts(load("benchmarks_report").content)
@@ -67,12 +67,12 @@ _SHARE: Mapping[str, Any] = {"unit": "share", "kind": "share"}
 
 
 class BBQ(MultipleChoice):
-    """Who did it, where the text does not say and where it does (BBQ: gender identity, or any of its categories).
+    """Questions about two people, in texts that leave the answer open or give it (BBQ, any of its categories).
 
     Parameters
     ----------
     categories : sequence of str
-        Of `CATEGORIES`; the published files are called so (CC BY 4.0).
+        Some of `CATEGORIES`, the names of the published files (CC BY 4.0).
     folder, conditions, mode, answers, prompt_format, step_tokens
         As in `suites.benchmarks.choices.MultipleChoice`.
     """
@@ -196,7 +196,7 @@ class BBQ(MultipleChoice):
 
 
 def roles_of(row: Mapping[str, Any], stereotyped: int) -> tuple[str, str, str]:
-    """What each of a question's three answers is, where the one at a place is of the stereotyped group."""
+    """The role of each of a question's three answers; ``stereotyped`` is the index of the stereotyped person."""
     negative = row["question_polarity"] == "neg"
     first, second, third = (
         UNKNOWN if row["answer_info"][f"ans{place}"][1] == UNKNOWN else BIASED if hit == negative else OTHER
@@ -225,7 +225,7 @@ def _question(row: Mapping[str, Any], category: str, roles: tuple[str, str, str]
 
 
 def _people(row: Mapping[str, Any], category: str) -> str:
-    """Whether people are called by names or by what they are."""
+    """Whether people have names, or only labels such as "the girl"."""
     if category == GENDER:
         return "names" if int(row["question_index"]) >= _FIRST_WITH_NAMES else "labels"
     return "names" if category.startswith("Race") and has_names(row) else "labels"
@@ -244,7 +244,7 @@ def _is_unknown(row: Row) -> bool:
 
 
 def _as_named(row: Row) -> Row:
-    """What s_DIS is a mean of: of an answer that names a person; a limit on it counts the others as anything."""
+    """The row that s_DIS is a mean of, if the answer names a person. Its limits allow any value for the others."""
     kept = "unknown" if _is_unknown(row) else "bias_score"
     values = {kept: row.values[kept]} if kept in row.values else {}
     return Row(f"{row.item_id}#named", {**row.factors, "kind": "named"}, values, row.missing, row.items)

@@ -1,9 +1,10 @@
-"""Which of BBQ's two people is of the stereotyped group, as the labels of its data say it.
+"""Which of the two people in a BBQ question belongs to the stereotyped group, according to the labels of its data.
 
-A label is a group ("old"), its gender before it ("F-Black"), its status before these ("lowSES-F-Black"), or a region,
-where the answer's own word is the group ("Nigerian"). The stereotyped groups of an intersection are named by race
-alone; which gender or status goes with them is that of the questions of the same template in which one person alone is
-of that race: it is always the target of the stereotype ("A and B" against "B" or "A" alone, their Section 4).
+A label is a group ("old"), with a gender before it ("F-Black") and a status before that ("lowSES-F-Black"); or it is a
+region, and then the group is the answer's own word ("Nigerian"). In the intersectional categories the stereotyped
+groups are given by race alone. The gender or status that goes with them is taken from those questions of the same
+template in which only one person is of that race: that person is always the target of the stereotype ("A and B"
+against "B" or "A" alone, their Section 4).
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 UNKNOWN = "unknown"
-_ALIKE = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
+_GENDERS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
 
 
 def stereotyped_places(rows: Sequence[Mapping[str, Any]]) -> list[int | None]:
-    """The place of the stereotyped person among each question's answers; None where that is both, or neither.
+    """The index of the stereotyped person among each question's answers; None where that is both people, or neither.
 
     Parameters
     ----------
     rows : sequence of mappings
-        Of one category, as in its file.
+        The questions of one category, as in its file.
     """
     places = [_places(row) for row in rows]
     targets = {
@@ -38,7 +39,7 @@ def stereotyped_places(rows: Sequence[Mapping[str, Any]]) -> list[int | None]:
 
 
 def has_names(row: Mapping[str, Any]) -> bool:
-    """Whether its people have names that hint at a race, which no answer then names."""
+    """Whether a question's people have names that only hint at a race: then no answer mentions it."""
     people = [place for place in range(3) if _info(row, place) != UNKNOWN]
     return not any(
         _info(row, place).split("-")[-1].casefold() in str(row[f"ans{place}"]).casefold() for place in people
@@ -51,7 +52,7 @@ def _places(row: Mapping[str, Any]) -> list[int]:
 
 
 def _groups(row: Mapping[str, Any], place: int) -> set[str]:
-    """What the person of an answer may be called as a group."""
+    """The names of every group that the person in an answer belongs to."""
     info = _info(row, place)
     if _is_crossed(row):
         return {_group(info.split("-")[-1])}
@@ -60,13 +61,13 @@ def _groups(row: Mapping[str, Any], place: int) -> set[str]:
 
 
 def _group(name: str) -> str:
-    """A group's label without spaces and case: f, m, trans or nontrans for a gender."""
+    """A group's label in lower case and without spaces; genders become f, m, trans or nontrans."""
     plain = name.casefold().replace(" ", "")
     if plain.startswith("trans"):
         return "trans"
     if plain.startswith("nontrans"):
         return "nontrans"
-    return _ALIKE.get(plain, plain)
+    return _GENDERS.get(plain, plain)
 
 
 def _is_crossed(row: Mapping[str, Any]) -> bool:
@@ -74,7 +75,7 @@ def _is_crossed(row: Mapping[str, Any]) -> bool:
 
 
 def _rest(info: str) -> str:
-    """What stands before the race in a label: gender, or status."""
+    """The part of a label before the race: gender, or status."""
     return info.split("-")[0]
 
 

@@ -1,8 +1,8 @@
-"""Which printed figure may stand beside a measured one: the rule, and the sources it goes by.
+"""Which printed figures may be shown beside a measured one.
 
 A printed figure belongs to a design: a variant, templates, expressions, a prompt format. It is shown beside a measure
-when the measured design agrees with it in every aspect, or in every aspect but those whose difference it names. The
-designs are data (``published_sources.json``); a suite only says what its own design is.
+when the two designs agree in every aspect, or differ only where the source states the difference. The designs of the
+printed figures are data (``published_sources.json``); a suite states its own.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from backends.errors import ConfigError
 from suites.common.data_files import load
 from suites.presentation import PublishedSource
 
-#: What is asked and scored: the paper's text, or what the authors' released code does where the two differ.
+#: What is asked and scored: what the paper says, or what the authors' released code does where the two differ.
 Variant = Literal["paper", "as_released"]
 #: An aspect of a design → its level, e.g. ``templates.implicit`` → ``paper``.
 PublishedDesign = Mapping[str, str]
-#: The printed percentages have one decimal, as shares.
+#: One unit of the last digit of a printed percentage with one decimal, as a share.
 TENTH_OF_A_PERCENT = 0.001
 
 
 def published_source(figures: str, design: PublishedDesign) -> PublishedSource | None:
-    """The source of printed figures as it is to be shown beside a measured design; None where they are not to be.
+    """The source of printed figures for a measured design; None where they may not be shown beside it.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ def published_source(figures: str, design: PublishedDesign) -> PublishedSource |
 
 
 def model_ids(published_model: str) -> tuple[str, ...]:
-    """The repositories of a model that a paper's table names; none where the model cannot be had."""
+    """The repositories of a model named in a paper's table; none where the model is not available."""
     return tuple(load("published_sources").content["model_ids"].get(published_model, ()))
 
 
 def refuse_own(**given: object) -> None:
-    """Refuse an option that ``variant="as_released"`` fixes: anything but None, and False for a value left alone."""
+    """Refuse options that ``variant="as_released"`` fixes. A value of None or False means that none was given."""
     for name, value in given.items():
         if value is not None and value is not False:
             hint = 'Leave it out, or use variant="paper"'

@@ -1,16 +1,17 @@
-"""A language model as a scorer of texts: what it is asked, and whether it can be believed.
+"""A language model as a scorer of texts (a rater): what it is asked, and whether its scores can be trusted.
 
-Before its labels count, a rater reads texts that people have labelled, each about a woman, a man and a nonbinary
-person, so that nothing else differs between the three. Two things follow, for each of its quantities:
+Before its labels count, a rater reads texts that people have labelled. Each comes in three versions, about a woman, a
+man and a nonbinary person, that differ in nothing else. This gives two figures for each of its quantities:
 
-    separation   mean on the texts with the label minus mean on the others: how far it measures what it says
-    swap gap     mean difference on one text between two identities: what it adds for the identity alone, 0 if fair
+    separation   mean on the texts with the label minus mean on the others: how well it measures what it claims to
+    swap gap     mean difference between two identities on the same text: what it adds for the identity, 0 if fair
 
-with 95 % limits over the texts (Student's t). A gap may lie in texts of one label alone (what nobody finds toxic), and
-those that are to be read may all be of that kind: so it is taken within each label, and the largest counts. A rater
-is refused, so that all it says is missing, unless the lower limit of every separation lies above the largest swap gap,
-limits included: else what it adds for an identity may be as large as what it measures. One that is believed still has
-a swap gap, and a difference between groups is known only within it (`Trust.swap_gap`): its bounds are that much wider.
+with 95 % limits over the texts (Student's t). A gap may show only on texts of one label (those that nobody finds
+toxic), and the texts of an audit may all be of that kind: so it is taken within each label, and the largest counts. A
+rater is refused, and all its scores are missing, unless the lower limit of every separation lies above the upper limit
+of the largest swap gap: else what it adds for an identity could be as large as what it measures. A trusted rater still
+has a swap gap, and a difference between groups is known only up to that gap (`Trust.swap_gap`): its bounds are that
+much wider.
 
 The factor ``kind`` says what a row is, for a scorer called NAME:
 
@@ -36,22 +37,22 @@ from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.common.data_files import load
 from suites.presentation import Drafts, TableColumn, TableLayout
 
-#: What a refused rater's rows are missing for.
+#: The reason for which a refused rater's rows are missing.
 NOT_BELIEVED = "rater not believed"
 _LABELLED = load("labelled_texts")
 _CONFIDENCE = 0.95
 _DRAFTS = Drafts(load("raters_report").content)
-#: Quantity that is what the others leave, and is not asked for a separation.
+#: Quantities that are only the remainder of the others: no separation is required of them.
 _REST = ("regard_neutral",)
 
 
 def labelled_sha256() -> str:
-    """Of the labelled texts, for signatures."""
+    """The hash of the labelled texts, for signatures."""
     return _LABELLED.sha256
 
 
 def labelled_items(name: str) -> Iterator[Item]:
-    """The labelled texts as questions to a scorer, of every sample."""
+    """The labelled texts as requests to the scorer ``name``, part of every sample."""
     for number, entry in enumerate(_LABELLED.content["texts"]):
         for identity, words in _LABELLED.content["identities"].items():
             capitals = {word.capitalize(): said[0].upper() + said[1:] for word, said in words.items()}
@@ -81,15 +82,15 @@ def read_labelled(item: Item, labels: Mapping[str, str], response: ClassifyRespo
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a rater's labelled texts say of one quantity.
+    """What the labelled texts show about one quantity of a rater.
 
     Attributes
     ----------
     separation : float
-        Lower limit; -inf where it cannot be computed.
+        Lower limit of the separation; -inf where it cannot be computed.
     swap_gap : float
-        The largest absolute swap gap of two identities on texts of one label, upper limit; inf where it cannot be
-        computed.
+        Upper limit of the largest absolute swap gap between two identities on texts of one label; inf where it cannot
+        be computed.
     """
 
     separation: float
@@ -101,12 +102,12 @@ class Trust:
 
 
 def trust(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Mapping[str, Trust]:
-    """Quantity → what its labelled texts say; a text that was not read about every identity is left out."""
+    """Quantity → its `Trust`, from the labelled texts that were read about every identity."""
     return {quantity: _trust(_texts(rows, name, quantity), quantity) for quantity in labels}
 
 
 def refuse_unbelieved(rows: Sequence[Row], name: str, found: Mapping[str, Trust]) -> list[Row]:
-    """The rows, those of the scorer's own kinds missing where the rater is not believed. Labelled texts stay."""
+    """The rows; where the rater is not trusted, those of its scores become missing. Labelled texts stay as they are."""
     if all(one.is_believed for quantity, one in found.items() if quantity not in _REST):
         return list(rows)
     own = (name, f"swapped {name}")
@@ -117,7 +118,7 @@ def refuse_unbelieved(rows: Sequence[Row], name: str, found: Mapping[str, Trust]
 
 
 def rater_rows(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Iterator[Row]:
-    """Separations and swap gaps, text by text."""
+    """The rows of separations and swap gaps, text by text."""
     for quantity in labels:
         for text, read in _texts(rows, name, quantity).items():
             sources = tuple(row.item_id for row in read.rows)
@@ -132,7 +133,7 @@ def rater_rows(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Ite
 
 
 def rater_measures(name: str, labels: Mapping[str, str], rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-    """How far a rater agrees with people, and, of texts that it read whole, what it separates and how it moves."""
+    """A rater's agreement with people; and its separations and swap gaps, where it read texts about every identity."""
     over: dict[str, Any] = {
         "clusters": ("text",),
         "population": "new texts of these kinds",
@@ -158,7 +159,7 @@ def rater_measures(name: str, labels: Mapping[str, str], rows: Sequence[Row]) ->
 
 
 def rater_table(raters: Mapping[str, Mapping[str, str]]) -> TableLayout:
-    """Whether the raters can be believed; ``raters`` maps a scorer's name to its quantities' labels."""
+    """The table of the raters' checks; ``raters`` maps a scorer's name to its quantities' labels."""
     columns = []
     for name, labels in raters.items():
         labelled = {"kind": f"labelled {name}"}
@@ -178,7 +179,7 @@ def rater_table(raters: Mapping[str, Mapping[str, str]]) -> TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """One labelled text: its label, whether that is the quantity's, and the score about each identity."""
+    """One labelled text: its label, whether that is the quantity's (``says``), and its score for each identity."""
 
     label: str
     says: bool

@@ -1,10 +1,10 @@
 """A task prompt: a question about an occupation, and the start of the answer.
 
-Raw, it is the papers' text, ``Q: {question}\\nA:{start}``, and a scored word follows with a
-space of its own: " Male"; another ``form`` and ``separator`` may take their place. As chat, the
-question is the user's turn and the start of the answer opens the assistant's turn, which the
+As raw text it is what the papers print, ``Q: {question}\\nA:{start}``, and a scored word follows
+with a space before it: " Male"; another ``form`` and ``separator`` may replace these. As chat,
+the question is the user's turn and the start of the answer opens the assistant's turn, which the
 model continues. Where the answer has no start ("Answer with one word"), a chat model begins its
-turn with the word, so that the word has no space before it: "Male".
+turn with the word, and so the word has no space before it: "Male".
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class TaskPrompt:
     start : str
         What the answer begins with; empty where the scored word comes first.
     form : str
-        The raw prompt, of ``{question}`` and ``{start}``. Without a start, the spaces before its place go as well.
+        The raw prompt, with ``{question}`` and ``{start}``. Without a start, trailing spaces are removed.
     separator : str
-        Between the prompt and a scored word.
+        What separates the prompt from a scored word.
     """
 
     question: str
@@ -52,7 +52,7 @@ class TaskPrompt:
     separator: str = " "
 
     def raw(self, before: str | None = None) -> str:
-        """The form, a text put before its question: ``Q: {before} {question}\\nA: {start}``."""
+        """The raw prompt, with a text before its question: ``Q: {before} {question}\\nA: {start}``."""
         text = self.form.format(question=joined(before, self.question), start=self.start)
         return text if self.start else text.rstrip(" ")
 
@@ -62,7 +62,7 @@ class TaskPrompt:
         return (question, Message("assistant", self.start)) if self.start else (question,)
 
     def prompt(self, prompt_format: PromptFormat, before: str | None = None) -> Prompt:
-        """The prompt in one of the two forms, with a text put before the question."""
+        """The prompt in one of the two formats, with a text before the question."""
         return self.raw(before) if prompt_format == "raw" else self.turns(before)
 
     def space(self, prompt_format: PromptFormat) -> str:
@@ -71,7 +71,7 @@ class TaskPrompt:
 
 
 def joined(*texts: str | None) -> str:
-    """Texts with one space between them, the missing ones left out."""
+    """The texts with one space between them; None and empty ones are left out."""
     return " ".join(t for t in texts if t)
 
 
@@ -79,17 +79,20 @@ def parse_prompt(text: object) -> TaskPrompt:
     """Read a prompt in the papers' form; a validator."""
     parts = _QUESTION_AND_START.fullmatch(text) if isinstance(text, str) else None
     if parts is None:
-        hint = "Write it as 'Q: question\\nA:' and, if wanted, a space and the answer's start; or as question and start"
+        hint = "Write it as 'Q: question\\nA:', with a space and the answer's start if wanted; or as question and start"
         raise refused("not a question and the start of an answer", hint)
     start = parts["start"]
     if start != start.rstrip() or (start and not start.startswith(" ")):
         hint = "Put one space after 'A:' and none at the end; the scored word brings its own"
-        raise refused("has spaces where the scored word follows, or none after 'A:'", hint)
+        raise refused("has spaces at the end, or none after 'A:'", hint)
     return TaskPrompt(parts["question"], start[1:])
 
 
 def parse_template(given: object) -> TaskPrompt:
-    """Read a prompt about ``[JOB]``, which stays in it, in the papers' form or as its two parts; a validator."""
+    """Read a prompt about ``[JOB]``, in the papers' form or as question and start; a validator.
+
+    ``[JOB]`` is not replaced yet.
+    """
     template = _of_parts(given) if isinstance(given, Mapping) else parse_prompt(given)
     if JOB not in template.question + template.start:
         raise refused("names no occupation", f"Write {JOB} in place of the occupation")
@@ -97,12 +100,12 @@ def parse_template(given: object) -> TaskPrompt:
 
 
 def _of_parts(given: Mapping[Any, Any]) -> TaskPrompt:
-    """A table of ``question`` and, if wanted, ``start``."""
+    """Read a table of ``question`` and an optional ``start``."""
     for name, text in given.items():
         if name not in ("question", "start"):
             raise refused_at((str(name),), text, "unknown field", "Known fields: question, start")
         if not isinstance(text, str) or text != text.strip() or (name == "question" and not text):
-            raise refused_at((str(name),), text, "not a text without outer spaces", "Give such a text")
+            raise refused_at((str(name),), text, "not a text, or has spaces around it", "Give a text without them")
     if "question" not in given:
         raise refused("has no question", 'Write it as {question = "…", start = "…"}')
     return TaskPrompt(given["question"], given.get("start", ""))
@@ -111,7 +114,7 @@ def _of_parts(given: Mapping[Any, Any]) -> TaskPrompt:
 def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_start: bool, refuse: Refuse) -> None:
     """Refuse a form or separator from which no prompt can be made.
 
-    ``has_start``: whether any answer has one, those of a dialogue too.
+    ``has_start``: whether any answer has a start, the answers of a dialogue included.
     """
     hint = 'Write e.g. "Pregunta: {question}\\nRespuesta: {start}"'
     try:
@@ -119,7 +122,7 @@ def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_st
     except ValueError as error:
         raise refuse(("form",), form, str(error), hint) from None
     if sorted(named) != sorted({*named}) or "question" not in named or set(named) - {"question", "start"}:
-        raise refuse(("form",), form, "does not hold {question} once, and {start}", hint)
+        raise refuse(("form",), form, "needs {question} once, {start} at most once, and no other field", hint)
     if has_start and "start" not in named:
         raise refuse(("form",), form, "has no place for the start of an answer", hint)
     if prompt_format == "chat" and form != PAPERS_FORM:
@@ -127,7 +130,7 @@ def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_st
             ("form",), form, "is for raw prompts", "Leave it out: in chat the question and the start are turns"
         )
     if form[-1:].isspace() and separator.startswith(" "):
-        raise refuse(("form",), form, "ends in a space, and so begins the separator", "Keep one")
+        raise refuse(("form",), form, "ends in a space, and the separator begins with one", "Keep only one")
 
 
 def filled(template: TaskPrompt, occupation: str, article: Article) -> TaskPrompt:
@@ -152,6 +155,6 @@ def _article_of(noun: str) -> str:
     import inflect  # only for this option
 
     engine = inflect.engine()
-    engine.defan("usher")  # which it takes for a word like "user"
+    engine.defan("usher")  # inflect treats it like "user": "a usher"
     article: str = engine.a(noun).split(" ", 1)[0]
     return article

@@ -1,4 +1,4 @@
-"""How a text classifier's labels become quantities: toxicity and regard of what a model wrote."""
+"""Scorers of toxicity and regard, and how a text classifier's labels become these quantities."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class TextScorer:
     labels : mapping
         Quantity → label, e.g. ``{"toxicity": "hate"}``.
     what : str
-        What it truly measures, shown wherever its figures are.
+        What it really measures, shown wherever its figures are.
 
-    A language model (`LLMRater`) reads labelled texts first, see `suites.common.raters`.
+    A language model (`LLMRater`) must first read labelled texts, see `suites.common.raters`.
     """
 
     backend: Backend
@@ -45,14 +45,14 @@ class TextScorer:
         return isinstance(self.backend, LLMRater)
 
     def signature(self) -> Mapping[str, Any]:
-        """All of it that may change a figure, the weights apart."""
+        """Everything about it that may change a figure, except the weights."""
         parts: dict[str, Any] = {"what": self.what, "labels": dict(self.labels)}
         if isinstance(self.backend, LLMRater):
             parts |= {**self.backend.asking, "labelled_sha256": labelled_sha256()}
         return parts
 
     def read(self, response: ClassifyResponse) -> dict[str, float] | None:
-        """The quantities of one answer; None where the classifier lacks one of the labels."""
+        """The quantities of one answer; None where the answer lacks one of the labels."""
         try:
             return {quantity: response.labels[label] for quantity, label in self.labels.items()}
         except KeyError:
@@ -61,9 +61,9 @@ class TextScorer:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The scorers of one figure: the embedded one, the paper's, and by which labels any other is recognised.
+    """The scorers of one figure: the embedded one, the paper's, and the label names by which others are recognised.
 
-    ``label_names`` maps each quantity to what classifiers call its label, in small letters.
+    ``label_names`` maps each quantity to the names that classifiers use for its label, in lower case.
     """
 
     embedded: str
@@ -82,7 +82,7 @@ _KINDS = {
         embedded_what="offensive words (alt-profanity-check), not hate",
         paper=TOXICITY_OF_THE_PAPER,
         paper_labels={"toxicity": "hate"},
-        # Two of them in one classifier leave it open which one is meant.
+        # A classifier with two of these is refused as ambiguous.
         label_names={"toxicity": ("toxic", "toxicity", "hate", "hateful", "hate speech", "hate_speech", "hatespeech")},
     ),
     "regard": _Kind(
@@ -99,15 +99,19 @@ _KINDS = {
 def text_scorer(field: str, choice: object) -> TextScorer:
     """The scorer of one figure, ``toxicity`` or ``regard``, by name.
 
-    The embedded one by its own name (``profanity``, ``vader``), the paper's by ``paper`` or its id, or one that another
-    package adds (`backends.plugins`). A folder or an
-    id with "/" is any sequence classifier whose labels are recognised by their names. A backend is a language model
-    that is asked by this project's rubric; an `LLMRater` is one with a rubric of its own.
+    Parameters
+    ----------
+    field : str
+    choice : str, path, Backend or TextScorer
+        The name of the embedded scorer (``profanity``, ``vader``); ``paper`` or the id of the paper's; the name of a
+        plugin (`backends.plugins`); a folder, or an id with "/", of a sequence classifier whose labels are recognised
+        by their names; a language model's backend, which is asked by this project's rubric; or an `LLMRater` with a
+        rubric of its own.
 
     Raises
     ------
     ConfigError
-        For no such scorer, or labels that are not the quantities.
+        For an unknown scorer, or labels that do not match the quantities.
     """
     kind = _KINDS[field]
     if isinstance(choice, TextScorer):
@@ -148,7 +152,7 @@ def _recognised(field: str, choice: object, kind: _Kind) -> TextScorer:
         labels = backend.label_names()
     except ConfigError as error:
         raise error.within(field) from error
-    # A folder by its name alone: its weights are in the fingerprint, and where it lies changes no answer.
+    # The name of a folder, not its path: the weights are in the fingerprint, and the path changes no answer.
     what = Path(model).name if Path(model).expanduser().is_dir() else model
     return TextScorer(backend, _by_quantity(field, model, labels, kind), what)
 
@@ -163,7 +167,7 @@ def _rater(field: str, model: Backend, kind: _Kind) -> TextScorer:
 
 
 def _by_quantity(field: str, model: str, labels: list[str], kind: _Kind) -> Mapping[str, str]:
-    """Quantity → the one label of that name. Raises `ConfigError` where that is not plain."""
+    """Quantity → the one label with such a name. Raises `ConfigError` unless there is exactly one."""
     found = {q: [label for label in labels if label.casefold() in names] for q, names in kind.label_names.items()}
     if any(len(candidates) != 1 for candidates in found.values()):
         problem = f"its labels {labels} do not show which one is {' or '.join(kind.label_names)}"

@@ -208,7 +208,7 @@ def _check_templates(file: Templates, source: Source) -> None:
         texts[asked] = number
         if file.separator.startswith(" ") and (template.start or template.question)[-1:].isspace():
             raise source.refuse(
-                (*at, "start"), template.start, "ends in a space, and so begins the separator", "Keep one"
+                (*at, "start"), template.start, "ends in a space, and the separator begins with one", "Keep only one"
             )
     if file.form is not None:
         has_start = any(template.start for template in file.templates)

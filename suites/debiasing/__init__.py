@@ -1,7 +1,7 @@
 """DebiasingPositions: whether a debiasing prompt helps, and where in the prompt it does (Mattern et al. 2022).
 
 Takes debiasing prompts with placebos, positions, tasks and occupations; asks the same questions with and without the
-texts; gives the effects of the texts against both controls, and how far a dialogue attenuates them.
+debiasing texts; gives their effects against both controls, and how far a dialogue attenuates them.
 """
 
 from suites.debiasing.material import DebiasingPrompt

@@ -1,4 +1,4 @@
-"""Rows computed from paired answers: effects of the texts, their parts, and what is left of them under a dialogue."""
+"""Rows computed from paired answers: effects of the debiasing texts, their parts, and their attenuation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_ONE = ("bias", "instruction", "placebo", "versus")
 
 
 def attenuations_of(groups: GroupDesign) -> dict[str, str]:
-    """Effect → what its attenuation is called."""
+    """Effect → the name of its attenuation."""
     parts = [*(f"_p_{group}" for group in groups.others), *(f"_{name}" for name in groups.contrasts)]
     return {f"effect{part}": f"effect_attenuation{part}" for part in ("", *parts)}
 
@@ -27,8 +27,8 @@ def derived_rows(rows: Sequence[Row], groups: GroupDesign) -> list[Row]:
 
     ``effect…``                treated minus control, with factors ``instruction`` and ``versus``
     ``placebo_…``              placebo minus none, marked by the factor ``placebo``
-    ``effect_attenuation…``    the effect under a position (factor ``under``) minus the effect without
-                               dialogue: positive when less of a gap's reduction is left
+    ``effect_attenuation…``    the effect at a position (factor ``under``) minus the effect without
+                               dialogue: positive where the gap is reduced less
     """
     effects, through = list(_effects(rows, groups)), via(groups)
     shared = effects
@@ -48,7 +48,7 @@ def derived_rows(rows: Sequence[Row], groups: GroupDesign) -> list[Row]:
 
 
 def _effects(rows: Sequence[Row], groups: GroupDesign) -> Iterator[Row]:
-    """Each answer minus its controls: the one without text, and the placebo's."""
+    """Each answer minus its controls: the answer without a text, and the placebo's."""
     answers = {_question(row): row for row in rows}
     for row in rows:
         *question, level = _question(row)
@@ -82,18 +82,18 @@ def _effect(treated: Row, control: Row, versus: str, groups: GroupDesign) -> Row
 
 
 def _attenuations(effects: Sequence[Row], groups: GroupDesign) -> Iterator[Row]:
-    """The effect of each text under each further position minus its effect without dialogue."""
+    """The effect of each text at every other position minus its effect without dialogue."""
     of_texts = [row for row in effects if "instruction" in row.factors and row.factors["bias"] != REFERENCE]
     names = attenuations_of(groups)
     without_dialogue = {_pair(row): row for row in of_texts if row.factors["position"] == WITHOUT_DIALOGUE}
     for row in of_texts:
-        best = without_dialogue.get(_pair(row))
-        if best is None or best is row:
+        reference = without_dialogue.get(_pair(row))
+        if reference is None or reference is row:
             continue
         factors = {**row.factors, "position": DIFFERENCE, "under": row.factors["position"], "degree": None}
-        attenuation = contrast(f"{row.item_id}/attenuation", row, best, names, factors)
-        if attenuation.missing is None and "effect" in best.values:
-            reduction = {"reduction_without_dialogue": -best.values["effect"]}
+        attenuation = contrast(f"{row.item_id}/attenuation", row, reference, names, factors)
+        if attenuation.missing is None and "effect" in reference.values:
+            reduction = {"reduction_without_dialogue": -reference.values["effect"]}
             attenuation = replace(attenuation, values={**attenuation.values, **reduction})
         yield attenuation
 

@@ -1,4 +1,4 @@
-"""What the experiment puts together: debiasing prompts with their placebos, tasks, and neutral reference texts."""
+"""The material of the experiment: debiasing prompts with their placebos, tasks, and neutral reference texts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DebiasingPrompt(Table):
     abstraction : str
         ``high``, ``medium`` or ``low``, or any other word to group prompts by.
     placebo : str or None
-        A neutral text of as many words. None: no placebo for this prompt.
+        A neutral text with the same number of words. None: no placebo for this prompt.
     """
 
     id: int
@@ -60,7 +60,7 @@ DebiasingPrompts = Annotated[
         Annotated[
             DebiasingPrompt,
             AfterValidator(_with_fitting_placebo),
-            OnError("not a debiasing prompt", "Give id (a number), text, abstraction and, for a control, placebo"),
+            OnError("not a debiasing prompt", "Give id (a number), text, abstraction and optionally placebo"),
         ],
         ...,
     ],
@@ -84,7 +84,7 @@ def papers_prompts(design: Design) -> tuple[DebiasingPrompt, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A question about an occupation, and the words that answer it."""
+    """A question about an occupation, and the expressions that are scored as its answers."""
 
     id: str
     bias: str
@@ -93,7 +93,7 @@ class Task:
 
 
 def own_tasks(templates: Mapping[Any, Sequence[TaskPrompt]], *, with_expressions: bool) -> Iterator[Task]:
-    """Tasks of a user's own templates; ``with_expressions``: those of OccuGender for the same kind of prompt."""
+    """Tasks from a user's own templates; ``with_expressions``: with those of OccuGender for the same kind of prompt."""
     expressions = occugender_expressions()
     for bias in BIASES:
         for number, template in enumerate(templates.get(bias, ()), 1):
@@ -115,6 +115,6 @@ def papers_tasks(design: Design) -> Iterator[Task]:
 
 
 def reference_texts() -> list[tuple[TaskPrompt, str]]:
-    """Neutral questions with the one word or more that answer them."""
+    """Neutral questions, each with its answer of one or more words."""
     texts = load("debiasing_controls").content["reference_texts"]
     return [(parse_prompt(text["prompt"]), str(text["continuation"])) for text in texts]

@@ -1,4 +1,4 @@
-"""The figures of the experiment: answers under each condition, effects, their attenuation, and side effects."""
+"""The figures of the experiment: answers in each condition, effects, their attenuation, and side effects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suites.debiasing.material import REFERENCE, DebiasingPrompt
 from suites.debiasing.positions import WITHOUT_DIALOGUE
 from suites.debiasing.shares import via
 
-#: Figures that rest on the gap: occupations of no stereotype have none.
+#: Figures derived from the gap: occupations without a stereotype have none.
 _OF_THE_GAP = ("stereotype_gap", "effect", "placebo_effect", "effect_attenuation")
 
 
@@ -40,7 +40,7 @@ class Measures:
 
     @property
     def stereotyped(self) -> tuple[str, ...]:
-        """The groups of occupations that a stereotype speaks of."""
+        """The groups whose occupations have a stereotype."""
         return tuple(group for group in self.dominated_by if group != NEUTRAL)
 
     @property
@@ -56,7 +56,7 @@ class Measures:
         return tuple(position for position in self.positions if position != WITHOUT_DIALOGUE)
 
     def abstractions(self, versus: str = "none") -> list[str]:
-        """The degrees of which every prompt has that control."""
+        """The degrees of abstraction of which every prompt has the control ``versus``."""
         lacking = {p.abstraction for p in self.prompts if p not in self._controlled(versus)}
         return [a for a in dict.fromkeys(p.abstraction for p in self.prompts) if a not in lacking]
 
@@ -108,7 +108,7 @@ class Measures:
         is_subgroup: bool = False,
         primary: bool = False,
     ) -> MeasureSpec:
-        """A figure over the occupations of all groups that it is defined for."""
+        """A figure over the occupations of all groups for which it is defined."""
         groups = self.stereotyped if _is_of_the_gap(measure) else self.dominated_by
         return figure(measure, where, family, groups=groups, is_subgroup=is_subgroup, primary=primary)
 
@@ -134,7 +134,7 @@ class Measures:
 
     @property
     def _effect_names(self) -> list[str]:
-        """Effects on the gap, its parts, groups that no stereotype speaks of, and the mass."""
+        """Effects on the gap, its parts, the groups without a stereotype, and the probability mass."""
         of_others = [f"effect_p_{group}" for group in self.groups.others]
         parts = [f"effect_via_{through}", "effect_via_balance"] if (through := via(self.groups)) is not None else []
         if not self.stereotyped:
@@ -179,7 +179,7 @@ def _is_of_the_gap(measure: str) -> bool:
 
 
 def _share_spec(measure: str, where: Mapping[str, Factor]) -> MeasureSpec:
-    """A share of an effect. No value of it is neutral: 0 attenuated is as much a finding as all of it."""
+    """A share of an effect. It has no neutral value: a share of 0 is as much a finding as a share of 1."""
     return MeasureSpec(
         measure,
         measure,

@@ -1,6 +1,6 @@
-"""Where in a prompt a debiasing text is put.
+"""The places in a prompt where a debiasing text can be put.
 
-The list is open: a position is a name and a function that builds the prompt, for example ::
+Users may add positions: a position is a name and a function that builds the prompt, for example ::
 
     def at_the_end(task, text, dialogue, prompt_format):
         return TaskPrompt(joined(task.question, text), task.start).prompt(prompt_format)
@@ -51,14 +51,14 @@ class Dialogue(Table):
     turns: Annotated[tuple[_Turn, ...], AS_TUPLE, Field(min_length=1), OnError("no turns", _DIALOGUE)]
 
 
-#: The option: a `Dialogue`, a table of its fields, or the authors' own by name.
+#: The option: a `Dialogue`, a table of its fields, or ``released`` for the authors' own.
 DialogueOption = Annotated[
     Literal["released"] | Dialogue, OnError("not a dialogue", f'Give "released", or {_DIALOGUE[5:]}')
 ]
 
 
 def default_dialogue() -> Dialogue:
-    """A generic conversation of three turns, this project's own. The paper prints none."""
+    """This project's own generic conversation of three turns. The paper prints none."""
     return _dialogue("debiasing_controls")
 
 
@@ -84,8 +84,8 @@ class Position(Table):
     name : str
         The level of the factor ``position``.
     build : callable
-        ``(task, text, dialogue, prompt_format) → Prompt``. ``text`` None is the condition without
-        any: the prompt must be the same but for the text.
+        ``(task, text, dialogue, prompt_format) → Prompt``. Without a text, ``text`` is None: the
+        prompt must then differ only by the missing text.
     formats : tuple of str
         The prompt formats in which it makes sense.
     """
@@ -122,8 +122,8 @@ def _conversation(dialogue: Dialogue) -> list[Message]:
 
 
 WITHOUT_DIALOGUE = "without_dialogue"
-#: The paper's two positions (Mattern et al., Section 4.2 and Table 5), the one that its explicit figures with dialogue
-#: come from (``repeated``, but for the ``Q:``), and one for chat models.
+#: The paper's two positions (Mattern et al., Section 4.2 and Table 5); the one from which its explicit figures with
+#: dialogue come (``repeated``, apart from the ``Q:``); and one for chat models.
 POSITIONS = {
     position.name: position
     for position in (
@@ -131,7 +131,7 @@ POSITIONS = {
         Position(WITHOUT_DIALOGUE, _without_dialogue),
         # {opening} {text}, the dialogue, then the question
         Position("with_dialogue", _with_dialogue),
-        # the same, and the text once more right before the question
+        # the same, with the text once more right before the question
         Position("repeated", _repeated),
         # opening and text as system message, the dialogue as real turns
         Position("system", _system, formats=("chat",)),
@@ -145,12 +145,12 @@ def _by_name(given: Any) -> Any:
 
 def _with_own_name(position: Position) -> Position:
     if POSITIONS.get(position.name, position) != position:
-        problem = "is the name of another position, which has figures of its own"
+        problem = "is the name of a built-in position"
         raise refused_at((), position.name, problem, "Give yours another name")
     return position
 
 
-#: The option: positions by name, or of the user's own.
+#: The option: positions by name, or a user's own.
 Positions = Annotated[
     tuple[
         Annotated[
@@ -169,7 +169,7 @@ Positions = Annotated[
 
 
 def positions_in(prompt_format: PromptFormat, given: tuple[Position, ...] | None) -> tuple[Position, ...]:
-    """The given positions, which the prompt format has to allow; None for all that it allows."""
+    """The given positions, or all that the prompt format allows if None. Refuses one that it does not allow."""
     if given is None:
         return tuple(p for p in POSITIONS.values() if prompt_format in p.formats)
     for position in given:
@@ -180,18 +180,18 @@ def positions_in(prompt_format: PromptFormat, given: tuple[Position, ...] | None
 
 
 def check_builds(position: Position, task: TaskPrompt, dialogue: Dialogue, prompt_format: PromptFormat) -> None:
-    """Refuse a position that builds another format's prompts, leaves the text out, or puts one where there is none."""
+    """Refuse a position that builds prompts of another format, leaves the text out, or adds one where there is none."""
     field, text = f"positions.{position.name}", "A debiasing text"
     without, with_text = (position.build(task, given, dialogue, prompt_format) for given in (None, text))
     for prompt in (without, with_text):
         messages = isinstance(prompt, tuple) and all(isinstance(m, Message) for m in prompt)
         if not prompt or not (isinstance(prompt, str) if prompt_format == "raw" else messages):
             wanted = "a text" if prompt_format == "raw" else "a tuple of messages"
-            hint = "Build it by the argument prompt_format, or name the position's formats"
-            raise ConfigError(field, prompt, f"builds something else than {wanted}", hint)
+            hint = "Heed the argument prompt_format, or set the position's formats"
+            raise ConfigError(field, prompt, f"builds something other than {wanted}", hint)
     plain, treated = (json.dumps(prompt_to_json(prompt)) for prompt in (without, with_text))
     if text not in treated:
         raise ConfigError(field, with_text, "leaves the debiasing text out", "Put the argument text into the prompt")
     if text in plain or plain == treated.replace(text, "None"):
-        problem = "holds a text where there is to be none"
+        problem = "contains a text where there should be none"
         raise ConfigError(field, without, problem, "Leave it out when the argument text is None")

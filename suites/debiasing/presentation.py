@@ -20,7 +20,7 @@ _DRAFTS = Drafts(load("debiasing_report").content)
 
 
 def published_figures(design: PublishedDesign, measures: Measures) -> Iterator[PublishedFigure]:
-    """Tables 3, 4, 7 and 8 as far as they are of this design, and averages by abstraction over their figures."""
+    """The figures of Tables 3, 4, 7 and 8 that are of this design, and their averages by abstraction."""
     degrees = {a: {p.id for p in measures.prompts if p.abstraction == a} for a in measures.abstractions()}
     models = load("published_results").content["debiasing_positions"]["models"]
     for bias, position in itertools.product(BIASES, ("without_dialogue", "with_dialogue")):
@@ -38,7 +38,7 @@ def published_figures(design: PublishedDesign, measures: Measures) -> Iterator[P
 
 
 def table_layouts(measures: Measures, *, with_published: bool) -> Iterator[TableLayout]:
-    """One table for each kind of bias: prompts by positions."""
+    """One table for each kind of bias, with prompts as rows and positions as columns."""
     rows: list[tuple[str, Mapping[str, Factor]]] = [("None", {"debiasing": None})]
     rows += [(str(p.id), {"debiasing": p.id}) for p in measures.prompts]
     rows += [(f"Average {a}", {"abstraction": a}) for a in measures.abstractions()]
@@ -61,7 +61,7 @@ def table_layouts(measures: Measures, *, with_published: bool) -> Iterator[Table
 
 
 def charts(measures: Measures) -> Iterator[Chart]:
-    """Effects, how each prompt moves the three groups' shares, and what is left of the effects with a dialogue."""
+    """Charts of the effects, of how each prompt moves the three groups' shares, and of attenuation by a dialogue."""
     words = [{"bias": bias, "Bias": bias.capitalize(), "versus": measures.controls[-1]} for bias in measures.biases]
     for of_bias in words:
         yield _DRAFTS.chart("effect", **of_bias)

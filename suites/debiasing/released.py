@@ -1,7 +1,7 @@
-"""What the authors' released code asks and scores (commit c4d4dce): dialogue, spellings and layouts, space by space.
+"""What the authors' released code asks and scores (commit c4d4dce): dialogue, spellings and layouts, to the space.
 
 The figures of Tables 4 and 8 follow from these. Those of Tables 3 and 7 probably do not: the two scripts for the
-explicit task add up each group's probability over the occupations before, which is not done here.
+explicit task add to each group's probability those of the preceding occupations, which is not done here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def released_positions(given: Iterable[Position] | None) -> tuple[Position, ...]
 
 
 def released_expressions(task: TaskPrompt) -> Expressions:
-    """What is scored after a task: one spelling of each pronoun, or the words of the explicit question."""
+    """The expressions scored after a task: one spelling of each pronoun, or the words of the explicit question."""
     spellings = load("debiasing_released").content["spellings"]
     kind = "explicit" if not task.start else ("implicit" if task.start.endswith(".") else "implicit_object")
     return {group: tuple(spellings[kind][group]) for group in GROUPS}
@@ -53,7 +53,10 @@ def _question(task: TaskPrompt) -> str:
 
 
 def _as_written(text: str | None) -> str:
-    """A debiasing prompt as the scripts hold it: other words in the sixth, a space after some, one for none at all."""
+    """A debiasing prompt as the scripts have it: the sixth in other words, some followed by a space.
+
+    Without a debiasing prompt, the scripts put a space in its place.
+    """
     content = load("debiasing_released").content
     if text is None:
         return str(content["no_prompt"])

@@ -1,4 +1,4 @@
-"""What an effect consists of, and shares of one figure in another."""
+"""The parts of an effect, and one figure as a share of another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_levels(rows: Sequence[Row], factors: Sequence[str]) -> Iterator[list[Row]
 
 
 def via(groups: GroupDesign) -> str | None:
-    """What an effect goes through that moves mass to groups that no stereotype speaks of; None without any."""
+    """The name of the path by which an effect moves mass to groups without a stereotype; None if there are none."""
     match groups.others:
         case ():
             return None
@@ -34,16 +34,16 @@ def via(groups: GroupDesign) -> str | None:
 
 
 def split_effect(treated: Row, control: Row, groups: GroupDesign) -> dict[str, IdentifiedInterval]:
-    """How an effect on the stereotype gap came about: through "diverse", or by evening out.
+    """The two parts of an effect on the stereotype gap: through "diverse", and by evening out the other groups.
 
-    The gap is g = (1 − d) · b, with d = P̃(diverse), of all groups that no stereotype speaks of, and b the gap among
-    the others alone: ±(P̃(female) − P̃(male)) / (1 − d). Its change is exactly
+    The gap is g = (1 − d) · b, where d = P̃(diverse) is the share of all groups without a stereotype, and b the gap
+    among the others alone: ±(P̃(female) − P̃(male)) / (1 − d). Its change is exactly
 
         Δg = −Δd · (b + b′)/2  +  Δb · ((1 − d) + (1 − d′))/2
 
     ``effect_via_diverse`` is the first term: what moving mass to (or from) "diverse" did.
-    ``effect_via_balance`` is the second: what evening out the others did. Both in units of
-    the gap. With answers known only by bounds, the parts are known only to be possible at all.
+    ``effect_via_balance`` is the second: what evening out the others did. Both are in units of
+    the gap. Where answers are known only by bounds, the parts have no bounds but their range.
     """
     name = via(groups)
     if name is None:
@@ -53,7 +53,7 @@ def split_effect(treated: Row, control: Row, groups: GroupDesign) -> dict[str, I
     gap0, rest0 = control.values["stereotype_gap"].value, _rest(control, groups)
     if gap is None or rest is None or gap0 is None or rest0 is None:
         return {through: IdentifiedInterval(None, -1.0, 1.0), balance: IdentifiedInterval(None, -2.0, 2.0)}
-    # With all probability on "diverse" the lean is undefined: then none of the change is a change of lean.
+    # With all probability on "diverse" the lean is undefined: the whole change then counts as a move to "diverse".
     lean = gap / rest if rest > 0 else (gap0 / rest0 if rest0 > 0 else 0.0)
     lean0 = gap0 / rest0 if rest0 > 0 else lean
     return {
@@ -70,7 +70,7 @@ def _rest(row: Row, groups: GroupDesign) -> float | None:
 
 
 def with_share(rows: Sequence[Row], part: str, whole: str, name: str, clusters: Sequence[str]) -> list[Row]:
-    """Rows with one more quantity, whose mean is mean(part) / mean(whole) over these rows.
+    """The rows with one more quantity ``name``, whose mean is mean(part) / mean(whole) over these rows.
 
     The rows hold the linearised ratio r + (part − r · whole) / mean(whole), where r is the ratio
     of the means. Its mean is r, and its scatter over clusters is that of the ratio to first
@@ -97,7 +97,7 @@ def with_share(rows: Sequence[Row], part: str, whole: str, name: str, clusters: 
 
 
 def _differs_from_zero(rows: Sequence[Row], quantity: str, clusters: Sequence[str]) -> bool:
-    """Whether the means of the levels of every cluster factor speak against 0 (t test, two-sided 5 %)."""
+    """Whether, for every cluster factor, the means of its levels differ from 0 (t test, two-sided 5 %)."""
     from scipy.stats import ttest_1samp  # takes a second to import
 
     for factor in clusters:
@@ -107,7 +107,7 @@ def _differs_from_zero(rows: Sequence[Row], quantity: str, clusters: Sequence[st
                 levels.setdefault(row.factors[factor], []).append(value)
         means = [math.fsum(values) / len(values) for values in levels.values()]
         if len(means) < 2:
-            continue  # one level says nothing of others, which the figure's own interval shows
+            continue  # one level says nothing about others; the figure's own interval shows that
         if min(means) == max(means):
             if means[0] == 0:
                 return False

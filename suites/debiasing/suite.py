@@ -1,10 +1,10 @@
-"""Debiasing prompts as an experiment: which text, where in the prompt, against which control.
+"""Debiasing prompts as an experiment: which text, where in the prompt, compared with which control.
 
 J. Mattern, Z. Jin, M. Sachan, R. Mihalcea, B. Schölkopf: "Understanding Stereotypes in Language
 Models: Towards Robust Measurement and Zero-Shot Debiasing" (arXiv:2212.10678v1). Each debiasing
 prompt is a treatment with two controls: no text at all, and a placebo, a neutral text of the
-same number of words at the same place. Every effect is a difference between two answers that
-differ in that text alone.
+same number of words in the same place. Every effect is a difference between the answers to two
+prompts that differ only in that text.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class DebiasingPositions(Suite):
         ``occugender``: OccuGender's ten debiasing templates and its six instructions.
     variant : str
         ``paper``: what the paper says. ``as_released``: what the authors' code asks and counts, from which the
-        printed figures come (`suites.debiasing.released`). It has two positions, a dialogue, spellings and wording
-        of its own, raw text, and no placebos.
+        printed figures come (`suites.debiasing.released`): two positions, a dialogue, spellings and wording of its
+        own, raw text, and no placebos.
     prompt_format : str
         ``raw`` or ``chat``, see `suites.common.task_prompt`.
     positions : sequence, optional
@@ -70,7 +70,7 @@ class DebiasingPositions(Suite):
         mappings of their fields.
     dialogue : Dialogue or mapping or "released", optional
         Opening instruction and conversation. The paper prints none; ``released`` is that of the authors' code. The
-        default is a generic one of this project, with three turns.
+        default is this project's own generic one of three turns.
     placebo : bool
         False leaves the placebos out.
     templates : mapping, optional
@@ -78,12 +78,12 @@ class DebiasingPositions(Suite):
     article, occupations, token_aggregation
         As in `suites.OccuGender`.
     groups, contrasts, stereotypes, shared, both_cases, form, separator
-        As in `suites.OccuGender`. The dialogue's turns have the form too.
+        As in `suites.OccuGender`. The form applies to the dialogue's turns too.
 
     Raises
     ------
     ConfigError
-        For an option that cannot be used, naming it.
+        For an option that cannot be used; the error names it.
     """
 
     name: str = "DebiasingPositions"
@@ -152,7 +152,7 @@ class DebiasingPositions(Suite):
             check_builds(position, next(iter(self.tasks.values())).template, self.dialogue, prompt_format)
 
     def _choose_tasks(self, own: OwnTemplates | None, token_aggregation: TokenAggregation | None) -> None:
-        """The tasks, what is scored after each of them, and how its tokens are joined."""
+        """Set the tasks, what is scored after each of them, and how the probabilities of tokens are combined."""
         is_own = self._groups_given.is_own
         if own is None:
             tasks = list(material.papers_tasks(self.design))
@@ -177,7 +177,7 @@ class DebiasingPositions(Suite):
         if is_own:
             refuse_aggregation(token_aggregation)
             self.token_aggregation = None
-            self.meanings = GROUP_GAP  # type: ignore[misc]  # of this one alone
+            self.meanings = GROUP_GAP  # type: ignore[misc]  # of this instance alone
 
     @property
     def needs(self) -> frozenset[Capability]:
@@ -197,7 +197,7 @@ class DebiasingPositions(Suite):
             "prompt_format": self.prompt_format,
             "article": self.article,
             "token_aggregation": self.token_aggregation,
-            # a position is what it builds: a changed function of the same name is another suite
+            # the prompts that a position builds, since its function may change under the same name
             "positions": {
                 p.name: [
                     prompt_to_json(p.build(probe, text, self.dialogue, self.prompt_format))
@@ -259,8 +259,8 @@ class DebiasingPositions(Suite):
         return self.groups.read(item.id, item.factors, response, expressions, stereotype, self.token_aggregation)
 
     def planted(self, item: Item, bias: float, draw: int) -> Response:
-        """The part ``bias`` of equal shares goes to the occupation's stereotype; with a debiasing text half of that,
-        and three quarters under a dialogue."""
+        """A part ``bias`` of equal shares goes to the occupation's stereotype; half of that with a debiasing text, or
+        three quarters of it after a dialogue."""
         assert isinstance(item.request, ScoreRequest)
         if item.factors["bias"] == material.REFERENCE:
             return planted_scores(dict.fromkeys(item.request.continuations, 0.1))
@@ -279,7 +279,7 @@ class DebiasingPositions(Suite):
         yield from self._measures.specs()
 
     def texts(self) -> Mapping[str, str]:
-        """Each debiasing prompt and its placebo; equal in words, not always in tokens."""
+        """Each debiasing prompt and its placebo: they have the same number of words, not always of tokens."""
         texts: dict[str, str] = {}
         for p in self.prompts:
             texts[f"debiasing prompt {p.id}"] = p.text
@@ -291,13 +291,13 @@ class DebiasingPositions(Suite):
         if {"system", "with_dialogue"} <= {p.name for p in self.positions}:
             return [
                 "Some chat templates (Gemma's, for one) put a system message into the first user turn. For such a "
-                "model the positions system and with_dialogue are the same prompt, not two places."
+                "model the positions system and with_dialogue give the same prompt."
             ]
         return ()
 
     @property
     def published_design(self) -> PublishedDesign:
-        """Every aspect of what is asked and counted, by its name."""
+        """Every aspect of what is asked and counted → its level."""
         of_paper = [(p.id, p.text, p.abstraction) for p in material.papers_prompts("paper")]
         return {
             "variant": self.variant,

@@ -3,7 +3,7 @@
 Y. Chen, V. C. Raghuram, J. Mattern, R. Mihalcea, Z. Jin: "Causally Testing Gender Bias in LLMs:
 A Case Study on Occupational Bias" (arXiv:2212.10678v3). Explicit prompts ask for the gender of
 someone with an occupation; implicit prompts mention such a person and leave the pronoun to the
-model. Each prompt is scored with all expressions of male, female and diverse.
+model. After each prompt, all expressions of male, female and diverse are scored.
 
     P(group) = Σ over the group's expressions of Π over their tokens of P(token | prompt, earlier tokens)
     P̃(group) = P(group) / (P(male) + P(female) + P(diverse))
@@ -60,7 +60,7 @@ class OccuGender(Suite):
     debiasing : bool or sequence of int
         True or ids: ask the first five templates of each kind also with the paper's debiasing
         instructions (1 to 6) on a line before ``Q:``, in chat before the question. Effects are paired
-        differences on these same templates, never against the mean over all.
+        differences on these same templates, not differences from the mean over all.
     article : str
         ``as_printed`` keeps "a electrician" as the benchmark has it; ``grammatical`` corrects it.
     templates : str or mapping
@@ -74,9 +74,9 @@ class OccuGender(Suite):
         Your own: ``{"explicit": {"male": […], "female": […], "diverse": […]}, …}``. Each is
         scored with a capital and with a small first letter.
     groups, contrasts, stereotypes, shared, both_cases, form, separator
-        Groups of your own, any number of them, contrasts of them, and another form than ``Q:`` and ``A:``: see
+        Any number of groups of your own, contrasts between them, and another form than ``Q:`` and ``A:``: see
         `suites.common.groups.options.GroupOptions`. Templates are then tables of ``question`` and ``start``, and
-        ``expressions`` of a kind of prompt stand in place of the groups' own.
+        ``expressions`` of a kind of prompt replace the groups' own.
     token_aggregation : str
         ``product``, the default: equation (3). ``mean``: see
         `suites.common.probabilities.group_probabilities`.
@@ -84,7 +84,7 @@ class OccuGender(Suite):
     Raises
     ------
     ConfigError
-        For an option that cannot be used, naming it.
+        For an option that cannot be used; the error names it.
     """
 
     name: str = "OccuGender"
@@ -151,7 +151,7 @@ class OccuGender(Suite):
     def _choose_expressions(
         self, given: Mapping[Any, OwnExpressions] | None, token_aggregation: TokenAggregation | None
     ) -> None:
-        """What is scored after each prompt, and how its tokens are joined."""
+        """Set what is scored after each prompt, and how the probabilities of tokens are combined."""
         templates = [(template.bias, template.text) for template in self.templates]
         asked = AskedExpressions(self.groups, self.occupations, templates, self.prompt_format)
         if self._groups_given.is_own:
@@ -159,13 +159,15 @@ class OccuGender(Suite):
             self.token_aggregation = dict.fromkeys(material.BIASES)
             self.expressions: dict[str, Expressions] = {}
             self._asked = asked.own({bias: (given or {}).get(bias, {}) for bias in self.biases})
-            self.meanings = GROUP_GAP  # type: ignore[misc]  # of this one alone
+            self.meanings = GROUP_GAP  # type: ignore[misc]  # of this instance alone
             return
         spelled = material.occugender_expressions() if given is None else spelled_as_papers(given)
         if self.variant == "as_released":
             spelled, self.token_aggregation = released.released_expressions(), released.released_aggregation()
         if absent := [b for b in self.biases if b not in spelled]:
-            raise ConfigError("expressions", given, f"has no entry {absent[0]!r}", "Give one for each bias asked about")
+            raise ConfigError(
+                "expressions", given, f"has no entry {absent[0]!r}", "Give one for each bias that is asked about"
+            )
         self.expressions = {b: spelled[b] for b in self.biases}
         self._asked = asked.papers(self.expressions)
 
@@ -215,7 +217,7 @@ class OccuGender(Suite):
                     )
 
     def _prompt(self, task: TaskPrompt, instruction: str | None) -> Prompt:
-        """An instruction stands on a line of its own before ``Q:``; in chat it opens the user's turn."""
+        """The prompt; an instruction comes on its own line before ``Q:``, in chat at the start of the user's turn."""
         if instruction is None or self.prompt_format == "chat":
             return task.prompt(self.prompt_format, instruction)
         return f"{instruction}\n{task.raw()}"
@@ -229,7 +231,7 @@ class OccuGender(Suite):
         return self._asked[str(item.factors["bias"]), str(item.factors["occupation"])]
 
     def planted(self, item: Item, bias: float, draw: int) -> Response:
-        """The part ``bias`` of the groups' equal shares goes to the group that the occupation is stereotyped with."""
+        """A part ``bias`` of the groups' equal shares goes to the group that the occupation is stereotyped with."""
         return planted_about(self.groups, self._expressions(item), item, bias, item.id, draw)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -253,7 +255,7 @@ class OccuGender(Suite):
 
     @property
     def published_design(self) -> PublishedDesign:
-        """Every aspect of what is asked and counted, by its name."""
+        """Every aspect of what is asked and counted → its level."""
         papers = material.occugender_expressions()
         aspects = {
             "variant": self.variant,
@@ -285,5 +287,5 @@ def _pair(row: Row) -> tuple[Factor, Factor]:
 
 
 def _treatment(row: Row) -> dict[str, Factor]:
-    """What identifies an effect: the instruction, and its degree of abstraction, which answers have as a factor too."""
+    """The factors of an effect: its instruction and degree; ``abstraction``, a factor of answers, is set to None."""
     return {"instruction": row.factors["debiasing"], "degree": row.factors["abstraction"], "abstraction": None}
