@@ -130,11 +130,11 @@ def _check_question(number: int, row: Question, source: Source) -> None:
         if row.answers.count(answer) > 1:
             raise source.refuse((*place, "answers"), answer, "given twice", "Give each answer once")
     roles = {"right": row.right, "stereotype": row.stereotype, "unknown": row.unknown}
-    for field, answer in roles.items():
-        if answer is not None and answer not in row.answers:
-            close = difflib.get_close_matches(answer, row.answers, n=1)
+    for field, marked in roles.items():
+        if marked is not None and marked not in row.answers:
+            close = difflib.get_close_matches(marked, row.answers, n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Answers: {', '.join(row.answers)}"
-            raise source.refuse((*place, field), answer, "is not one of the answers", hint)
+            raise source.refuse((*place, field), marked, "is not one of the answers", hint)
     if not any(roles.values()):
         hint = "Mark one as right, stereotype or unknown"
         raise source.refuse((*place, "answers"), list(row.answers), "no answer is marked", hint)
