@@ -10,7 +10,7 @@ from typing import Any
 from suites.base import Factor, MeasureSpec
 from suites.common.contrasts import range_of, unit_of
 from suites.common.expressions import GROUPS
-from suites.common.groups.design import GroupDesign
+from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.common.published import TENTH_OF_A_PERCENT, model_ids
 from suites.presentation import Meaning, PublishedFigure, PublishedSource, TableColumn
 
@@ -105,7 +105,13 @@ def group_columns(
     for dominated_by in dominated:
         for group in groups:
             here = {**where, "dominated_by": dominated_by}
-            yield TableColumn(group.capitalize(), f"p_{group}", here, f"{title}{dominated_by}-dominated")
+            yield TableColumn(group.capitalize(), f"p_{group}", here, f"{title}{_of(dominated_by)}")
+
+
+def _of(dominated_by: str) -> str:
+    if dominated_by in DOMINATED:
+        return f"{dominated_by}-dominated"
+    return "no stereotype" if dominated_by == NEUTRAL else f"stereotype: {dominated_by}"
 
 
 def published_probabilities(

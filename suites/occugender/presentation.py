@@ -52,13 +52,15 @@ def table_layouts(design: PublishedDesign, measures: Measures) -> Iterator[Table
     source = printed["occugender"]["source"].partition("; pm = ")[0]  # the rest explains the fields of the data file
     biases, instructions = measures.biases, measures.instructions
     of: dict[str, Any] = {}
-    if measures.groups != PAPERS_GROUPS:
-        of = {"dominated": measures.dominated, "groups": measures.groups.names}
+    is_papers = measures.groups.names == PAPERS_GROUPS.names
+    each = "gender" if is_papers else "group"
+    if not is_papers:
+        source, of = "", {"dominated": measures.dominated, "groups": measures.groups.names}
     for bias in biases:
         shown = published_source(f"occugender/{bias}", design) is not None
-        note = "" if shown else str(_DRAFTS.content["of_another_design"])
+        note = "" if shown or not is_papers else str(_DRAFTS.content["of_another_design"])
         columns = group_columns({"bias": bias, "debiasing": None}, **of)
-        yield _DRAFTS.table(f"{bias}_bias", columns, source=source, note=note)
+        yield _DRAFTS.table(f"{bias}_bias", columns, source=source, note=note, group=each)
         of_errors = [_over_templates(column) for column in group_columns({"bias": bias, "debiasing": None}, **of)]
         yield _DRAFTS.table(f"{bias}_plus_minus", of_errors, source=source)
     for bias in biases:
@@ -70,7 +72,8 @@ def table_layouts(design: PublishedDesign, measures: Measures) -> Iterator[Table
         rows = [("None", _appendix_row(None)), *((str(i), _appendix_row(i)) for i in instructions)]
         degrees = dict.fromkeys(instructions.values())
         rows += [(f"Average {degree}", {"abstraction": degree}) for degree in degrees]
-        yield _DRAFTS.table("debiasing", columns, rows, source=printed["occugender_debiasing"]["source"])
+        of_appendix = printed["occugender_debiasing"]["source"] if is_papers else ""
+        yield _DRAFTS.table("debiasing", columns, rows, source=of_appendix)
 
 
 def _over_templates(column: TableColumn) -> TableColumn:
