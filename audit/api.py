@@ -57,6 +57,10 @@ class Audit(config.AuditConfig):
     until : "decided", optional
         Ask in a random order, fixed by ``seed``, until the question is decided: did a model get worse than the baseline
         given to `run`, are the ``limits`` kept, or else how do the models compare? ``limit`` is then an upper bound.
+    shard : (int, int), optional
+        Ask only a part of the items: (2, 3), or "2/3", is the second of three, chosen by a hash of the prompt. Parts
+        can be asked on different machines; `audit cache merge` joins their stores, and the whole audit then asks
+        nothing that is stored.
 
     Raises
     ------

@@ -101,6 +101,17 @@ def _check_bounds(bounds: Any) -> tuple[float | None, float | None]:
     return least, most
 
 
+def _check_shard(shard: Any) -> Any:
+    """A part of an audit as (number, of how many), from that or from text such as 2/3."""
+    if shard is None:
+        return None
+    parts = shard.split("/") if isinstance(shard, str) else shard
+    is_pair = isinstance(parts, Sequence) and len(parts) == 2 and all(str(part).isdecimal() for part in parts)
+    if not is_pair or not 1 <= int(parts[0]) <= int(parts[1]):
+        raise refused("not a part", "Give I/N, e.g. 2/3 for the second of three")
+    return int(parts[0]), int(parts[1])
+
+
 Margin = Annotated[float, Field(ge=0), OnError("not a margin", "Give a number, 0 or more, without quotes")]
 Bounds = Annotated[tuple[float | None, float | None], BeforeValidator(_check_bounds)]
 Group = Annotated[tuple[str, ...], AS_TUPLE]
@@ -136,6 +147,7 @@ class AuditConfig:
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         small_sample: bool = False,
         until: Annotated[Literal["decided"] | None, OnError("unknown", 'Give "decided", or leave it out')] = None,
+        shard: Annotated[tuple[int, int] | None, BeforeValidator(_check_shard)] = None,
     ) -> None:
         self.models = dict(models)
         self.suites = dict(cast(Mapping[str, Suite], suites))
@@ -144,6 +156,9 @@ class AuditConfig:
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights, self.ladder = same_weights, ladder
         self.largest_change, self.small_sample, self.until = largest_change, small_sample, until
+        self.shard = shard
+        if shard is not None and until is not None:
+            raise ConfigError("shard", shard, "a part of the items decides nothing", "Leave out `until`")
         for option, groups in (("same_weights", same_weights), ("ladder", ladder)):
             for name in (name for group in groups for name in group):
                 if name not in self.models:
@@ -168,7 +183,7 @@ class AuditConfig:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
-        names += ("largest_change", "small_sample", "until")
+        names += ("largest_change", "small_sample", "until", "shard")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

@@ -20,6 +20,7 @@ from audit.collect import (
 )
 from audit.config import AuditConfig
 from audit.store import Store, canonical_json, to_bytes
+from audit.store.keys import prompt_id, split_request
 from backends.base import Backend, Capability, Description
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
@@ -115,6 +116,24 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
 
 def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
     """The items of a suite that an audit asks. Raises `ConfigError` if there are none, or the sample is too small."""
+    items = _sampled_items(name, suite, audit)
+    if audit.shard is None:
+        return items
+    number, of = audit.shard
+    part = PackedItems(item for item in items if _shard_of(item, of) == number)
+    if not part:
+        shown = f"{number}/{of}"
+        raise ConfigError("shard", shown, f"suites.{name} has no items in this part", "Use fewer parts")
+    return part
+
+
+def _shard_of(item: Item, of: int) -> int:
+    """The part, from 1, to which an item belongs: items with the same prompt belong to the same part."""
+    _, prompt, _ = split_request(item.request)
+    return int(prompt_id(prompt).removeprefix("p1-"), 16) % of + 1
+
+
+def _sampled_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
     items = PackedItems(suite.items())
     if not items:
         raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")

@@ -339,6 +339,7 @@ class _Run:
             interrupted=interrupted,
             seed=audit.seed,
             limit=audit.limit,
+            shard=audit.shard,
             confidence=self._confidence,
             versions=_versions(),
             models=[_model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()],
@@ -419,6 +420,7 @@ def _signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
         "limit": audit.limit,
         **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None else {}),
         **({"seed": audit.seed, "until": audit.until} if audit.until is not None else {}),
+        **({"shard": list(audit.shard)} if audit.shard is not None else {}),
     }
 
 

@@ -63,6 +63,10 @@ Resume = Annotated[
     bool,
     typer.Option("--resume/--fresh", help="Use stored answers, or ask everything again into a new store."),
 ]
+Shard = Annotated[
+    str | None,
+    typer.Option(metavar="I/N", help="Ask only part I of N, chosen by prompt; `audit cache merge` joins the stores."),
+]
 MaxCost = Annotated[
     float | None, typer.Option(min=0, help="Stop before a model costs more than this, in its prices' currency.")
 ]
@@ -86,6 +90,7 @@ def run(
     dry_run: DryRun = False,
     resume: Resume = True,
     max_cost: MaxCost = None,
+    shard: Shard = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -100,7 +105,7 @@ def run(
     are wider than those of a run that asks everything, so that they hold wherever the run stops. The seed fixes the
     order: a repeated run asks the same items.
     """
-    options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": until}
+    options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": until, "shard": shard}
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"small_sample": True} if small_sample else {}
     named = given_audit(config, suite or (), model or (), api_key_env)

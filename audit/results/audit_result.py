@@ -74,6 +74,7 @@ class AuditResult(Reported):
     components: list[VarianceComponents] = []
     until: UntilDecided | None = None
     limits: list[LimitCheck] = []
+    shard: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""

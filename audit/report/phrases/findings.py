@@ -58,6 +58,7 @@ def scope(figures: Figures) -> str:
     answers = sum(entry.answered for entry in result.data_quality)
     items = sum(entry.n_items for entry in result.data_quality)
     sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit} items per suite."
+    sample += "" if result.shard is None else " This is only part {} of {} of the audit.".format(*result.shard)
     sample += "" if result.until is None else f" {until_words(result.until, result.confidence)}"
     return (
         f"{_count(len(result.models), 'model')} answered {answers:,} of {items:,} questions "

@@ -217,7 +217,12 @@ def next_steps(figures: Figures) -> Iterator[str]:
         yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
     if any(c.verdict == "inconclusive" and c.primary for c in result.comparisons):
         yield "Some comparisons are open: `audit plan CONFIG --detect 0.02` says how many more items they take."
-    if result.limit is not None:
+    if result.shard is not None:
+        yield (
+            f"This was part {result.shard[0]} of {result.shard[1]}: `audit cache merge` joins the parts' stores, and "
+            "the same audit without a shard then gives the figures of all."
+        )
+    elif result.limit is not None:
         yield "This was a sample: the same audit without a limit asks only the rest."
     elif result.complete:
         yield "`audit baseline save NAME` keeps this run; `audit gate --baseline NAME` compares a later one with it."
