@@ -17,6 +17,7 @@ from audit import Audit
 from audit.collect.shutdown import ShutdownRequest
 from audit.estimate import dry_run_audit
 from audit.report.figures import Figures
+from audit.report.phrases.findings import scope
 from audit.report.provenance import provenance
 from audit.results import AuditResult
 from audit.store import Store
@@ -451,6 +452,7 @@ def test_shards_merged_give_the_whole_result_unasked(tmp_path):
     parts = [audited(f"part {number}", shard=f"{number}/3") for number in (1, 2, 3)]
     assert sum((model.asked for _, model in parts), start=Counter()) == asked.asked
     assert [result.shard for result, _ in parts] == [(1, 3), (2, 3), (3, 3)]
+    assert "part 2 of 3" in scope(Figures(parts[1][0]))
     with Store.open(tmp_path / "merged.db") as merged:
         for number in (3, 1, 2):
             with Store.open(tmp_path / f"part {number}.db", read_only=True) as part:

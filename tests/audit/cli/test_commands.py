@@ -5,6 +5,9 @@ import sqlite3
 
 import pytest
 
+from audit.store import Store
+from tests.audit.store.entries import entry, put, sql
+
 
 def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     db = tmp_path / "a.db"
@@ -67,6 +70,23 @@ def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path)
     assert code == 0
     assert "prompt: 'Q: " in out
     assert "key a1-" in out
+
+
+def test_merge_says_what_each_store_brought(audit, tmp_path):
+    whole = tmp_path / "whole.db"
+    for name, numbers in (("a", (1, 2)), ("b", (2, 3))):
+        with Store.open(tmp_path / f"{name}.db") as store:
+            put(store, *map(entry, numbers))
+    sql(tmp_path / "b.db", "UPDATE packed_scores SET body = zeroblob(9) WHERE id = 2")
+    code, out, err = audit("cache", "merge", whole, tmp_path / "a.db", tmp_path / "b.db")
+    assert code == 1
+    assert "a.db: 4 answers, 4 new, 0 known, 0 damaged" in out
+    assert "b.db: 4 answers, 0 new, 2 known, 2 damaged" in out
+    assert [line[:20] for line in err.splitlines()] == [f"damaged: {key[:11]}" for key in entry(3).question.keys]
+    assert audit("cache", "merge", whole, tmp_path / "a.db")[0] == 0
+    assert audit("cache", "merge", tmp_path / "new.db", tmp_path / "none.db")[0] == 2
+    assert not (tmp_path / "new.db").exists()
+    assert audit("cache", "merge", whole, whole)[0] == 2
 
 
 def test_verify_quarantines_and_the_next_run_asks_again(audit, config, tmp_path):
