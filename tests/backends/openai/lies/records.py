@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.backends.openai.lies.catalogue import FIRST, LIES, UNDER_WAY
 from tests.backends.openai.lies.server import STYLES
 from tests.backends.openai.lies.trial import Outcome
 
+_HERE = Path(__file__).parent
 _HEAD = """# Servers that lie: every lie on every route
 
 Made by `python -m tests.backends.openai.lies --results FILE --page docs/servers.md`. A model of some 300 words, of
@@ -25,10 +28,10 @@ tells one lie. Each cell says how many seeds ended in which way:
   changes none;
 - **ACCEPTED**: wrong exact scores or false bounds (how many of how many) in a run that names no problem.
 
-Trials are kept in a file and repeated only when it is taken away: those below were made over a day in which the
-engine changed. A number of seeds below six was not run further. A cell is empty where a style has no way to tell the
-lie. Lies that begin after the probe are told to audits of 160
-questions, of which 40 are asked again. What those leave possible (up to 9.1 % of the answers where no two disagree)
+Trials are kept in a file and repeated only when it is taken away; the last line says which commits they are of. A
+number of seeds below six was not run further. A cell is empty where a style has no way to tell the lie. Lies that begin
+after the probe are told to audits of 160 questions, of which 40 are asked again, and lies about the audited words to
+audits of 1,440. What those leave possible (up to 9.1 % of the answers where no two disagree)
 stands on the report's first screen; *within the bound* counts runs in which no more of the questions than that got
 wrong scores.
 
@@ -41,7 +44,13 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def record(name: str, style: str, seed: int, outcome: Outcome) -> dict[str, Any]:
-    return {"lie": name, "style": style, "seed": seed, **dataclasses.asdict(outcome)}
+    return {"lie": name, "style": style, "seed": seed, "commit": _commit(), **dataclasses.asdict(outcome)}
+
+
+@functools.cache
+def _commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=_HERE)
+    return found.stdout.strip()
 
 
 def accepted(one: Mapping[str, Any]) -> int:
@@ -58,10 +67,18 @@ def page(records: Sequence[Mapping[str, Any]], unknowable: Mapping[tuple[str, st
     wrong = sum(accepted(r) for r in records if (r["lie"], r["style"]) not in unknowable and not _is_bounded(r))
     seeds = sorted({r["seed"] for r in records})
     lines.append(
-        f"\n{len(records):,} trials, seeds {seeds[0]} to {seeds[-1]}. Wrong scores accepted elsewhere, beyond what the "
+        f"\n{len(records):,} trials, seeds {seeds[0]} to {seeds[-1]} ({_commits(records)}). Wrong scores accepted elsewhere, beyond what the "
         f"report says is possible: {wrong}."
     )
     return "\n".join(lines) + "\n"
+
+
+def _commits(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many trials are of which commit."""
+    counts = Counter(r.get("commit", "") for r in records)
+    return ", ".join(
+        f"{n:,} of {f'commit {commit}' if commit else 'earlier ones'}" for commit, n in counts.most_common()
+    )
 
 
 def _names(under_way: bool) -> tuple[str, ...]:
