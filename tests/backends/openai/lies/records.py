@@ -67,8 +67,8 @@ def page(records: Sequence[Mapping[str, Any]], unknowable: Mapping[tuple[str, st
     wrong = sum(accepted(r) for r in records if (r["lie"], r["style"]) not in unknowable and not _is_bounded(r))
     seeds = sorted({r["seed"] for r in records})
     lines.append(
-        f"\n{len(records):,} trials, seeds {seeds[0]} to {seeds[-1]} ({_commits(records)}). Wrong scores accepted elsewhere, beyond what the "
-        f"report says is possible: {wrong}."
+        f"\n{len(records):,} trials, seeds {seeds[0]} to {seeds[-1]} ({_commits(records)}). Wrong scores accepted "
+        f"elsewhere, beyond what the report says is possible: {wrong}."
     )
     return "\n".join(lines) + "\n"
 
