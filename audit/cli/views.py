@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import webbrowser
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from audit.cli.shared import DEFAULT_DB, Db, open_store
 from audit.report.formatting import say
-from backends.errors import MissingExtra
+from backends.errors import ConfigError, MissingExtra
 
 
 def view(
@@ -27,10 +28,16 @@ def view(
     from audit.report.page import trend_page
     from audit.schedule.scheduled_audit import read_history
 
-    with open_store(db) as store:
+    with open_store(db) as store, socket.socket() as listening:
+        try:
+            listening.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ConfigError(
+                "--port", port, (error.strerror or "cannot be had").lower(), "Give another port"
+            ) from None
         app = view_app(store, lambda: trend_page(read_history(store, store.path), "All audits of this store"))
         address = f"http://127.0.0.1:{port}/"
         say(f"{store.path.name} is shown at {address} until Ctrl-C")
         if open_browser:
             webbrowser.open(address)
-        uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", server_header=False)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run(sockets=[listening])

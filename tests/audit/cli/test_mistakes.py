@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,18 @@ def test_a_mistake_is_told_and_not_thrown(line: str, code: int, says: str, here:
     assert says.replace("HERE", str(here)) in said
     assert "Traceback" not in said
     assert len(told.err) < 2000
+
+
+def test_a_port_that_is_taken_is_a_mistake_not_a_regression(here: Path, capsys: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(SystemExit) as left:
+            main(["view", "--db", str(here / "config.py"), "--port", str(taken.getsockname()[1]), "--no-open"])
+    told = capsys.readouterr()
+    assert left.value.code == 2
+    assert "--port" in told.err
+    assert "is shown" not in told.out
 
 
 class FullDisk:
