@@ -91,9 +91,10 @@ class GroupOptions:
                 both_cases=self.both_cases,
                 reserved=_RESERVED,
             )
-        for name in ("stereotypes", "shared"):
-            if name in self.given:
-                raise ConfigError(name, self.given[name], "is for groups of your own", "Give groups, or leave it out")
+        of_own_groups = {"stereotypes": (), "shared": (), "both_cases": True}
+        for name, default in of_own_groups.items():
+            if (given := getattr(self, name)) != default:
+                raise ConfigError(name, given, "is for groups of your own", "Give groups, or leave it out")
         for name in self.contrasts:
             if name.startswith(_RESERVED):
                 raise ConfigError(f"contrasts.{name}", name, "begins as the names of other figures do", "Rename it")

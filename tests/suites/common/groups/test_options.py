@@ -232,6 +232,7 @@ MISTAKES = {
     "a stereotype of no group": ({"groups": TWO, "stereotypes": ["a", "c"]}, "stereotypes", "no such group"),
     "one stereotype": ({"groups": TWO, "stereotypes": ["a"]}, "stereotypes", "one group only"),
     "stereotypes without groups": ({"stereotypes": ["male", "female"]}, "stereotypes", "Give groups"),
+    "one case without groups": ({"both_cases": False}, "both_cases", "Give groups"),
     "a group called neutral": ({"groups": {"neutral": ["x"], "b": ["blue"]}}, "groups.neutral", "Rename"),
     "an occupation of no group": (
         {"groups": TWO, "occupations": [*JOB, {"occupation": "nurse", "dominated_by": "female"}]},
