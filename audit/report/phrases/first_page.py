@@ -135,7 +135,12 @@ def answer_line(answer: Any) -> str:
     total = sum(p for _, p in known)
     if not total:
         return "known only by bounds"
-    return ", ".join(f"{one_line(text.strip())} {_share(p / total)}" for text, p in known[:_LIKELIEST])
+    words: dict[str, tuple[str, float]] = {}  # "She" and "she" are one word to a reader: the likelier spelling stands
+    for text, p in known:
+        spelt, so_far = words.get(text.strip().casefold(), (one_line(text.strip()), 0.0))
+        words[text.strip().casefold()] = spelt, so_far + p
+    likeliest = sorted(words.values(), key=lambda of: -of[1])[:_LIKELIEST]
+    return ", ".join(f"{spelt} {_share(p / total)}" for spelt, p in likeliest)
 
 
 def _share(share: float) -> str:

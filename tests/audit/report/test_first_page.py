@@ -100,6 +100,12 @@ def said(answer: Any, prompt: Any = "The nurse said that") -> Any:
     return asked(Figures(result(mu.measure("a", "gap", {}, 0.4), examples=[example(answer, prompt)])), "toy")
 
 
+def test_spellings_of_a_word_are_one_word_to_a_reader() -> None:
+    spellings = ((" She", 0.1), (" she", 0.2), (" he", 0.25), ("They", 0.05))
+    scores = [{"continuation": c, "logprob": math.log(p)} for c, p in spellings]
+    assert said({"scores": scores}).answers == [("a", "she 50 %, he 42 %, They 8 %")]
+
+
 def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     scores = [
         {"continuation": c, "logprob": None if p is None else math.log(p)}

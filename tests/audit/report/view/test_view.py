@@ -52,7 +52,7 @@ async def test_runs_models_and_the_trend_are_shown(store: Store, result: StoredR
 async def test_items_stand_beside_each_other_page_by_page(store: Store, result: StoredResult) -> None:
     first = (await get(store, "/run/last/suite/OccuGender")).text
     assert f"Items 1 to {PAGE}" in first
-    assert "30 %" in first
+    assert "60 %" in first
     assert 'rel="next"' in first
     last = (await get(store, "/run/last/suite/OccuGender?page=3")).text
     assert "Items 91 to 100" in last
