@@ -1,7 +1,7 @@
 """Checked options: pydantic checks them, and one translator reports its errors as `ConfigError`.
 
-Three forms of one thing. `checked_options` checks the constructor of a backend or a suite: its signature is the
-model, so that each option is declared once, with its type, its range and its default.
+They come in three forms. `checked_options` checks the constructor of a backend or a suite: its signature is the model,
+so that each option is declared once, with its type, its range and its default.
 
     @checked_options
     def __init__(self, n: Annotated[int, Field(ge=1), OnError("not a number of lists", "Give 1 or more")] = 1000)
@@ -47,10 +47,10 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """What an option's `ConfigError` says when its value is refused: ``Annotated[int, Field(ge=1), OnError(…)]``.
+    """The message of the `ConfigError` for a refused value: ``Annotated[int, Field(ge=1), OnError(…)]``.
 
     Put it last. It also covers a union all of whose branches refuse the value. An error in a part of the value (one
-    entry of a list, one field of a table) is reported for that part, and the message of a `refused` is kept.
+    entry of a list, one field of a table) is reported for that part, and keeps its message if it is one of `refused`.
     """
 
     problem: str
@@ -75,7 +75,7 @@ def refused(problem: str, hint: str) -> PydanticCustomError:
 
 
 def refused_at(place: Place, value: object, problem: str, hint: str) -> ValidationError:
-    """What a validator raises about one ``value`` deep inside what it checks: at ``place``, counted from there."""
+    """What a validator raises about one ``value`` inside the value that it checks; ``place`` is the path from there."""
     details = InitErrorDetails(type=refused(problem, hint), loc=place, input=value)
     return ValidationError.from_exception_data("option", [details])
 
@@ -86,7 +86,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
-#: A list or tuple, as a tuple: ``Annotated[tuple[str, ...], AS_TUPLE]``. A text is not taken for its letters.
+#: A list or tuple, as a tuple: ``Annotated[tuple[str, ...], AS_TUPLE]``. A string is refused, not split into letters.
 AS_TUPLE = BeforeValidator(_as_tuple)
 
 
@@ -125,7 +125,7 @@ class Options(BaseModel):
 
     @classmethod
     def checked(cls, parent: str = "", /, **values: Any) -> Self:
-        """Make one, or raise `ConfigError` naming the field (under ``parent``, if given), the value and a hint."""
+        """A checked instance. Raises `ConfigError` with the field (under ``parent``, if any), the value and a hint."""
         try:
             return cls(**values)
         except ValidationError as error:
@@ -171,7 +171,7 @@ def checked_options(init: Callable[P, None]) -> Callable[P, None]:
         fields: dict[str, Any] = {}
         for name in names:
             default = signature.parameters[name].default
-            # Aliases: a field may not be called as a method of the model is.
+            # Aliases: a field may not have the name of a method of the model.
             fields[f"option_{name}"] = (
                 hints.get(name, Any),
                 Field(... if default is inspect.Parameter.empty else default, alias=name),
@@ -194,7 +194,7 @@ def checked_options(init: Callable[P, None]) -> Callable[P, None]:
     return checked
 
 
-#: pydantic's error types that an option without an `OnError` may meet: problem and hint, filled from the context.
+#: pydantic's error type → problem and hint, for options without an `OnError`; placeholders come from the context.
 _MESSAGES = {
     "missing": ("missing", "Give it"),
     "literal_error": ("unknown", "Use one of: {expected}"),
@@ -235,7 +235,7 @@ def config_error(error: ValidationError, model: type, given: object) -> ConfigEr
 
 
 def located_error(error: ValidationError, model: type, given: object) -> tuple[Place, ConfigError]:
-    """`config_error`, and the fields and indices that lead to the refused value."""
+    """The same as `config_error`, with the fields and indices that lead to the refused value."""
     place, first = _first(error, given)
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     field = field.removeprefix(".") or model.__name__
@@ -251,7 +251,7 @@ def located_error(error: ValidationError, model: type, given: object) -> tuple[P
 def _first(error: ValidationError, given: object) -> tuple[Place, ErrorDetails]:
     """The error to report, and its place: the innermost one of the first refused option.
 
-    Each branch of a union reports its own errors; the branch that got furthest is the one that was meant.
+    Each branch of a union reports its own errors; the branch that got furthest is taken to be the intended one.
     """
     placed = [(_place(details["loc"], given), details) for details in error.errors(include_url=False)]
     option = placed[0][0][:1]
@@ -259,12 +259,12 @@ def _first(error: ValidationError, given: object) -> tuple[Place, ErrorDetails]:
     return max(of_first, key=lambda found: (len(found[0]), found[1]["type"] == "option"))
 
 
-#: What pydantic calls a branch of a union in an error's location: a class, a basic type, ``tuple[str, ...]``…
+#: How an error's location names a branch of a union: a class, a basic type, ``tuple[str, ...]``…
 _BRANCH = re.compile(r"[A-Z].*|.*[\[(-].*|str|int|float|bool|none|path|dict|list|tuple|set|any|callable")
 
 
 def _place(location: Place, given: object) -> Place:
-    """Fields and indices of an error's location, without the branches of unions."""
+    """The fields and indices of an error's location, without the branches of unions."""
     place: list[str | int] = []
     for part in location:
         if isinstance(given, Mapping) and part in given:
