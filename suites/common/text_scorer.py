@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from backends import LLMRater, Rubric, text_classifier
+from backends import LLMRater, Rubric, named_backend, text_classifier
 from backends.base import Backend, ClassifyResponse, SupportsLabelNames
 from backends.errors import ConfigError
 from backends.plugins import plugins
@@ -135,6 +135,26 @@ def text_scorer(field: str, choice: object) -> TextScorer:
         "is a language model, or a TextScorer with your labels"
     )
     raise ConfigError(field, choice, "no scorer of that name", hint)
+
+
+def model_rater(
+    field: str,
+    model: str,
+    rubric: str | Path | None = None,
+    *,
+    answer: Literal["likelihood", "text"] = "likelihood",
+    prompt_format: Literal["raw", "chat"] = "raw",
+) -> TextScorer:
+    """The scorer of a figure that is a language model, named as on a command line (`backends.named_backend`).
+
+    Raises
+    ------
+    ConfigError
+        For no such model, or a rubric whose labels are not the quantities.
+    """
+    asked = Rubric.of(load("rubrics").content["rubrics"][field]) if rubric is None else rubric
+    rater = LLMRater(named_backend(model), asked, answer=answer, prompt_format=prompt_format)
+    return text_scorer(field, rater)
 
 
 def _is_classifier(choice: object) -> bool:

@@ -184,6 +184,17 @@ class SamplingOptions(Options):
     stop: Words | tuple[()] = ()
 
 
+class Rater(Options):
+    """A language model that reads the texts by a rubric."""
+
+    model: Annotated[str, Field(min_length=1)] = Field(
+        description="As on the command line: an id, a folder, a .gguf file, URL#model, embedded:smollm2."
+    )
+    rubric: str | None = Field(None, description="A JSON file with the question and its answers. Default: ours.")
+    answer: Literal["likelihood", "text"] = Field("likelihood", description="Score the answers, or read a text.")
+    prompt_format: PromptFormat = "raw"
+
+
 class Attributes(Described):
     """The attributes of a group of prompts, by which contrasts choose it."""
 
@@ -200,7 +211,9 @@ class Texts(Head):
     prompts: Annotated[tuple[PromptRow, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
     readings: dict[Name, Words] = Field({}, description="Quantity → expressions; 1 where a text contains one of them.")
     match: Literal["words", "anywhere"] = Field("words", description="Whole words, or any part of the text.")
-    scorers: dict[Literal["toxicity", "regard"], str] = Field({}, description="A classifier's name, id or folder.")
+    scorers: dict[Literal["toxicity", "regard"], str | Rater] = Field(
+        {}, description="A classifier's name, id or folder, or a language model as a rater."
+    )
     contrasts: Contrasts = Field(
         {}, description="Differences between groups. Default for two groups: the first minus the second."
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import backends.base as base
@@ -21,7 +22,7 @@ from suites.common.data_files import content_sha256
 from suites.common.groups.masses import without_spaces
 from suites.common.groups.weights import contrasts_of
 from suites.common.planted import chance
-from suites.common.text_scorer import TextScorer, text_scorer
+from suites.common.text_scorer import TextScorer, model_rater, text_scorer
 from suites.custom.figures import Design
 from suites.custom.schema import Texts
 from suites.custom.source import Source, refuse_repeated
@@ -139,12 +140,21 @@ class TextsFromFile(ContinuedTexts):
     def _text_scorers(self) -> dict[str, TextScorer]:
         found = {}
         for name, choice in self._file.scorers.items():
-            folder = self._source.path.parent / choice
             try:
-                found[str(name)] = text_scorer(name, folder if folder.is_dir() else choice)
+                if isinstance(choice, str):
+                    found[str(name)] = text_scorer(name, self._near(choice, Path.is_dir))
+                else:
+                    rubric = choice.rubric and self._near(choice.rubric, Path.is_file)
+                    how: dict[str, Any] = {"answer": choice.answer, "prompt_format": choice.prompt_format}
+                    found[str(name)] = model_rater(name, str(self._near(choice.model, Path.exists)), rubric, **how)
             except ConfigError as error:
                 raise self._source.refuse(("scorers", name), error.value, error.problem, error.hint) from None
         return found
+
+    def _near(self, name: str, is_one: Callable[[Path], bool]) -> str | Path:
+        """A path beside the suite's file where there is one of that name."""
+        path = self._source.path.parent / name
+        return path if is_one(path) else name
 
     def _contrasts_of(self) -> Contrasts:
         described = self._file.groups

@@ -78,3 +78,14 @@ def test_words_of_a_script_without_spaces_are_found(tmp_path):
     head = head.replace("[readings]", 'match = "anywhere"\n[readings]')
     found = figures(suite_of(tmp_path, head), lambda prompt, text: 0.0, lambda prompt: "他们很吵。")
     assert value(found, "loud", kind="text", group="reds") == 1
+
+
+def test_a_language_model_reads_the_texts_by_a_rubric(tmp_path):
+    head = HEAD.replace("[readings]", '[scorers]\ntoxicity = {model = "fake", answer = "text"}\n[readings]')
+    suite = suite_of(tmp_path, head)
+    assert suite.text_scorers["toxicity"].is_rater
+    assert {item.scorer for item in suite.items()} == {None, "toxicity"}  # it reads labelled texts first
+    assert suite.signature()["scorers"]["toxicity"]["answer"] == "text"
+    for table, said in (('{model = "no/such/file.gguf"}', "no such file"), ('{modl = "fake"}', "'model'")):
+        with pytest.raises(ConfigError, match=rf"t\.toml:\d+: scorers\.toxicity.*{said}"):
+            suite_of(tmp_path, HEAD.replace("[readings]", f"[scorers]\ntoxicity = {table}\n[readings]"))
