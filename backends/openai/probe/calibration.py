@@ -26,7 +26,7 @@ _STRAY = 0.005
 _OWN_CELLS = 50
 #: The text of a special token, which is never drawn.
 _SPECIAL = re.compile(r"<[^<>]*>|\[[A-Z_]+\]")
-#: Entries that are kept of a list which came with a draw.
+#: How many entries of a list that came with a draw are kept.
 _LISTED_WITH_A_DRAW = 100
 #: Expected draws from which on a text is tested by itself, and λ of Chernoff's bound.
 _LEAST_EXPECTED, _TILTS = 1.0, np.geomspace(0.02, 4, 40)
@@ -76,7 +76,7 @@ def listed_texts(top: TopLogprobs, *, trimmed: bool) -> dict[str, float]:
 
 
 def drawn_place(drawn: str, top: TopLogprobs, audited: Collection[str] = ()) -> Place:
-    """The place of a token that was drawn beside a list, with the likeliest entries of that."""
+    """The place of a token that was drawn beside a list, with the likeliest entries of that list."""
     return Place(listed_texts(top.likeliest(_LISTED_WITH_A_DRAW), trimmed=False), (drawn,), audited)
 
 
@@ -174,7 +174,7 @@ def likelihood_bound(places: Sequence[Place], *, noise: float) -> float:
 
 
 def single_draws_bound(places: Sequence[Place], *, noise: float) -> float:
-    """An upper bound of the p-value of single draws by all three bounds (Bonferroni)."""
+    """An upper bound on the p-value of single draws, by all three bounds together (Bonferroni)."""
     bounds = (pooled_bound, audited_bound, likelihood_bound)
     return min(1.0, len(bounds) * min(bound(places, noise=noise) for bound in bounds))
 

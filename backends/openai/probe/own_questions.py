@@ -47,7 +47,7 @@ _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts"
 #: As many where lists came with draws, and as many more where those do not fit.
 _BESIDE_LISTS: Mapping[Together | None, int] = {"n": 20, "prompts": 10, None: 20}
 _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
-#: Entries of each list, and how many of those that came with a draw are kept.
+#: Entries of each list, and how many of the lists that came with a draw are kept.
 _LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
 _LEVELS = Levels(at_once=1e-5, first=0.02, second=0.002)

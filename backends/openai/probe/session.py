@@ -76,7 +76,7 @@ class ProbeSession:
     unsent_tokens : int
         Tokens of a chat that its words do not account for: the template's, and those of any hidden text.
     beside_lists : list of Place
-        What was drawn beside lists, each at temperature 1.
+        Tokens drawn beside lists, each at temperature 1.
     by_ids : bool
         Whether prompts are sent as token ids because the server tokenises texts differently.
     refused : BackendError or None
@@ -114,7 +114,7 @@ class ProbeSession:
         self.capabilities = dataclasses.replace(self.capabilities, **capabilities)
 
     def note_draw(self, drawn: str, top: TopLogprobs | None) -> None:
-        """Keep a token that was drawn beside a list, and see whether it may displace a likelier one from that."""
+        """Keep a token that was drawn beside a list, and note when it is not among the likeliest ones there."""
         if top is None:
             return
         self.beside_lists.append(drawn_place(drawn, top))

@@ -66,7 +66,7 @@ _QUESTIONS = (
 #: request per draw; and with a request per draw if long draws cannot be read.
 _DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 2, 14
 _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
-#: Level at which draws beside lists are not used: nothing is refused for it.
+#: Below this p-value draws beside lists are not used. Nothing is refused because of it.
 _BESIDE_LISTS = 0.001
 #: Entries below which a list is not a vocabulary.
 _SHORT = 200
@@ -271,7 +271,7 @@ async def variety(session: ProbeSession) -> Outcome:
 
 @experiment("draws beside lists")
 async def draws_beside_lists(session: ProbeSession) -> Outcome:
-    """Whether what was drawn beside the lists of this probe fits them: if not, a run draws without lists alone."""
+    """Whether the tokens drawn beside this probe's lists fit these lists; if not, a run only draws without lists."""
     if not session.capabilities.draws_with_lists:
         raise NotTestedError("not tried: lists come with no draw at temperature 1")
     p = single_draws_bound(session.beside_lists, noise=session.capabilities.repeat_noise)

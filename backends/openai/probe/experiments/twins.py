@@ -52,7 +52,7 @@ _WRITTEN = (
     ("one line break or two", _QUOTED.replace("\n\n", "\n")),
 )
 _SYMBOLS = "“It’s late” – she said 😀. He"
-#: Prompts that become the same if a gateway makes typography plain, or drops what is no letter.
+#: Prompts that become the same if a gateway replaces typographic characters by plain ones, or drops symbols.
 _PLAIN = (
     ("", _SYMBOLS),
     ("curly quotes and straight ones", _SYMBOLS.translate(str.maketrans("“”’", '""\''))),
