@@ -1,6 +1,6 @@
-"""What people read of an audit: one HTML page, the trend page, and JSON, CSV and Markdown beside them.
+"""What people read: the HTML report, the trend page, and files such as JSON, CSV and Markdown.
 
-Takes an `AuditResult` or a `History`, writes files or prints to a terminal. It computes no figure.
+Takes an `AuditResult` or a `History`, and writes files or prints to a terminal. It computes no figures.
 """
 
 from audit.report.files import Format, write_agreement, write_report, write_trend

@@ -1,4 +1,4 @@
-"""The audit's measures, looked up by what they are, and which are a suite's headline. No new number is computed."""
+"""Looks up an audit's measures by name, and selects each suite's headline figures. Computes no new numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from audit.results import (
 
 Condition = Mapping[str, Scalar]
 
-_HEADLINE = 8  # conditions that fit into one picture and one sentence
+_HEADLINE = 8  # conditions that fit into one chart and one sentence
 
 
 class Figures:
@@ -49,7 +49,7 @@ class Figures:
         return self._suites[name]
 
     def get(self, suite: str, measure: str, where: Condition, model: str) -> Measure | None:
-        """The figure of one model, None where it was not measured."""
+        """The figure of one model; None if it was not measured."""
         return self._measures.get((suite, measure, where_key(where)), {}).get(model)
 
     def by_model(self, suite: str, measure: str, where: Condition) -> list[Measure]:
@@ -62,7 +62,7 @@ class Figures:
         return self._comparisons.get((suite, measure, where_key(where)), [])
 
     def conditions(self, suite: str, measure: str) -> list[Condition]:
-        """Every condition under which the measure was taken, in reported order."""
+        """All conditions of the measure, in reported order."""
         return list(self._conditions.get((suite, measure), {}).values())
 
     def chart_conditions(self, suite: str, measure: str, chart: Mapping[str, Any]) -> list[Condition]:
@@ -74,7 +74,7 @@ class Figures:
     def headline(self, suite: str) -> list[tuple[str, Condition]]:
         """A suite's headline figures: (measure, where), at most `_HEADLINE`, all of one measure.
 
-        A measure with a neutral value says something about bias by itself. Of these, what the suite's first chart
+        Measures with a neutral value show bias by themselves, and are preferred. Of these, what the suite's first chart
         draws; where that is too much, the first measure whose plainest conditions are few enough; else what the
         first chart draws at its first level. Without a neutral value anywhere, whatever is plainest.
         """
@@ -101,7 +101,7 @@ class Figures:
                 first = conditions[0]
                 fallback.append((name, [w for w in conditions if not by or level_key(w[by]) == level_key(first[by])]))
         names = with_neutral or ordered
-        # A measure only ranked by level (each occupation), or correlated over levels, describes these, not the suite.
+        # A measure only ranked by level (each occupation), or correlated over levels, does not describe the suite.
         of_levels = {name for name in drawn if all(c["kind"] == "ranking" for c in charts if name in c["measures"])}
         of_levels |= {name for name in names if all(m.unit == "correlation" for m in measures[name])}
         candidates += [(name, _plainest(measures[name])) for name in names if name not in of_levels]
@@ -110,9 +110,9 @@ class Figures:
         return [(name, where) for where in conditions[:_HEADLINE]]
 
     def step_decisions(self, suite: str) -> Iterator[tuple[AttributionStep, str, list[tuple[str, Comparison]]]]:
-        """Each step of the ladder that ends in the suite, with its headline measure and what was decided of it.
+        """Each step of the ladder that ends in the suite, with its headline measure and the decisions about it.
 
-        The decisions stand with their `distinguishing_labels`.
+        Each decision comes with its `distinguishing_labels`.
         """
         headline = self.headline(suite)
         labels = self.headline_labels(suite)
@@ -129,10 +129,10 @@ class Figures:
         return self.distinguishing_labels(suite, headline[0][0], [where for _, where in headline]) if headline else []
 
     def distinguishing_labels(self, suite: str, measure: str, conditions: Sequence[Condition]) -> list[str]:
-        """For each condition, the words that set it apart from the measure's other conditions.
+        """For each condition, a label that distinguishes it from the measure's other conditions.
 
-        A factor is named where it differs among these conditions, or where they hold only one of its levels
-        that is not "none": what is true of one level must not be read as true of all.
+        A factor is named if it differs among these conditions, or if they contain only one of its levels
+        that is not "none": a statement about one level must not read as one about all.
         """
         if not conditions:
             return []
@@ -164,13 +164,13 @@ class Figures:
 
 
 def _plainest(measures: Iterable[Measure]) -> list[Condition]:
-    """Conditions without a treatment, with the fewest factors, in reported order; all of the same factors."""
+    """Untreated conditions with the fewest factors, in reported order; all with the same factors."""
     conditions = _untreated(list({where_key(m.where): m.where for m in measures}.values()))
     plainest = min((set(w) for w in conditions), key=len)
     return [w for w in conditions if set(w) == plainest]
 
 
 def _untreated(conditions: Sequence[Condition]) -> list[Condition]:
-    """Conditions at the level None of every factor that has one; all, where there is no such level."""
+    """Conditions at the level None of every factor that has one; all conditions if there is no such level."""
     with_control = {k for w in conditions for k, v in w.items() if v is None}
     return [w for w in conditions if all(k in w and w[k] is None for k in with_control)] or list(conditions)

@@ -1,4 +1,4 @@
-"""The files of a report, each written as a whole or not at all."""
+"""The files of a report, each written atomically."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table in a paper's layout
         ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``.
     """
-    # Only those who write a report load the libraries behind it.
+    # Imported here, since only writing a report needs these libraries.
     from audit.report.exports import (
         comparisons_csv,
         json_report,
@@ -61,14 +61,14 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
 
 
 def write_trend(history: History, path: Path, *, title: str) -> Path:
-    """Write the trend page, its folder created if missing. An existing report.html beside it is linked."""
+    """Write the trend page; creates its folder if missing. Links to a report.html beside it if there is one."""
     from audit.report.page import trend_page
 
     return atomic_write(path, trend_page(history, title, report=path.with_name("report.html").exists()))
 
 
 def write_agreement(found: Agreement, path: Path, *, title: str) -> Path:
-    """Write the page of how the suites rank the models, its folder created if missing."""
+    """Write the page that compares the suites' rankings of the models; creates its folder if missing."""
     from audit.report.page import agreement_page
 
     return atomic_write(path, agreement_page(found, title))

@@ -1,4 +1,4 @@
-"""What is behind a figure: the prompts, raw answers and token log-probabilities of its items."""
+"""The provenance of a figure: the prompts, raw answers and token log-probabilities of its items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) ->
     Raises
     ------
     ConfigError
-        When no figure of the run has this id.
+        If no figure of the run has this id.
     """
     measure = _figure(result, figure_id)
     where, renamed = where_key(measure.where), renamed_quantities(result).get(measure.suite, {})
@@ -44,7 +44,7 @@ def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) ->
 
 
 def provenance_text(behind: dict[str, Any]) -> str:
-    """The same, for a person to read on a terminal."""
+    """The result of `provenance` as text for a terminal."""
     figure = behind["figure"]
     where = "".join(f", {k}={v}" for k, v in figure["where"].items()) or ", overall"
     lines = [
@@ -106,7 +106,7 @@ def _answer_text(stored: dict[str, Any]) -> str:
 
 
 def _score_text(score: ContinuationScore) -> str:
-    """A log-probability with its exactness, and the tokens that it is the sum of."""
+    """A log-probability with its exactness, and the tokens that it sums over."""
     if score.logprob is not None:
         value = f"{score.logprob:.6g} nats"
     else:

@@ -1,4 +1,4 @@
-"""Tables in the papers' layouts, filled from measures and published figures; and the table of ranks."""
+"""Tables in the papers' layouts, with measured and published figures; and the table of ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from audit.results import Measure, Rank, Reproduction, Where, where_key
 class Cell:
     """The content of a table's cell, and the figure it comes from if it was measured here.
 
-    ``reason`` says why a value is missing. ``numbers`` are what is written, unrounded, in the table's
+    ``reason`` says why a value is missing. ``numbers`` are the unrounded numbers in the table's
     scale: value, low, high, plus_minus (a paper's spread), bound_low and bound_high, where known.
     """
 
@@ -68,13 +68,13 @@ class PaperTable:
     blocks: list[Block]
 
     def column_names(self, join: Callable[[str, str], str]) -> list[str]:
-        """The columns by one name each: ``join(group, column)`` where they stand in groups."""
+        """One name for each column: ``join(group, column)`` if columns are grouped."""
         spans = [label for label, span in self.groups for _ in range(span)] or [""] * len(self.columns)
         return [join(g, c) if g else c for g, c in zip(spans, self.columns, strict=True)]
 
 
 def paper_tables(figures: Figures, suite: str) -> list[PaperTable]:
-    """Every table the suite declares; published rows are kept apart from measured ones."""
+    """Every table the suite declares; published rows are kept separate from measured ones."""
     info = figures.suite(suite)
     return [_table(figures, suite, layout, info.published) for layout in info.tables]
 
@@ -146,13 +146,13 @@ class _Printed:
         self.models = list(dict.fromkeys(p["model"] for p in self._figures))
 
     def row(self, model: str, label: str, where: Condition) -> TableRow:
-        """The row of a model; a dash where nothing is printed."""
+        """The row of a model, with dashes where nothing is printed."""
         columns = self._layout["columns"]
         printed = (self._by_cell.get((model, c["measure"], where_key({**where, **c["where"]}))) for c in columns)
         return TableRow(one_line(label), [_published(self._layout, cell) for cell in printed])
 
     def plus_minus(self, models: Sequence[str]) -> str | None:
-        """What the ± of these models is: empty where it is not known, None where none is printed."""
+        """The meaning of these models' ±: empty if unknown, None if none is printed."""
         with_margin = [p for p in self._figures if p["model"] in models and p.get("plus_minus") is not None]
         meanings = {(p.get("source") or {}).get("plus_minus", "") for p in with_margin}
         return None if not meanings else " or ".join(sorted(meanings))
@@ -164,7 +164,7 @@ class _Printed:
 
 
 def _differences(figures: Figures, suite: str, layout: Mapping[str, Any]) -> list[Block]:
-    """Rows of measured minus printed, for models that are a paper's own."""
+    """Rows of measured minus printed figures, for a paper's own models."""
     by_model: dict[tuple[str, str], dict[tuple[str, Where], Reproduction]] = defaultdict(dict)
     for r in figures.result.reproductions:
         if r.suite == suite:
@@ -198,7 +198,7 @@ def _has_value(row: TableRow) -> bool:
 
 
 def _stub(rows: Sequence[tuple[str, Condition]]) -> str:
-    """Heading of the row labels: the factor that the rows go through."""
+    """Heading of the row labels: the factor whose levels are the rows."""
     keys = list(dict.fromkeys(key for _, where in rows for key in where))
     return level_label(keys[0]).capitalize() if keys else ""
 

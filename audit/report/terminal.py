@@ -1,4 +1,4 @@
-"""The result, comparisons and a history on a terminal."""
+"""Prints results, comparisons and histories on a terminal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
 
 
 def result_html(result: AuditResult) -> str:
-    """What `print_result` prints, as HTML for a notebook."""
+    """The output of `print_result` as HTML, for a notebook."""
     console = Console(record=True, file=io.StringIO(), width=120, markup=False, emoji=False, highlight=False)
     print_result(result, console)
     return console.export_html(code_format='<pre style="line-height: 1.3">{code}</pre>', inline_styles=True)

@@ -1,4 +1,4 @@
-"""The picture of where a figure's spread comes from."""
+"""The chart of a figure's variance components."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def components_plot(figures: Figures, suite: str) -> Plot | None:
 
 
 def _shares(one: VarianceComponents) -> list[Row]:
-    """Each part of an item's variance in per cent; none where nothing varies. The engine's is taken from the cross."""
+    """Each part of an item's variance in per cent; empty if nothing varies. The cross excludes the engine's part."""
     parts = {factor_label(name): variance for name, variance in one.factors.items()}
     if one.cross is not None:
         parts[captions.CROSS] = max(one.cross - (one.engine or 0.0), 0.0)

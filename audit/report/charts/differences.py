@@ -14,10 +14,10 @@ from audit.report.phrases import captions
 from audit.report.phrases.ladder import changes, effect, rungs
 from audit.results import Comparison, PromptDrift, where_key
 
-#: Differences that a page holds of all suites together. More are in comparisons.csv: ten models have tens of
+#: Differences on a page, for all suites together. The others are in comparisons.csv: ten models have tens of
 #: thousands, and the page must stay small enough to mail.
 FOREST_ROWS = 8_000
-_DRIFT_PROMPTS = 120  # of each pair of engines, so that six pairs keep the page small
+_DRIFT_PROMPTS = 120  # per pair of engines, to keep a page with six pairs small
 _NOISE_POINTS = 4_000  # differences beside their noise, of all suites together
 
 
@@ -57,7 +57,7 @@ def forest_plot(figures: Figures, suite: str) -> Plot | None:
 
 
 def ladder_plot(figures: Figures, suite: str) -> Plot | None:
-    """The steps of the ladder on a suite's headline figures: each step's change, and its items' own."""
+    """The steps of the ladder on a suite's headline figures: each step's mean change, and those of its items."""
     panels: dict[str, list[Row]] = {}
     names: dict[str, int] = {}
     steps = list(figures.step_decisions(suite))
@@ -92,7 +92,7 @@ def ladder_plot(figures: Figures, suite: str) -> Plot | None:
 
 
 def drift_plot(figures: Figures, suite: str) -> Plot | None:
-    """One mark per prompt: how far its answers are apart between two engines with the same model."""
+    """One mark per prompt: the difference of its answers between two engines with the same model."""
     drifts = [drift for drift in figures.result.drift if drift.suite == suite and drift.prompts]
     if not drifts:
         return None
@@ -129,7 +129,7 @@ def drift_plot(figures: Figures, suite: str) -> Plot | None:
 
 
 def noise_plot(figures: Figures, suite: str) -> Plot | None:
-    """Each difference between two models beside what one model differs by between engines, on the same figure."""
+    """Each difference between two models against one model's difference between engines, on the same figure."""
     known = [
         c
         for c in figures.result.comparisons
@@ -182,7 +182,7 @@ def _name(c: Comparison) -> str:
 
 
 def _comparison_ends(comparisons: list[Comparison]) -> list[float]:
-    """Axis ends that hold zero, the margin, and every interval and bound."""
+    """Axis limits that include zero, the margin, and every interval and bound."""
     ends = [0.0]
     for c in comparisons:
         ends += [x for x in (c.difference, c.low, c.high, c.bound_low, c.bound_high) if x is not None]

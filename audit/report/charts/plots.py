@@ -1,4 +1,4 @@
-"""What a plot is: panels of rows that share one specification, so that they have the same axes.
+"""Plots: panels of rows that share one specification, so that they have the same axes.
 
 Rows hold numbers and labels; ``f`` leads back to the figure (an index into `FigureTable`), ``m`` is the model's
 number, which decides its colour and shape everywhere. Colours are CSS variables: one specification serves light,
@@ -81,7 +81,7 @@ def figure_row(table: FigureTable, figures: Figures, measure: Measure, **more: A
 
 
 def estimate_fields(estimate: Estimated, neutral: float | None) -> Row:
-    """The drawn numbers of a value: itself, its interval, its bounds where only these are known, and neutral."""
+    """The numbers to draw for a value: itself, its interval, its bounds if only these are known, and neutral."""
     row = {"v": shortened(estimate.value), "l": shortened(estimate.low), "h": shortened(estimate.high)}
     if bounded(estimate):
         row |= {"bl": shortened(estimate.bound_low), "bh": shortened(estimate.bound_high)}
@@ -89,7 +89,7 @@ def estimate_fields(estimate: Estimated, neutral: float | None) -> Row:
 
 
 def figure_marks(measures: Sequence[Measure], *others: str) -> tuple[str, ...]:
-    """What the key below a plot of these figures has to explain."""
+    """What the legend below a plot of these figures must explain."""
     there = {
         "value": True,
         "interval": any(m.low is not None for m in measures),
@@ -100,7 +100,7 @@ def figure_marks(measures: Sequence[Measure], *others: str) -> tuple[str, ...]:
 
 
 def figure_ends(measures: Sequence[Measure], beside: Iterable[float] = ()) -> list[float]:
-    """Axis ends that hold every interval, bound, neutral value and what is drawn beside them, with a little room.
+    """Axis limits that include every interval, bound, neutral value and whatever else is drawn, with some padding.
 
     A mark beyond its axis makes Vega shrink the whole plot until the mark fits, down to no width at all.
     """
@@ -112,12 +112,12 @@ def figure_ends(measures: Sequence[Measure], beside: Iterable[float] = ()) -> li
 
 
 def drawn_values(*estimates: Estimated) -> list[float]:
-    """Values, ends of intervals and bounds, as far as they are known."""
+    """All known values, ends of intervals, and bounds."""
     return [x for e in estimates for x in (e.value, e.low, e.high, e.bound_low, e.bound_high) if x is not None]
 
 
 def value_ends(values: Sequence[float]) -> list[float]:
-    """Axis ends that hold all the values, with a little room; rounding errors alone are not stretched over it."""
+    """Axis limits that include all values, with some padding; mere rounding errors are not magnified."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = (high - low) * 0.06 if high - low > 1e-9 * max(1.0, abs(high)) else 0.5
     return [low - room, high + room]

@@ -1,4 +1,4 @@
-"""The plots that suites ask for, by their kind of chart, and the headline plot made of all suites."""
+"""The charts that suites declare, by kind, and the headline chart of all suites."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from audit.results import Measure, Scalar, level_key, where_key
 
 
 def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
-    """The first screen's picture: each suite's headline figures, models side by side."""
+    """The first screen's chart: each suite's headline figures, with models side by side."""
     panels, heights, drawn = [], [], []
     for info in figures.result.suites:
         headline = figures.headline(info.name)
@@ -48,13 +48,13 @@ def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
 
 
 def suite_plots(figures: Figures, table: FigureTable, suite: str, charts: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """The plots a suite asks for; those without any value are left out."""
+    """The charts a suite declares, except those without any value."""
     plots = (_KINDS[chart["kind"]](_Chart(figures, table, suite, chart)) for chart in charts)
     return [drawn for plot in plots if plot is not None and (drawn := _without_empty_panels(plot)).panels]
 
 
 def _without_empty_panels(plot: Plot) -> Plot:
-    """The plot without panels that hold no value; a row of models keeps all of its panels, or none."""
+    """The plot without empty panels; a row of models keeps all of its panels, or none."""
     full = {p.group for p in plot.panels if p.model is not None and any(map(_has_value, p.rows))}
     kept = [
         i for i, p in enumerate(plot.panels) if (any(map(_has_value, p.rows)) if p.model is None else p.group in full)
@@ -64,13 +64,13 @@ def _without_empty_panels(plot: Plot) -> Plot:
 
 
 def _has_value(row: Row) -> bool:
-    """Whether a measured figure can be drawn of the row: a value, bounds, or a place in a triangle."""
+    """Whether the row has a measured figure to draw: a value, bounds, or a position in a triangle."""
     return row.get("v") is not None or "bl" in row or ("fs" in row and "x" in row)
 
 
 @dataclass(frozen=True)
 class _Chart:
-    """A chart as a suite asks for it, and where its figures are found."""
+    """A chart declared by a suite, with access to its figures."""
 
     figures: Figures
     table: FigureTable
@@ -300,10 +300,10 @@ def _ternary_rows(chart: _Chart, trios: Sequence[Sequence[Measure]]) -> list[Row
         }
         rows.append(row)
         if at is None:
-            continue  # listed in the table behind the picture, but it has no place in the triangle
+            continue  # it is in the table below the chart, but has no position in the triangle
         row |= {"x": shortened(at[0]), "y": shortened(at[1])}
         if all(ternary.names_apart(at, other) for other in named):
-            row["t"] = row["k"]  # names that would overlap are left to hovering
+            row["t"] = row["k"]  # names that would overlap are shown only on hover
             named.append(at)
         if start is not None and at != start:
             row |= {

@@ -12,7 +12,7 @@ _NAME_WIDTH, _NAME_HEIGHT = 0.13, 0.05  # of the triangle's side: a short name's
 
 
 def place(shares: Sequence[float | None]) -> Place | None:
-    """Where three shares lie; None if one of them is not known."""
+    """The position of three shares; None if one of them is unknown."""
     known = [s for s in shares if s is not None]
     if len(known) < len(CORNERS):
         return None
@@ -23,7 +23,7 @@ def place(shares: Sequence[float | None]) -> Place | None:
 
 
 def names_apart(a: Place, b: Place) -> bool:
-    """Whether names beside two places do not lie on each other."""
+    """Whether names at two positions do not overlap."""
     return abs(a[0] - b[0]) > _NAME_WIDTH or abs(a[1] - b[1]) > _NAME_HEIGHT
 
 

@@ -17,7 +17,7 @@ _DAY = 86_400_000.0  # ms
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the table behind a picture."""
+    """A row of the table below a chart."""
 
     model: int
     where: str
@@ -37,7 +37,7 @@ class Picture:
 
 
 def trend_pictures(history: History) -> list[Picture]:
-    """One picture for each measure of each suite, in it a panel for each condition; then changes and limits."""
+    """One chart for each measure of each suite, with a panel for each condition; then changes and limits."""
     number = {name: i for i, name in enumerate(history.models)}
     grouped: dict[tuple[str, ...], dict[Where, list[Series]]] = {}
     for series in (*history.series, *history.sequences):
@@ -62,7 +62,7 @@ def trend_pictures(history: History) -> list[Picture]:
 
 
 def time_ends(history: History) -> list[str]:
-    """Ends of the common time axis (ISO): all runs and absences, with a little room."""
+    """Limits of the common time axis (ISO): all runs and absences, with some padding."""
     moments = [run.at for run in history.runs] + [gap.at for gap in history.absences]
     times = [_ms(at) for at in moments] or [0.0]
     room = (max(times) - min(times)) * 0.04 or _DAY / 2
@@ -101,7 +101,7 @@ def _rows(history: History, of_condition: Sequence[Series], number: dict[str, in
 
 
 def _value_axis(everything: Sequence[Series]) -> list[float]:
-    """Ends that hold every interval and bound, and the neutral value; no probability outside 0 and 1."""
+    """Axis limits that include every interval and bound, and the neutral value; within 0 and 1 for probabilities."""
     neutral = [series.neutral for series in everything if series.neutral is not None]
     neutral += [sign * series.margin for series in everything if series.margin is not None for sign in (-1, 1)]
     neutral += [end for series in everything for end in (series.at_least, series.at_most) if end is not None]

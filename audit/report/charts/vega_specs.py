@@ -23,7 +23,7 @@ _VERDICT_COLOURS = ("larger", "smaller", "equivalent", "inconclusive", "inconclu
 _TERNARY_X, _TERNARY_Y = (-0.1, 1.1), (-0.1, 0.98)
 TERNARY_ASPECT = (_TERNARY_Y[1] - _TERNARY_Y[0]) / (_TERNARY_X[1] - _TERNARY_X[0])
 
-#: The look all plots share. Colours are the page's CSS variables, so a change of theme needs no redrawing.
+#: The style of all plots. Colours are the page's CSS variables, so changing the theme needs no redrawing.
 CONFIG: dict[str, Any] = {
     "background": None,
     "font": "system-ui, -apple-system, 'Segoe UI', sans-serif",

@@ -62,7 +62,7 @@ def _plain(value: float | None) -> str:
 
 
 def _csv_of(things: Sequence[Measure] | Sequence[Comparison], kind: type[Measure] | type[Comparison]) -> str:
-    """A line each, under the keys of report.json."""
+    """One line per result, with the keys of report.json as columns."""
     fields = {name: field.alias or name for name, field in kind.model_fields.items() if name not in ("where", "spec")}
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
     header = [*fields.values(), *(f"where.{key}" for key in factors)]
@@ -71,7 +71,7 @@ def _csv_of(things: Sequence[Measure] | Sequence[Comparison], kind: type[Measure
 
 
 def _level(where: Mapping[str, Scalar], factor: str) -> Scalar:
-    """A level for its cell; an empty cell is a factor that the figure does not have, so None needs a word."""
+    """A level for a cell; an empty cell means that the figure lacks the factor, so the level None is spelled out."""
     level = where.get(factor, "")
     return "none" if level is None else level
 

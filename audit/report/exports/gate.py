@@ -1,4 +1,4 @@
-"""What a gate found, for people and CI systems: JSON, JUnit XML, Markdown."""
+"""Gate reports for people and CI systems: JSON, JUnit XML, Markdown."""
 
 from __future__ import annotations
 
@@ -109,5 +109,5 @@ def _shown(value: float | None) -> str:
 
 
 def _printable(text: str) -> str:
-    """XML 1.0 has no control characters, lone surrogates and non-characters, not even escaped."""
+    """Replace control characters, lone surrogates and non-characters, which XML 1.0 cannot contain even if escaped."""
     return _NOT_IN_XML.sub("\ufffd", text)

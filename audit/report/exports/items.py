@@ -1,4 +1,4 @@
-"""The items behind the figures, with their prompts and answers: for other programs, and to count them oneself."""
+"""The items behind the figures, with prompts and answers, for other programs or to recompute figures."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from audit.results import AuditResult
 
 
 def json_report(result: AuditResult) -> str:
-    """The result's JSON form; only what a model or server wrote may hold text that cannot be encoded."""
+    """The result as JSON; text from models or servers may contain characters that cannot be encoded."""
     examples = [
         e.model_copy(update={"prompt": encodable(e.prompt), "answer": encodable(e.answer)}) for e in result.examples
     ]

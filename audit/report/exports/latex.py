@@ -1,4 +1,4 @@
-"""The papers' tables as LaTeX (booktabs), to be taken into a manuscript."""
+"""The papers' tables as LaTeX (booktabs), for manuscripts."""
 
 from __future__ import annotations
 

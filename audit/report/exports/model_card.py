@@ -46,7 +46,7 @@ def _headline(figures: Figures, model: str) -> Iterator[tuple[str, str, Measure]
 
 
 def _line(figures: Figures, suite: str, condition: str, measure: Measure) -> str:
-    """The figure in plain words, then as it is."""
+    """The figure in plain words, then as a number."""
     info = figures.suite(suite)
     meaning = info.meanings.get(measure.measure)
     name = f"{one_line(info.title)}, {condition}" if condition else one_line(info.title)
@@ -56,7 +56,7 @@ def _line(figures: Figures, suite: str, condition: str, measure: Measure) -> str
 
 
 def _metadata(figures: Figures, suite: str, condition: str, measure: Measure) -> dict[str, Any]:
-    """One result of a ``model-index``; a figure that is known only by bounds has their text as its value."""
+    """One result of a ``model-index``; the value of a figure known only by bounds is a text with the bounds."""
     title = one_line(figures.suite(suite).title)
     label = measure_label(measure.measure)
     return {

@@ -1,6 +1,6 @@
-"""How values are written: numbers with their intervals, readable names, and text that is safe to show.
+"""Formatting: numbers with intervals, readable names, and text that is safe to show.
 
-Takes figures, factors and foreign text, gives strings. The bottom of the report: everything else here builds on it.
+Takes figures, factors and untrusted text; gives strings. The rest of the report builds on it.
 """
 
 from audit.report.formatting.labels import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from audit.report.formatting.safe_text import one_line
 from audit.results import Scalar, level_key
 
-#: A factor by which a suite sorts its rows. The measure's name says the same to a reader.
+#: A factor that suites use internally. Readers learn the same from the measure's name.
 _HIDDEN_FACTOR = "kind"
 
 
@@ -34,12 +34,12 @@ def level_label(level: Scalar) -> str:
 
 
 def short_level(factor: str, level: Scalar) -> str:
-    """A level that can stand alone: words do, numbers and none need their factor's name."""
+    """A label that can stand alone: numbers and None are preceded by the factor's name."""
     return level_label(level) if isinstance(level, str) else f"{factor_label(factor)} {level_label(level)}"
 
 
 def distinct_labels(levels: Iterable[Scalar], label: Callable[[Scalar], str]) -> dict[tuple[bool, Scalar], str]:
-    """``level_key → label`` of a factor's levels. Levels that would read alike are written as code: 'a_b', 'a b'."""
+    """``level_key → label`` of a factor's levels. Levels with the same label are written as code: 'a_b', 'a b'."""
     labels = {level_key(level): label(level) for level in levels}
     times = Counter(labels.values())
     return {key: text if times[text] == 1 else one_line(repr(key[1])) for key, text in labels.items()}

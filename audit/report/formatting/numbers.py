@@ -1,4 +1,4 @@
-"""How figures are written: as many decimals as the interval supports, and a sign that shows."""
+"""Formats figures: with as many decimals as the interval supports, and a true minus sign."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Estimated(Protocol):
 
 
 def number(value: float | None, decimals: int = 3) -> str:
-    """A number with a true minus sign; what is not zero never reads as zero."""
+    """A number with a true minus sign; a number other than zero never reads as zero."""
     if value is None:
         return MISSING
     text = f"{value:.{decimals}f}"
@@ -36,9 +36,9 @@ def number(value: float | None, decimals: int = 3) -> str:
 
 
 def plain_number(value: float | None, decimals: int) -> str:
-    """A number as a person writes it into a table: never with an exponent.
+    """A number for a table, never with an exponent.
 
-    What would read as zero gets the decimals that its first digit needs, three more at most; below that, ``<0.0001``.
+    A number that would read as zero gets up to three more decimals to show its first digit; below that, ``<0.0001``.
     """
     text = number(value, decimals)
     if value is None or "e" not in text:
@@ -51,7 +51,7 @@ def plain_number(value: float | None, decimals: int) -> str:
 
 
 def shortened(x: float | None) -> float | None:
-    """Five significant digits: more than a plot, a hover text or a dialog shows."""
+    """Rounded to five significant digits, more than a plot, hover text or dialog shows."""
     return None if x is None else float(f"{x:.5g}")
 
 
@@ -62,7 +62,7 @@ def with_interval(
     decimals: int | None = None,
     neutral: float | None = None,
 ) -> str:
-    """``0.41 [0.37, 0.45]``; the interval alone where there is no value; a dash where there is neither.
+    """``0.41 [0.37, 0.45]``; the interval alone if there is no value; a dash if there is neither.
 
     With a fixed number of ``decimals``, as in a table, no number has an exponent.
     """
@@ -91,12 +91,12 @@ def p_value(p: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, with a digit of what would read as nothing."""
+    """A share in percent, with one significant digit if it would read as zero."""
     return f"{100 * share:.1f} %" if share >= 0.0005 else f"{100 * share:.0e} %"
 
 
 def level(confidence: float) -> str:
-    """A level of confidence: ``95 %``, ``99.17 %``; as many digits as keep it from reading as certainty."""
+    """A confidence level: ``95 %``, ``99.17 %``; with enough digits not to read as 100 %."""
     return f"{100 * confidence:.{max(3, 2 - math.floor(math.log10(1 - confidence)))}g}%" if confidence < 1 else "100%"
 
 
@@ -106,7 +106,7 @@ def bounded(measure: Estimated) -> bool:
 
 
 def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) -> str:
-    """The figure as text; ``between a and b`` where only bounds are known."""
+    """The figure as text; ``between a and b`` if only bounds are known."""
     neutral = getattr(measure, "neutral", None)  # a point in a history has none
     value, low, high, bound_low, bound_high, neutral = (
         None if x is None else x * scale
@@ -123,14 +123,14 @@ def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) 
 
 
 def _decimals_for(half_width: float | None) -> int:
-    """Decimals worth showing: the first digit in which the interval moves, 2 to 4."""
+    """Decimals worth showing: down to the first digit of the interval's half-width, 2 to 4."""
     if not half_width:
         return 3
     return max(2, min(4, -math.floor(math.log10(half_width))))
 
 
 def _distinct_decimals(decimals: int, mark: float | None, *numbers: float | None) -> int:
-    """As many decimals, or more where a number would read as the mark beside it.
+    """``decimals``, or more if a number would otherwise read like ``mark``.
 
     A mark of zero needs no more: `number` never writes zero for anything else.
     """

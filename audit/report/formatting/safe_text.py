@@ -1,4 +1,4 @@
-"""Text of models and users made safe to show: nothing invisible, nothing executable."""
+"""Makes text from models and users safe to show: nothing invisible, nothing executable."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    """The text with every invisible character written out, e.g. ``⟨U+202E⟩``.
+    """Replace invisible characters by their code points, e.g. ``⟨U+202E⟩``.
 
     Control characters, direction marks, zero-width characters, line separators and lone
-    surrogates can make a text look like another one, or break out of where it stands.
+    surrogates can disguise a text, or let it break out of its context.
     Spaces, tabs and newlines stay.
     """
     if text.isprintable():
@@ -32,7 +32,7 @@ def one_line(text: str) -> str:
 
 
 def encodable(data: Any) -> Any:
-    """JSON-like data whose texts have their lone surrogates written out: no file encoding holds those."""
+    """JSON-like data with lone surrogates replaced in all texts, since no file encoding can represent them."""
     if isinstance(data, str):
         return "".join(visible(c) if "\ud800" <= c <= "\udfff" else c for c in data)
     if isinstance(data, dict):
@@ -41,7 +41,7 @@ def encodable(data: Any) -> Any:
 
 
 def json_for_script(data: Any) -> str:
-    """JSON that may stand inside a ``<script>`` element: no ``<``, ``>`` or ``&`` in it."""
+    """JSON for use inside a ``<script>`` element: without ``<``, ``>`` and ``&``."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -49,7 +49,7 @@ def json_for_script(data: Any) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """A CSV cell that no spreadsheet takes for a formula. Numbers stay numbers."""
+    """A CSV cell that no spreadsheet interprets as a formula. Numbers stay numbers."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -59,7 +59,7 @@ def csv_cell(value: Any) -> Any:
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown shows as it stands: no markup, no HTML, no table borders.
+    """Text that Markdown shows verbatim: no markup, no HTML, no table borders.
 
     An underscore within a word is not markup and stays, so that names can be read on a terminal too.
     """
@@ -97,5 +97,5 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Text for a LaTeX table: every character that LaTeX would read as a command is written out."""
+    """Text for a LaTeX table, with special characters escaped."""
     return "".join(_LATEX.get(char, char) for char in one_line(text))

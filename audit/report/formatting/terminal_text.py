@@ -1,4 +1,4 @@
-"""The one way in which text reaches a terminal: no control characters, no markup, no encoding that fails."""
+"""All output to the terminal goes through here: no control characters, no markup, no encoding errors."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 def say(text: object, *, to_stderr: bool = False) -> None:
-    """Print text for a person, each invisible character of it written out. A closed stderr takes nothing."""
+    """Print text with invisible characters replaced. A closed stderr is ignored."""
     with contextlib.suppress(OSError) if to_stderr else contextlib.nullcontext():
         print(visible(str(text)), file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
 def say_json(data: Any, *, indent: int | None = None) -> None:
-    """Print JSON for machines, in ASCII: every encoding can hold it, and no terminal acts on it."""
+    """Print JSON in ASCII, which every encoding can represent and no terminal interprets."""
     print(json.dumps(data, indent=indent), flush=True)
 
 
 def plain_console() -> Console:
-    """A console that takes no text for markup, an emoji's name or a number to colour."""
+    """A console that interprets nothing as markup or emoji names, and colours no numbers."""
     from rich.console import Console
 
     return Console(markup=False, emoji=False, highlight=False)
 
 
 def make_encodable() -> None:
-    """Let stdout and stderr print what their encoding lacks, e.g. ``\\u2265``, instead of failing."""
+    """Let stdout and stderr escape characters that their encoding lacks, e.g. ``\\u2265``, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

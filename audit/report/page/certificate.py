@@ -1,4 +1,4 @@
-"""One sheet for a technical file: what was asked, what was found, what it rests on, and what proves it."""
+"""One sheet for a technical file: the questions, the findings, their basis, and a checksum as proof."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CAUTIONS = 2
 
 
 def certificate(result: AuditResult, report_json: str) -> str:
-    """The sheet; ``report_json`` is the text of the report.json that it stands for, whose SHA-256 it names."""
+    """The sheet; ``report_json`` is the text of the corresponding report.json, whose SHA-256 it states."""
     figures = Figures(result)
     cautions = [sentence.text for sentence in summary(figures) if sentence.kind == "caution"]
     return render_sheet(

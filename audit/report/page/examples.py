@@ -1,4 +1,4 @@
-"""Prompts and raw answers behind the figures, prepared for a reader as plain text."""
+"""Prompts and raw answers behind the figures, as plain text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown_examples(result: AuditResult, numbers: Mapping[str, int]) -> tuple[lis
                 **_answer(example.answer),
             }
             if not ready["f"]:
-                continue  # no figure of the page leads to it
+                continue  # no figure on the page refers to it
             spent += len(json_for_script(ready).encode())
             if spent > room:
                 break

@@ -1,4 +1,4 @@
-"""The data of the report's script: plots, figures and texts, each text written once."""
+"""The data for the report's scripts: plots, figures and texts, with each text stored once."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "pHolm": lambda m: shortened(m.p_adjusted),
     }
     rows = [[value(m) for value in columns.values()] for m in table.measures]
-    # Signatures are long and mostly alike: written as their parts, and each part once.
+    # Signatures are long and similar, so their parts are stored, each part once.
     parts = [[texts(part) for part in signature.split("|")] for signature in signatures.things]
     return {
         "columns": list(columns),
@@ -90,7 +90,7 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
 
 
 class _Numbered:
-    """Things by the number of their first occurrence."""
+    """Numbers values by first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}

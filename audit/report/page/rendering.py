@@ -77,7 +77,7 @@ def render_sheet(template: str, *, form_action: str = "'none'", **context: Any) 
 
 
 def _with_code(text: str) -> Markup:
-    """The text with what stands in backticks as code."""
+    """The text with backticks converted to code."""
     parts = enumerate(text.split("`"))
     return Markup("").join(Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in parts)
 
@@ -105,7 +105,7 @@ def _vega() -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """Templates that escape everything they are given, and show what is invisible."""
+    """Templates that escape all values, and make invisible characters visible."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("audit.report.page"),
         autoescape=True,

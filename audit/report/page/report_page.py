@@ -1,4 +1,4 @@
-"""The report of a run as one HTML file: sentences, plots, tables, and what is behind them."""
+"""The report of a run as one HTML file: sentences, plots, tables, and the data behind them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _NumberedPlots:
         self.plots: list[Plot] = []
 
     def add(self, plot: Plot | None) -> tuple[int, Plot] | None:
-        """(number, plot), None where there is no plot."""
+        """(number, plot); None if there is no plot."""
         if plot is None:
             return None
         self.plots.append(plot)
@@ -118,7 +118,7 @@ def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: Su
 
 
 def _number_the_rest(table: FigureTable, result: AuditResult, tables: Sequence[PaperTable]) -> None:
-    """Also the figures that no plot shows: those of the page's tables."""
+    """Add the figures of the page's tables that no plot shows."""
     for measure in result.measures:
         if not measure.is_subgroup:
             table.number(measure)

@@ -15,7 +15,7 @@ from audit.report.phrases import trend_scope
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became different with a run, and how many figures it concerns."""
+    """A change that came with a run, and the number of figures it affects."""
 
     at: str
     run_id: str

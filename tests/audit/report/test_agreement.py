@@ -37,7 +37,7 @@ def test_few_models_are_called_uninformative() -> None:
 
 def test_a_store_of_one_suite_says_so(tmp_path: Path) -> None:
     path = write_agreement(agreement([run({"one": SIX})]), tmp_path / "new" / "agreement.html", title="Store")
-    assert "does not hold primary figures of two suites" in path.read_text("utf-8")
+    assert "has no primary figures from two suites" in path.read_text("utf-8")
     assert "No run has a result yet" in agreement_page(agreement([]), "Store")
 
 
