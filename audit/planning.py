@@ -203,7 +203,7 @@ def _figure_plan(
     is_count = spec is not None and spec.from_counts
     behind = {} if spec is None else levels_behind(all_items, spec)
     available = {name: behind[name] for name in one.levels if name in behind}
-    careful = with_pilot_error(found, one.levels)
+    careful = with_pilot_error(found, one.levels, detect)
     design = needed(careful, detect, alpha, is_count=is_count, available=available)
     (info,) = [info for info in pilot.suites if info.name == one.suite]
     shared = None if spec is None else spec.membership

@@ -22,7 +22,9 @@ from audit.analysis.estimators import Codes, Floats, Strata, ValueKind, mean_of_
 #: Samples of a design, and the cells beyond which a smaller one of its shape is drawn.
 _DRAWS, _MOST_CELLS = 300, 4_000
 #: One-sided confidence of the variances that a plan reckons with.
-_SURE = 0.7
+_SURE = 0.8
+#: How much a difference itself is taken to vary between levels: its standard deviation, as a part of it.
+_UNEVEN_EFFECT = 0.75
 
 
 class Design(NamedTuple):
@@ -67,18 +69,22 @@ class Design(NamedTuple):
         return design
 
 
-def with_pilot_error(found: Components, levels: Mapping[str, int]) -> Components:
+def with_pilot_error(found: Components, levels: Mapping[str, int], detect: float) -> Components:
     """The components at an upper confidence limit, as a pilot with these numbers of levels knows them.
 
     Each factor's mean square is taken as a multiple of chi-squared with one degree of freedom less than it has levels
-    (Williams 1962, Biometrika 49(1/2), for one factor).
+    (Williams 1962, Biometrika 49(1/2), for one factor). And a pilot in which the models are alike, or which lacks the
+    kinds of levels that differ, does not show how the difference varies: ``detect`` is taken to vary by
+    `_UNEVEN_EFFECT` of it between the levels of each factor. Without that, a difference that varies by 1.5 of it
+    between occupations was found in 54 %, one in a tenth of the templates in 73 %, with it in 80 % or more.
     """
     cells = math.prod(levels[name] for name in found.factors)
     rest = (found.cross or 0.0) + (found.sampling or 0.0)
     factors, in_figure = {}, {}
     for name, variance in found.factors.items():
         of_item = rest * levels[name] / cells
-        factors[name] = (variance + of_item) * _upper(levels[name] - 1) - of_item
+        upper = (variance + of_item) * _upper(levels[name] - 1) - of_item
+        factors[name] = upper + (_UNEVEN_EFFECT * detect) ** 2
         weight = found.in_figure[name] / variance if variance > 0 else found.per_item
         in_figure[name] = factors[name] * weight
     upper = _upper(max(math.prod(levels[name] - 1 for name in found.factors), 1))

@@ -69,7 +69,7 @@ def test_the_plan_meets_the_wish_and_no_smaller_one_does(pilot):
     at = {"alpha": figure.alpha}
     assert figure.minimum_detectable_effect == smallest_found(found, Design(pair.levels), **at)
     assert figure.minimum_detectable_effect > found.minimum_detectable_effect(pair.levels, **at) > 0.01
-    careful = with_pilot_error(found, pair.levels)
+    careful = with_pilot_error(found, pair.levels, 0.01)
     fewer = {name: math.floor(n * 0.8) for name, n in figure.levels.items()}
     assert smallest_found(careful, Design(figure.levels), **at) <= 0.01 < smallest_found(careful, Design(fewer), **at)
     assert figure.items == math.prod(figure.levels.values())
