@@ -118,10 +118,12 @@ def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_st
     """
     hint = 'Write e.g. "Pregunta: {question}\\nRespuesta: {start}"'
     try:
-        named = [name for _, name, _, _ in string.Formatter().parse(form) if name is not None]
+        parts = [part for part in string.Formatter().parse(form) if part[1] is not None]
     except ValueError as error:
         raise refuse(("form",), form, str(error), hint) from None
-    if sorted(named) != sorted({*named}) or "question" not in named or set(named) - {"question", "start"}:
+    named = [str(name) for _, name, _, _ in parts]
+    is_plain = not any(spec or conversion for _, _, spec, conversion in parts)
+    if len({*named}) < len(named) or "question" not in named or {*named} - {"question", "start"} or not is_plain:
         raise refuse(("form",), form, "needs {question} once, {start} at most once, and no other field", hint)
     if has_start and "start" not in named:
         raise refuse(("form",), form, "has no place for the start of an answer", hint)

@@ -261,6 +261,7 @@ MISTAKES = {
     ),
     "a form without its question": ({"form": "Q: {start}"}, "form", "{question}"),
     "a form of another field": ({"form": "{question} {answer}"}, "form", "{question}"),
+    "a form that changes its question": ({"form": "{question!r} {start}"}, "form", "no other field"),
     "a form with an open brace": ({"form": "{question"}, "form", "expected"),
     "a form without a place for starts": ({"form": "{question}"}, "form", "start"),
     "a form that ends in a space": ({"form": "{question}{start} "}, "form", "space"),
