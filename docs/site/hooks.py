@@ -1,4 +1,4 @@
-"""What mkdocs calls: it adds the pages that follow from the code."""
+"""The hook that mkdocs calls: it adds the generated pages."""
 
 from __future__ import annotations
 

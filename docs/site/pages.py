@@ -1,6 +1,6 @@
-"""Pages of the documentation that follow from the code: a page a suite, a page a backend, the command line's help.
+"""The documentation's generated pages: one for each suite and each backend, and the command line's help.
 
-Their texts are docstrings and the suites' own data; nothing is fetched and no model is loaded.
+Their texts come from docstrings and the suites' own data; nothing is fetched and no model is loaded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def suite_page(name: str) -> str:
-    """What a suite asks, its paper and formulas, how to read its headline, an example, its options."""
+    """A suite's questions, paper and formulas, how to read its headline, an example, and its options."""
     suite: type[Suite] = getattr(suites, name)
     module = sys.modules[suite.__module__]
     package = sys.modules[suite.__module__.rpartition(".")[0]]
@@ -88,18 +88,18 @@ def _first_line(thing: object) -> str:
 def _reading(suite: type[Suite]) -> str:
     meanings = dict(getattr(suite, "meanings", {}))
     if not meanings:
-        return "Its figures stand in their own units; the formulas above say which."
+        return "Its figures are in their own units, given by the formulas above."
     lines = [
         f"- `{name}`: {sentence.format(points='*n*')}"
         for name, meaning in meanings.items()
         for sentence in filter(None, (meaning.above, meaning.below))
     ]
-    return "\n".join(["The report says it in plain words, counting in hundredths:", "", *lines])
+    return "\n".join(["The report puts it in plain words, with *n* in hundredths:", "", *lines])
 
 
 def _example(suite: type[Suite]) -> str:
     if suite.__module__.startswith("suites.benchmarks") and suite is not suites.GeneralAbility:
-        return "Its questions are fetched once, and checked by their sha256, when it is first run; none ship here."
+        return "Its questions are not part of this project: the first run fetches them and checks their sha256."
     item = next(iter(suite().items()))
     prompt, answers = _asked(item)
     factors = ", ".join(f"{name}: {level}" for name, level in item.factors.items())
@@ -107,19 +107,17 @@ def _example(suite: type[Suite]) -> str:
 
 
 def _asked(item: Item) -> tuple[str, str]:
-    """An item's question, and what is looked for in the answer."""
+    """An item's question, and what is read from the answer."""
     request = item.request
     prompt = request.prompt if isinstance(request.prompt, str) else json.dumps(request.prompt, ensure_ascii=False)
     continuations = [str(getattr(c, "text", c)) for c in itertools.islice(getattr(request, "continuations", ()), 6)]
     if not continuations:
         return prompt, "The model writes a text."
-    return prompt, "Asked for: the probabilities of " + ", ".join(
-        f"`{text}`" for text in continuations
-    ) + " and the like."
+    return prompt, "Scored: the probabilities of " + ", ".join(f"`{text}`" for text in continuations) + " and others."
 
 
 def _markdown(docstring: str) -> str:
-    """A docstring as Markdown: its ruled tables stay as they are written, in a block."""
+    """A docstring as Markdown: its ruled tables are kept as written, in a code block."""
     lines: list[str] = []
     in_table = False
     rules = 0

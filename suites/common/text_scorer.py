@@ -145,12 +145,12 @@ def model_rater(
     answer: Literal["likelihood", "text"] = "likelihood",
     prompt_format: Literal["raw", "chat"] = "raw",
 ) -> TextScorer:
-    """The scorer of a figure that is a language model, named as on a command line (`backends.named_backend`).
+    """A language model as the scorer of a figure; ``model`` is a name as on the command line (`named_backend`).
 
     Raises
     ------
     ConfigError
-        For no such model, or a rubric whose labels are not the quantities.
+        For an unknown model, or a rubric whose labels do not match the quantities.
     """
     asked = Rubric.of(load("rubrics").content["rubrics"][field]) if rubric is None else rubric
     rater = LLMRater(named_backend(model), asked, answer=answer, prompt_format=prompt_format)

@@ -190,8 +190,12 @@ class Rater(Options):
     model: Annotated[str, Field(min_length=1)] = Field(
         description="As on the command line: an id, a folder, a .gguf file, URL#model, embedded:smollm2."
     )
-    rubric: str | None = Field(None, description="A JSON file with the question and its answers. Default: ours.")
-    answer: Literal["likelihood", "text"] = Field("likelihood", description="Score the answers, or read a text.")
+    rubric: str | None = Field(
+        None, description="A JSON file with the question and its answers. Default: this project's."
+    )
+    answer: Literal["likelihood", "text"] = Field(
+        "likelihood", description="Score the answers' labels, or read a written answer."
+    )
     prompt_format: PromptFormat = "raw"
 
 

@@ -152,7 +152,7 @@ class TextsFromFile(ContinuedTexts):
         return found
 
     def _near(self, name: str, is_one: Callable[[Path], bool]) -> str | Path:
-        """A path beside the suite's file where there is one of that name."""
+        """The path of that name in the folder of the suite's file, if there is one; else the name itself."""
         path = self._source.path.parent / name
         return path if is_one(path) else name
 

@@ -20,7 +20,7 @@ _HEAD = """# Servers that lie: every lie on every route
 
 Made by `python -m tests.backends.openai.lies --results FILE --page docs/servers.md`. A model of some 300 words, of
 which every probability is known, stands behind a server of six styles (`tests/backends/openai/lies/server.py`) that
-tells one lie. Each cell says how many seeds ended in which way:
+tells one lie. Each cell counts the seeds by outcome:
 
 - **refused**: no score is used, and the probe says why;
 - **noticed**: the run is incomplete, names the problem or quarantines its answers, or reads all scores as intervals;
@@ -28,12 +28,12 @@ tells one lie. Each cell says how many seeds ended in which way:
   changes none;
 - **ACCEPTED**: wrong exact scores or false bounds (how many of how many) in a run that names no problem.
 
-Trials are kept in a file and repeated only when it is taken away; the last line says which commits they are of. A
-number of seeds below six was not run further. A cell is empty where a style has no way to tell the lie. Lies that begin
-after the probe are told to audits of 160 questions, of which 40 are asked again, and lies about the audited words to
-audits of 1,440. What those leave possible (up to 9.1 % of the answers where no two disagree)
-stands on the report's first screen; *within the bound* counts runs in which no more of the questions than that got
-wrong scores.
+Trials are kept in a file and repeated only when the file is removed; the last line names the commits that they ran at.
+Where a cell counts fewer than six seeds, the others were not run. A cell is empty where a style cannot tell the lie.
+Lies that begin after the probe are tried on audits of 160 questions, of which 40 are asked again, and lies about the
+audited words on audits of 1,440. The largest share of wrong answers that such an audit does not rule out (up to 9.1 %
+where no two answers disagree) is on the report's first screen; *within the bound* counts runs in which no larger share
+of the questions got wrong scores.
 
 """
 
@@ -61,8 +61,8 @@ def accepted(one: Mapping[str, Any]) -> int:
 def page(records: Sequence[Mapping[str, Any]], unknowable: Mapping[tuple[str, str], str]) -> str:
     """The page: a table of lies × styles for those of the probe, and one for those of whole audits."""
     reasons = list(dict.fromkeys(unknowable.values()))
-    lines = [_HEAD, "## Told from the start\n", *_table(records, ("honest", *_names(False)), unknowable, reasons)]
-    lines += ["\n## Told to whole audits\n", *_table(records, _names(True), unknowable, reasons)]
+    lines = [_HEAD, "## Lies from the start\n", *_table(records, ("honest", *_names(False)), unknowable, reasons)]
+    lines += ["\n## Lies in whole audits\n", *_table(records, _names(True), unknowable, reasons)]
     lines += ["\nNo client can know:\n", *(f"{at}. {reason}" for at, reason in enumerate(reasons, 1))]
     wrong = sum(accepted(r) for r in records if (r["lie"], r["style"]) not in unknowable and not _is_bounded(r))
     seeds = sorted({r["seed"] for r in records})
