@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -77,8 +78,10 @@ class Answers:
             for row in select(db, keys):
                 if row.prompt not in texts:
                     texts[row.prompt] = prompts.read(db, row.prompt)
-                if texts[row.prompt] is not None and row.is_sound:
-                    found[row.key] = texts[row.prompt], from_json_bytes(row.part), row.answer()
+                if texts[row.prompt] is not None:
+                    with contextlib.suppress(DamagedError):
+                        answer = row.answer()
+                        found[row.key] = texts[row.prompt], from_json_bytes(row.part), answer
             packed_ones, _ = self._by_key.find(db, (key for key in keys if key not in found))
             for key, (unpacked, place) in packed_ones.items():
                 question = unpacked.question
