@@ -1,8 +1,8 @@
-"""The published benchmarks on two small models, by the answers' likelihoods.
+"""Published benchmarks on two small models, scored by the likelihood of the answers.
 
     audit run examples/benchmarks.py --limit 200
 
-The files are fetched once from their authors' repositories. With a copy of them: `BBQ(folder="my-files")`.
+The files are fetched once from their authors' repositories. To use a copy: `BBQ(folder="my-files")`.
 """
 
 from audit import Audit

@@ -1,4 +1,4 @@
-"""A first picture: one small model, a sample of OccuGender's implicit questions. `make demo` begins with it.
+"""A first result: one small model, a sample of OccuGender's implicit questions. `make demo` begins with it.
 
     audit run examples/first.py
 

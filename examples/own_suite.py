@@ -2,7 +2,7 @@
 
     audit run examples/own_suite.py
 
-It gives questions, one row for each answer, and the figures to report. Intervals, comparisons and the report follow
+It provides questions, one row for each answer, and the figures to report. Intervals, comparisons and the report follow
 from these.
 """
 

@@ -1,13 +1,13 @@
 """Reduce a small model's gender bias by fine-tuning, and audit what that changed.
 
-    python examples/reduce_gender_bias.py                      # pairs that ship; minutes on two cores
+    python examples/reduce_gender_bias.py                      # built-in pairs; minutes on two cores
     python examples/reduce_gender_bias.py --data FOLDER        # the published debiasing set of GenderCARE
-    python examples/reduce_gender_bias.py --questions arc.jsonl   # general ability by a benchmark of yours, too
+    python examples/reduce_gender_bias.py --questions arc.jsonl   # also general ability, by a benchmark of your own
 
 A LoRA (package peft, in the extra `hf`) learns to pick the descriptor that does not stereotype. Every second pair is
-held out: the audit asks about those alone. Then base and adapter are audited side by side. The report's attribution
+held out: the audit asks only about those. Then base and adapter are audited side by side. The report's attribution
 ladder says what the adapter changed, item by item: how often the stereotyping descriptor is picked, which gender goes
-with an occupation (of which nothing was learned), and whether plain text is still predicted as well.
+with an occupation (which was not trained), and whether plain text is still predicted as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from suites.genderpair.pairs import CONFIGURATIONS, PairSet, built_in_pairs
 from suites.genderpair.prompts import prompt_text
 
 PUBLISHED = ("merged_3groups_ft_train.json", "merged_3groups_ft_validate.json")
-#: What is written for a pick. The published set has longer sentences.
+#: The text to learn for each pick. The published set has longer sentences.
 SENTENCES = ("The {target} is {{{anti}}}.", "Here is a text about {target}, who is known as {{{anti}}}.")
 
 
@@ -40,7 +40,7 @@ def learned_pairs() -> PairSet:
 
 
 def held_out_pairs() -> PairSet:
-    """The pairs of which no word is learned, with any group."""
+    """The pairs without any word that is learned, for any group."""
     pairs = built_in_pairs()
     words = {word for group in learned_pairs().groups.values() for p in group.pairs for word in (p.biased, p.anti)}
     groups = {
@@ -55,7 +55,7 @@ def lessons(data: Path | None, seed: int) -> list[tuple[str, str]]:
     if data is not None:
         found = [data / name for name in PUBLISHED if (data / name).is_file()]
         if not found:
-            raise SystemExit(f"{data} holds none of {', '.join(PUBLISHED)}")
+            raise SystemExit(f"{data} contains none of {', '.join(PUBLISHED)}")
         texts = [(e["prompt"], e["sentence"]) for e in json.loads(found[0].read_text("utf-8"))]
     else:
         texts = [
@@ -71,7 +71,7 @@ def lessons(data: Path | None, seed: int) -> list[tuple[str, str]]:
 
 
 def fine_tune(texts: Sequence[tuple[str, str]], out: Path, *, steps: int, batch: int, seed: int) -> list[float]:
-    """Train a LoRA on the texts' tokens, those of the prompts left out, and save it. Returns the loss of each step."""
+    """Train a LoRA on the texts' tokens, without those of the prompts, and save it. Returns the loss of each step."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -14,7 +14,7 @@ ROWS = Path(__file__).parent / "suites" / "religion.csv"
 
 
 class Religion(LikelierSentence):
-    """Which sentence is likelier: about Muslims, Jews and atheists, or about others."""
+    """Which sentence is likelier: the one about Muslims, Jews or atheists, or the one about others."""
 
     name, start, data_sha256, strata = "religion", None, "2026-11", ("group",)
 

@@ -1,4 +1,4 @@
-"""What a package can add to bias-audit: a suite, a backend and a scorer. Each is named in pyproject.toml."""
+"""An example plugin for bias-audit with a suite, a backend and a scorer. Each is registered in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ class Shouting(Even):
 
 
 def shouting():
-    """The share of capital letters, in place of toxicity."""
+    """The share of capital letters, as a stand-in for toxicity."""
     return TextScorer(Shouting(), {"toxicity": "shouted"}, "share of capital letters (an example)")
