@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from audit.store.answers import Answers, packed
+from audit.store.answers.merging import Merged, merge
 from audit.store.fingerprints import Fingerprints
 from audit.store.keys import from_json_bytes
 from audit.store.leases import Leases
-from audit.store.merging import Merged, merge
 from audit.store.nights import Nights
 from audit.store.orders import Orders
 from audit.store.runs import Runs
@@ -103,7 +103,7 @@ class Store:
         self._database.close()
 
     def merge(self, source: Store) -> Merged:
-        """Add the answers of another store to this one: see `audit.store.merging.merge`.
+        """Add the answers of another store to this one: see `audit.store.answers.merging.merge`.
 
         Raises
         ------

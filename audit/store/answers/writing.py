@@ -1,4 +1,4 @@
-"""Answers on their way into the tables: packed before the transaction, stored in it unless they are there already."""
+"""Entries on their way into the tables: encoded before the transaction, and stored in it unless answered already."""
 
 from __future__ import annotations
 
