@@ -142,29 +142,36 @@ def pooled_bound(places: Sequence[Place], *, noise: float) -> float:
 
 
 def audited_bound(places: Sequence[Place], *, noise: float) -> float:
-    """As `pooled_bound`, for the likeliest of the audited texts at each place, and for all of them together.
+    """As `pooled_bound`, for the likeliest of the audited texts at each place, for all of them, and among them.
 
-    A lie that hides or exaggerates what is audited moves another text at each place, but one of these the same way.
+    A lie that hides, exaggerates or swaps what is audited moves another text at each place, but one of these the same
+    way. Among them: as `likelihood_bound`, given that one of them was drawn.
     """
-    likeliest, together = [], []
+    likeliest, together, among = [], [], []
     for place in places:
         listed = {text: place.listed[text] for text in place.audited if text in place.listed}
-        if listed:
-            text = max(listed, key=lambda text: listed[text])
-            likeliest.append((listed[text], text in place.drawn))
-            together.append((min(math.fsum(listed.values()), 1.0), not listed.keys().isdisjoint(place.drawn)))
-    return min(1.0, 4 * math.exp(min(_log_bound(likeliest, noise), _log_bound(together, noise))))
+        if not listed:
+            continue
+        text, total = max(listed, key=lambda text: listed[text]), math.fsum(listed.values())
+        shares = {text: p / total for text, p in listed.items()} if total > 0 else {}
+        for drawn in place.drawn:
+            likeliest.append((listed[text], text == drawn))
+            together.append((min(total, 1.0), drawn in listed))
+            among += [Place(shares, (drawn,))] if drawn in shares else []
+    counts = 4 * math.exp(min(_log_bound(likeliest, noise), _log_bound(together, noise)))
+    return min(1.0, 2 * min(counts, likelihood_bound(among, noise=noise, stray=0.0)))
 
 
-def likelihood_bound(places: Sequence[Place], *, noise: float) -> float:
+def likelihood_bound(places: Sequence[Place], *, noise: float, stray: float = _STRAY) -> float:
     """As `p_value` for the log-probability of the draws, by Chernoff's bound: for thousands of single draws.
 
+    ``stray``: the least probability of what is not listed.
     ``noise``: each listed log-probability is off by itself, with half of it as standard deviation.
     """
     tilts = np.concatenate([_TILTS, -_TILTS])
     exponent = np.zeros(len(tilts))
     for place in places:
-        p = np.array([*place.listed.values(), max(_outside(place), _STRAY)])
+        p = np.array([*place.listed.values(), max(_outside(place), stray)])
         p = np.maximum(p / p.sum(), 1e-12)
         logs = np.log(p) - (p * np.log(p)).sum()
         drawn = [at for at, text in enumerate(place.listed) if text in place.drawn] or [-1]

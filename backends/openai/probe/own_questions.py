@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar
 
 from backends.base import ScoreRequest, ScoreResponse
@@ -20,6 +20,7 @@ from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities, Together
 from backends.openai.probe.calibration import (
     Place,
+    audited_bound,
     drawn_place,
     listed_texts,
     p_value,
@@ -52,7 +53,7 @@ _LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
 _LEVELS = Levels(at_once=1e-5, first=0.02, second=0.002)
 #: Tests of some draws at each of a few places, and of one at each of many.
-_OF_FEW, _OF_MANY = (p_value, pooled_p_value), (single_draws_bound,)
+_OF_FEW, _OF_MANY = (p_value, pooled_p_value, audited_bound), (single_draws_bound,)
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
 #: How many questions must differ to count as a contradiction.
@@ -109,11 +110,17 @@ class _Reservoir(Generic[T]):
 
 def _place(response: ScoreResponse, drawn: str, top: TopLogprobs | None) -> Place:
     """The list that a token was drawn beside; beside an echo, the scores' first tokens."""
-    scored = [score.tokens[0] for score in response.scores if score.tokens]
-    audited = {token.text for token in scored}
+    audited = _audited(response, trimmed=False)
     if top is not None:
         return drawn_place(drawn, top, audited)
+    scored = [score.tokens[0] for score in response.scores if score.tokens]
     return Place({t.text: math.exp(t.logprob) for t in scored if t.exact and t.start == 0}, (drawn,), audited)
+
+
+def _audited(response: ScoreResponse, *, trimmed: bool) -> set[str]:
+    """The first tokens of what was scored."""
+    texts = {score.tokens[0].text for score in response.scores if score.tokens}
+    return {text.strip() for text in texts} if trimmed else texts
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,9 @@ async def contradiction(
     async def draw(requests: int) -> list[list[Place]]:
         if not listed:
             raise NotTestedError("no lists after the questions themselves")
-        return [await drawn_places(session, listed, math.ceil(_OF_A_REQUEST[plan.way] * requests / len(listed)))]
+        each = math.ceil(_OF_A_REQUEST[plan.way] * requests / len(listed))
+        places = await drawn_places(session, [(asked, texts) for asked, texts, _ in listed], each)
+        return [[replace(place, audited=audited) for place, (*_, audited) in zip(places, listed, strict=True)]]
 
     async def at_hand() -> list[list[Place]]:
         return [list(sample.places)]
@@ -191,15 +200,16 @@ async def contradiction(
 
 async def _compared(
     session: ProbeSession, asked: Sequence[tuple[ScoreRequest, ScoreResponse]], plan: _Plan
-) -> tuple[list[tuple[Asked, dict[str, float]]], str]:
-    """What is listed after the questions that are drawn after, and how scores differ from what is listed."""
-    listed: list[tuple[Asked, dict[str, float]]] = []
+) -> tuple[list[tuple[Asked, dict[str, float], Collection[str]]], str]:
+    """What is listed after the questions that are drawn after, with the audited texts; how scores differ from lists."""
+    listed: list[tuple[Asked, dict[str, float], Collection[str]]] = []
     n_compared = n_moved = 0
     for at, (request, response) in enumerate(asked[: plan.n_listed]):
         prompt, top = await _listed(session, request)
         if isinstance(top, TopLogprobs):
             if at < plan.n_drawn:
-                listed.append((prompt, listed_texts(top, trimmed=not isinstance(prompt, str))))
+                trimmed = not isinstance(prompt, str)
+                listed.append((prompt, listed_texts(top, trimmed=trimmed), _audited(response, trimmed=trimmed)))
             n_compared += 1
             n_moved += _difference(response, top) > max(_OFF, 4 * session.capabilities.repeat_noise)
     if n_moved < _MIN_OFF:
