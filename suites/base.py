@@ -6,10 +6,12 @@ rows, without knowing the suite.
 
 from __future__ import annotations
 
+import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from backends.base import Backend, Capability, Request, Response
@@ -300,6 +302,12 @@ class Suite(ABC):
     #: A limited run keeps or drops items together if they agree in these factors (the conditions of
     #: one paired design). Empty: each item is on its own. May depend on the options.
     sampled_together: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_file(path: str | Path, **options: Any) -> Suite:
+        """A suite from a file: see `suites.from_file`."""
+        suite: Suite = importlib.import_module("suites.custom").from_file(path, **options)
+        return suite
 
     @abstractmethod
     def items(self) -> Iterator[Item]:
