@@ -80,7 +80,9 @@ $(VENV)/.demo: $(VENV)/.first
 	$(INSTALL) --editable ".[all]"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.demo
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing everything; llama.cpp is compiled, which takes some minutes on a small machine."
+	$(INSTALL) torch
 	$(INSTALL) --editable ".[dev]"
 	touch $@
 
