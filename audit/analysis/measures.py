@@ -1,4 +1,4 @@
-"""Figures of one model: from its rows and the suite's specifications to signed measures.
+"""Computes the figures of one model from its rows and the suite's specifications.
 
 A row that is known only by bounds leaves its figure without a value: the figure is computed once
 with all rows at their lower bounds and once at their upper, and its interval reaches from the

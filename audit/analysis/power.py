@@ -1,7 +1,7 @@
-"""What a design finds, by the very test that a comparison makes: variance components in, a difference out.
+"""The smallest difference that a design detects with the test used for comparisons, from variance components.
 
-A formula from the components alone promises too much: a test that allows for skewness, for outcomes not seen and for
-few discordant items has less power than Student's t, and components of a small pilot are themselves uncertain.
+A formula from the components alone is too optimistic: a test that allows for skewness, for unseen outcomes and for few
+discordant items has less power than Student's t, and the components of a small pilot are themselves uncertain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What separates two models, or two runs of one, in a figure: differences taken item by item.
+"""Differences in a figure between two models, or two runs of one, computed item by item.
 
-Both answered the same questions, so the questions' own variation cancels. The error of the mean difference is
-clustered like any other (`audit.analysis.estimators`). Only items with a value on both sides count.
+Both answered the same questions, so the variation between questions cancels. The standard error of the mean difference
+is clustered like any other (`audit.analysis.estimators`). Only items with a value on both sides count.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def paired_differences(
 def paired_sums(
     tables: Sequence[RowTable], specs: Iterable[MeasureSpec], pairs: Sequence[tuple[int, int]]
 ) -> list[PairedDifference]:
-    """For pairs with the first table, how far the two figures together lie from neutral: b + a - 2 · neutral.
+    """For pairs with the first table, the sum of both figures' distances from neutral: b + a - 2 · neutral.
 
-    It is the difference of b and of a mirrored about the neutral value, with all that goes with one.
+    Computed as the difference between b and a mirrored about the neutral value.
     """
     return list(itertools.chain.from_iterable(together(_of_figure(tables, s, pairs, s.neutral) for s in specs)))
 
@@ -115,7 +115,7 @@ def _of_figure(
 
 
 def _weight_of(alone: Bools, both: Bools, tables: Sequence[RowTable], spec: MeasureSpec) -> float:
-    """The part in the figure of rows (n,) that one table alone has, beside those that both have."""
+    """The weight in the figure of rows (n,) that only one table has, relative to all rows."""
     if not alone.any():
         return 0.0
     if spec.stratum is None or spec.weights is None:
@@ -136,7 +136,7 @@ def _each_pair(
     pairs: Sequence[tuple[int, int]],
 ) -> Generator[MeanOf, Estimate, dict[tuple[int, int], PairedDifference]]:
     """The pairs' differences over the rows that both use."""
-    # Pairs that share the same items are computed together: mostly that is all of them.
+    # Pairs with the same items are computed together: usually that is all of them.
     groups: dict[bytes, tuple[Bools, list[tuple[int, int]]]] = {}
     for a, b in pairs:
         both = used[a] & used[b]
@@ -158,7 +158,7 @@ def _each_pair(
 
 
 def _undefined(tables: Sequence[RowTable], used: Sequence[Bools], spec: MeasureSpec, a: int, b: int) -> tuple[int, ...]:
-    """Of two tables without an item in common: those whose answers do not define the figure, on items both answered."""
+    """For tables without common items: those whose answers leave the figure undefined on items that both answered."""
     both = tables[a].matching(spec.where) & tables[a].answered
     both &= tables[b].matching(spec.where) & tables[b].answered
     if not both.any():
@@ -184,7 +184,7 @@ def _of_means(
     clusters, strata = layout.clusters, layout.strata or Strata.one(n)
     at_low = lows[:, b] - highs[:, a]
     at_high = highs[:, b] - lows[:, a]
-    # A third model's answers say nothing about these two: each pair by its own values.
+    # A third model's answers are irrelevant for these two, so each pair is classified by its own values.
     counts, binary = (
         np.array([all(kind(spec, end[:, pair], end[:, pair]) for end in (lows, highs)) for pair in pairs])
         for kind in (is_count, is_binary)
@@ -216,8 +216,8 @@ def _of_means(
             at_bounds = [(int(only_a[i]), int(only_b[i])) for only_a, only_b in ends]
             difference.discordant = at_bounds[0], at_bounds[1]
         if binary[i] and crossed:
-            # McNemar's test takes items as independent, and the t-test needs many discordant
-            # items. Each alone is unreliable, so the more conservative one is used.
+            # McNemar's test assumes independent items, and the t-test needs many discordant
+            # ones. Each alone is unreliable, so the more conservative one is used.
             difference.test = "McNemar (exact) and paired t, clustered"
             p[i] = np.nan if np.isnan(p[i]) else max(p[i], mcnemar[i])
         elif binary[i] and not clusters:
@@ -230,7 +230,7 @@ def _of_means(
 
 
 def _same_answers(values: Floats, at_low: Floats, at_high: Floats) -> Bools:
-    """Whether values (n, k) that vary differ by nothing (k,): the same model's answers, not a sample's luck."""
+    """Whether values (n, k) that vary have no differences (k,): the same model's answers, rather than chance."""
     nothing = (np.maximum(np.abs(at_low), np.abs(at_high)) < ROUNDING).all(axis=0)
     return np.asarray(nothing & ~is_constant(values, 0.0))
 
@@ -312,7 +312,7 @@ def _place_extremes(
     )
     columns = np.column_stack([items for _, items in (a_high, b_low, a_low, b_high)])
     estimate = unknown_where_few_are_alike(correlations(columns, covariate, clusters).differences([(0, 1), (2, 3)]))
-    # An extreme may lie beyond what the items at hand reach: then its own value counts, with their error.
+    # An extreme may lie beyond the value at these items: then its own value is used, with their error.
     difference.low = _end(estimate, 0)._replace(value=b_low[0] - a_high[0])
     difference.high = _end(estimate, 1)._replace(value=b_high[0] - a_low[0])
     difference.a_low, difference.a_high = a_low[0], a_high[0]

@@ -1,8 +1,8 @@
-"""Means of many figures at once: those whose items fall into clusters and strata alike are columns of one estimate.
+"""Means of many figures at once: figures with the same clusters and strata are columns of one estimate.
 
 A suite has hundreds of figures of few items each, and most of an estimate's cost is the same for one column as for
-thirty. So what needs a mean is a generator: it yields a `MeanOf`, and is sent the `Estimate` back. `together` runs
-many of them side by side and computes what they ask for in as few estimates as it takes.
+thirty. So a computation that needs a mean is a generator: it yields a `MeanOf`, and is sent the `Estimate`. `together`
+runs many of them concurrently and computes their means in as few estimates as possible.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 
 T = TypeVar("T")
 
-#: Columns of one estimate: more do not fit a processor's cache, whatever their length.
+#: Columns per estimate: more do not fit a processor's cache, whatever their length.
 _MOST_COLUMNS = 32
-#: Values that wait to be estimated at one time.
+#: Maximum number of values waiting to be estimated.
 _MOST_VALUES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the items (n,) of a mean fall into clusters and strata.
+    """The clusters and strata of the items (n,) of a mean.
 
     Attributes
     ----------
     clusters : tuple of arrays (n,)
-        Codes of each cluster factor, numbered as they first occur: so the names of the levels make no difference.
+        Codes of each cluster factor, numbered by first occurrence, so that the names of the levels do not matter.
     strata : Strata or None
         As for `clustered_mean`.
     belongs : array (n, G) or None
         As for `with_memberships`.
     key : bytes
-        Equal for layouts that are alike.
+        Equal for equal layouts.
     """
 
     clusters: tuple[Codes, ...]
@@ -59,23 +59,23 @@ class Layout:
 
 
 class MeanOf(NamedTuple):
-    """Columns (n, k) of which the means are sought, as in `mean_of_kind`."""
+    """A request for the means of columns (n, k), as in `mean_of_kind`."""
 
     columns: Floats
     layout: Layout
     kind: ValueKind
 
     def group(self) -> tuple[object, ...]:
-        """Equal for means that one estimate can hold."""
+        """Equal for requests that can share an estimate."""
         kind, inside = self.kind, b""
-        if kind.is_probability:  # rows at 0 or 1 in any column are none of the model's
+        if kind.is_probability:  # rows at 0 or 1 in any column are outside the model
             rows = ((self.columns > 0) & (self.columns < 1)).all(axis=1)
             inside = b"" if rows.all() else rows.tobytes()
         return self.layout.key, replace(kind, is_count=False), kind.holds(self.columns), inside
 
 
 def together(computations: Iterable[Generator[MeanOf, Estimate, T]]) -> list[T]:
-    """What each of the computations returns, in their order."""
+    """The results of the computations, in order."""
     waiting = iter(computations)
     results: list[T] = []
     while (first := next(waiting, None)) is not None:
@@ -84,7 +84,7 @@ def together(computations: Iterable[Generator[MeanOf, Estimate, T]]) -> list[T]:
 
 
 def _side_by_side(waiting: Iterator[Generator[MeanOf, Estimate, T]]) -> list[T]:
-    """The results of the next computations, as many as fit."""
+    """Run as many of the next computations as fit, and return their results."""
     results: dict[int, T] = {}
     asked: list[tuple[int, Generator[MeanOf, Estimate, T], MeanOf]] = []
     size = 0
@@ -120,7 +120,7 @@ def _means(requests: Sequence[MeanOf]) -> list[Estimate]:
 
 
 def _batches(places: Sequence[int], widths: Sequence[int]) -> Iterator[list[int]]:
-    """The places in runs whose widths add up to `_MOST_COLUMNS` at most; one that is wider stands alone."""
+    """The places in groups with a total width of at most `_MOST_COLUMNS`; a wider one forms its own group."""
     batch: list[int] = []
     total = 0
     for place, width in zip(places, widths, strict=True):

@@ -1,4 +1,4 @@
-"""Levels of cluster factors and of strata: codes, which factor is nested in which, sums and means by level."""
+"""Levels of cluster factors and strata: codes, nesting of factors, and sums and means by level."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Strata:
 
     @property
     def of_items(self) -> Floats:
-        """Each item's part in the mean (n,): its stratum's weight, divided among the stratum's items."""
+        """Each item's weight in the mean (n,): that of its stratum, divided equally among the stratum's items."""
         return (self.weights / np.bincount(self.codes))[self.codes]
 
     def means(self, columns: Floats) -> Floats:
@@ -59,7 +59,7 @@ def crossed_factors(clusters: Sequence[Codes]) -> list[Codes]:
     coded = [renumbered(codes)[0] for codes in clusters]
     varying = [codes for codes in coded if codes.size and codes.max() > 0]
     kept: list[Codes] = []
-    # Coarse factors first: a finer one that only splits their levels adds nothing.
+    # Coarse factors first: a finer one that only subdivides their levels adds nothing.
     for codes in sorted(varying, key=lambda codes: int(codes.max())):
         if not any(pairs(coarse, codes) == int(codes.max()) + 1 for coarse in kept):
             kept.append(codes)
@@ -67,12 +67,12 @@ def crossed_factors(clusters: Sequence[Codes]) -> list[Codes]:
 
 
 def pairs(a: Codes, b: Codes) -> int:
-    """How many combinations of two factors' levels there are."""
+    """The number of combinations of two factors' levels."""
     return renumbered(a * (int(b.max()) + 1) + b)[1]
 
 
 def renumbered(codes: Codes) -> tuple[Codes, int]:
-    """Codes (n,) renumbered 0…levels-1 in their order, and how many levels there are."""
+    """Codes (n,) renumbered 0…levels-1 in order, and the number of levels."""
     if codes.size == 0:
         return codes, 0
     lowest = int(codes.min())

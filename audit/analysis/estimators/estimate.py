@@ -1,4 +1,4 @@
-"""What an estimator gives: values, and how far their errors reach to either side."""
+"""The result of an estimator: values, and how far their errors reach to either side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_DF = 0.5
 #: Beyond it, the exponential is infinite.
 _LARGEST_EXPONENT = 709.0
 
-#: Items that must be alike, in a quantity that may take any value, before they count as certain.
+#: The number of identical items, of a quantity that may take any value, needed to count as certain.
 _FEW_ALIKE = 5
 
 #: Differences and errors below this are the rounding of double precision sums of values near 1.
@@ -30,8 +30,8 @@ ROUNDING = 1e-12
 class Reach(NamedTuple):
     """How far an error reaches to one side: at a quantile t of Student's t, ``se`` · (exp(b · t) − 1) / b, b the bend.
 
-    Without bend that is ``se`` · t, to both sides the classic interval. A bend above 0 is a long tail: on the scale
-    of a logarithm, the interval is the classic one again.
+    Without bend that is ``se`` · t, the classic interval. A bend above 0 means a long tail: on a log scale the interval
+    is again the classic one.
     """
 
     se: Floats
@@ -51,10 +51,10 @@ class Reach(NamedTuple):
         return Reach(self.at(t) / Reach(np.ones_like(t), bend).at(t), bend)
 
     def quantile(self, distance: Floats) -> Floats:
-        """The quantile at a distance (k,); beyond the estimate, at a negative one, the error is not bent.
+        """The quantile at a distance (k,); at negative distances, beyond the estimate, the error is not bent.
 
-        A constant column (``se`` 0) is certain: ±inf, or 0 at no distance. What is smaller than `ROUNDING` comes
-        from adding floats, and shows nothing.
+        A constant column (``se`` 0) is certain: ±inf, or 0 at distance 0. Numbers below `ROUNDING` are rounding errors,
+        and count as 0.
         """
         distance, se = (np.where(np.abs(x) < ROUNDING, 0.0, x) for x in (distance, self.se))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -66,7 +66,7 @@ class Reach(NamedTuple):
 
 
 def distance_at(se: float, bend: float, t: float) -> float:
-    """`Reach.at` of one number: thousands of decisions ask for it, and an array of one is ten times as slow."""
+    """`Reach.at` for single numbers: thousands of decisions use it, and arrays of one element are ten times slower."""
     bent = bend * t
     if bent == 0:
         return se * t
@@ -88,7 +88,7 @@ class Estimate:
         Levels of the cluster factor that has fewest, among those that vary, in the stratum that has fewest;
         items where they are independent.
     third : array (k,) or None
-        Third cumulant of the estimate's error, None where nobody asked for it.
+        Third cumulant of the estimate's error; None if not computed.
     below, above : Reach or None
         How far the error reaches to either side; None: as far as ``se`` to both.
     is_of_unseen : array (k,) or None
@@ -122,15 +122,15 @@ class Estimate:
         return np.asarray(self.value - below.at(t)), np.asarray(self.value + above.at(t))
 
     def p_two_sided(self, null: float = 0.0) -> Floats:
-        """p of each column for the hypothesis that it is ``null``."""
+        """Two-sided p-value of each column for the hypothesis that it is ``null``."""
         return np.asarray(np.minimum(1.0, 2 * np.minimum(self.p_above(null), self.p_below(null))))
 
     def p_above(self, null: float) -> Floats:
-        """One-sided p against the hypothesis that it is at most ``null``."""
+        """One-sided p-value of the hypothesis that it is at most ``null``."""
         return np.asarray(special.stdtr(self.df, -self.reach[0].quantile(self.value - null)))
 
     def p_below(self, null: float) -> Floats:
-        """One-sided p against the hypothesis that it is at least ``null``."""
+        """One-sided p-value of the hypothesis that it is at least ``null``."""
         return np.asarray(special.stdtr(self.df, -self.reach[1].quantile(null - self.value)))
 
     @property
@@ -139,7 +139,7 @@ class Estimate:
         return np.asarray(special.stdtrit(self.df, 0.975), dtype=np.float64)
 
     def widened(self, below: Floats, above: Floats) -> Estimate:
-        """The same estimate with a 95 % interval that reaches at least so far to either side (k,)."""
+        """The same estimate with a 95 % interval that reaches at least these distances (k,) to either side."""
         t = self.t
         low, high = (
             reach._replace(se=np.maximum(reach.se, distance / Reach(np.ones_like(t), reach.bend).at(t)))
@@ -173,17 +173,17 @@ class Estimate:
 
 
 def finite(number: float) -> float | None:
-    """The number, or None where there is none."""
+    """The number, or None if it is not finite."""
     return float(number) if math.isfinite(number) else None
 
 
 def is_constant(columns: Floats, mean: Floats | float) -> NDArray[np.bool_]:
-    """Whether each column (n, …) of that mean varies by rounding alone: by about 1e-17, which is not variation."""
+    """Whether each column (n, …) with that mean is constant, except for rounding errors."""
     return np.asarray(columns.max(axis=0) - columns.min(axis=0) <= 1e-13 * np.maximum(1.0, np.abs(mean)))
 
 
 def unknown_where_few_are_alike(estimate: Estimate) -> Estimate:
-    """The estimate without an error where nothing varied in fewer than `_FEW_ALIKE` items: too few to be certain."""
+    """The estimate with an unknown error if fewer than `_FEW_ALIKE` items are all alike: too few to be certain."""
     if estimate.n_items >= _FEW_ALIKE:
         return estimate
     below, above = estimate.reach

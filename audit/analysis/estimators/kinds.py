@@ -1,4 +1,4 @@
-"""The error of a mean by what its values are: real numbers, probabilities, shares, or differences of them."""
+"""Means with standard errors that fit the kind of values: real numbers, probabilities, shares, or differences."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from audit.analysis.estimators.unseen import allow_for_unseen_kinds
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """What values can be, and how they came about.
+    """The range and the kind of values.
 
     Attributes
     ----------
     least, most : float
-        Their range; infinite where there is none.
+        Their range; infinite if there is none.
     is_count : bool or array (k,)
-        Whether a column's values come from counting.
+        Whether a column's values are counts.
     is_probability : bool
-        Whether they are probabilities, not differences of such.
+        Whether they are probabilities, rather than differences of probabilities.
     is_change : bool
         Whether they are what two models differ by, item by item. A decision about these allows for kinds that were not
         drawn by itself (`audit.analysis.comparing.paired`); an interval of others does.
@@ -42,7 +42,7 @@ class ValueKind:
     is_change: bool = False
 
     def holds(self, values: Floats) -> bool:
-        """Whether there is a range, and the values are in it."""
+        """Whether there is a range that contains the values."""
         return bool(np.isfinite(self.most - self.least) and self.least <= values.min() and values.max() <= self.most)
 
 
@@ -53,7 +53,7 @@ def mean_of_kind(
     strata: Strata | None = None,
     belongs: Floats | None = None,
 ) -> Estimate:
-    """Mean of each column of ``values`` with an error that fits what they are.
+    """Mean of each column of ``values`` with a standard error that fits their kind.
 
     =================  ==============================================================================
     values             error

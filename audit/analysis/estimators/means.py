@@ -1,12 +1,11 @@
-"""Means and their clustered errors: estimates that allow for dependent items.
+"""Means with clustered standard errors: estimates that allow for dependent items.
 
 Prompts are templates × occupations. Items that share an occupation, or a template, are alike, so
-an interval that takes every item as independent is far too short. Here the levels of each cluster
-factor are taken as drawn from a larger population.
+an interval that treats every item as independent is far too short. Here the levels of each cluster
+factor are treated as a sample from a larger population.
 
 The items are reduced to cells (one per combination of levels). With
-``V_k`` the one-way clustered variance of factor k and ``V_c`` the variance that the cells alone
-would give,
+``V_k`` the one-way clustered variance of factor k and ``V_c`` the variance from the cells alone,
 
     V = Σ_k V_k - (K - 1) V_c
 
@@ -15,24 +14,24 @@ few clusters. In simulated crossed designs with three to ten templates and 6 to 
 95 % intervals then cover 94 to 96.5 % (95 to 99 % with the plain formula and the smallest number of
 levels less one); with two templates, which say almost nothing about others, 90 to 96 %:
 
-* ``V_c`` is taken from residuals of the additive fit (the factors' own effects removed). Plain
-  CGM leaves those effects in and so subtracts 1/levels of each too much. In a balanced design
+* ``V_c`` is computed from residuals of the additive fit (with the factors' own effects removed). Plain
+  CGM leaves those effects in, and so subtracts 1/levels of each too much. In a balanced design
   V is the unbiased ANOVA estimate of the crossed random-effects model (Searle, Casella &
   McCulloch 1992, ch. 4).
-* Student's t with Satterthwaite's (1946) degrees of freedom for that sum. Where a factor of fewer
-  than five levels shows, they are too many (40 × 3 cover 92.5 to 93.5 %), and its quantile is Cochran's
+* Student's t with Satterthwaite's (1946) degrees of freedom for that sum. If a factor with fewer than
+  five levels is significant, they are too many (40 × 3 cover 92.5 to 93.5 %), and the quantile is Cochran's
   (1964, Biometrics 20(1)): the mean of the factors' own quantiles, weighted by their V_k.
-* A factor whose V_k does not show above V_c (F test at `_POOLING_LEVEL`, the usual one for pooling
-  mean squares: Bancroft & Han 1983, J. Am. Stat. Assoc. 78) counts as cells alone. Else the few
-  degrees of freedom of seven templates that are all alike would widen intervals to 98 or 99 %.
+* A factor whose V_k is not significantly above V_c (F test at `_POOLING_LEVEL`, the usual level for pooling
+  mean squares: Bancroft & Han 1983, J. Am. Stat. Assoc. 78) counts as cells alone. Otherwise the few
+  degrees of freedom of seven identical templates would widen intervals to 98 or 99 %.
 
 Strata (the groups of occupations) are fixed: the mean is Σ weight · mean of the stratum, residuals are taken from the
-stratum's mean, and what lies between strata is in no variance. A factor nested in the strata (occupations) adds
+stratum's mean, and differences between strata are no variance. A factor nested in the strata (occupations) adds
 each stratum's own V, with Welch's degrees of freedom (Cochran 1977, Sampling Techniques, eq. 5.12 and 5.16); a factor
 that crosses them (templates) is summed over the strata first, since a template's effects in the strata belong
 together. V_c comes from an additive fit within each stratum.
 
-``V`` is never let below the largest ``V_k``: an estimate cannot be more precise than with its items clustered
+``V`` is never below the largest ``V_k``: an estimate cannot be more precise than with its items clustered
 one way. Unequal cluster sizes enter through the variance's correction and through the effective
 number of clusters (Carter, Schnepel & Steigerwald 2017, Rev. Econ. Stat. 99(4)).
 """
@@ -48,7 +47,7 @@ from scipy import special
 from audit.analysis.estimators.clusters import Strata, additive_rank, cells, crossed_factors, renumbered, sums
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats, is_constant
 
-#: Level at which a factor's own variance has to show, to be separated from that of the cells alone.
+#: Level at which a factor's own variance must be significant to be separated from that of the cells alone.
 _POOLING_LEVEL = 0.25
 
 #: Below this number of levels, Satterthwaite's degrees of freedom are too many.
@@ -56,7 +55,7 @@ _FEW_LEVELS = 5
 
 
 class Moments(NamedTuple):
-    """Of the error of a mean that comes from one source: variance, degrees of freedom and third cumulant, each (k,)."""
+    """The error of a mean from one source: variance, degrees of freedom and third cumulant, each (k,)."""
 
     variance: Floats
     df: Floats
@@ -108,7 +107,7 @@ def summed_variance(
 ) -> tuple[Floats, Floats]:
     """V (k,) and its degrees of freedom (k,), from the V_k of each factor (K, k) and the V_c of the cells (k,).
 
-    ``alone_df`` 0: V_c is not known, and nothing is taken away.
+    If ``alone_df`` is 0, V_c is unknown and not subtracted.
     """
     known = np.broadcast_to(alone_df, alone.shape) > 0
     of_alone = np.where(known, alone_df, 1.0)
@@ -128,7 +127,7 @@ def summed_variance(
 
 
 class Source(NamedTuple):
-    """The error of a mean from one source, and how many levels it has."""
+    """The error of a mean from one source, and its number of levels."""
 
     variance: Floats
     df: Floats
@@ -136,9 +135,9 @@ class Source(NamedTuple):
 
 
 def sources_of_error(columns: Floats, clusters: Sequence[Codes], strata: Strata) -> tuple[list[Source], Source]:
-    """Where the error of the mean of columns (n, k) comes from: V_k of each factor, and V_c of the cells alone.
+    """The sources of error of the mean of columns (n, k): V_k of each factor, and V_c of the cells alone.
 
-    Without clusters each item is a level. The cells' degrees of freedom are 0 where V_c is not known.
+    Without clusters each item is a level. The cells' degrees of freedom are 0 if V_c is unknown.
     """
     residual = columns - strata.means(columns)[strata.codes]
     factors = crossed_factors(clusters)
@@ -150,7 +149,7 @@ def sources_of_error(columns: Floats, clusters: Sequence[Codes], strata: Strata)
 
 
 def _fewest_levels(codes: Codes, strata: Strata) -> int:
-    """Levels of a factor in the stratum that has fewest; all of them where it crosses the strata."""
+    """Levels of a factor in the stratum with the fewest; all levels if it crosses the strata."""
     return int(np.bincount(strata.of_levels(codes)).min())
 
 
@@ -170,7 +169,7 @@ def _one_way(residual: Floats, codes: Codes, strata: Strata) -> Moments:
 
 
 def _of_stratum(part: Floats, added: Floats) -> Moments:
-    """The error from levels (G,) with these parts in the mean, whose residuals add up to (G, k)."""
+    """The error from levels (G,) with these weights in the mean and these sums of residuals (G, k)."""
     if len(part) < 2:
         unknown = np.full(added.shape[1], np.nan)
         return Moments(unknown, unknown, unknown)
@@ -185,7 +184,7 @@ def _of_stratum(part: Floats, added: Floats) -> Moments:
 
 
 def _cells_alone(residual: Floats, factors: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:
-    """Variance of the mean from the cells alone (k,), and its degrees of freedom (k,), 0 where it is not known."""
+    """Variance of the mean from the cells alone (k,), and its degrees of freedom (k,), 0 if unknown."""
     variances, squares = [], []
     for stratum, weight in enumerate(strata.weights):
         own = strata.codes == stratum
@@ -197,10 +196,10 @@ def _cells_alone(residual: Floats, factors: Sequence[Codes], strata: Strata) -> 
 
 
 def _cells_of_stratum(residual: Floats, factors: Sequence[Codes]) -> tuple[Floats, int]:
-    """The same for the mean of one stratum's items: the factors' effects are removed. df 0: not known."""
+    """The same for the mean of one stratum's items, with the factors' effects removed. df is 0 if unknown."""
     cell, n_cells = renumbered(cells(factors))
     first = np.empty(n_cells, dtype=np.intp)
-    first[cell[::-1]] = np.arange(len(cell))[::-1]  # of several items in a cell, the last one written stays
+    first[cell[::-1]] = np.arange(len(cell))[::-1]  # the first item of each cell, as the last one written stays
     of_cell = [codes[first] for codes in factors]
     levels = [int(codes.max()) + 1 for codes in factors]
     df = n_cells - additive_rank(of_cell, levels)

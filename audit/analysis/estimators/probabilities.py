@@ -1,8 +1,8 @@
-"""Intervals of mean probabilities, whose tails are those of a logit's normal distribution.
+"""Intervals of mean probabilities with tails from a logit-normal model.
 
-Near 0, a few levels hold most of a mean: of 20 occupations whose log-odds vary by 1.5, Student's interval of the
-mean misses above in 24 %, and what the sample shows of its own skewness makes up for a third of that. So the log-odds
-are modelled as a sum of normal effects, one of each cluster factor and one of each cell (a logit-normal mixed
+Near 0, a few levels dominate a mean: with 20 occupations whose log-odds vary by 1.5, Student's interval of the
+mean misses above in 24 %, and correcting for the sample's skewness removes a third of that. So the log-odds
+are modelled as a sum of normal effects, one for each cluster factor and one for each cell (a logit-normal mixed
 model), and the mean's interval is the generalised one of that model (Weerahandi 1993, J. Am. Stat. Assoc. 88; for the
 mean of lognormal values Krishnamoorthy & Mathew 2003, J. Stat. Plan. Inference 115): variances are drawn as V·df/χ²,
 the mean of the log-odds as a normal about its estimate, and for each draw the mean probability is integrated.
@@ -21,7 +21,7 @@ from audit.analysis.estimators.clusters import Strata
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
 from audit.analysis.estimators.means import sources_of_error
 
-#: Values below this part of the mean (or as near to 1) hardly enter it: they are modelled as if they were there.
+#: Values below this share of the mean (or as near to 1) hardly affect it: they are modelled as if at this share.
 _LEAST_PART = 1e-3
 _DRAWS, _NODES = 512, 15
 
@@ -29,7 +29,7 @@ _DRAWS, _NODES = 512, 15
 def widened_by_logit_model(
     estimate: Estimate, values: Floats, clusters: Sequence[Codes], strata: Strata | None = None
 ) -> Estimate:
-    """The estimate of mean probabilities, reaching at least as far as the logit-normal model's interval does.
+    """The estimate of mean probabilities, reaching at least as far as the logit-normal model's interval.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def widened_by_logit_model(
         As for `clustered_mean`. Each stratum has a mean of its log-odds; the variances are the same in all.
     """
     columns = values.reshape(len(values), -1)
-    inside = ((columns > 0) & (columns < 1)).all(axis=1)  # 0 and 1 stand for answers that are missing
+    inside = ((columns > 0) & (columns < 1)).all(axis=1)  # 0 and 1 represent missing answers
     varied = (estimate.se > 0) & np.isfinite(estimate.df)
     if inside.sum() < 2 or not varied.any():
         return estimate
@@ -93,14 +93,14 @@ def _inverse_chi_squares(df: Floats, dimension: int, dimensions: int) -> Floats:
     return np.column_stack([_of_one_df(float(one), dimension, dimensions) for one in different])[:, column]
 
 
-@lru_cache(maxsize=256)  # the inverse of χ² is slow, and figures of one design have it in common
+@lru_cache(maxsize=256)  # the inverse of χ² is slow, and shared by the figures of a design
 def _of_one_df(df: float, dimension: int, dimensions: int) -> Floats:
     return np.asarray(df / special.chdtri(df, _draws(dimensions)[dimension]))
 
 
 @cache
 def _draws(dimensions: int) -> list[Floats]:
-    """Numbers in (0, 1), evenly spread over the cube: the same ones every time."""
+    """Quasi-random numbers in (0, 1), evenly spread over the cube and the same every time."""
     from scipy.stats import qmc  # takes a second to import, and only mean probabilities need it
 
     return list(qmc.Halton(dimensions, scramble=True, seed=0).random(_DRAWS).T)
@@ -108,6 +108,6 @@ def _draws(dimensions: int) -> list[Floats]:
 
 @cache
 def _hermite() -> tuple[Floats, Floats]:
-    """Nodes and weights of the mean over a standard normal."""
+    """Nodes and weights for expectations over a standard normal."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     return nodes, weights / weights.sum()

@@ -1,4 +1,4 @@
-"""The error of values that come from counting, where few of them differ from the rest, or none."""
+"""Standard errors of counts of which few or none differ from the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import special
 from audit.analysis.estimators.clusters import Strata, cells, crossed_factors, renumbered
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
 
-#: Values that lie closer together than this share of their range are as good as equal.
+#: Values that differ by less than this share of their range count as nearly equal.
 _ALIKE = 1e-3
 
 
@@ -22,18 +22,18 @@ def allow_for_few_outcomes(
     most: float,
     strata: Strata | None = None,
 ) -> Estimate:
-    """The estimate of counted values with an error that also holds where few of them differ from the rest.
+    """The estimate of counted values with an error that is also valid if few of them differ from the rest.
 
-    Where 1 of 200 answers is a yes, the variance within the sample says next to nothing, and where none
-    is, it says nothing at all. So the error stated is never below the one whose 95 % interval reaches as
-    far as a score interval does (Wilson 1927, J. Am. Stat. Assoc. 22), for differences that of Newcombe
+    If 1 of 200 answers is a yes, the variance within the sample says next to nothing, and if none
+    is, it says nothing at all. So the error is never below the one whose 95 % interval reaches as
+    far as a score interval (Wilson 1927, J. Am. Stat. Assoc. 22), for differences that of Newcombe
     (1998, Stat. Med. 17, method 10). It allows for clusters through the effective number of items (Korn &
     Graubard 1998, Surv. Methodol. 24). One outcome more than was seen, of the largest size and in all
-    items of a cell, enters that number and the size of an outcome: it decides where nothing was
-    seen, fades with every outcome that was, and keeps one outcome from making an estimate surer than none.
+    items of a cell, enters that number and the size of an outcome: it dominates if nothing was
+    seen, fades with every outcome seen, and prevents one outcome from making an estimate more certain than none.
 
-    Where nothing was seen, the data do not show how much a cluster's items are alike: cells then count as
-    independent. An outcome that only a few templates bring forth, none of them in the sample, is missed.
+    If nothing was seen, the data do not show how similar a cluster's items are: cells then count as
+    independent. An outcome that only a few templates produce, none of them in the sample, is missed.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ def allow_for_few_outcomes(
     clusters : sequence of integer arrays (n,)
         As for `clustered_mean`.
     least, most : float
-        What a value can be.
+        Range of a value.
     strata : Strata, optional
         As for `clustered_mean`. Values deviate from their stratum's median.
 
     Returns
     -------
     Estimate
-        Whose error reaches as far or farther.
+        With an error that reaches at least as far.
     """
     columns = values.reshape(len(values), -1)
     distance = _reach_of_few(estimate, columns, clusters, least, most, strata or Strata.one(len(columns)))
@@ -61,9 +61,9 @@ def allow_for_few_outcomes(
 def _reach_of_few(
     estimate: Estimate, columns: Floats, clusters: Sequence[Codes], least: float, most: float, strata: Strata
 ) -> Floats:
-    """How far (k,) a 95 % interval reaches that allows for one outcome more than the columns (n, k) show."""
+    """The reach (k,) of a 95 % interval that allows for one more outcome than the columns (n, k) show."""
     part = strata.of_items[:, None]
-    n = 1 / float((part**2).sum())  # how many items of equal weight are worth as much
+    n = 1 / float((part**2).sum())  # the effective number of equally weighted items
     middle = _medians(columns, strata)
     room_above, room_below = np.maximum(most - middle, 0.0).max(axis=0), np.maximum(middle - least, 0.0).max(axis=0)
     reach = np.maximum(room_above, room_below)
@@ -73,13 +73,13 @@ def _reach_of_few(
     )
     in_cell = len(columns) / _number_of_cells(clusters, len(columns))
     size = (squares + in_cell * reach**2) / (up + down + in_cell * reach)
-    # The variance of the mean, were there no clusters.
+    # The variance of the mean without clusters.
     independent = ((part * (columns - strata.means(columns)[strata.codes])) ** 2).sum(axis=0) * n / max(n - 1, 1)
     seen = np.divide(estimate.se**2, independent, out=np.ones_like(independent), where=independent > 0)
     inflation = (squares * np.maximum(seen, 1.0) + (in_cell * reach) ** 2) / (squares + in_cell * reach**2)
     effective = n / inflation
     t = np.asarray(special.stdtrit(estimate.df, 0.975), dtype=np.float64)
-    # Nothing can fall to a side that has no room: a share, unlike a difference, has only one.
+    # No outcome can lie on a side without room: a share, unlike a difference, has only one side.
     more, fewer = (
         np.where(room > 0, _score_interval(np.minimum(sums / size / n, 1.0), effective, t), 0.0)
         for sums, room in ((up, room_above), (down, room_below))
@@ -89,7 +89,7 @@ def _reach_of_few(
 
 
 def _score_interval(share: Floats, n: Floats, t: Floats) -> tuple[Floats, Floats]:
-    """How far Wilson's interval reaches below and above a share of ``n`` items."""
+    """The reach of Wilson's interval below and above a share of ``n`` items."""
     shift = t**2 / n
     middle = (share + shift / 2) / (1 + shift)
     half = np.sqrt(shift * (share * (1 - share) + shift / 4)) / (1 + shift)
@@ -97,7 +97,7 @@ def _score_interval(share: Floats, n: Floats, t: Floats) -> tuple[Floats, Floats
 
 
 def _number_of_cells(clusters: Sequence[Codes], n: int) -> int:
-    """How many combinations of levels there are; ``n`` without clusters."""
+    """The number of combinations of levels; ``n`` without clusters."""
     factors = crossed_factors(clusters)
     return renumbered(cells(factors))[1] if factors else n
 
@@ -110,9 +110,9 @@ def allow_for_unseen_outcomes(
     most: float,
     strata: Strata | None = None,
 ) -> Estimate:
-    """The estimate of bounded values, of any size, that also holds where they are nearly alike.
+    """The estimate of bounded values with an error that is also valid if they are nearly equal.
 
-    Five equal values do not make a certainty: for values that are all equal, the error reaches as far as that of
+    Five equal values prove nothing: if all values are equal, the error reaches as far as that of
     `allow_for_few_outcomes`. It fades as (1 + d² / r²)⁻² with the values' mean squared distance d² from their
     stratum's median, r being `_ALIKE` of the range: neither a value's last digits nor rounding it decides. Where
     values vary, it is next to nothing.

@@ -1,4 +1,4 @@
-"""Intervals of means that are skewed: one tail of their error is longer than the other."""
+"""Intervals of skewed means, whose error has one longer tail."""
 
 from __future__ import annotations
 
