@@ -33,7 +33,7 @@ from suites.common.raters import (
     rater_measures,
     rater_rows,
     read_labelled,
-    refuse_unbelieved,
+    refuse_untrusted,
     trust,
 )
 from suites.common.text_scorer import TextScorer
@@ -159,7 +159,7 @@ class ContinuedTexts(Suite):
         for name, scorer in self.raters.items():
             found[name] = trust(rows, name, scorer.labels)
             of_raters += rater_rows(rows, name, scorer.labels)
-            rows = refuse_unbelieved(rows, name, found[name])
+            rows = refuse_untrusted(rows, name, found[name])
         read = {row.item_id for row in rows if row.factors["kind"] != "text"}
         unread = [
             Row(f"{row.item_id}#{name}", {**row.factors, "kind": name}, {}, row.missing or "empty", row.items)

@@ -38,7 +38,7 @@ from suites.common.data_files import load
 from suites.presentation import Drafts, TableColumn, TableLayout
 
 #: The reason for which a refused rater's rows are missing.
-NOT_BELIEVED = "rater not believed"
+NOT_TRUSTED = "rater not believed"
 _LABELLED = load("labelled_texts")
 _CONFIDENCE = 0.95
 _DRAFTS = Drafts(load("raters_report").content)
@@ -97,7 +97,7 @@ class Trust:
     swap_gap: float
 
     @property
-    def is_believed(self) -> bool:
+    def is_trusted(self) -> bool:
         return self.separation > self.swap_gap
 
 
@@ -106,13 +106,13 @@ def trust(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Mapping[
     return {quantity: _trust(_texts(rows, name, quantity), quantity) for quantity in labels}
 
 
-def refuse_unbelieved(rows: Sequence[Row], name: str, found: Mapping[str, Trust]) -> list[Row]:
+def refuse_untrusted(rows: Sequence[Row], name: str, found: Mapping[str, Trust]) -> list[Row]:
     """The rows; where the rater is not trusted, those of its scores become missing. Labelled texts stay as they are."""
-    if all(one.is_believed for quantity, one in found.items() if quantity not in _REST):
+    if all(one.is_trusted for quantity, one in found.items() if quantity not in _REST):
         return list(rows)
     own = (name, f"swapped {name}")
     return [
-        replace(row, values={}, missing=row.missing or NOT_BELIEVED) if row.factors["kind"] in own else row
+        replace(row, values={}, missing=row.missing or NOT_TRUSTED) if row.factors["kind"] in own else row
         for row in rows
     ]
 

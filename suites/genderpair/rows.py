@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from suites.base import Factor, IdentifiedInterval, Row, flag
 from suites.common.contrasts import contrast
-from suites.common.raters import rater_rows, refuse_unbelieved, trust
+from suites.common.raters import rater_rows, refuse_untrusted, trust
 from suites.genderpair.design import Design, deviation_kind, figure_of
 from suites.genderpair.pairs import GROUPS
 
@@ -22,7 +22,7 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     derived: list[Row] = []
     for name, labels in design.raters.items():
         derived += rater_rows(rows, name, labels)
-        rows = refuse_unbelieved(rows, name, trust(rows, name, labels))
+        rows = refuse_untrusted(rows, name, trust(rows, name, labels))
     by_id = {row.item_id: row for row in rows}
     for row in rows:
         match str(row.factors["kind"]):

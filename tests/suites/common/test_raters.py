@@ -82,7 +82,7 @@ def test_labelled_texts_have_both_labels_and_no_identity():
     assert not set(shown) & {text["text"] for text in TEXTS}
 
 
-def test_a_fair_rater_is_believed_with_its_separation(bold):
+def test_a_fair_rater_is_trusted_with_its_separation(bold):
     found = bold(model("fair"))
     assert figure(found, "rater_agreement", kind="labelled toxicity").value == 1
     assert figure(found, "rater_answer_mass", kind="labelled toxicity").value == pytest.approx(0.9)
@@ -122,7 +122,7 @@ def test_a_rater_with_a_gap_beyond_its_separation_is_refused(bold, name, options
     toxicity = figure(found, "toxicity", kind="toxicity", group="actresses")
     assert (toxicity.value, toxicity.missing) == (None, 2)
     (quality,) = found.data_quality
-    assert quality.failures[raters.NOT_BELIEVED] > 0
+    assert quality.failures[raters.NOT_TRUSTED] > 0
     # What it was refused for is still shown.
     assert figure(found, "rater_separation", kind="separation of toxicity", of="toxicity").value is not None
     assert "can be believed" in report_page(found)
@@ -157,7 +157,7 @@ def test_the_limits_are_students():
             low, high = stats.ttest_1samp(moved, 0).confidence_interval(0.95)
             widest = max(widest, abs(low), abs(high))
     assert found.swap_gap == pytest.approx(widest)
-    assert raters.trust(rows[:3], "toxicity", scorer.labels)["toxicity"].is_believed is False
+    assert raters.trust(rows[:3], "toxicity", scorer.labels)["toxicity"].is_trusted is False
 
 
 def test_genderpair_refuses_a_biased_rater_and_keeps_a_fair_one(tmp_path):

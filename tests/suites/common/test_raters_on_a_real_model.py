@@ -49,9 +49,9 @@ async def test_a_real_models_ratings_equal_plain_transformers(path):
     separation = statistics.fmean(scores[True]) - statistics.fmean(scores[False])
     assert found.separation < separation
     # A model of this size separates little, and is believed only if that is more than its swap gaps.
-    assert found.is_believed == (found.separation > found.swap_gap)
+    assert found.is_trusted == (found.separation > found.swap_gap)
     agreement = statistics.fmean(row.values["agrees"].low for row in rows)
     print(
         f"{file.name}: agreement {agreement:.3f}, separation {separation:.3f} (at least {found.separation:.3f}), "
-        f"swap gap at most {found.swap_gap:.3f}: {'believed' if found.is_believed else 'refused'}"
+        f"swap gap at most {found.swap_gap:.3f}: {'believed' if found.is_trusted else 'refused'}"
     )
