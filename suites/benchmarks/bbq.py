@@ -28,8 +28,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from backends.base import Response
 from backends.options import checked_options, some_of
-from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.benchmarks.bbq_groups import UNKNOWN, has_names, stereotyped_places
 from suites.benchmarks.choices import Answers, Mode, MultipleChoice, Question
 from suites.benchmarks.files import Folder, read_json_lines
@@ -133,6 +134,10 @@ class BBQ(MultipleChoice):
             "unknown": flag(role == UNKNOWN),
             "bias_score": IdentifiedInterval.exact({BIASED: 1.0, OTHER: -1.0, UNKNOWN: 0.0}[role]),
         }
+
+    def planted(self, item: Item, bias: float, draw: int) -> Response:
+        """The biased answer is given in the part ``bias`` of the questions, and any answer in the others."""
+        return self.planted_choice(item, BIASED, bias, draw)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         derived = super().derive(rows)

@@ -35,6 +35,7 @@ from suites.benchmarks.files import Folder
 from suites.common.conditions import CONDITIONS
 from suites.common.contrasts import contrast
 from suites.common.data_files import PinnedFile, load
+from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import drawn_share
 
 Mode = Literal["likelihood", "generation"]
@@ -235,6 +236,17 @@ class AnsweredQuestions(Suite):
                     factors = {**row.factors, "kind": "change", "against": against}
                     names = {quantity: f"{quantity}_change" for quantity in self.compared}
                     yield contrast(f"{condition}-{against}/{question}", row, other, names, factors)
+
+    def planted_choice(self, item: Item, towards: str, bias: float, draw: int) -> base.Response:
+        """The answer of the role ``towards`` in the part ``bias`` of the questions, any answer in the others."""
+        question = self._question(item)
+        marks = self._listed(question)
+        chosen = int(chance("which", item.id, draw) * len(marks))
+        if chance("whether", item.id, draw) < bias:
+            chosen = question.roles.index(towards)
+        if isinstance(item.request, base.GenerateRequest):
+            return base.GenerateResponse(f" {marks[chosen]}", "stop")
+        return planted_scores({f" {mark}": 0.5 if place == chosen else 0.1 for place, mark in enumerate(marks)})
 
     def _question(self, item: Item) -> Question:
         found: dict[str, Question] | None = self.__dict__.get("_by_id")

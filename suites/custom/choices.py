@@ -24,7 +24,6 @@ from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.benchmarks.choices import AnsweredQuestions, Asking
 from suites.benchmarks.choices import Question as Asked
 from suites.common.data_files import content_sha256
-from suites.common.planted import chance, planted_scores
 from suites.custom.figures import Design
 from suites.custom.schema import Choices, Question
 from suites.custom.source import Source, refuse_repeated
@@ -88,14 +87,8 @@ class ChoicesFromFile(AnsweredQuestions):
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:
         """The stereotype is chosen in a share ``bias`` of the questions, and an answer at random in the others."""
-        question = self._question(item)
-        row, marks = self._rows[question.id], self._listed(question)
-        chosen = int(chance("which", item.id, draw) * len(marks))
-        if chance("whether", item.id, draw) < bias:
-            chosen = question.answers.index(row.stereotype or row.right or row.answers[0])
-        if isinstance(item.request, base.GenerateRequest):
-            return base.GenerateResponse(f" {marks[chosen]}", "stop")
-        return planted_scores({f" {mark}": 0.5 if place == chosen else 0.1 for place, mark in enumerate(marks)})
+        row = self._rows[self._question(item).id]
+        return self.planted_choice(item, row.stereotype or row.right or row.answers[0], bias, draw)
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._specs
