@@ -18,7 +18,7 @@ def view(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 8321,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
 ) -> None:
-    """Browse a store: runs, models, items and answers, models side by side, the trend. Only this machine can see it."""
+    """Browse a store: runs, models, items and answers, models side by side, the trend. For this machine only."""
     try:
         import uvicorn
 

@@ -1,4 +1,4 @@
-"""How prompts and continuations meet in the tokens of the models that are to be asked: tokenizers alone are loaded."""
+"""Checks how prompts and continuations meet in the models' tokens. Loads only their tokenizers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suites.base import Item
 
 @dataclass
 class BoundaryCheck:
-    """What a model's tokenizer makes of a suite's questions.
+    """How a model's tokenizer splits a suite's questions.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class BoundaryCheck:
 
 
 def check_boundaries(model: str, backend: Backend, suite: str, items: Sequence[Item]) -> BoundaryCheck | None:
-    """Ask a model's tokenizer about items; None where it has none here, or nothing is scored.
+    """Check items with a model's tokenizer; None if it has none locally, or nothing is scored.
 
     Raises
     ------

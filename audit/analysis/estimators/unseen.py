@@ -1,4 +1,4 @@
-"""Kinds of templates, occupations or other sampled levels that are in none of those drawn.
+"""Allows for kinds of templates, occupations or other sampled levels that are not in the sample.
 
 Of n levels drawn, a share π of all levels has no member with chance (1 - π)^n. So up to 1 - α^(1/n) of all may be of a
 kind that was not seen (3 / n at 95 %: the rule of three, Hanley & Lippman-Hand 1983, JAMA 249(13)). Of 25 templates

@@ -16,7 +16,7 @@ Tracker = Literal["mlflow", "wandb", "opentelemetry"]
 
 
 def log_result(result: AuditResult, tracker: Tracker, project: str = "bias-audit") -> str:
-    """Log a result: a run, or span, for the audit and one for each model. Returns where it is found.
+    """Log a result: a run or span for the audit, and one for each model. Returns where to find it.
 
     ``project`` is MLflow's experiment, W&B's project or the tracer's name. Figures known only by bounds have no value
     there: they are left out, never 0. Figures of single levels of a factor are left out.

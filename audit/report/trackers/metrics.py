@@ -9,7 +9,7 @@ from audit.results import AuditResult, Measure, ModelInfo
 
 
 def figures_of(result: AuditResult, model: str) -> Iterator[Measure]:
-    """A model's figures, those of single levels left out."""
+    """A model's figures, without those of single levels."""
     return (m for m in result.measures if m.model == model and not m.is_subgroup)
 
 
@@ -29,7 +29,7 @@ def metrics_of(result: AuditResult, model: str) -> dict[str, float]:
 
 
 def facts_of(result: AuditResult, model: ModelInfo) -> dict[str, str]:
-    """What reproduces a model's figures, as texts."""
+    """Everything needed to reproduce a model's figures, as strings."""
     suites = ", ".join(info.name for info in result.suites)
     facts = {"run": result.run_id, "title": result.title, "suites": suites, "complete": str(result.complete)}
     facts |= {"seed": str(result.seed), "limit": str(result.limit), "confidence": str(result.confidence)}

@@ -1,4 +1,4 @@
-"""The web application: pages that read a store, without scripts but those of the report and the trend.
+"""The web application: pages that read a store, with no scripts except those of the report and the trend.
 
 It answers only requests for this machine by name (a page elsewhere cannot reach it by a name of its own), and only
 GET; nothing it does writes.
@@ -65,7 +65,7 @@ class _Pages:
         return _page("runs", title="Runs", store=self._store.path.name, runs=self._store.runs.all())
 
     def models(self, request: Request) -> Response:
-        """The models that the store holds answers of."""
+        """The models whose answers the store holds."""
         return _page("models", title="Models", models=self._store.stats()["models"])
 
     def trend(self, request: Request) -> Response:
@@ -73,7 +73,7 @@ class _Pages:
         return HTMLResponse(self._trend(), headers=_SAFE)
 
     def run(self, request: Request) -> Response:
-        """What a run found, and its suites."""
+        """A run's findings, and its suites."""
         result = self._of(request)
         figures = Figures(result)
         return _page(
@@ -138,7 +138,7 @@ def _page(name: str, **context: Any) -> Response:
 
 
 def _chosen(result: AuditResult, names: Sequence[str]) -> list[str]:
-    """The models asked for, in the run's order; two, where none is."""
+    """The requested models, in the run's order; the first two if none are requested."""
     known = [model.name for model in result.models]
     return [name for name in known if name in names] or known[:2]
 

@@ -1,4 +1,4 @@
-"""What the pages of `audit view` show of a run's items."""
+"""The items of a run, prepared for the pages of `audit view`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = 30  # items on a page
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """An item with what each of the chosen models answered; None: the model has no such item."""
+    """An item with the answers of the chosen models; None if a model has no such item."""
 
     id: str
     factors: Mapping[str, Any]
@@ -50,13 +50,13 @@ def find_items(
 
 
 def find_item(store: Store, result: AuditResult, suite: str, item: str) -> ItemView | None:
-    """One item with what every model answered; None where there is none."""
+    """One item with the answers of all models; None if there is no such item."""
     models = [model.name for model in result.models]
     return next(_views(store, result, suite, models, [item]), None)
 
 
 def _asked(store: Store, result: AuditResult, model: str, suite: str) -> Iterator[Record]:
-    """The records of items that have a prompt: what a suite derives from several has none."""
+    """The records of items with a prompt; rows derived from several items have none."""
     rows = store.runs.read_rows(result.run_id, model, suite)
     return (record for record in records_of(store, rows) if record["prompt"] is not None)
 
@@ -95,7 +95,7 @@ def _prompt(prompt: Any) -> str:
 
 
 def _text(record: Record) -> str:
-    """All that a search looks through."""
+    """The text that a search covers."""
     answers = [str(a.get("text", a.get("continuation", ""))) for a in record["answers"]]
     factors = [f"{name} {level}" for name, level in record["factors"].items()]
     return "\n".join([record["item"], _prompt(record["prompt"]), *factors, *answers]).casefold()

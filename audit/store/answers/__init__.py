@@ -1,4 +1,4 @@
-"""Answers under their keys: written once, checked at each reading, quarantined when damaged.
+"""Answers by key: written once, verified at each read, quarantined when damaged.
 
 Takes keyed requests with their answers. The scores of one prompt are one packed value; everything else is a row under
 its key. Gives answers back by request, or by key alone.

@@ -42,7 +42,7 @@ class Answers:
         return found
 
     def answered(self, requests: Iterable[KeyedRequest]) -> set[str]:
-        """Those keys of requests that are answered. Failures are not answers. As `read` otherwise."""
+        """The answered keys of requests. Failures are not answers. Otherwise like `read`."""
         with self._database.read() as db:
             found = lookup.find(db, list(requests))
         self._quarantine_damaged(found)
@@ -51,14 +51,14 @@ class Answers:
     # -- by key alone ------------------------------------------------------------------------
 
     def answered_keys(self, keys: Iterable[str]) -> set[str]:
-        """Those of ``keys`` that are answered, where their requests are not known. As `read_many` otherwise."""
+        """Those of ``keys`` that are answered, if their requests are not known. Otherwise like `read_many`."""
         with self._database.read() as db:
             found = self._find(db, list(keys))
         self._quarantine_damaged(found)
         return found.answered()
 
     def read_many(self, keys: Iterable[str]) -> dict[str, Answer]:
-        """What is stored under ``keys``, where their requests are not known: as `read`, and slower."""
+        """Like `read`, but slower, for keys whose requests are not known."""
         keys = list(keys)
         with self._database.read() as db:
             found = self._find(db, keys)
@@ -67,7 +67,7 @@ class Answers:
         return {**found.failures, **found.by_key}
 
     def read_with_prompts(self, keys: Iterable[str]) -> dict[str, tuple[Any, Any, Answer]]:
-        """(prompt, part, answer) under each of ``keys`` that is soundly answered, as JSON has the first two.
+        """(prompt, part, answer) for each of ``keys`` with an undamaged answer, the first two as JSON values.
 
         The part is what the key adds to the prompt: a continuation, or how a text is drawn.
         """
@@ -89,7 +89,7 @@ class Answers:
         return found
 
     def latest(self, fingerprint: str, most: int) -> list[StoredAnswer]:
-        """The last ``most`` sound answers of one model, in the order in which they were stored."""
+        """The last ``most`` undamaged answers of one model, in the order in which they were stored."""
         with self._database.read() as db:
             sql = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE fingerprint = ? ORDER BY rowid DESC LIMIT ?"
             single = [AnswerRow(*row) for row in db.execute(sql, (fingerprint, most)).fetchall()]
@@ -125,7 +125,7 @@ class Answers:
     # -- quarantine --------------------------------------------------------------------------
 
     def quarantine(self, keys: Sequence[str], problem: str) -> list[str]:
-        """Quarantine the answers under ``keys``, so that they are asked again. Returns those that there were."""
+        """Quarantine the answers under ``keys``, so that they are asked again. Returns the keys that had one."""
         with self._database.read() as db:
             doubtful = Doubtful(list(select(db, keys)))
             found, doubtful.damaged = self._by_key.find(db, keys)
@@ -153,12 +153,12 @@ class Answers:
         return [row.key for row in doubtful.single] + [key for _, keys in doubtful.packed.values() for key in keys]
 
     def _find(self, db: Any, keys: Sequence[str]) -> Found:
-        """The answers under keys. Damaged rows are only noted."""
+        """The answers under keys. Damaged rows are only recorded."""
         found = Found()
         lookup.find_rows(db, keys, found)
         packed_ones, damaged = self._by_key.find(db, (key for key in keys if key not in found.by_key))
         found.by_key |= {key: unpacked.piece(place) for key, (unpacked, place) in packed_ones.items()}
-        # Where only the prompt is damaged, the answers can still be read by those who know it.
+        # If only the prompt is damaged, callers that know it can still read the answers.
         found.damaged_packed = {row: some for row, some in damaged.items() if not row.is_sound}
         return found
 
@@ -196,7 +196,7 @@ class Answers:
         return found
 
     def _single_row(self, db: Any, key: str) -> tuple[AnswerRow | None, bool]:
-        """The row under a key, or what it would be if the answer were not packed; and whether it is sound."""
+        """The row under a key, or the equivalent row for a packed answer; and whether it is undamaged."""
         row = next(select(db, [key]), None)
         if row is not None:
             return row, row.is_sound
@@ -212,7 +212,7 @@ class Answers:
         return None, False
 
     def verify(self) -> Verification:
-        """Read everything: the file's structure, every checksum, every key hashed again.
+        """Read everything: check the file's structure and every checksum, and hash every key again.
 
         Damaged rows are quarantined, and packed rows that their keys do not lead to are found again (not when
         read-only).
@@ -226,7 +226,7 @@ class Answers:
 
 
 def _stored(row: AnswerRow, prompt: Any) -> Iterator[StoredAnswer]:
-    """A sound row's answer; none of another one."""
+    """A row's answer, or None if it is damaged."""
     try:
         if prompt is not None:
             request = join_request(row.kind, prompt, from_json_bytes(row.part))

@@ -1,4 +1,4 @@
-"""From a key alone to its packed row: keys are hashes, and nothing in one tells its group.
+"""Finds packed rows by key alone: keys are hashes, and do not reveal their group.
 
 So the first four bytes of each key are kept beside its row. They are read once and held sorted, 12 bytes a key; what
 they lead to is unpacked and its keys computed again.

@@ -1,4 +1,4 @@
-"""What is stored of some requests: the one way in which an audit finds its answers."""
+"""Looks up stored answers to requests: the only way in which an audit finds its answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Found:
     damaged_packed: dict[PackedRow, set[str]] = field(default_factory=dict)
 
     def answer(self, request: KeyedRequest) -> Answer | None:
-        """The answer to a request, else a failure of it; None where a part has neither."""
+        """The answer to a request, or else a failure; None if a part has neither."""
         whole = self.whole.get(request.keys)
         if whole is not None:
             return whole
@@ -48,7 +48,7 @@ class Found:
         return join_answers(request.request, request.keys, {**known, **self.parts(request)})
 
     def parts(self, request: KeyedRequest) -> dict[str, Answer]:
-        """The answers to parts of a request, by key. Failures are none."""
+        """The answers to parts of a request, by key, without failures."""
         whole = self.whole.get(request.keys)
         if whole is not None:
             return dict(zip(request.keys, split_response(whole), strict=True))
@@ -64,7 +64,7 @@ class Found:
 
 
 def find(db: sqlite3.Connection, requests: Sequence[KeyedRequest]) -> Found:
-    """The answers to requests. Failures are not looked for."""
+    """The answers to requests, without failures."""
     found = Found()
     has_packed = packed.is_any(db)
     if has_packed:
@@ -78,7 +78,7 @@ def find(db: sqlite3.Connection, requests: Sequence[KeyedRequest]) -> Found:
 
 
 def find_rows(db: sqlite3.Connection, keys: Iterable[str], found: Found) -> None:
-    """Add the answers that are rows of their own under ``keys``."""
+    """Add the answers under ``keys`` that have a row of their own."""
     for row in rows.select(db, keys):
         try:
             found.by_key[row.key] = row.answer()

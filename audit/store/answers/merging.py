@@ -1,4 +1,4 @@
-"""Joins stores: every answer of another store is checked and then stored, unless its key is answered already."""
+"""Merges stores: every answer of another store is verified and then stored, unless its key is already answered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOGETHER = 500  # rows per transaction, so that others may write in between
 
 @dataclass(slots=True)
 class Merged:
-    """What came of a store: how many answers it has, how many of them were new, and the keys of its damaged ones."""
+    """The result of merging a store: its number of answers, how many were new, and the keys of damaged ones."""
 
     answers: int = 0
     new: int = 0
@@ -99,7 +99,7 @@ def _quarantine(target: Database, damaged: list[tuple[str, AnswerRow | PackedRow
 
 
 def _copy(target: Database, source: sqlite3.Connection, table: str) -> None:
-    """Copy the rows whose ids are not there yet; an older store that is only read may lack the table."""
+    """Copy rows with new ids; an older store opened read-only may lack the table."""
     if source.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is None:
         return
     rows = source.execute(f"SELECT * FROM {table}").fetchall()

@@ -51,20 +51,20 @@ class PackedRow(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the row is what was written."""
+        """Whether the row is undamaged."""
         try:
             return _checksum(*self[1:6]) == self.checksum
         except (TypeError, AttributeError, ValueError):  # a column of another type than was written
             return False
 
     def scores(self) -> PackedScores:
-        """What is packed. Raises `DamagedError` when the row is not what was written."""
+        """The packed content. Raises `DamagedError` if the row is damaged."""
         if not self.is_sound:
             raise DamagedError
         return self.scores_if_any()
 
     def scores_if_any(self) -> PackedScores:
-        """What is packed, whatever the checksum says. Raises `DamagedError` when it cannot be read."""
+        """The packed content, regardless of the checksum. Raises `DamagedError` if it cannot be read."""
         try:
             return unpack(self.body)
         except (ValueError, TypeError, KeyError, IndexError, struct.error):
@@ -72,7 +72,7 @@ class PackedRow(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """A packed row with what is in it, its prompt as JSON has it, and the request that it answers, keyed."""
+    """A packed row with its content, its prompt as a JSON value, and the keyed request that it answers."""
 
     row: PackedRow
     response: ScoreResponse
@@ -80,7 +80,7 @@ class Unpacked(NamedTuple):
 
     @classmethod
     def of(cls, row: PackedRow, scores: PackedScores, prompt: Any) -> Unpacked:
-        """Raises `DamagedError` where the prompt is missing (None), or another one than the row's."""
+        """Raises `DamagedError` if the prompt is missing (None), or does not belong to the row."""
         if prompt is None:
             raise DamagedError
         request = ScoreRequest(prompt_from_json(prompt), scores.continuations, scores.first_given)
@@ -117,7 +117,7 @@ def single_rows(question: KeyedRequest, response: Response, keys: Collection[str
 
 
 def has_table(db: sqlite3.Connection) -> bool:
-    """Whether the store has packed rows at all: one of an older schema that is only read has not."""
+    """Whether the store has the table: one with an older schema, opened read-only, does not."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'packed_scores'").fetchone() is not None
 
 
@@ -134,7 +134,7 @@ def of_groups(db: sqlite3.Connection, groups: Iterable[bytes]) -> Iterator[Packe
 
 
 def of_ids(db: sqlite3.Connection, ids: Iterable[int]) -> Iterator[PackedRow]:
-    """The rows of these ids, in their order."""
+    """The rows with these ids, in order."""
     for chunk in chunked(ids):
         sql = f"SELECT {COLUMNS} FROM packed_scores WHERE id IN ({placeholders(chunk)}) ORDER BY id"
         yield from map(PackedRow._make, db.execute(sql, chunk))
@@ -154,7 +154,7 @@ def delete(db: sqlite3.Connection, row: PackedRow) -> None:
 
 
 def keep_only(db: sqlite3.Connection, unpacked: Unpacked, keys: Collection[str]) -> None:
-    """Take the answers under all other keys out of a row."""
+    """Remove the answers under all other keys from a row."""
     left = unpacked.question.without(set(unpacked.question.keys) - set(keys))
     scores = dict(zip(unpacked.question.keys, unpacked.response.scores, strict=True))
     response = ScoreResponse(tuple(scores[key] for key in left.keys), unpacked.response.prompt_tokens)
@@ -167,7 +167,7 @@ def keep_only(db: sqlite3.Connection, unpacked: Unpacked, keys: Collection[str])
 
 
 def tags(keys: Iterable[str]) -> bytes:
-    """The first four bytes of each key's hash, one after the other."""
+    """The first four bytes of each key's hash, concatenated."""
     return bytes.fromhex("".join(key[3:11] for key in keys))
 
 
@@ -179,12 +179,12 @@ def read_tags(db: sqlite3.Connection, id: int) -> list[bytes]:
 
 
 def write_tags(db: sqlite3.Connection, by_row: Mapping[int, bytes]) -> None:
-    """Keep tags with rows, in place of others."""
+    """Store tags with rows, replacing existing ones."""
     db.executemany("INSERT OR REPLACE INTO packed_keys (id, tags) VALUES (?, ?)", by_row.items())
 
 
 def is_whole(scores: PackedScores, question: KeyedRequest) -> bool:
-    """Whether a packed row answers a request of its group as it is."""
+    """Whether a packed row answers a request of its group exactly."""
     request = question.request
     assert isinstance(request, ScoreRequest)
     return request.continuations == scores.continuations and request.first_given == scores.first_given

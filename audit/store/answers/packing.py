@@ -35,7 +35,7 @@ _ONE_TOKEN, _EXACT, _OTHER, _HAS_LOGPROB, _HAS_LOW = 0, 1, 2, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class PackedScores:
-    """What `pack` was given."""
+    """The arguments of `pack`."""
 
     continuations: tuple[str, ...]
     first_given: bool

@@ -9,7 +9,7 @@ from audit.store.keys import from_json_bytes, prompt_id, to_json_bytes
 
 
 def insert(db: sqlite3.Connection, prompt: Any) -> None:
-    """Store a prompt. A damaged text is repaired, else `Answers.verify` would quarantine its new answer too."""
+    """Store a prompt. A damaged text is replaced, or else `Answers.verify` would quarantine the new answer too."""
     db.execute(
         "INSERT INTO prompts (id, body) VALUES (?, ?) "
         "ON CONFLICT (id) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body",
@@ -18,13 +18,13 @@ def insert(db: sqlite3.Connection, prompt: Any) -> None:
 
 
 def read(db: sqlite3.Connection, name: str) -> Any:
-    """A prompt as JSON has it; None for one that is missing or damaged."""
+    """A prompt as a JSON value; None if it is missing or damaged."""
     row = db.execute("SELECT body FROM prompts WHERE id = ?", (name,)).fetchone()
     return None if row is None or not is_sound_prompt(name, row[0]) else from_json_bytes(row[0])
 
 
 def is_sound_prompt(name: str, body: Any) -> bool:
-    """Whether a stored prompt is the text that its name is the hash of."""
+    """Whether a stored prompt matches its id, which is its hash."""
     try:
         return prompt_id(from_json_bytes(body)) == name
     except (ValueError, AttributeError):  # cut off, or of another type than was written

@@ -1,4 +1,4 @@
-"""Setting answers aside: out of the tables, so that they are asked again, and into the table ``quarantine``."""
+"""Quarantines answers: moves them to the table ``quarantine``, so that they are asked again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Doubtful:
 
 
 def move(db: sqlite3.Connection, doubtful: Doubtful, problem: str) -> None:
-    """Move it to the quarantine. What another process has moved meanwhile is left."""
+    """Move it to the quarantine, except for what another process has moved in the meantime."""
     for row in doubtful.single:
         record(db, row.key, row, problem)
         db.execute("DELETE FROM answers WHERE key = ?", (row.key,))
@@ -67,7 +67,7 @@ def names(db: sqlite3.Connection, row: PackedRow, keys: Collection[str] = ()) ->
 
 
 def beginning(key: str) -> str:
-    """How a key is written of which only the first bytes are known."""
+    """The notation for a key of which only the first bytes are known."""
     return f"{key[:11]}…"
 
 

@@ -1,4 +1,4 @@
-"""Answers of which each has a row of its own, under its key: texts, labels, and single continuations.
+"""Answers with a row each, by key: texts, labels, and single continuations.
 
 Earlier versions kept all answers so; those rows are read where they are.
 """
@@ -104,6 +104,6 @@ def answered(db: sqlite3.Connection, keys: Iterable[str]) -> set[str]:
 
 
 def insert(db: sqlite3.Connection, rows: Sequence[AnswerRow]) -> int:
-    """Insert answers whose keys have no row yet; leave the others. Returns how many were inserted."""
+    """Insert answers, except for keys that have a row already. Returns the number inserted."""
     sql = f"INSERT OR IGNORE INTO answers ({ANSWER_COLUMNS}) VALUES ({placeholders(AnswerRow._fields)})"
     return db.executemany(sql, rows).rowcount

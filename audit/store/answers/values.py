@@ -1,4 +1,4 @@
-"""What the store of answers takes and gives."""
+"""The values that the store of answers takes and gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backends.base import Answer, Request
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An answer on its way into the store."""
+    """An answer to be stored."""
 
     question: KeyedRequest
     answer: Answer
@@ -31,7 +31,7 @@ class StoredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What reading the whole store found. ``damaged`` keys were quarantined, and will be asked again.
+    """The result of reading the whole store. ``damaged`` keys were quarantined, and will be asked again.
 
     Of packed answers so damaged that their keys cannot be told, it has the keys' beginnings (``a1-3f2a91c0…``).
     ``found_again`` counts packed rows that a key alone did not lead to, which was put right: nothing of them is lost.

@@ -1,4 +1,4 @@
-"""Reading the whole store: the file's structure, every checksum, every key hashed again."""
+"""Verifies the whole store: the file's structure, every checksum, and every key by hashing it again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from audit.store.keys import answer_keys, from_json_bytes, join_request
 
 @dataclass(slots=True)
 class Checked:
-    """What was found. ``names`` are the damaged answers' keys; ``tags`` those of packed rows that had wrong ones."""
+    """The findings. ``names`` are the keys of damaged answers; ``tags`` those of packed rows with wrong tags."""
 
     answers: int = 0
     names: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Checked:
 
 
 def read_everything(db: sqlite3.Connection) -> Checked:
-    """Read and check every row. Where the file itself is damaged, nothing else is read."""
+    """Read and check every row. If the file itself is damaged, nothing else is read."""
     problems = tuple(problem for (problem,) in db.execute("PRAGMA integrity_check(20)") if problem != "ok")
     checked = Checked(file_problems=problems)
     if problems:

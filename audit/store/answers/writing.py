@@ -1,4 +1,4 @@
-"""Entries on their way into the tables: encoded before the transaction, and stored in it unless answered already."""
+"""Writes entries: encoded before the transaction, and stored in it unless already answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backends.errors import BackendError
 
 @dataclass(frozen=True, slots=True)
 class EncodedEntry:
-    """An entry with what is written of it: a packed row, or rows of their own."""
+    """An entry with the rows to write: a packed row, or one row per answer."""
 
     entry: Entry
     at: float
@@ -27,7 +27,7 @@ class EncodedEntry:
 
 
 def encode(entry: Entry, at: float) -> EncodedEntry:
-    """Pack an answer that came at a time (seconds since the epoch). Raises ValueError where a number is not finite."""
+    """Pack an answer that arrived at a time (seconds since the epoch). Raises ValueError if a number is not finite."""
     question, answer = entry.question, entry.answer
     if isinstance(answer, BackendError):
         return EncodedEntry(entry, at, None, ())

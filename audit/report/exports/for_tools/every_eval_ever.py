@@ -102,5 +102,5 @@ def _end(end: float) -> float | str:
 
 
 def _texts(details: Mapping[str, Any]) -> dict[str, str]:
-    """Details as texts, as the schema wants; what is not known is left out."""
+    """Details as strings, as the schema requires, without unknown ones."""
     return {key: str(value) for key, value in details.items() if value is not None}

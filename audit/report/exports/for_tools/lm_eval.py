@@ -76,7 +76,7 @@ def _sample(number: int, record: Record) -> dict[str, Any]:
     arguments = [{"arg_0": prompt, "arg_1": continuation(answer)} for answer in scored]
     doc = {"id": record["item"], **record["factors"]}
     known = numbers(record)
-    # Whether a continuation is the greedy one is not asked: null, as a log-probability that is known only by bounds.
+    # Whether a continuation is the greedy one is unknown, hence null, like a log-probability known only by bounds.
     responses = [[answer["logprob"], None] for answer in scored] or texts
     return {
         "doc_id": number,

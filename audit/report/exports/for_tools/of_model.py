@@ -1,4 +1,4 @@
-"""One model's answers to one suite, as other tools' formats want them."""
+"""One model's answers to one suite, in the terms of other tools' formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class OfModel:
-    """A model's `item_records` of a suite that have a prompt, and the run that they are of."""
+    """A model's `item_records` with a prompt for one suite, and their run."""
 
     result: AuditResult
     model: str
@@ -34,7 +34,7 @@ class OfModel:
         return next(info for info in self.result.models if info.name == self.model)
 
     def figures(self) -> Iterator[tuple[str, Measure, float]]:
-        """(name, figure, value) of those that have a value, single levels of a factor left out."""
+        """(name, figure, value) of figures with a value, without those of single levels."""
         for measure in self.result.measures:
             of_this = (measure.model, measure.suite) == (self.model, self.suite)
             if of_this and not measure.is_subgroup and measure.value is not None:
@@ -68,7 +68,7 @@ def prompt_text(prompt: Any) -> str:
 
 
 def continuation(answer: Record) -> str:
-    """A scored continuation's text; of one whose first token is given, the text alone."""
+    """A scored continuation's text, even if its first token is given."""
     kept = answer["continuation"]
     return str(kept[0] if isinstance(kept, list) else kept)
 
@@ -84,7 +84,7 @@ def bounds(record: Record) -> dict[str, list[float]]:
 
 
 def answer_text(record: Record) -> str:
-    """What the model wrote; of scored continuations the likeliest whose log-probability is known, else nothing."""
+    """The model's text, or the likeliest scored continuation with a known log-probability, or else nothing."""
     written = [str(answer["text"]) for answer in record["answers"] if "text" in answer]
     if written:
         return "\n\n".join(written)
@@ -93,10 +93,10 @@ def answer_text(record: Record) -> str:
 
 
 def file_part(name: str) -> str:
-    """A name as part of a path of these tools: letters, digits, dots, hyphens and underscores."""
+    """A name for use in these tools' paths: letters, digits, dots, hyphens and underscores."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "unnamed"
 
 
 def as_json(data: Any, indent: int | None = 1) -> str:
-    """JSON text; lone halves of surrogate pairs, which models write, are made writable."""
+    """JSON text with lone surrogates, which models may write, replaced."""
     return json.dumps(encodable(data), ensure_ascii=False, indent=indent, allow_nan=False)
