@@ -91,5 +91,6 @@ def mean_of_kind(
     if is_of_sample:
         estimate = allow_for_unseen_skewness(estimate)
         ends, groups = (kind.least, kind.most), strata or Strata.one(len(columns))
-        estimate = allow_for_unseen_kinds(estimate, clusters, *ends, groups, is_probability=kind.is_probability)
+        is_probability = kind.is_probability & ~is_count  # a kind in which every answer is yes is no rarity
+        estimate = allow_for_unseen_kinds(estimate, clusters, *ends, groups, is_probability=is_probability)
     return unknown_where_few_are_alike(estimate)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from audit.analysis.estimators.clusters import Strata, crossed_factors
@@ -41,13 +42,13 @@ def allow_for_unseen_kinds(
     most: float,
     strata: Strata,
     *,
-    is_probability: bool,
+    is_probability: bool | NDArray[np.bool_],
 ) -> Estimate:
     """The estimate of bounded values with a 95 % interval that holds, too, where a kind was not seen.
 
     A kind not seen is taken to lie apart by at most `_SHIFT` on the log-odds, or by what that can move a probability,
-    0.24, in values that are differences. That is an assumption; without it, nothing is said of such kinds below 100
-    levels. The interval reaches that far or as far as the sampling error, whichever is farther: of 25 templates and 20
+    0.24, in differences and in shares of yes and no. That is an assumption; without it, nothing is said of such kinds
+    below 100 levels. The interval reaches that far or as far as the sampling error, whichever is farther: of 25 templates and 20
     occupations whose effects are of the usual size, the latter.
 
     Parameters
@@ -57,13 +58,11 @@ def allow_for_unseen_kinds(
     """
     share = unseen_share(_weighted_levels(clusters, strata), 0.025)
     at = np.clip(estimate.value, least, most)
-    if is_probability:
-        inside = np.clip(at, 1e-12, 1 - 1e-12)
-        odds = special.logit(inside)
-        below, above = inside - special.expit(odds - _SHIFT), special.expit(odds + _SHIFT) - inside
-    else:
-        moved = _MOST_MOVED * (most - least) / 2
-        below, above = np.minimum(at - least, moved), np.minimum(most - at, moved)
+    inside = np.clip(at, 1e-12, 1 - 1e-12)
+    odds = special.logit(inside)
+    moved = _MOST_MOVED * max(1.0, (most - least) / 2)
+    below = np.where(is_probability, inside - special.expit(odds - _SHIFT), np.minimum(at - least, moved))
+    above = np.where(is_probability, special.expit(odds + _SHIFT) - inside, np.minimum(most - at, moved))
     room = share * below, share * above
     farther = [far > reach.at(estimate.t) for far, reach in zip(room, estimate.reach, strict=True)]
     return replace(estimate.widened(*room), is_of_unseen=farther[0] | farther[1])

@@ -48,6 +48,7 @@ def simulated(reps: int) -> Iterator[Coverage]:
         yield outlier_templates(design, reps)
     for design in ((40, 25), (20, 7)):
         yield extremes(design, reps)
+        yield yes_in_few_occupations(design, reps)
     for share in (0.0, 0.5, 1.0):
         yield bounded(share, reps)
     for is_worst in (False, True):
@@ -157,6 +158,15 @@ def extremes(design: tuple[int, int], reps: int) -> Coverage:
     y = special.expit(special.logit(y) + rng.uniform(-1, 1, (design[1], reps))[b])
     low, high = mean_of_kind(y, [a, b], PROBABILITY).interval(0.95)
     return _counted("from 0 to 1", design, low, high, 0.5)
+
+
+def yes_in_few_occupations(design: tuple[int, int], reps: int) -> Coverage:
+    """A yes in 2 %, nearly all of them of a few occupations: of 40, none of them may be in the sample."""
+    rng = np.random.default_rng(10)
+    a, b = grid(*design)
+    y = (rng.random((len(a), reps)) < rng.beta(0.02, 0.98, (design[0], reps))[a]).astype(float)
+    low, high = mean_of_kind(y, [a, b], ValueKind(0.0, 1.0, is_count=True, is_probability=True)).interval(0.95)
+    return _counted("yes in few occupations", design, low, high, 0.02)
 
 
 def correlation(r: float, reps: int, *, has_heavy_tails: bool = False) -> Coverage:

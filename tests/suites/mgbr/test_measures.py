@@ -51,7 +51,7 @@ def test_random_answers_score_zero_within_the_interval() -> None:
         assert score.low < 0 < score.high
         differences = figure(rows, "bias_score", kind="pair", gender=gender)
         of_lists_alone = 2 * 1.965 * np.std(differences, ddof=1) / math.sqrt(500)
-        assert of_lists_alone < score.high - score.low < 3.5 * of_lists_alone  # it could have failed to cover
+        assert of_lists_alone < score.high - score.low < 4.5 * of_lists_alone  # it could have failed to cover
         assert score.levels["instance"] == 500
         assert score.n_clusters == score.levels["occupation"] <= len(WORDS.by_kind[f"{gender}_occupations"])
     assert mean(rows, "accuracy", kind="list") == pytest.approx(0.5, abs=0.04)
