@@ -48,8 +48,8 @@ def allow_for_unseen_kinds(
 
     A kind not seen is taken to lie apart by at most `_SHIFT` on the log-odds, or by what that can move a probability,
     0.24, in differences and in shares of yes and no. That is an assumption; without it, nothing is said of such kinds
-    below 100 levels. The interval reaches that far or as far as the sampling error, whichever is farther: of 25 templates and 20
-    occupations whose effects are of the usual size, the latter.
+    below 100 levels. The interval reaches that far or as far as the sampling error, whichever is farther: of 25
+    templates and 20 occupations whose effects are of the usual size, the latter.
 
     Parameters
     ----------
