@@ -161,7 +161,10 @@ UNDER_WAY = frozenset(
     if re.search("after the probe|requests 100 to 350|in flight|previous|quantised|canned|audited", name)
 )
 _SMALL = "smaller than what the probe's draws can show"
-_FEW = "where each draw takes a request (odd seeds), 30 show an audited word that is off by a factor of 2.6 or more"
+_FEW = (
+    "a factor of 1.8 on words of about 0.1: where each draw takes a request (odd seeds), 1,500 lists with a draw each "
+    "show it in most runs, 30 draws beside `echo` or `prompt_logprobs` do not"
+)
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
 #: (lie, style) that no probe can notice there, and why.
 UNKNOWABLE: Mapping[tuple[str, str], str] = {
