@@ -107,7 +107,8 @@ def _cell(of_cell: Sequence[Mapping[str, Any]]) -> str:
     ends = Counter(_end(r) for r in of_cell)
     text = ", ".join(f"{end} {n}" for end, n in ends.items())
     if bad := [r for r in of_cell if accepted(r)]:
-        text += f" ({sum(map(accepted, bad))} of {sum(r['exact'] + r['bounds'] for r in bad)})"
+        asked = f", {bad[0]['asked']} questions" if bad[0].get("asked") else ""
+        text += f" ({sum(map(accepted, bad))} of {sum(r['exact'] + r['bounds'] for r in bad)}{asked})"
     if sampled := sum(r["sampled"] for r in of_cell):
         text += f"; outside of 95 %: {sum(r['outside'] for r in of_cell)} of {sampled}"
     return text
