@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any
 
-from audit.store.answers import packed, prompts, rows
+from audit.store.answers import packed, prompts
 from audit.store.answers.packed import PackedRow, Unpacked
 from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError
 from audit.store.answers.values import Entry
 from audit.store.answers.writing import EncodedEntry, encode, insert
-from audit.store.keys import answer_keys, fingerprint_id, from_json_bytes, join_request, keyed_request, to_json_bytes
+from audit.store.keys import fingerprint_id, from_json_bytes, join_request, keyed_request, to_json_bytes
 from audit.store.sqlite.database import Database, placeholders
 
 _COPIED_TOGETHER = 1000  # answers per transaction, so that others may write in between
@@ -90,12 +90,11 @@ class Fingerprints:
         while True:
             with self._database.read() as db:
                 found = db.execute(sql, (source, last, _COPIED_TOGETHER)).fetchall()
-                copies = [_under(db, AnswerRow(*row), target) for _, *row in found]
+                copies = [copy for _, *row in found if (copy := _under(db, AnswerRow(*row), target)) is not None]
             if not found:
                 return last
             last = found[-1][0]
-            copied = [row for row in copies if row is not None]
-            self._database.submit(lambda db, copied=copied: rows.insert(db, copied)).result()  # type: ignore[misc]
+            self._database.submit(lambda db, copies=copies: insert(db, copies)).result()  # type: ignore[misc]
 
     def _copy_packed(self, source: str, target: str, last: int) -> int:
         """The same for packed rows."""
@@ -120,14 +119,17 @@ def _essence(fingerprint: Mapping[str, Any], retired: Set[str]) -> str:
     return fingerprint_id({field: value for field, value in fingerprint.items() if field not in retired})
 
 
-def _under(db: sqlite3.Connection, row: AnswerRow, fingerprint: str) -> AnswerRow | None:
-    """The row under another fingerprint's id; None for a damaged one."""
+def _under(db: sqlite3.Connection, row: AnswerRow, fingerprint: str) -> EncodedEntry | None:
+    """The row's answer under another fingerprint's id, as old as it is; None for a damaged row."""
     prompt = prompts.read(db, row.prompt)
-    if not row.is_sound or prompt is None:
+    if prompt is None:
         return None
-    request = join_request(row.kind, prompt, from_json_bytes(row.part))
-    (key,) = answer_keys(request, fingerprint)
-    return AnswerRow.make(key, fingerprint, row.kind, row.prompt, row.part, row.body, at=row.at)
+    try:
+        answer = row.answer()
+    except DamagedError:
+        return None
+    question = keyed_request(join_request(row.kind, prompt, from_json_bytes(row.part)), fingerprint)
+    return encode(Entry(question, answer), row.at)
 
 
 def _packed_under(db: sqlite3.Connection, row: PackedRow, fingerprint: str) -> EncodedEntry | None:

@@ -18,8 +18,8 @@ from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError, se
 from audit.store.answers.values import Entry, StoredAnswer, Verification
 from audit.store.answers.verifying import read_everything
 from audit.store.keys import KeyedRequest, from_json_bytes, join_request
-from audit.store.sqlite.database import Database
-from backends.base import Answer, ScoreRequest
+from audit.store.sqlite.database import Database, StoreError
+from backends.base import Answer, ScoreRequest, ScoreResponse
 
 
 class Answers:
@@ -82,7 +82,8 @@ class Answers:
                     with contextlib.suppress(DamagedError):
                         answer = row.answer()
                         found[row.key] = texts[row.prompt], from_json_bytes(row.part), answer
-            packed_ones, _ = self._by_key.find(db, (key for key in keys if key not in found))
+            of_other_kinds = {key for key, (*_, answer) in found.items() if not isinstance(answer, ScoreResponse)}
+            packed_ones, _ = self._by_key.find(db, (key for key in keys if key not in of_other_kinds))
             for key, (unpacked, place) in packed_ones.items():
                 question = unpacked.question
                 found[key] = question.prompt, question.details[place], unpacked.piece(place)
@@ -153,10 +154,11 @@ class Answers:
         return [row.key for row in doubtful.single] + [key for _, keys in doubtful.packed.values() for key in keys]
 
     def _find(self, db: Any, keys: Sequence[str]) -> Found:
-        """The answers under keys. Damaged rows are only recorded."""
+        """The answers under keys, with the precedence of `lookup.find`. Damaged rows are only recorded."""
         found = Found()
         lookup.find_rows(db, keys, found)
-        packed_ones, damaged = self._by_key.find(db, (key for key in keys if key not in found.by_key))
+        of_other_kinds = {key for key, answer in found.by_key.items() if not isinstance(answer, ScoreResponse)}
+        packed_ones, damaged = self._by_key.find(db, (key for key in keys if key not in of_other_kinds))
         found.by_key |= {key: unpacked.piece(place) for key, (unpacked, place) in packed_ones.items()}
         # If only the prompt is damaged, callers that know it can still read the answers.
         found.damaged_packed = {row: some for row, some in damaged.items() if not row.is_sound}
@@ -198,11 +200,13 @@ class Answers:
     def _single_row(self, db: Any, key: str) -> tuple[AnswerRow | None, bool]:
         """The row under a key, or the equivalent row for a packed answer; and whether it is undamaged."""
         row = next(select(db, [key]), None)
-        if row is not None:
+        if row is not None and row.kind != "score":
             return row, row.is_sound
         found, damaged = self._by_key.find(db, [key])
         if key in found:
             return found[key][0].single_rows([key])[0], True
+        if row is not None:
+            return row, row.is_sound
         for packed_row in damaged:
             try:
                 unpacked = Unpacked.of(packed_row, packed_row.scores_if_any(), prompts.read(db, packed_row.prompt))
@@ -214,15 +218,22 @@ class Answers:
     def verify(self) -> Verification:
         """Read everything: check the file's structure and every checksum, and hash every key again.
 
-        Damaged rows are quarantined, and packed rows that their keys do not lead to are found again (not when
-        read-only).
+        Damaged rows are quarantined, indices that contradict their tables are rebuilt, and packed rows that their keys
+        do not lead to are found again (not when read-only).
         """
         with self._database.read() as db:
             checked = read_everything(db)
+        problems = checked.file_problems
+        if problems and not self._database.read_only:  # a wrong index is made anew from its table
+            with contextlib.suppress(StoreError):
+                self._database.submit(lambda db: db.execute("REINDEX")).result()
+                with self._database.read() as db:
+                    checked = read_everything(db)
+                problems = checked.file_problems or tuple(f"{one} (the indices were rebuilt)" for one in problems)
         if checked.tags and not self._database.read_only:
             self._database.submit(lambda db: packed.write_tags(db, checked.tags)).result()
         self._quarantine(checked.doubtful, "found by verify")
-        return Verification(checked.answers, checked.names, checked.file_problems, len(checked.tags))
+        return Verification(checked.answers, checked.names, problems, len(checked.tags))
 
 
 def _stored(row: AnswerRow, prompt: Any) -> Iterator[StoredAnswer]:

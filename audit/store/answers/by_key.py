@@ -51,7 +51,8 @@ class ByKey:
         return found, {row: some - found.keys() for row, some in damaged.items()}
 
     def _read(self, db: sqlite3.Connection) -> None:
-        rows = db.execute("SELECT id, tags FROM packed_keys WHERE id > ? ORDER BY id", (self._last,)).fetchall()
+        sql = "SELECT id, tags FROM packed_keys WHERE id > ? AND typeof(tags) = 'blob' ORDER BY id"  # else damaged
+        rows = db.execute(sql, (self._last,)).fetchall()
         if not rows:
             return
         ids = np.repeat([id for id, _ in rows], [len(some) // 4 for _, some in rows])

@@ -66,14 +66,10 @@ class Found:
 def find(db: sqlite3.Connection, requests: Sequence[KeyedRequest]) -> Found:
     """The answers to requests, without failures."""
     found = Found()
-    has_packed = packed.is_any(db)
-    if has_packed:
-        _find_packed(db, [request for request in requests if len(request.keys) > 1], found)
+    if packed.is_any(db):
+        _find_packed(db, [request for request in requests if request.kind == "score"], found)
     if rows.is_any(db):
         find_rows(db, found.missing(requests), found)
-    if has_packed:
-        alone = [request for request in requests if len(request.keys) == 1 and request.kind == "score"]
-        _find_packed(db, [request for request in alone if request.keys[0] not in found.by_key], found)
     return found
 
 

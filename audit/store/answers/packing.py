@@ -48,9 +48,11 @@ def pack(continuations: Sequence[str], first_given: bool, response: ScoreRespons
     Raises
     ------
     ValueError
-        A log-probability is not a finite number.
+        A log-probability is not a finite number, or there are not as many scores as continuations.
     """
     scores = response.scores
+    if len(scores) != len(continuations):
+        raise ValueError(f"{len(scores)} scores of {len(continuations)} continuations")
     tokens = [token for score in scores for token in score.tokens]
     forms: list[int] = []
     numbers: list[float] = []

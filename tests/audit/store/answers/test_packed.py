@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import shutil
+import sqlite3
 
 import pytest
 
@@ -301,3 +303,86 @@ def test_a_continuation_added_to_an_older_prompt_is_asked_alone(older_store):
         assert store.answers.read([question]).answer(question).scores == (*answer.scores, *answer.scores[:2])
         assert store.answers.verify() == Verification(166, (), ())
         assert set(answer_keys(request, name)) <= store.answers.answered_keys(question.keys)
+
+
+def test_joined_ids_of_a_model_keep_one_answer_a_key(path):
+    """A row of one id beside a packed row of the other: all ways of reading give the one that is kept."""
+    with Store.open(path) as store:
+        earlier = store.fingerprints.resolve({"name": "m", "retired": 1})
+        now = store.fingerprints.resolve({"name": "m"})
+
+        def write(fingerprint, prompt, continuations, logprob):
+            scores = tuple(ContinuationScore.exact([TokenLogprob(c, 0, 1, logprob)]) for c in continuations)
+            request = ScoreRequest(prompt, tuple(continuations))
+            put(store, Entry(keyed_request(request, fingerprint), ScoreResponse(scores, 3)))
+
+        write(earlier, "p", "A", -7.0)
+        write(now, "p", "AB", -1.0)
+        write(now, "q", "AB", -1.0)
+        kept = store.fingerprints.resolve({"name": "m"}, frozenset({"retired"}))
+        assert kept == now
+        alone, both = (keyed_request(ScoreRequest("p", some), kept) for some in (("A",), ("A", "B")))
+        found = store.answers.read([alone, both])
+        by_key = store.answers.read_many(alone.keys)[alone.keys[0]]
+        of_export = store.answers.read_with_prompts(alone.keys)[alone.keys[0]][2]
+        first = dataclasses.replace(found.answer(both), scores=found.answer(both).scores[:1])
+        assert [found.answer(alone), by_key, of_export] == [first] * 3
+        assert first.scores[0].logprob == -1.0
+
+
+def test_a_row_of_an_earlier_version_beside_a_packed_one(path):
+    """It still runs, and writes what it does not see: the packed answer counts, however it is read."""
+    entry = scored("p", "ab")
+    with Store.open(path) as store:
+        put(store, scored("p", "a", logprob=-9.0))
+        rows = sql(path, "SELECT * FROM answers")
+    path.unlink()
+    with Store.open(path) as store:
+        put(store, entry)
+        sql(path, f"INSERT INTO answers VALUES ({','.join('?' * len(rows[0]))})", *rows[0])
+        question = keyed_request(ScoreRequest("p", ("a",)), FP)
+        wanted = dataclasses.replace(entry.answer, scores=entry.answer.scores[:1])
+        assert store.answers.read([question]).answer(question) == wanted
+        assert store.answers.read_many(question.keys) == {question.keys[0]: wanted}
+        assert store.answers.read_with_prompts(question.keys)[question.keys[0]][2] == wanted
+
+
+def test_beginnings_of_keys_of_another_type_are_missing(path):
+    first, second = scored("p", "ab"), scored("q", "ab")
+    with Store.open(path) as store:
+        put(store, first, second)
+    sql(path, "UPDATE packed_keys SET tags = CAST(tags AS TEXT) WHERE id = 1")
+    with Store.open(path) as store:
+        assert store.answers.read_many([*first.question.keys, *second.question.keys]).keys() == {*second.question.keys}
+        store.answers.verify()
+    with Store.open(path) as store:
+        assert store.answers.read_many(first.question.keys).keys() == {*first.question.keys}
+
+
+def test_an_index_that_contradicts_its_table_is_rebuilt(path):
+    entry = scored("p", "ab")
+    with Store.open(path) as store:
+        put(store, entry)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        ((was,),) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'idx_packed_scores_grp'").fetchall()
+        db.execute("UPDATE sqlite_master SET sql = sql || ' WHERE id > 99' WHERE name = 'idx_packed_scores_grp'")
+        db.commit()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("REINDEX idx_packed_scores_grp")  # leaves it empty
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'idx_packed_scores_grp'", (was,))
+        db.commit()
+    with Store.open(path) as store:
+        assert store.answers.read([entry.question]).answer(entry.question) is None
+        found = store.answers.verify()
+        assert any("rebuilt" in problem for problem in found.file_problems)
+        assert store.answers.read([entry.question]).answer(entry.question) == entry.answer
+        assert store.answers.verify().sound
+
+
+def test_fewer_scores_than_continuations_are_refused(store):
+    entry = scored("p", "abc")
+    short = dataclasses.replace(entry.answer, scores=entry.answer.scores[:2])
+    with pytest.raises(ValueError, match="2 scores of 3"):
+        put(store, Entry(entry.question, short))
