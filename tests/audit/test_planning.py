@@ -149,7 +149,7 @@ def test_a_large_design_of_yes_and_no_finds_what_it_says():
 
 def test_a_plan_beyond_the_suite_says_what_is_lacking(pilot):
     folder, _ = pilot
-    (within,), (beyond,) = (asyncio.run(plan_audit(audit_of(folder), detect)).figures for detect in (0.02, 0.002))
+    (within,), (beyond,) = (asyncio.run(plan_audit(audit_of(folder), detect)).figures for detect in (0.04, 0.002))
     assert within.available == beyond.available == {"occupation": 40, "template": 25}
     assert within.lacking == {}
     assert all(within.levels[name] <= n for name, n in within.available.items())

@@ -86,7 +86,7 @@ def test_a_broken_limit_needs_all_nights(alone: str, over_nights: str | None, de
     )  # fmt: skip
     report = GateReport(run_id="r", baseline_run_id=None, confidence=0.95, figures=[], limits=[check])
     assert (check.decisive_verdict, report.exit_code) == (decisive, code)
-    assert ("may be chance" in check_words(check)) == (alone == "broken" != over_nights is not None)
+    assert ("due to chance" in check_words(check)) == (alone == "broken" != over_nights is not None)
     if over_nights:
         hidden = check.model_copy(update={"over_nights": nights.model_copy(update={"open_because": "missing answers"})})  # type: ignore[union-attr]
         assert report.model_copy(update={"limits": [hidden]}).exit_code == (3 if decisive != "met" else 0)
