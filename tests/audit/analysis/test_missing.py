@@ -167,7 +167,7 @@ def test_refusals_do_not_turn_an_alarm_into_chance() -> None:
     assert figure.over_nights is not None
     assert (figure.verdict, figure.over_nights.verdict) == ("regressed", "inconclusive")
     assert (figure.decisive_reason, report.failures, report.exit_code) == ("missing answers", [figure], 3)
-    assert "may be chance" not in check_words(figure)
+    assert "due to chance" not in check_words(figure)
     assert "missing answers leave it open" in check_words(figure)
     assert over_nights(shift, 4, look, open_fails="none").exit_code == 0
 

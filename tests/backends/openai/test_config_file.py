@@ -63,7 +63,7 @@ def test_a_bad_option_in_a_toml_file_is_reported_by_name(options: str, field: st
     file = write(tmp_path, f'base_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n{options}')
     with pytest.raises(ConfigError) as caught:
         load_audit(file).check()
-    assert caught.value.field == f"models.hosted.{field}"
+    assert caught.value.field.endswith(f"models.hosted.{field}")
 
 
 @pytest.mark.parametrize("options", ['base_url = 1\nmodel = "m"', 'base_url = "http://h/v1"\nmodel = 1'])

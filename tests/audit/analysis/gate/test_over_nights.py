@@ -95,7 +95,7 @@ def test_a_broken_limit_needs_all_nights(alone: str, over_nights: str | None, de
 def test_alarm_of_one_night_alone_is_explained() -> None:
     words = check_words(figure("regressed", "inconclusive"))
     assert "at look 9, it is inconclusive (change 0.010 to 0.050 at 99.93 %)" in words
-    assert "may be chance" in words
+    assert "due to chance" in words
 
 
 # --------------------------------------------------------------------------- what is a look
