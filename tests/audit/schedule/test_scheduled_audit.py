@@ -213,7 +213,6 @@ def test_one_slot_checks_the_run_and_reports_a_regression(tmp_path: Path, capsys
         ([], "--cron"),
         (["--once", "--cron", "0 3 * * *"], "--cron"),
         (["--cron", "0 25 * * *"], "--cron"),
-        (["--cron", "0 3 * * *", "--missed", "later"], "--missed"),
         (["--cron", "0 3 * * *", "--baseline", "none"], "--baseline"),
         (["--once", "--webhook", "http://127.0.0.1:9/"], "--webhook"),
         (["--once", "--on-regression", "true"], "--on-regression"),
@@ -224,4 +223,10 @@ def test_wrong_options_are_reported_before_serving(
 ) -> None:
     assert run("schedule", config(tmp_path, 8), *options) == 2
     assert capsys.readouterr().err.startswith(f"Error: {field} = ")
+    assert not (tmp_path / "audit.db").exists()
+
+
+def test_a_wrong_policy_is_reported_with_the_right_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("schedule", config(tmp_path, 8), "--cron", "0 3 * * *", "--missed", "later") == 2
+    assert "'later' is not one of 'run', 'skip'" in capsys.readouterr().err
     assert not (tmp_path / "audit.db").exists()
