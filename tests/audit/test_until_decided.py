@@ -181,7 +181,10 @@ def test_a_dry_run_says_the_most_and_the_first_look(tmp_path: Path) -> None:
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize("process", simulation.PROCESSES, ids=lambda process: process.name)
+@pytest.mark.parametrize(
+    "process",
+    [pytest.param(p, id=p.name, marks=() if p.name == "smooth" else pytest.mark.battery) for p in simulation.PROCESSES],
+)
 def test_40_percent_of_the_items_decide_and_errors_hold(process: simulation.Process) -> None:
     runs = 30
     for margins, truth in ((0.0, "unchanged"), (0.5, "unchanged"), (2.0, "regressed")):

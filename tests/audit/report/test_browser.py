@@ -320,6 +320,7 @@ def test_the_p_of_a_figure_is_shown_after_holms_correction(opened: Opened) -> No
     page.keyboard.press("Escape")
 
 
+@pytest.mark.battery
 def test_ten_models_still_open(browser: Browser, tmp_path: Path) -> None:
     result = mu.four_suites(10)
     path = write_report(result, tmp_path, formats=["html"])["html"]

@@ -81,6 +81,7 @@ def test_the_crontab_does_what_its_comment_says(home: Path) -> None:
     assert "gate failed" in ran.stdout
 
 
+@pytest.mark.battery
 def test_the_systemd_units_are_sound_and_their_command_runs(home: Path) -> None:
     units = {name: (RECIPES / name).read_text() for name in ("bias-audit.service", "bias-audit.timer")}
     service, timer = (configparser.ConfigParser(interpolation=None, strict=False) for _ in range(2))
@@ -113,6 +114,7 @@ def test_the_systemd_units_are_sound_and_their_command_runs(home: Path) -> None:
     assert shell(f"cd audits && {command}", home).returncode == 3
 
 
+@pytest.mark.battery
 def test_the_hosted_ci_fails_when_a_figure_regressed(home: Path) -> None:
     workflow = yaml.safe_load((RECIPES / "bias-audit.yml").read_text())
     (job,) = workflow["jobs"].values()

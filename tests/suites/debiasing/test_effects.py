@@ -182,7 +182,8 @@ def test_effects_of_bounded_answers_are_bounded():
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize("design", [pytest.param("paper", marks=pytest.mark.battery), "occugender"])
+@pytest.mark.battery
+@pytest.mark.parametrize("design", ["paper", "occugender"])
 def test_intervals_cover_planted_effects_in_200_audits(design):
     """Occupations and templates vary in the gap, in how far the prompt moves it, and in how much of that is lost."""
     suite = DebiasingPositions(design, prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])

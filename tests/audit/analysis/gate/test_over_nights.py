@@ -303,7 +303,13 @@ def test_a_store_opened_for_reading_numbers_the_night_only(nightly: Nightly) -> 
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize("scenario", simulation.NO_CHANGE, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(s, id=s.name, marks=() if s.name.endswith("at the margin") else pytest.mark.battery)
+        for s in simulation.NO_CHANGE
+    ],
+)
 def test_100_nights_alarm_in_at_most_5_of_100_sequences(scenario: simulation.Scenario) -> None:
     alarms = (simulation.simulate(scenario, 40, 100) > 0).mean(axis=0)
     assert alarms[2] <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 40)  # what 40 sequences may be off by
