@@ -19,6 +19,7 @@ from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from tests.audit.report.opened import CHROMIUM, Opened
 
 pytestmark = [
+    pytest.mark.battery,
     pytest.mark.browser,
     pytest.mark.models,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
