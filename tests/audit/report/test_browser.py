@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from audit.report import write_report
 from audit.results import AuditResult
@@ -104,12 +104,10 @@ def test_a_model_can_be_hidden_everywhere_and_shown_again(opened: Opened) -> Non
     chip = page.locator(".chip").nth(1)
     chip.click()
     assert chip.get_attribute("aria-pressed") == "false"
-    page.wait_for_timeout(200)
-    assert points.count() == before - before // len(MODELS)
+    expect(points).to_have_count(before - before // len(MODELS))
     assert page.locator("main [data-model='1']:visible").count() == 0
     chip.click()
-    page.wait_for_timeout(200)
-    assert points.count() == before
+    expect(points).to_have_count(before)
 
 
 def test_all_figures_can_be_filtered(opened: Opened) -> None:
@@ -150,11 +148,11 @@ def test_differences_of_another_figure_can_be_chosen(opened: Opened) -> None:
     page = opened.page
     forest = page.locator("#suite-0 .forest")
     forest.locator("details.behind summary").click()
+    forest.locator("details.behind tbody tr").first.wait_for()
     before = forest.locator("details.behind tbody").inner_text()
     forest.locator("select").select_option(index=3)
-    page.wait_for_timeout(400)
-    assert forest.locator("details.behind tbody").inner_text() != before
-    assert forest.locator(".canvas svg").count() == 1
+    expect(forest.locator("details.behind tbody")).not_to_have_text(before)
+    expect(forest.locator(".canvas svg")).to_have_count(1)
 
 
 def test_the_numbers_behind_a_picture_are_a_table(opened: Opened) -> None:
@@ -270,7 +268,7 @@ def test_drift_is_drawn_by_prompt_and_beside_differences(opened: Opened) -> None
     assert f"smaller than the engines' noise: {small} of {len(shown)}" in noise.inner_text()
     assert noise.locator("svg [aria-roledescription=point]").count() == len(shown)
     noise.locator("details.behind summary").click()
-    assert noise.locator("details.behind tbody tr").count() == len(shown)
+    expect(noise.locator("details.behind tbody tr")).to_have_count(len(shown))
     assert opened.complaints == []
 
 
@@ -284,7 +282,7 @@ def test_a_step_of_the_ladder_is_drawn_with_its_items(opened: Opened) -> None:
     mark.hover()
     assert page.locator("#hover").inner_text().startswith("item-")
     ladder.locator("details.behind summary").click()
-    assert ladder.locator("details.behind tbody tr").count() == len(mu.POSITIONS) + 50
+    expect(ladder.locator("details.behind tbody tr")).to_have_count(len(mu.POSITIONS) + 50)
     assert "(adapter)" in page.locator("#answer").inner_text()
     assert opened.complaints == []
 
