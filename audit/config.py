@@ -149,6 +149,9 @@ class AuditConfig:
         until: Annotated[Literal["decided"] | None, OnError("unknown", 'Give "decided", or leave it out')] = None,
         shard: Annotated[tuple[int, int] | None, BeforeValidator(_check_shard)] = None,
     ) -> None:
+        for option, path in (("db", db), ("out", out)):
+            if not str(path):
+                raise ConfigError(option, path, "empty", "Give a path")
         self.models = dict(models)
         self.suites = dict(cast(Mapping[str, Suite], suites))
         self.title, self.db, self.out = title, Path(db).expanduser(), Path(out).expanduser()

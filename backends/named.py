@@ -50,8 +50,9 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
     if name in (added := plugins("backends")):
         backend: Backend = added[name].load()()
         return backend
+    is_folder = bool(name) and Path(name).expanduser().is_dir()
     is_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/")
-    if Path(name).expanduser().is_dir() or is_id:
+    if is_folder or is_id:
         return backends.HFBackend(name)
     raise ConfigError("--model", name, "neither a folder nor a model's name", _KNOWN)
 

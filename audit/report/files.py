@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from audit.results import AuditResult
+from backends.errors import ConfigError
 from backends.files import atomic_write
 
 if TYPE_CHECKING:
@@ -25,7 +26,16 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         The files written: ``html``, ``json``, ``certificate`` (one sheet), ``card`` (for the models' cards),
         ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table in a paper's layout
         ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``.
+
+    Raises
+    ------
+    ConfigError
+        When there is no such format.
     """
+    known = get_args(Format)
+    for name in (formats,) if isinstance(formats, str) else formats:
+        if name not in known:
+            raise ConfigError("formats", name, "unknown", f"Use a list of {', '.join(known)}")
     # Imported here, since only writing a report needs these libraries.
     from audit.report.exports import (
         comparisons_csv,

@@ -81,6 +81,8 @@ class Runs:
         ConfigError
             If no run, or more than one, matches.
         """
+        if not isinstance(name, str):
+            raise ConfigError("run", name, "not a text", "Give an id, its beginning, or last")
         if name == "last":
             with self._database.read() as db:
                 last = db.execute(

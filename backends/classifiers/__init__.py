@@ -27,4 +27,4 @@ def text_classifier(model: str | Path) -> LocalBackend:
     embedded = {"profanity": ProfanityClassifier, "vader": VaderClassifier}
     if isinstance(model, str) and model in embedded:
         return embedded[model]()
-    return SequenceClassifier(str(model))
+    return SequenceClassifier(str(model) if isinstance(model, Path) else model)

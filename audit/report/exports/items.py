@@ -36,7 +36,7 @@ def item_records(
     """
     names = [info.name for info in result.suites]
     if suite is not None and suite not in names:
-        raise ConfigError("--suite", suite, "not in this run", f"Known: {', '.join(names)}")
+        raise ConfigError("suite", suite, "not in this run", f"Known: {', '.join(names)}")
     for model in result.models:
         for name in names if suite is None else [suite]:
             rows = store.runs.read_rows(result.run_id, model.name, name)

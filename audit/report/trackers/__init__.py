@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from audit.results import AuditResult
 from backends.errors import ConfigError
@@ -24,8 +24,11 @@ def log_result(result: AuditResult, tracker: Tracker, project: str = "bias-audit
     Raises
     ------
     ConfigError
-        When the tracker is not installed.
+        When there is no such tracker, or it is not installed.
     """
+    known = get_args(Tracker)
+    if tracker not in known:
+        raise ConfigError("tracker", tracker, "unknown", f"Use {', '.join(known)}")
     try:
         module = importlib.import_module(f"audit.report.trackers.to_{tracker}")
     except ImportError as error:

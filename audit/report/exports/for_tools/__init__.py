@@ -17,6 +17,7 @@ from audit.report.exports.for_tools.of_model import OfModel
 from audit.report.exports.items import item_records
 from audit.results import AuditResult
 from audit.store import Store
+from backends.errors import ConfigError
 from backends.files import atomic_write
 
 Tool = Literal["inspect", "lm-eval", "every-eval-ever"]
@@ -38,8 +39,10 @@ def write_for_tool(store: Store, result: AuditResult, tool: Tool, out: Path, *, 
     Raises
     ------
     ConfigError
-        When the run has no such suite.
+        When there is no such tool, or the run has no such suite.
     """
+    if tool not in _FILES:
+        raise ConfigError("tool", tool, "unknown", f"Use {', '.join(_FILES)}")
     written = []
     for (model, name), records in groupby(item_records(store, result, suite=suite), key=_of):
         asked = [record for record in records if record["prompt"] is not None]

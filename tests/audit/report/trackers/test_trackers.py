@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,8 @@ def test_metrics_have_values_intervals_and_names_of_their_own() -> None:
 
 
 def test_a_tracker_that_is_not_installed_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.delitem(sys.modules, "audit.report.trackers.to_wandb", raising=False)  # imported by a test before
     with pytest.raises(ConfigError, match=r"bias-audit\[wandb\]"):
         log_result(result(), "wandb")
 
