@@ -1,4 +1,4 @@
-"""Probes of real, honest servers: ``python -m tests.backends.openai.honest SERVER [--model gemma3] [--probes 30]``.
+"""Probes of real, honest servers: ``python -m tests.backends.openai.honest SERVER [--model FILE] [--probes 30]``.
 
 Each probe is made afresh, at the servers' own defaults (flash attention, batching). A line of JSON is printed for each
 and kept in ``--results FILE``; then how many of all in that file were refused. An honest server should be in none.
@@ -34,12 +34,12 @@ SERVERS = ("xllamacpp", "llama-cpp-python", "vllm")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server", choices=SERVERS)
-    parser.add_argument("--model", choices=_MODELS, default="smollm2")
+    parser.add_argument("--model", default="smollm2", help=f"{', '.join(_MODELS)}, or a .gguf file")
     parser.add_argument("--probes", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=3600.0, help="no probe begins later")
     parser.add_argument("--results", type=Path, help="a file of JSON lines; probes in it count")
     options = parser.parse_args()
-    name = f"{options.server}, {options.model}"
+    name = f"{options.server}, {Path(options.model).stem}"
     lines = options.results.read_text().splitlines() if options.results and options.results.exists() else []
     found = [line for line in map(json.loads, lines) if line["server"] == name]
     if len(found) < options.probes:
@@ -63,7 +63,7 @@ def _running(server: str, model: str) -> Iterator[RunningServer]:
         with vllm_server(os.environ["VLLM_PYTHON"], Path(os.environ["VLLM_MODEL"])) as running:
             yield running
         return
-    weights = _MODELS[model]()
+    weights = _MODELS[model]() if model in _MODELS else Path(model)
     start = xllamacpp_server(weights, slots=2) if server == "xllamacpp" else llama_cpp_python_server(weights)
     with start as running:
         yield running
