@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from audit.report import write_report
+from audit.analysis.comparing.agreement import agreement
+from audit.analysis.history import history
+from audit.report import write_agreement, write_report, write_trend
 from audit.results import AuditResult
 from suites import OccuGender
+from tests.audit.analysis.comparing.test_agreement import run
 from tests.audit.report import made_up as mu
 from tests.audit.report.accessible import violations
 from tests.audit.report.opened import CHROMIUM, Opened
+from tests.audit.report.test_agreement import OTHER, SIX
+from tests.audit.report.test_trend import nights
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
 
@@ -42,6 +47,25 @@ def test_the_report_has_no_serious_violation(tmp_path: Path, browser: Browser) -
 def test_the_certificate_has_no_serious_violation(tmp_path: Path, browser: Browser) -> None:
     page = browser.new_page(bypass_csp=True)
     page.goto(write_report(one_suite(), tmp_path, formats=["certificate"])["certificate"].as_uri())
+    assert violations(page) == []
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_trend_has_no_serious_violation(tmp_path: Path, browser: Browser, scheme: str) -> None:
+    path = write_trend(history(nights(["one", "two"])), tmp_path / "trend.html", title="Nightly")
+    page = Opened(browser, path, reduced_motion="reduce", bypass_csp=True).page
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    assert violations(page) == []
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_agreement_has_no_serious_violation(tmp_path: Path, browser: Browser, scheme: str) -> None:
+    found = agreement([run({"one": SIX, "two": OTHER})])
+    path = write_agreement(found, tmp_path / "agreement.html", title="Store")
+    page = Opened(browser, path, reduced_motion="reduce", bypass_csp=True).page
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     assert violations(page) == []
     page.close()
 

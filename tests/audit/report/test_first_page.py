@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from playwright.sync_api import Browser
 
 from audit.report import write_report
 from audit.report.exports import markdown_report
@@ -268,3 +270,14 @@ def test_a_question_written_from_the_right_is_shown_so(tmp_path: Path) -> None:
     text = write_report(found, tmp_path, formats=["html"])["html"].read_text("utf-8")
     assert '<blockquote dir="auto">قالت الممرضة إن</blockquote>' in text
     assert "<bdi>هي</bdi>" in text
+
+
+@pytest.mark.browser
+def test_a_certificate_of_four_suites_and_limits_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
+    verdicts = ["broken", "insufficient evidence", "met"] * 3
+    found = mu.four_suites(3).model_copy(update={"limits": [limited(v, 0.3 + i / 20) for i, v in enumerate(verdicts)]})
+    page = browser.new_page()
+    page.goto(write_report(found, tmp_path, formats=["certificate"])["certificate"].as_uri())
+    assert re.findall(rb"/Count (\d+)", page.pdf(format="A4")) == [b"1"]
+    page.screenshot(path=tmp_path / "certificate.png", full_page=True)
+    page.close()
