@@ -12,29 +12,73 @@ import pytest
 from tests.house import PACKAGES
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = (*PACKAGES, "tests", "examples")
-DOCUMENTS = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "backends/openai/QUIRKS.md",
-    "docs/papers.md",
-    "docs/evidence.md",
-)
+FOLDERS = (*PACKAGES, "tests", "examples", "docs")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "backends/openai/QUIRKS.md")
+SUFFIXES = (".py", ".js", ".j2", ".css", ".md", ".ipynb", ".toml", ".html")
 
-#: Words that no text of the project uses any more, in code, comments, messages or documents.
+#: old → what replaces it. No text of the project uses the old word, in code, comments, messages or documents.
 ANYWHERE = """
-    run_telling tell_nobody take_doubtful suspect_since asked_of wave set_aside judge judged SuiteVerdict
-    local_work StopSignal _begun patiently patience TokenForcing whole_sequence untruthful
-    SeenAnswers then_any_of PathScorer takes_the_likeliest TextSoFar _close_ranks _apart ran_out mend mends
-    mended wheres unmatched detectable in_words yes_no _good_place ledger telling write_whole ModelChanged
-    NothingDrawn ImpossibleMass MOODY IN_VAIN forgotten stretches remembering
+    run_telling → run_streaming            tell_nobody → discard_response       tell_loop → call_soon_threadsafe
+    take_doubtful → drain_ambiguous        suspect_since → unverified_since     note_killed → record_killed
+    asked_of → scorer                      wave → round                         set_aside → quarantine
+    judge → evaluate                       judged → evaluated                   judge_suite → evaluate_suite
+    SuiteVerdict → SuiteResult             local_work → estimate_work           StopSignal → ShutdownRequest
+    _begun → _hash_prefix                  patiently → with_retries             patience → max_wait
+    TokenForcing → TeacherForcing          whole_sequence → prompt_logprobs     untruthful → inconsistent
+    SeenAnswers → ResponseIdTracker        remembering → with_replay_cache      then_any_of → next_token_set
+    PathScorer → SequenceScorer            takes_the_likeliest → is_greedy      TextSoFar → StopStringDecoder
+    _close_ranks → _compact                _apart → _mean_abs_diff             ran_out → is_out_of_memory
+    mend → hint, fix                       mends → hints, fixes                 mended → fixed
+    wheres → conditions                    unmatched → n_unpaired               detectable → minimum_detectable_effect
+    in_words → describe                    yes_no → is_binary                   _good_place → _reference_value
+    ledger → data_quality                  LedgerEntry → DataQuality            telling → distinguishing_labels
+    write_whole → atomic_write             ModelChanged → ModelChangedError     NothingDrawn → NothingDrawnError
+    ImpossibleMass → ImpossibleMassError   MOODY → REFUSALS_BEFORE_PAUSE        IN_VAIN → MAX_AMBIGUOUS_PASSES
+    forgotten → effect_attenuation         stretches → segments                 hand_over → release
+    named_audit → adhoc_audit              SecondAsking → RepeatedQuestions     paces → timings
+    number_asked_again → number_to_repeat  useful_sample → sample_requirement   looks_of_items → assign_looks
+    measure_paces → measure_timings        own_spread → repeat_noise            request_to_json → codecs
+    seconds_of → estimate_seconds          is_gate_decided → gate_answer        question_of → stopping_question
+    is_comparison_decided → comparison_answer                                   under_todays_names → with_current_names
+    sent_along → request_extras            SentAlong → RequestExtras            NAME_NONE → NO_KEY_HINT
+    neighbour_proof → batch_invariant      WORTH_WAITING → MIN_SAVED_TOKENS     DEFAULT_ROOM → reasoning_tokens
+    unfinished_thought → UnfinishedThoughtError                                 request_from_json → codecs
+    is_believed → is_trusted               NOT_BELIEVED → NOT_TRUSTED           refuse_unbelieved → refuse_untrusted
+    MARGINS_OF_UNSEEN → largest_change     harm_with_unseen → change_with_unseen
+    read_gender_answer → read_selection    answered_items → ParsedResponses     html_report → report_page
+    MIXED_UP_PASSES → MAX_AMBIGUOUS_PASSES READ_TOKENS_A_WRITTEN_ONE → RequestTiming
 """
-#: Words of plain English that name nothing any more: no class, function, attribute or parameter.
+#: The same for words of plain English: no class, function, attribute or parameter has the old name.
 AS_NAMES = """
-    Tell finish Asked Prepared Answered Reading evidence Breaker known explain fits learn note Findings
-    Listing Notebook spread numbered covers Bounded detail turned counted
+    Tell → OnResponse            finish → verify_identity     Asked → DescribedBackend     Prepared → ResolvedAudit
+    Answered → ItemResponse      Reading → ParsedResponses    evidence → provenance        Breaker → CircuitBreaker
+    known → answered_keys        explain → inspect            fits → matches_request       learn → update
+    note → record                Findings → ServerCapabilities                             Listing → TopLogprobs
+    Notebook → ProbeSession      spread → repeat_noise        numbered → with_sample_index
+    covers → prefix_tokenizations                             Bounded → IdentifiedInterval detail → is_subgroup
+    turned → swapped             counted → is_count           pace → RequestTiming         Way → ConnectionOptions
+    lay → write_prompt           wished → known               obeyed → outcome             harms → harm
+    portion → batch              suspects → unverified        Rounds → AnswerCollector
+    Dominated → GroupDesign
 """
+#: Modules and folders that have another name now.
+PLACES = """
+    audit/named → audit/adhoc              audit/paces → audit/request_timing    audit/rounds → audit/answer_collector
+    audit/decided → audit/stopping_rule    audit/drift → audit/analysis/comparing/engine_noise
+    audit/collect/second_asking → audit/collect/repeated_questions
+    audit/collect/useful_sample → audit/collect/sample_requirement
+    audit/collect/looks → audit/collect/interim_looks         audit/collect/work → audit/estimate
+    backends/openai/sent_along → backends/openai/request_extras
+    backends/openai/whole_sequence → backends/openai/scoring/prompt_logprobs
+    suites/own → suites/custom             suites/exclusive → suites/common/probabilities
+"""
+
+
+def pairs(table: str) -> dict[str, str]:
+    """Old word → the one that replaces it."""
+    return dict(re.findall(r"(\S+) → (\S+(?:, \S+)*)", table))
+
+
 #: (file, word) → why it stays there.
 ALLOWED = {
     ("tests/test_vocabulary.py", ""): "the list itself",
@@ -59,7 +103,7 @@ ALLOWED = {
 
 def sources() -> Iterator[Path]:
     for folder in FOLDERS:
-        yield from sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".js", ".j2", ".css"))
+        yield from sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in SUFFIXES)
     yield from (ROOT / name for name in DOCUMENTS if (ROOT / name).exists())
 
 
@@ -82,7 +126,7 @@ def names(path: Path) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-@pytest.mark.parametrize("word", ANYWHERE.split())
+@pytest.mark.parametrize("word", pairs(ANYWHERE))
 def test_the_old_word_is_gone(word):
     pattern = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE)
     places = [
@@ -92,16 +136,24 @@ def test_the_old_word_is_gone(word):
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if pattern.search(line)
     ]
-    assert places == []
+    assert places == [], f"write {pairs(ANYWHERE)[word]}"
+
+
+@pytest.mark.parametrize(("old", "new"), pairs(PLACES).items())
+def test_the_old_place_is_gone(old, new):
+    found = [path for path in (ROOT / old, (ROOT / old).with_suffix(".py"), ROOT / "tests" / old) if path.exists()]
+    assert found == []
+    assert any(path.exists() for path in (ROOT / new, (ROOT / new).with_suffix(".py")))
 
 
 def test_the_old_names_are_gone():
+    retired = pairs(AS_NAMES)
     places = [
         f"{path.relative_to(ROOT)}:{line} {name}"
         for path in sources()
         if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES
         for name, line in names(path)
-        if name.lstrip("_") in AS_NAMES.split() and not is_allowed(path, name.lstrip("_"))
+        if name.lstrip("_") in retired and not is_allowed(path, name.lstrip("_"))
     ]
     assert places == []
 
