@@ -23,8 +23,8 @@ def check(
 ) -> None:
     """Try every suite of a config on made-up answers: report mistakes, unreadable answers, and whether bias is found.
 
-    Of local models the tokenizers alone are loaded, and asked how prompts and continuations meet. Exits with 2 if
-    there is a mistake. Without a config: audit check --suite pairs.csv
+    Local models are not loaded; only their tokenizers are, to check how they split prompt and continuation. Exits
+    with 2 if there is a mistake. Without a config: audit check --suite pairs.csv
     """
     from audit.rehearsal import check_audit, tokenizer_checks
     from audit.report.phrases.rehearsal import boundary_lines, rehearsal_lines

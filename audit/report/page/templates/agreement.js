@@ -1,17 +1,10 @@
 (() => {
-  const { drawPicture, drawWhenSeen, showLines } = page;
+  const { drawPicture, drawWhenSeen } = page;
   const data = JSON.parse(document.getElementById("data").textContent);
 
-  async function draw(panel) {
-    const canvas = panel.querySelector(".canvas");
-    if (canvas.dataset.drawn || !canvas.offsetWidth) return;
-    canvas.dataset.drawn = "yes";
+  drawWhenSeen([...document.querySelectorAll(".panel")], async (panel, canvas) => {
     const spec = structuredClone(data.spec);
     spec.datasets = { ...spec.datasets, rows: data.rows };
-    await drawPicture(canvas, spec, data.config,
-      (handler, event, item, value) => showLines(event, value && item ? [item.datum.s, item.datum.x] : []));
-    canvas.dataset.drawn = "done";
-  }
-
-  drawWhenSeen([...document.querySelectorAll(".panel")], draw);
+    await drawPicture(canvas, spec, data.config, (row) => [row.s, row.x]);
+  });
 })();

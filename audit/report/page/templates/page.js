@@ -48,10 +48,11 @@ const page = (() => {
 
   // --- drawing -------------------------------------------------------------------------------------------------------
 
-  /** Draw one picture. Vega puts a label of its own in place of the canvas's; what is in the SVG says nothing to a reader
-   *  who hears the page: the label says what it shows and where its numbers are. */
-  async function drawPicture(canvas, spec, config, tooltip) {
+  /** Draw one picture; `hoverText` gives the lines about a mark's datum. Vega replaces the canvas's label by its own, so
+   *  it is put back. Screen readers skip the SVG: the label says what it shows and where its numbers are. */
+  async function drawPicture(canvas, spec, config, hoverText) {
     const label = canvas.getAttribute("aria-label");
+    const tooltip = (handler, event, item, value) => showLines(event, value && item ? hoverText(item.datum) : []);
     const { view } = await vegaEmbed(canvas, spec, {
       ast: true, renderer: "svg", actions: false, defaultStyle: false, config, tooltip,
     });
@@ -62,14 +63,22 @@ const page = (() => {
     return view;
   }
 
-  /** Draw panels as they come near, or are unfolded; once all that have a size are, the root says `data-plots=drawn`. */
-  function drawWhenSeen(panels, draw) {
+  /** Draw each panel once, as it comes near or is unfolded; when all that have a size are drawn, the root has
+   *  `data-plots=drawn`. Returns the function that draws a panel unless it is drawn already. */
+  function drawWhenSeen(panels, drawInto) {
+    const draw = async (panel) => {
+      const canvas = panel.querySelector(".canvas");
+      if (canvas.dataset.drawn || !canvas.offsetWidth) return;
+      canvas.dataset.drawn = "yes";
+      await drawInto(panel, canvas);
+      canvas.dataset.drawn = "done";
+    };
     const near = new IntersectionObserver((entries) => {
       for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
     }, { rootMargin: "500px" });
     panels.forEach((panel) => near.observe(panel));
 
-    // What is out of sight is drawn when the browser has nothing else to do, so that printing finds it drawn.
+    // Panels out of sight are drawn when the browser is idle, so that they are there when the page is printed.
     const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
     const waiting = [];
     const drawNext = () => {
@@ -87,11 +96,12 @@ const page = (() => {
     document.addEventListener("toggle", ({ target }) => {
       if (target.open) drawSoon(panels.filter((panel) => target.contains(panel)));
     }, true);
+    return draw;
   }
 
   // --- which models are shown ----------------------------------------------------------------------------------------
 
-  /** Let the chips hide and show models in the page and in the drawn `views`. Returns the set of those hidden. */
+  /** Let the chips hide and show models in the page and in the drawn `views`. Returns the hidden models. */
   function hideModels(views) {
     const hidden = new Set();
     for (const chip of document.querySelectorAll(".chip")) {
@@ -108,5 +118,5 @@ const page = (() => {
     return hidden;
   }
 
-  return { MISSING, digits, drawPicture, drawWhenSeen, hideModels, hover, isKnown, make, range, showLines, symbol };
+  return { MISSING, digits, drawPicture, drawWhenSeen, hideModels, hover, isKnown, make, range, symbol };
 })();

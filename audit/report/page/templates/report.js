@@ -1,5 +1,5 @@
 (() => {
-  const { MISSING, digits, drawPicture, drawWhenSeen, hideModels, hover, isKnown, make, range, showLines, symbol } = page;
+  const { MISSING, digits, drawPicture, drawWhenSeen, hideModels, hover, isKnown, make, range, symbol } = page;
   const data = JSON.parse(document.getElementById("data").textContent);
   const columns = Object.fromEntries(data.figures.columns.map((name, i) => [name, i]));
   const { rows: figures, texts, conditions } = data.figures;
@@ -47,10 +47,6 @@
 
   const pairName = (row, minus = " − ") => `${data.models[row.b]}${minus}${data.models[row.a]}`;
 
-  function showHover(handler, event, item, value) {
-    showLines(event, value && item ? hoverText(item.datum) : []);
-  }
-
   function rowsOf(plot, index) {
     const { rows } = plot.panels[index];
     if (plot.kind === "ladder") return rows.map((row) => ({ ...row, name: plot.names[row.i] }));
@@ -62,10 +58,7 @@
     });
   }
 
-  async function draw(panel) {
-    const canvas = panel.querySelector(".canvas");
-    if (canvas.dataset.drawn || !canvas.offsetWidth) return;
-    canvas.dataset.drawn = "yes";
+  async function drawInto(panel, canvas) {
     const figure = panel.closest(".picture");
     const plot = data.plots[figure.dataset.plot];
     const index = Number(panel.dataset.panel);
@@ -81,7 +74,7 @@
     const config = structuredClone(data.config);
     config.axisY.labelLimit = width < 420 ? 120 : 240;
     config.axisX = width < 420 ? { titleAnchor: "end", titleLimit: width - 30 } : {};
-    // A narrow page breaks long names at their first comma rather than cut them.
+    // On a narrow page, long names are broken at their first comma instead of being cut.
     const lanes = new Set(spec.datasets.rows.map((row) => row.k)).size;
     if (width < 420 && plot.kind === "dots" && spec.height >= 26 * lanes) {
       for (const { encoding } of spec.layer) {
@@ -90,7 +83,7 @@
         encoding.y.axis.labelLineHeight = 12;
       }
     }
-    const view = await drawPicture(canvas, spec, config, showHover);
+    const view = await drawPicture(canvas, spec, config, hoverText);
     view.addEventListener("click", (event, item) => {
       const row = item?.datum;
       if (row?.f !== undefined) openFigures([row.f]);
@@ -99,7 +92,6 @@
     if (hidden.size) await view.signal("hidden", [...hidden]).runAsync();
     views.add(view);
     panel.view = view;
-    canvas.dataset.drawn = "done";
   }
 
   function redraw(panel) {
@@ -109,7 +101,7 @@
     return draw(panel);
   }
 
-  /** Names beside the points of a large scatter plot; those that would lie on another are left to hovering. */
+  /** Names beside the points of a large scatter plot, except where they would overlap another. */
   function nameLayer(spec, width) {
     const ends = (axis) => spec.layer.find(({ encoding }) => encoding[axis]?.scale).encoding[axis].scale.domain;
     const [x, y] = [ends("x"), ends("y")];
@@ -131,7 +123,7 @@
     };
   }
 
-  drawWhenSeen([...document.querySelectorAll(".panel")], draw);
+  const draw = drawWhenSeen([...document.querySelectorAll(".panel")], drawInto);
 
   for (const figure of document.querySelectorAll(".picture")) {
     const plot = data.plots[figure.dataset.plot];
@@ -147,7 +139,7 @@
     figure.querySelector(".enlarge")?.addEventListener("click", async ({ target }) => {
       const large = figure.classList.toggle("large");
       target.setAttribute("aria-pressed", String(large));
-      target.textContent = large ? "Make small" : "Enlarge";
+      target.textContent = large ? "Shrink" : "Enlarge";
       for (const panel of figure.querySelectorAll(".panel")) await redraw(panel);
       figure.scrollIntoView({ block: "nearest" });
     });
@@ -166,12 +158,12 @@
     return make("table", [head, make("tbody", rows.map((row) => (Array.isArray(row) ? line(row) : row)))]);
   }
 
-  const NUMERIC = new Set(["Difference", "Noise of engines"]);
+  const NUMERIC = new Set(["Difference", "Engine noise"]);
   /** For each kind of plot of differences, the columns behind it and a row's cells. */
   const DIFFERENCES = {
     forest: [["Pair", "Difference", "Interval", "Verdict", "Margin", "Notes"], (row) =>
       [pairName(row), digits(row.v), range(row.l, row.h), verdictText(row), `±${digits(row.g)}`, notes(row).join("; ")]],
-    noise: [["Figure", "Pair", "Difference", "Noise of engines", "Verdict"], (row) =>
+    noise: [["Figure", "Pair", "Difference", "Engine noise", "Verdict"], (row) =>
       [row.name, pairName(row), digits(row.v), digits(row.e), verdictText(row)]],
     ladder: [["Step", "Figure", "Item", "Difference", "Interval", "Decision"], (row, panel) =>
       [row.k.replace("\n", ": "), panel.title, row.name ?? "", digits(row.v ?? row.t), row.s ? range(row.l, row.h) : "", row.s ?? ""]],
@@ -207,7 +199,7 @@
   // --- heatmap -------------------------------------------------------------------------------------------------------
 
   const heatmap = document.getElementById("heatmap");
-  const PALEST = 0.1;  // a measure whose figures are all below it is not coloured in full
+  const PALEST = 0.1;  // a measure whose figures all stay below this never gets the darkest colour
 
   /** Figures of all models in one row: [suite, measure, where, {model: figure}], in reported order. */
   function heatRows() {

@@ -1,5 +1,5 @@
 (() => {
-  const { drawPicture, drawWhenSeen, hideModels, showLines } = page;
+  const { drawPicture, drawWhenSeen, hideModels } = page;
   const data = JSON.parse(document.getElementById("data").textContent);
   const views = new Set();
   const hidden = hideModels(views);
@@ -16,10 +16,7 @@
     ];
   }
 
-  async function draw(panel) {
-    const canvas = panel.querySelector(".canvas");
-    if (canvas.dataset.drawn || !canvas.offsetWidth) return;
-    canvas.dataset.drawn = "yes";
+  async function drawInto(panel, canvas) {
     const picture = data.pictures[panel.closest(".picture").dataset.picture];
     const spec = structuredClone(data.spec);
     spec.datasets = { ...spec.datasets, rows: picture.panels[panel.dataset.panel] };
@@ -28,12 +25,10 @@
       encoding.y.scale.domain = picture.ends;
       encoding.y.axis.title = picture.unit || null;
     }
-    const view = await drawPicture(canvas, spec, data.config,
-      (handler, event, item, value) => showLines(event, value && item ? hoverText(item.datum) : []));
+    const view = await drawPicture(canvas, spec, data.config, hoverText);
     if (hidden.size) await view.signal("hidden", [...hidden]).runAsync();
     views.add(view);
-    canvas.dataset.drawn = "done";
   }
 
-  drawWhenSeen([...document.querySelectorAll(".panel")], draw);
+  drawWhenSeen([...document.querySelectorAll(".panel")], drawInto);
 })();
