@@ -67,7 +67,7 @@ async def test_a_search_finds_every_item_with_the_words(store: Store, result: St
     name = asked.occupation.iloc[0]
     found = (await get(store, f"/run/last/suite/OccuGender?q={name}&model=org/planted")).text
     assert found.count("/item/") == min(PAGE, (asked.occupation == name).sum())
-    assert "No item holds" in (await get(store, "/run/last/suite/OccuGender?q=zzzz")).text
+    assert "No item contains" in (await get(store, "/run/last/suite/OccuGender?q=zzzz")).text
 
 
 async def test_an_item_shows_prompt_and_log_probabilities(store: Store, result: StoredResult) -> None:
