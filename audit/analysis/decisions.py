@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.comparing.significance import Corrected, conditional_false_discovery, false_discovery, holm
+from audit.analysis.estimators import finite
 from audit.results import OpenBecause
 
 #: The default margin of a measure.
@@ -148,6 +149,42 @@ def why_open(
     if difference.n_unpaired and (may_differ or any(claim.needs_pairs for claim in if_paired)):
         return "unpaired items"
     return "kinds not asked" if is_seen_alike else None
+
+
+def decided_facts(
+    difference: PairedDifference, alpha: float, decided: tuple[float, float], confidence: float
+) -> dict[str, Any]:
+    """The fields of `audit.results.Decided` that follow from a difference.
+
+    Parameters
+    ----------
+    alpha : float
+        1 minus the confidence of the uncorrected intervals.
+    decided, confidence
+        The interval behind the decision, and its confidence.
+    """
+    complete = difference.complete
+    low, high = difference.interval(1 - alpha)
+    complete_low, complete_high = (math.nan, math.nan) if complete is None else complete.interval(1 - alpha)
+    return {
+        "low": finite(low),
+        "high": finite(high),
+        "bound_low": finite(difference.low.value),
+        "bound_high": finite(difference.high.value),
+        "complete_case_low": finite(complete_low),
+        "complete_case_high": finite(complete_high),
+        "decided_low": finite(decided[0]),
+        "decided_high": finite(decided[1]),
+        "decided_confidence": finite(confidence),
+        "largest_change": difference.assumed_change,
+        "n_items": difference.n_items,
+        "n_missing": difference.n_missing,
+        "n_unpaired": difference.n_unpaired,
+        "n_clusters": difference.n_clusters,
+        "primary": difference.spec.primary,
+        "population": difference.spec.population,
+        "levels": difference.levels,
+    }
 
 
 def _may_be_alike(difference: PairedDifference) -> bool:

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from audit.results.answers import DataQuality, Example, ModelInfo, SelfCheck, SuiteInfo
 from audit.results.audit_result import AuditResult, UntilDecided, renamed_quantities
-from audit.results.comparisons import VERDICT_WORDS, Comparison, OpenBecause, Rank, Ranking, Verdict
-from audit.results.figures import FigureKey, FigureName, OfItems, Reported, Scalar, Where, level_key, where_key
+from audit.results.comparisons import VERDICT_WORDS, Comparison, Decided, OpenBecause, Rank, Ranking, Verdict
+from audit.results.figures import (
+    REPORT_KEYS,
+    FigureKey,
+    FigureName,
+    OfItems,
+    Reported,
+    Scalar,
+    Where,
+    level_key,
+    where_key,
+)
 from audit.results.limits import (
     HIDDEN,
     OPEN_VERDICTS,
@@ -25,12 +35,14 @@ __all__ = [
     "HIDDEN",
     "OPEN_VERDICTS",
     "RENAMED_MEASURES",
+    "REPORT_KEYS",
     "VERDICT_WORDS",
     "Agreement",
     "AttributionStep",
     "AuditResult",
     "Comparison",
     "DataQuality",
+    "Decided",
     "EngineDrift",
     "Example",
     "FigureKey",

@@ -24,77 +24,48 @@ OpenBecause = Literal[
 ]
 
 
-class Comparison(OfItems, Reported):
-    """A figure's difference between two models, b minus a, paired by item.
+class Decided(OfItems, Reported):
+    """What a difference of one figure rests on, and the interval behind the decision about it.
 
     Attributes
     ----------
-    difference : float or None
-        Over the ``n_items`` that both answered (the complete cases); None if only bounds are known.
     low, high : float or None
-        Interval at ``confidence``, uncorrected; it holds whatever the ``n_missing`` answers would have been.
+        Interval of the difference at the run's confidence, uncorrected; it holds whatever the ``n_missing`` answers
+        would have been.
     bound_low, bound_high : float or None
         Identification bounds of the difference: a missing answer may be any value of the quantity's range.
     complete_case_low, complete_case_high : float or None
-        Interval over the complete cases alone. None if no answer is missing.
-    p, p_adjusted : float or None
-        Two-sided p-value for no difference; and corrected within the suite, by Holm among the ``primary`` figures and
-        for the false discovery rate among the others (``p_holm`` in report.json, an older name).
+        Interval over the ``n_items`` answered on both sides alone. None if no answer is missing.
     decided_low, decided_high, decided_confidence : float or None
-        The interval behind the verdict, and its confidence after correction: for "equivalent" that of the two
-        one-sided tests, allowing for clusters of a kind not asked; otherwise that of the test for a difference.
+        The interval behind the verdict, and its confidence after correction: for "equivalent" and "unchanged" that of
+        the two one-sided tests, allowing for clusters of a kind not asked; otherwise that of the test for a difference.
     largest_change : float or None
-        How far clusters of a kind not asked are assumed to deviate at most, for "equivalent". None: by their range.
-    alike_within : float or None
-        The smallest margin within which the two would be called equivalent, at the same ``largest_change``.
+        How far clusters of a kind not asked are assumed to deviate at most. None: by their range.
     open_because : str or None
         Why there is no verdict, unless more items would help.
-    margin : float
-        The user's equivalence margin.
-    minimum_detectable_effect : float or None
-        The smallest difference that this design detects with 80 % power.
     n_items, n_missing, n_unpaired : int
-        Items that both answered; items with a missing answer; and items, left out here, for which only one of the two
+        Items answered on both sides; items with a missing answer; and items, left out here, for which only one side
         has a value by design.
     levels : mapping of str to int
         The number of levels of each sampled factor.
     population : str
-        What the comparison generalises to.
+        What the verdict generalises to.
     undefined_for : list of str
-        The models whose figure is undefined on the items that both answered; both models if each is defined on
-        different items, and none if they answered no item in common.
-    engine_noise : float or None
-        The largest difference of this figure between engines with the same weights.
-    words : str
-        The comparison in a few sentences.
+        The sides whose figure is undefined on the items that both answered; both if each is defined on different
+        items, and none if they answered no item in common.
     """
 
     suite: str
     measure: str
     where: dict[str, Scalar]
-    a: str
-    b: str
-    difference: float | None
-    low: float | None
-    high: float | None
-    bound_low: float | None
-    bound_high: float | None
-    p: float | None
-    p_adjusted: float | None
-    effect_size: float | None
-    margin: float
-    minimum_detectable_effect: float | None
-    n_items: int
-    n_clusters: int
-    verdict: Verdict
-    test: str
-    family: str
-    words: str = ""
-    engine_noise: float | None = None
-    is_subgroup: bool = False
+    low: float | None = None
+    high: float | None = None
+    bound_low: float | None = None
+    bound_high: float | None = None
+    n_items: int = 0
+    n_clusters: int = 0
     n_unpaired: int = 0
     undefined_for: list[str] = []
-    confidence: float = 0.95
     primary: bool = False
     population: str = ""
     levels: dict[str, int] = {}
@@ -105,8 +76,47 @@ class Comparison(OfItems, Reported):
     decided_high: float | None = None
     decided_confidence: float | None = None
     largest_change: float | None = None
-    alike_within: float | None = None
     open_because: OpenBecause | None = None
+
+
+class Comparison(Decided):
+    """A figure's difference between two models, b minus a, paired by item.
+
+    Attributes
+    ----------
+    difference : float or None
+        Over the items that both answered (the complete cases); None if only bounds are known.
+    p, p_adjusted : float or None
+        Two-sided p-value for no difference; and corrected within the suite, by Holm among the ``primary`` figures and
+        for the false discovery rate among the others (``p_holm`` in report.json, an older name).
+    alike_within : float or None
+        The smallest margin within which the two would be called equivalent, at the same ``largest_change``.
+    margin : float
+        The user's equivalence margin.
+    minimum_detectable_effect : float or None
+        The smallest difference that this design detects with 80 % power.
+    engine_noise : float or None
+        The largest difference of this figure between engines with the same weights.
+    words : str
+        The comparison in a few sentences.
+    """
+
+    a: str
+    b: str
+    difference: float | None
+    p: float | None
+    p_adjusted: float | None
+    effect_size: float | None
+    margin: float
+    minimum_detectable_effect: float | None
+    verdict: Verdict
+    test: str
+    family: str
+    words: str = ""
+    engine_noise: float | None = None
+    is_subgroup: bool = False
+    confidence: float = 0.95
+    alike_within: float | None = None
 
     @property
     def within_noise(self) -> bool:

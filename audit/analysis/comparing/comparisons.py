@@ -22,6 +22,7 @@ from audit.analysis.decisions import (
     Claim,
     Decision,
     decide,
+    decided_facts,
     highest_confidence,
     margin_of,
     why_open,
@@ -116,7 +117,6 @@ def _within(interval: tuple[float, float], margin: float) -> bool:
 def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: float, tests: int) -> Comparison:
     difference, answered = decision.difference, decision.difference.answered
     spec = difference.spec
-    low, high = difference.interval(1 - alpha)
     verdict: Verdict = "not comparable" if difference.n_items == 0 else decision.outcome or "inconclusive"  # type: ignore[assignment]
     alike, apart = decision.levels
     outer = difference.interval_with_unseen(1 - 2 * alike)
@@ -128,8 +128,6 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: fl
         may_hide=_hides_a_difference(difference),
         is_seen_alike=_within(difference.interval(1 - 2 * alike), difference.margin),
     )
-    complete = difference.complete
-    complete_low, complete_high = complete.interval(1 - alpha) if complete is not None else (math.nan, math.nan)
     return Comparison(
         suite=suite,
         measure=spec.measure,
@@ -137,36 +135,20 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: fl
         a=models[difference.a],
         b=models[difference.b],
         difference=finite(answered.low.value) if answered.exact else None,
-        low=finite(low),
-        high=finite(high),
-        bound_low=finite(difference.low.value),
-        bound_high=finite(difference.high.value),
         p=finite(difference.p),
         p_adjusted=finite(decision.p_adjusted[-1]),
         effect_size=_effect_size(answered),
         margin=difference.margin,
         minimum_detectable_effect=finite(_minimum_detectable_effect(difference, alpha, tests)),
-        n_items=difference.n_items,
-        n_clusters=difference.n_clusters,
         verdict=verdict,
         test=difference.test,
         family=spec.family,
         is_subgroup=spec.is_subgroup,
-        n_unpaired=difference.n_unpaired,
         undefined_for=[models[i] for i in difference.undefined],
         confidence=1 - alpha,
-        primary=spec.primary,
-        population=spec.population,
-        levels=difference.levels,
-        n_missing=difference.n_missing,
-        complete_case_low=finite(complete_low),
-        complete_case_high=finite(complete_high),
-        decided_low=finite(decided[0]),
-        decided_high=finite(decided[1]),
-        decided_confidence=finite(1 - level),
-        largest_change=difference.assumed_change,
         alike_within=finite(max(map(abs, outer))),
         open_because=None if verdict == "not comparable" else because,
+        **decided_facts(difference, alpha, decided, 1 - level),
     )
 
 

@@ -10,7 +10,7 @@ from scipy import special
 
 from audit.analysis.comparing.differences import paired_sums
 from audit.analysis.comparing.paired import End, PairedDifference
-from audit.analysis.decisions import Claim, Decision, highest_confidence, why_open
+from audit.analysis.decisions import Claim, Decision, decided_facts, highest_confidence, why_open
 from audit.analysis.estimators import finite
 from audit.analysis.gate.results import GatedFigure, GateVerdict
 from audit.analysis.table import RowTable
@@ -121,9 +121,7 @@ class Change:
     def figure(self, decision: Decision, alpha: float) -> GatedFigure:
         """The change, its harm, and the decision about them."""
         difference, answered = self.difference, self.difference.answered
-        low, high = difference.interval(1 - alpha)
-        complete = (math.nan, math.nan) if difference.complete is None else difference.complete.interval(1 - alpha)
-        harm, (decided, confidence) = self.harm_at(1 - alpha), self._decided(decision)
+        harm = self.harm_at(1 - alpha)
         exact = answered.exact and answered.a_low == answered.a_high
         verdict: GateVerdict = decision.outcome or "inconclusive"  # type: ignore[assignment]
         if_answered = self._with(lambda of: of.answered).claims(alpha)
@@ -137,20 +135,10 @@ class Change:
             baseline=finite(answered.a_low) if exact else None,
             current=finite(answered.a_low + answered.low.value) if exact else None,
             change=finite(answered.low.value) if exact else None,
-            low=finite(low),
-            high=finite(high),
-            bound_low=finite(difference.low.value),
-            bound_high=finite(difference.high.value),
-            complete_case_low=finite(complete[0]),
-            complete_case_high=finite(complete[1]),
             harm_low=finite(harm[0]),
             harm_high=finite(harm[1]),
             p_regressed=finite(decision.p_adjusted[0]),
-            decided_low=finite(decided[0]),
-            decided_high=finite(decided[1]),
-            decided_confidence=finite(confidence),
             unchanged_within=finite(self.change_with_unseen(1 - 2 * decision.levels[2])[1]),
-            largest_change=difference.assumed_change,
             open_because=why_open(
                 decision,
                 if_answered,
@@ -161,15 +149,9 @@ class Change:
             or self._side_unknown(decision),
             margin=difference.margin,
             neutral=self.neutral,
-            primary=difference.spec.primary,
-            population=difference.spec.population,
-            levels=difference.levels,
-            n_items=difference.n_items,
-            n_missing=difference.n_missing,
-            n_unpaired=difference.n_unpaired,
-            n_clusters=difference.n_clusters,
             paired=self.paired,
             is_defined=self.is_defined,
+            **decided_facts(difference, alpha, *self._decided(decision)),
         )
 
     def _decided(self, decision: Decision) -> tuple[Interval, float]:

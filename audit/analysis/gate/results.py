@@ -10,11 +10,10 @@ from pydantic import Field
 from audit.results import (
     HIDDEN,
     OPEN_VERDICTS,
+    Decided,
     LimitCheck,
-    OfItems,
     OpenBecause,
     Reported,
-    Scalar,
     decisive_reason,
 )
 
@@ -51,87 +50,48 @@ class OverNights(Reported):
     open_because: OpenBecause | None = None
 
 
-class GatedFigure(OfItems, Reported):
+class GatedFigure(Decided):
     """One figure against the baseline.
 
     Attributes
     ----------
     baseline, current, change : float or None
-        Over the ``n_items`` that both runs answered (the complete cases).
-    low, high : float or None
-        Interval of the change (current minus baseline) at the run's confidence, whatever the ``n_missing`` answers
-        would have been; ``bound_low`` and ``bound_high`` are its identification bounds.
-    complete_case_low, complete_case_high : float or None
-        Interval of the change over the complete cases alone. None if no answer is missing.
+        Over the items that both runs answered (the complete cases). ``low`` and ``high`` are the interval of the change
+        (current minus baseline).
     harm_low, harm_high : float or None
-        Interval of the harm.
+        Interval of the harm; ``decided_low`` and ``decided_high`` are intervals of it too.
     p_regressed : float or None
         Corrected over the suite's figures.
-    decided_low, decided_high, decided_confidence : float or None
-        The interval of the harm behind the verdict, and its confidence after correction: for "unchanged" that of two
-        one-sided tests, with an allowance for clusters of a kind not asked.
-    largest_change : float or None
-        How far clusters of a kind not asked are assumed to deviate at most, for "unchanged". None: by their range.
     unchanged_within : float or None
         The smallest margin within which the figure would be called unchanged, at the same ``largest_change``.
-    open_because : str or None
-        Why the question is open, unless more items would help.
     neutral : float or None
         The value from which harm is measured; None if any change is harm.
-    n_missing, n_unpaired : int
-        Items that one or both runs did not answer, and items for which only one run has a value by design.
-    levels : mapping of str to int
-        The number of levels of each sampled factor.
-    population : str
-        What the verdict generalises to.
     paired : bool
         Whether the change was computed item by item, or from the two runs' intervals alone.
     is_defined : bool
         Whether the run has a value of the figure, or bounds.
     obstacle
         Why it is not comparable; ``differing`` are the parts that are measured differently (then, now),
-        ``undefined_for`` the runs whose figure is undefined on the common items.
+        ``undefined_for`` the runs ("baseline", "run") whose figure is undefined on the common items.
     over_nights : OverNights or None
         The decision over all nights; all other fields are about this run alone. None without a store.
     """
 
     model: str
-    suite: str
-    measure: str
-    where: dict[str, Scalar]
     verdict: GateVerdict
     baseline: float | None = None
     current: float | None = None
     change: float | None = None
-    low: float | None = None
-    high: float | None = None
-    bound_low: float | None = None
-    bound_high: float | None = None
     harm_low: float | None = None
     harm_high: float | None = None
     p_regressed: float | None = None
     margin: float | None = None
     neutral: float | None = None
-    n_items: int = 0
-    n_unpaired: int = 0
-    n_clusters: int = 0
     paired: bool = False
     is_defined: bool = True
     obstacle: Obstacle | None = None
     differing: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
-    undefined_for: list[Literal["baseline", "run"]] = Field(default_factory=list)
-    primary: bool = False
-    population: str = ""
-    levels: dict[str, int] = Field(default_factory=dict)
-    n_missing: int = 0
-    complete_case_low: float | None = None
-    complete_case_high: float | None = None
-    decided_low: float | None = None
-    decided_high: float | None = None
-    decided_confidence: float | None = None
-    largest_change: float | None = None
     unchanged_within: float | None = None
-    open_because: OpenBecause | None = None
     over_nights: OverNights | None = None
 
     @property

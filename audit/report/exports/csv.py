@@ -12,8 +12,15 @@ import numpy as np
 from audit.report.figures import Figures
 from audit.report.formatting import csv_cell, file_name
 from audit.report.tables import paper_tables
-from audit.results import AuditResult, Comparison, Measure, Scalar
+from audit.results import REPORT_KEYS, AuditResult, Comparison, Measure, Scalar
 
+#: Columns of comparisons.csv: files of earlier versions have them in this order; new ones join at the end.
+_COMPARISON = """
+    suite measure a b difference low high bound_low bound_high p p_adjusted effect_size margin minimum_detectable_effect
+    n_items n_clusters verdict test family words engine_noise is_subgroup n_unpaired undefined_for confidence primary
+    population levels n_missing complete_case_low complete_case_high decided_low decided_high decided_confidence
+    largest_change alike_within open_because
+"""
 _NUMBERS = ("value", "low", "high", "plus_minus", "bound_low", "bound_high")
 
 
@@ -22,12 +29,12 @@ def measures_csv(result: AuditResult) -> str:
 
     The level None is written ``none``; the cell is empty where a figure does not have the factor.
     """
-    return _csv_of(result.measures, Measure)
+    return _csv_of(result.measures, [name for name in Measure.model_fields if name not in ("where", "spec")])
 
 
 def comparisons_csv(result: AuditResult) -> str:
     """One line per pair of models and figure; ``difference`` is b minus a."""
-    return _csv_of(result.comparisons, Comparison)
+    return _csv_of(result.comparisons, _COMPARISON.split())
 
 
 def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
@@ -61,11 +68,10 @@ def _plain(value: float | None) -> str:
     return "" if value is None else np.format_float_positional(value, precision=12, fractional=False, trim="-")
 
 
-def _csv_of(things: Sequence[Measure] | Sequence[Comparison], kind: type[Measure] | type[Comparison]) -> str:
+def _csv_of(things: Sequence[Measure] | Sequence[Comparison], fields: Sequence[str]) -> str:
     """One line per result, with the keys of report.json as columns."""
-    fields = {name: field.alias or name for name, field in kind.model_fields.items() if name not in ("where", "spec")}
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
-    header = [*fields.values(), *(f"where.{key}" for key in factors)]
+    header = [*(REPORT_KEYS.get(name, name) for name in fields), *(f"where.{key}" for key in factors)]
     lines = ([getattr(t, name) for name in fields] + [_level(t.where, key) for key in factors] for t in things)
     return _text([header, *lines])
 

@@ -15,14 +15,14 @@ from rich.console import Console
 
 from audit.analysis.history import history
 from audit.report import write_report, write_trend
-from audit.report.exports import table_csvs, table_latex
+from audit.report.exports import comparisons_csv, table_csvs, table_latex
 from audit.report.figures import Figures
 from audit.report.formatting import latex_text
 from audit.report.formatting.safe_text import json_for_script
 from audit.report.page.examples import shown_examples
 from audit.report.tables import paper_tables
 from audit.report.terminal import print_comparisons, print_result
-from audit.results import AuditResult, EngineDrift, Example, Rank, Ranking, Reproduction
+from audit.results import AuditResult, Comparison, EngineDrift, Example, Rank, Ranking, Reproduction
 from suites import DebiasingPositions
 from suites.occugender.suite import OccuGender
 from tests.audit.report import made_up as mu
@@ -71,6 +71,13 @@ def test_csv_holds_every_measure_with_numbers_as_numbers(tmp_path: Path) -> None
         )
         level = measure.where.get("debiasing", "")
         assert line["where.debiasing"] == ("none" if level is None else str(level))
+
+
+def test_comparisons_csv_has_every_field_in_its_old_order() -> None:
+    header = next(csv.reader(io.StringIO(comparisons_csv(_toy()))))
+    fields = {field.alias or name for name, field in Comparison.model_fields.items()}
+    assert fields - set(header) == {"where"}
+    assert header[:7] == ["suite", "measure", "a", "b", "difference", "low", "high"]
 
 
 def test_csv_keeps_the_level_none_apart_from_no_factor(tmp_path: Path) -> None:
