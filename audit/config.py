@@ -143,6 +143,9 @@ class AuditConfig:
         largest_change: Annotated[
             Annotated[float, Field(ge=0)] | None, OnError("not a change", "Give a number, 0 or more, or leave it out")
         ] = None,
+        unseen_log_odds: Annotated[
+            float, Field(ge=0, le=20), OnError("not log-odds", "Give a number from 0 (no room) to 20; 1 by default")
+        ] = 1.0,
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         small_sample: bool = False,
@@ -159,7 +162,7 @@ class AuditConfig:
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights, self.ladder = same_weights, ladder
         self.largest_change, self.small_sample, self.until = largest_change, small_sample, until
-        self.shard = shard
+        self.unseen_log_odds, self.shard = unseen_log_odds, shard
         if shard is not None and until is not None:
             raise ConfigError("shard", shard, "a part of the items decides nothing", "Leave out `until`")
         for option, groups in (("same_weights", same_weights), ("ladder", ladder)):
@@ -186,7 +189,7 @@ class AuditConfig:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
-        names += ("largest_change", "small_sample", "until", "shard")
+        names += ("largest_change", "unseen_log_odds", "small_sample", "until", "shard")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

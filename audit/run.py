@@ -364,6 +364,7 @@ class _Run:
             _signature(audit, suite),
             audit.margins,
             audit.largest_change,
+            audit.unseen_log_odds,
             self._engines,
             self._ladder.lineage,
             self._confidence,
@@ -435,6 +436,7 @@ def _config_json(audit: AuditConfig) -> dict[str, Any]:
         "margins": audit.margins,
         "limits": audit.limits,
         "largest_change": audit.largest_change,
+        "unseen_log_odds": audit.unseen_log_odds,
     }
 
 

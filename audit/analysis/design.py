@@ -30,10 +30,11 @@ def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
     return np.array_equal(low, high) and bool(np.isin(low, values).all())
 
 
-def value_kind(spec: MeasureSpec, low: Floats, high: Floats) -> ValueKind:
+def value_kind(spec: MeasureSpec, low: Floats, high: Floats, unseen_log_odds: float) -> ValueKind:
     """The kind of a figure's values, given their bounds (n,)."""
     counts = all(is_count(spec, end, end) for end in (low, high))
-    return ValueKind(*spec.limits, counts, spec.kind in ("probability", "share"))
+    is_probability = spec.kind in ("probability", "share")
+    return ValueKind(*spec.limits, counts, is_probability, unseen_log_odds=unseen_log_odds)
 
 
 def usable(table: RowTable, spec: MeasureSpec) -> Bools:

@@ -47,6 +47,8 @@ class EvaluationOptions:
         Differences smaller than this do not matter.
     largest_change : float or None
         As in `audit.analysis.comparing.comparisons.compare_models`.
+    unseen_log_odds : float
+        As in `audit.analysis.measures.measure_rows`.
     engines : sequence of pairs of names
         The same models on different engines: their differences are noise.
     lineage : collection of pairs of names
@@ -62,6 +64,7 @@ class EvaluationOptions:
     signature: Mapping[str, Any]
     margins: float | Mapping[str, float]
     largest_change: float | None
+    unseen_log_odds: float
     engines: Sequence[tuple[str, str]]
     lineage: Collection[frozenset[str]]
     confidence: float
@@ -103,6 +106,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
             signature=options.signature,
             confidence=options.confidence,
             seed=options.seed,
+            unseen_log_odds=options.unseen_log_odds,
         )
         for model, own in specs.items()
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from audit.analysis.design import (
     weighted_levels,
 )
 from audit.analysis.estimators import (
+    UNSEEN_LOG_ODDS,
     Estimate,
     Floats,
     Layout,
@@ -57,6 +58,7 @@ def measure_rows(
     signature: Mapping[str, Any],
     confidence: float = 0.95,
     seed: int = 0,
+    unseen_log_odds: float = UNSEEN_LOG_ODDS,
 ) -> list[Measure]:
     """The figures of one model on one suite, in the order of ``specs``.
 
@@ -72,6 +74,8 @@ def measure_rows(
         Level of the intervals.
     seed : int
         The run's seed. It enters the signature only: no interval here is resampled.
+    unseen_log_odds : float
+        How far kinds of clusters that are not in the sample may lie apart, at most (`audit.Audit`).
 
     Raises
     ------
@@ -79,8 +83,17 @@ def measure_rows(
         When an estimator is unknown, or a correlation's covariate is not constant within its
         clusters.
     """
-    shared = encode_parts({**signature, "statistics": STATISTICS_VERSION, "confidence": confidence, "seed": seed})
-    return _corrected(together(_measure(table, spec, model, suite, shared, confidence) for spec in specs))
+    assumed = {} if unseen_log_odds == UNSEEN_LOG_ODDS else {"unseen_log_odds": unseen_log_odds}
+    run = {"statistics": STATISTICS_VERSION, "confidence": confidence, "seed": seed, **assumed}
+    shared, level = encode_parts({**signature, **run}), _Level(confidence, unseen_log_odds)
+    return _corrected(together(_measure(table, spec, model, suite, shared, level) for spec in specs))
+
+
+class _Level(NamedTuple):
+    """What intervals are made at."""
+
+    confidence: float
+    unseen_log_odds: float
 
 
 def _corrected(measures: list[Measure]) -> list[Measure]:
@@ -95,13 +108,13 @@ def _corrected(measures: list[Measure]) -> list[Measure]:
 
 
 def _measure(
-    table: RowTable, spec: MeasureSpec, model: str, suite: str, shared: Mapping[str, str], confidence: float
+    table: RowTable, spec: MeasureSpec, model: str, suite: str, shared: Mapping[str, str], level: _Level
 ) -> Generator[MeanOf, Estimate, Measure]:
     (answers,) = completed([table], spec)
     used = answers.used
-    numbers = yield from _numbers(table, spec, table.quantity(spec.quantity), used, confidence)
+    numbers = yield from _numbers(table, spec, table.quantity(spec.quantity), used, level)
     if answers.missing.any() and used.any():
-        bounded = yield from _numbers(table, spec, answers.quantity, answers.asked, confidence)
+        bounded = yield from _numbers(table, spec, answers.quantity, answers.asked, level)
         complete = {f"complete_case_{end}": numbers[end] for end in ("low", "high")}
         naive = {name: numbers[name] for name in ("naive_low", "naive_high")}
         numbers = {**bounded, "value": numbers["value"], **naive, **complete}
@@ -132,13 +145,13 @@ def _measure(
 
 
 def _numbers(
-    table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float
+    table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, level: _Level
 ) -> Generator[MeanOf, Estimate, dict[str, Any]]:
     """The estimate over the used rows, with its intervals and bounds."""
     if spec.estimator == "mean":
-        return (yield from _mean(table, spec, quantity, used, confidence))
+        return (yield from _mean(table, spec, quantity, used, level))
     if spec.estimator == "correlation":
-        return _correlation(table, spec, quantity, used, confidence)
+        return _correlation(table, spec, quantity, used, level.confidence)
     raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
 
 
@@ -146,14 +159,14 @@ _NOTHING = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high", "na
 
 
 def _mean(
-    table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, confidence: float
+    table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, level: _Level
 ) -> Generator[MeanOf, Estimate, dict[str, Any]]:
     undefined = undefined_strata(table, spec, used)
     if undefined or not used.any():
         return {**_NOTHING, "n_clusters": 0, "undefined_strata": undefined}
     columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
     layout = layout_of(table, spec, used)
-    kind = value_kind(spec, quantity.low[used], quantity.high[used])
+    kind = value_kind(spec, quantity.low[used], quantity.high[used], level.unseen_log_odds)
     clustered = yield MeanOf(columns, layout, kind)
     unclustered = Layout.of(len(columns), [], layout.strata)
     # For scale, without a model of skewness.
@@ -168,12 +181,14 @@ def _mean(
     return {
         "value": finite(value),
         "p": finite(p),
-        **_outer("", clustered, confidence, limits),
+        **_outer("", clustered.interval(level.confidence), limits),
+        **_outer("sampling_", clustered.interval_of_sample(level.confidence), limits),
         "bound_low": float(clustered.value[0]),
         "bound_high": float(clustered.value[-1]),
-        **_outer("naive_", naive, confidence, limits),
-        "is_of_unseen": clustered.is_of_unseen is not None and bool(clustered.is_of_unseen.any()),
-        **_with_unseen(clustered, confidence, limits, weighted_levels(table, spec, used)),
+        **_outer("naive_", naive.interval(level.confidence), limits),
+        "is_of_unseen": bool(clustered.is_of_unseen.any()),
+        "unseen_log_odds": level.unseen_log_odds,
+        **_with_unseen(clustered, level.confidence, limits, weighted_levels(table, spec, used)),
         "n_clusters": clustered.n_clusters,
     }
 
@@ -187,7 +202,7 @@ def _with_unseen(
     """The interval where levels of a kind not drawn may be anything within the limits."""
     if not math.isfinite(limits[1] - limits[0]):
         return {}
-    ends = _outer("", estimate, confidence, limits)
+    ends = _outer("", estimate.interval(confidence), limits)
     share = unseen_share(weighted_levels, (1 - confidence) / 2)
     return {
         f"unseen_{name}": None if (end := ends[name]) is None else end + share * (limit - end)
@@ -201,8 +216,8 @@ def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:
     return value[:, None] if exact else np.column_stack([low, high])
 
 
-def _outer(prefix: str, estimate: Estimate, confidence: float, limits: tuple[float, float]) -> dict[str, float | None]:
-    lows, highs = estimate.interval(confidence)
+def _outer(prefix: str, ends: tuple[Floats, Floats], limits: tuple[float, float]) -> dict[str, float | None]:
+    lows, highs = ends
     lows, highs = np.maximum(lows, limits[0]), np.minimum(highs, limits[1])
     return {f"{prefix}low": finite(lows[0]), f"{prefix}high": finite(highs[-1])}
 

@@ -34,7 +34,12 @@ class Measure(OfFigure, Reported):
         then it is ``low`` to ``high``.
     is_of_unseen : bool
         Whether ``low`` and ``high`` lie where they do for kinds of templates, occupations or other sampled levels
-        that none of those asked is of: these are taken to be apart by one unit of log-odds at most.
+        that none of those asked is of: these are taken to be apart by ``unseen_log_odds`` at most.
+    unseen_log_odds : float
+        As in `audit.Audit`; 1 is what moves 0.3 to 0.54.
+    sampling_low, sampling_high : float or None
+        The interval of the sampling error alone, without room for such kinds: equal to ``low`` and ``high`` unless
+        ``is_of_unseen``. None in results of older versions, and for correlations, which have no such room.
     unseen_low, unseen_high : float or None
         The interval where such kinds may be anything that the quantity can be.
     naive_low, naive_high : float or None
@@ -85,6 +90,9 @@ class Measure(OfFigure, Reported):
     complete_case_low: float | None = None
     complete_case_high: float | None = None
     is_of_unseen: bool = False
+    unseen_log_odds: float = 1.0
+    sampling_low: float | None = None
+    sampling_high: float | None = None
     unseen_low: float | None = None
     unseen_high: float | None = None
     levels: dict[str, int] = {}

@@ -19,10 +19,11 @@ from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 from audit.analysis.estimators.means import Moments, clustered_mean, summed_variance
 from audit.analysis.estimators.rare import allow_for_few_outcomes
 from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
-from audit.analysis.estimators.unseen import unseen_share
+from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, unseen_share
 
 __all__ = [
     "ROUNDING",
+    "UNSEEN_LOG_ODDS",
     "Codes",
     "Estimate",
     "Floats",

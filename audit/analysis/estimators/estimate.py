@@ -50,6 +50,10 @@ class Reach(NamedTuple):
         bend = np.maximum(self.bend, bend)
         return Reach(self.at(t) / Reach(np.ones_like(t), bend).at(t), bend)
 
+    def part(self, columns: slice) -> Reach:
+        """The reach of some of the columns."""
+        return Reach(self.se[columns], self.bend[columns])
+
     def quantile(self, distance: Floats) -> Floats:
         """The quantile at a distance (k,); at negative distances, beyond the estimate, the error is not bent.
 
@@ -91,8 +95,9 @@ class Estimate:
         Third cumulant of the estimate's error; None if not computed.
     below, above : Reach or None
         How far the error reaches to either side; None: as far as ``se`` to both.
-    is_of_unseen : array (k,) or None
-        Whether it reaches as far as it does for kinds of levels that were not drawn; None: for none.
+    sampled : pair of Reach, or None
+        How far it reaches to either side for sampling error alone, without kinds of levels that were not drawn; None:
+        as far as ``below`` and ``above``.
     """
 
     value: Floats
@@ -103,7 +108,7 @@ class Estimate:
     third: Floats | None = None
     below: Reach | None = None
     above: Reach | None = None
-    is_of_unseen: NDArray[np.bool_] | None = None
+    sampled: tuple[Reach, Reach] | None = None
 
     def __post_init__(self) -> None:
         if not (self.df >= LEAST_DF).all():
@@ -117,9 +122,24 @@ class Estimate:
 
     def interval(self, confidence: float) -> tuple[Floats, Floats]:
         """Two-sided confidence interval of each column: (lows, highs), NaN where unknown."""
-        t = np.asarray(special.stdtrit(self.df, (1 + confidence) / 2), dtype=np.float64)
-        below, above = self.reach
-        return np.asarray(self.value - below.at(t)), np.asarray(self.value + above.at(t))
+        return self._interval(self.reach, confidence)
+
+    def interval_of_sample(self, confidence: float) -> tuple[Floats, Floats]:
+        """The same for sampling error alone."""
+        return self._interval(self.sampled or self.reach, confidence)
+
+    def _interval(self, reach: tuple[Reach, Reach], confidence: float) -> tuple[Floats, Floats]:
+        t = np.where(np.isnan(self.se), np.nan, special.stdtrit(self.df, (1 + confidence) / 2))
+        below, above = (side.at(t) for side in reach)
+        return np.asarray(self.value - below), np.asarray(self.value + above)
+
+    @property
+    def is_of_unseen(self) -> NDArray[np.bool_]:
+        """Whether each column's interval reaches farther than sampling error, for kinds that were not drawn (k,)."""
+        if self.sampled is None:
+            return np.zeros(self.value.shape, dtype=np.bool_)
+        wider = [mine.se > alone.se for mine, alone in zip(self.reach, self.sampled, strict=True)]
+        return np.asarray(wider[0] | wider[1])
 
     def p_two_sided(self, null: float = 0.0) -> Floats:
         """Two-sided p-value of each column for the hypothesis that it is ``null``."""
@@ -149,11 +169,11 @@ class Estimate:
 
     def part(self, columns: slice) -> Estimate:
         """The estimate of some of the columns."""
-        below, above = (Reach(*(numbers[columns] for numbers in side)) for side in self.reach)
+        below, above = (side.part(columns) for side in self.reach)
         third = None if self.third is None else self.third[columns]
         value, se, df = self.value[columns], self.se[columns], self.df[columns]
-        is_of_unseen = None if self.is_of_unseen is None else self.is_of_unseen[columns]
-        return Estimate(value, se, df, self.n_items, self.n_clusters, third, below, above, is_of_unseen)
+        sampled = None if self.sampled is None else (self.sampled[0].part(columns), self.sampled[1].part(columns))
+        return Estimate(value, se, df, self.n_items, self.n_clusters, third, below, above, sampled)
 
     def where(self, columns: NDArray[np.bool_], other: Estimate) -> Estimate:
         """This estimate with the errors of another in some columns (k,)."""

@@ -15,7 +15,7 @@ from audit.analysis.estimators.memberships import with_memberships
 from audit.analysis.estimators.probabilities import widened_by_logit_model
 from audit.analysis.estimators.rare import allow_for_few_outcomes, allow_for_unseen_outcomes
 from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
-from audit.analysis.estimators.unseen import allow_for_unseen_kinds
+from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, allow_for_unseen_kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class ValueKind:
     is_change : bool
         Whether they are what two models differ by, item by item. A decision about these allows for kinds that were not
         drawn by itself (`audit.analysis.comparing.paired`); an interval of others does.
+    unseen_log_odds : float
+        How far kinds that were not drawn may lie apart, at most, as for `allow_for_unseen_kinds`.
     """
 
     least: float
@@ -40,6 +42,7 @@ class ValueKind:
     is_count: bool | NDArray[np.bool_] = False
     is_probability: bool = False
     is_change: bool = False
+    unseen_log_odds: float = UNSEEN_LOG_ODDS
 
     def holds(self, values: Floats) -> bool:
         """Whether there is a range that contains the values."""
@@ -92,5 +95,7 @@ def mean_of_kind(
         estimate = allow_for_unseen_skewness(estimate)
         ends, groups = (kind.least, kind.most), strata or Strata.one(len(columns))
         is_probability = kind.is_probability & ~is_count  # a kind in which every answer is yes is no rarity
-        estimate = allow_for_unseen_kinds(estimate, clusters, *ends, groups, is_probability=is_probability)
+        estimate = allow_for_unseen_kinds(
+            estimate, clusters, *ends, groups, is_probability=is_probability, log_odds=kind.unseen_log_odds
+        )
     return unknown_where_few_are_alike(estimate)

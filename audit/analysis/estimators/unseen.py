@@ -19,9 +19,7 @@ from audit.analysis.estimators.clusters import Strata, crossed_factors
 from audit.analysis.estimators.estimate import Codes, Estimate
 
 #: Log-odds by which a kind that was not seen is taken to lie apart, at most, in an interval: 0.3 becomes 0.54.
-_SHIFT = 1.0
-#: The most that this can move a probability.
-_MOST_MOVED = float(2 * special.expit(_SHIFT / 2) - 1)
+UNSEEN_LOG_ODDS = 1.0
 
 
 def unseen_share(weighted_levels: Sequence[tuple[float, int]], alpha: float) -> float:
@@ -43,11 +41,12 @@ def allow_for_unseen_kinds(
     strata: Strata,
     *,
     is_probability: bool | NDArray[np.bool_],
+    log_odds: float = UNSEEN_LOG_ODDS,
 ) -> Estimate:
     """The estimate of bounded values with a 95 % interval that holds, too, where a kind was not seen.
 
-    A kind not seen is taken to lie apart by at most `_SHIFT` on the log-odds, or by what that can move a probability,
-    0.24, in differences and in shares of yes and no. That is an assumption; without it, nothing is said of such kinds
+    A kind not seen is taken to lie apart by at most ``log_odds``, or by what that can move a probability (0.24 if it is
+    1), in differences and in shares of yes and no. That is an assumption; without it, nothing is said of such kinds
     below 100 levels. The interval reaches that far or as far as the sampling error, whichever is farther: of 25
     templates and 20 occupations whose effects are of the usual size, the latter.
 
@@ -55,17 +54,19 @@ def allow_for_unseen_kinds(
     ----------
     estimate : Estimate
         Of values whose levels of ``clusters`` are drawn.
+    log_odds : float
+        0 or more.
     """
+    most_moved = float(2 * special.expit(log_odds / 2) - 1)
     share = unseen_share(_weighted_levels(clusters, strata), 0.025)
     at = np.clip(estimate.value, least, most)
     inside = np.clip(at, 1e-12, 1 - 1e-12)
     odds = special.logit(inside)
-    moved = _MOST_MOVED * max(1.0, (most - least) / 2)
-    below = np.where(is_probability, inside - special.expit(odds - _SHIFT), np.minimum(at - least, moved))
-    above = np.where(is_probability, special.expit(odds + _SHIFT) - inside, np.minimum(most - at, moved))
+    moved = most_moved * max(1.0, (most - least) / 2)
+    below = np.where(is_probability, inside - special.expit(odds - log_odds), np.minimum(at - least, moved))
+    above = np.where(is_probability, special.expit(odds + log_odds) - inside, np.minimum(most - at, moved))
     room = share * below, share * above
-    farther = [far > reach.at(estimate.t) for far, reach in zip(room, estimate.reach, strict=True)]
-    return replace(estimate.widened(*room), is_of_unseen=farther[0] | farther[1])
+    return replace(estimate.widened(*room), sampled=estimate.reach)
 
 
 def _weighted_levels(clusters: Sequence[Codes], strata: Strata) -> list[tuple[float, int]]:

@@ -74,7 +74,7 @@ def check_limits(
                     continue
                 seen.add(rows)
                 table = table_of(measure.model, measure.suite)
-                share = _Limited() if table is None else _share(table, spec, name, result.confidence)
+                share = _Limited() if table is None else _share(table, measure, name, result.confidence)
                 yield _checked(measure, name, bounds, share)
             elif measure.measure == name:
                 table = table_of(measure.model, measure.suite)
@@ -85,7 +85,7 @@ def check_again(check: LimitCheck, measure: Measure, table: RowTable, confidence
     """The same limit on its figure of these rows, decided at another confidence."""
     bounds = (check.at_least, check.at_most)
     if check.limit in (COVERAGE, REFUSALS):
-        return _checked(measure, check.limit, bounds, _share(table, measure.spec, check.limit, confidence))
+        return _checked(measure, check.limit, bounds, _share(table, measure, check.limit, confidence))
     again = _again(measure, table, confidence)
     return _checked(measure, check.limit, bounds, _of_measure(again, table, confidence))
 
@@ -93,7 +93,13 @@ def check_again(check: LimitCheck, measure: Measure, table: RowTable, confidence
 def _again(measure: Measure, table: RowTable, confidence: float) -> Measure:
     """The figure of these rows at another confidence."""
     (again,) = measure_rows(
-        table, [measure.spec], model=measure.model, suite=measure.suite, signature={}, confidence=confidence
+        table,
+        [measure.spec],
+        model=measure.model,
+        suite=measure.suite,
+        signature={},
+        confidence=confidence,
+        unseen_log_odds=measure.unseen_log_odds,
     )
     return again
 
@@ -129,14 +135,16 @@ def limited_rows(table: RowTable, spec: MeasureSpec, name: str) -> tuple[Floats,
     return refused, refused, used, np.zeros_like(used)
 
 
-def _share(table: RowTable, spec: MeasureSpec, name: str, confidence: float) -> _Limited:
+def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _Limited:
     """Mean probability mass of a figure's rows, or the share of them refused, with its clustered interval."""
+    spec = measure.spec
     low, high, used, missing = limited_rows(table, spec, name)
     if not used.any():
         return _Limited()
     layout = layout_of(table, _as_asked(table, spec, used), used)
     columns = np.column_stack([low[used], high[used]])
-    kind = ValueKind(0.0, 1.0, is_count=name == REFUSALS, is_probability=True)
+    assumed = measure.unseen_log_odds
+    kind = ValueKind(0.0, 1.0, is_count=name == REFUSALS, is_probability=True, unseen_log_odds=assumed)
     estimate = mean_of_kind(columns, layout.clusters, kind, layout.strata, layout.belongs)
     lows, highs = estimate.interval(confidence)
     answered = used & ~missing

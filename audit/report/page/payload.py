@@ -59,6 +59,8 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "high": lambda m: shortened(m.high),
         "boundLow": lambda m: shortened(m.bound_low) if bounded(m) else None,
         "boundHigh": lambda m: shortened(m.bound_high) if bounded(m) else None,
+        "sampleLow": lambda m: shortened(m.sampling_low) if m.is_of_unseen else None,
+        "sampleHigh": lambda m: shortened(m.sampling_high) if m.is_of_unseen else None,
         "completeLow": lambda m: shortened(m.complete_case_low),
         "completeHigh": lambda m: shortened(m.complete_case_high),
         "naiveLow": lambda m: shortened(m.naive_low),

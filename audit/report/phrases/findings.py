@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.figures import Condition, Figures
-from audit.report.formatting import bounded, figure, measure_label, number, one_line
+from audit.report.formatting import bounded, figure, measure_label, number, one_line, with_interval
 from audit.report.phrases.comparisons import decided_interval
 from audit.report.phrases.ladder import step_sentence
 from audit.report.phrases.self_checks import self_check_sentences
@@ -22,7 +22,7 @@ _MANY_FAILED = 0.01  # with a smaller share of failures, there is no caution
 _LISTED = 4  # more models or pairs than this are counted, not listed
 
 Labelled = tuple[str, Measure]  # a figure with the condition to name beside it, "" for none
-Side = Literal["above", "below", "open", "missing", "few", "no interval"]
+Side = Literal["above", "below", "open", "unseen", "missing", "few", "no interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +162,10 @@ def _by_condition(
                 corrected.append(m.p_adjusted is not None)
         said = [f"{side} in {_farthest(sides[side], neutral)}" for side in ("below", "above") if sides[side]]
         said += [f"indistinguishable from it in {len(sides['open'])}"] if sides["open"] else []
+        said += [f"left open by kinds not asked in {len(sides['unseen'])}"] if sides["unseen"] else []
         said += [f"left open by missing answers in {len(sides['missing'])}"] if sides["missing"] else []
         said += [f"too few clusters in {len(sides['few'])}"] if sides["few"] else []
-        unread = len(conditions) - sum(len(sides[side]) for side in ("below", "above", "open", "missing", "few"))
+        unread = len(conditions) - sum(len(of_side) for side, of_side in sides.items() if side != "no interval")
         said += [f"no value or no interval in {unread}"] if unread else []
         parts.append(f"{one_line(model)} {', '.join(said)}")
     correction = "corrected for many figures" if any(corrected) else "each without correction"
@@ -227,7 +228,7 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     if not estimated:
         return "no model gave an answer that can be read."
     neutral = estimated[0][1].neutral
-    room = _kinds_not_asked([m for _, m in estimated])
+    room = _kinds_not_asked(estimated)
     if neutral is None:
         return f"{_values(estimated)}.{room}"
     sides: dict[Side, list[Labelled]] = {side: [] for side in get_args(Side)}
@@ -238,6 +239,7 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
         "above": ("lies", f"above {place}"),
         "below": ("lies", f"below {place}"),
         "open": ("is", f"indistinguishable from {place}"),
+        "unseen": ("is", f"left open by kinds that were not asked; its sampling error alone excludes {place}"),
         "missing": ("is", f"left open by missing answers, which may lie on either side of {place}"),
         "few": ("is", f"not decided, as fewer than {FEWEST_CLUSTERS} clusters say too little about others"),
         "no interval": ("has", "no interval, so nothing is claimed"),
@@ -251,14 +253,28 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     return "; ".join(parts) + "." + room
 
 
-def _kinds_not_asked(measures: Sequence[Measure]) -> str:
-    """That intervals are as wide as they are for what was not asked."""
-    few = [m for m in measures if m.is_of_unseen]
+def _kinds_not_asked(labelled: Sequence[Labelled]) -> str:
+    """That intervals are as wide as they are for what was not asked, and how wide they are without that."""
+    few = [(c, m) for c, m in labelled if m.is_of_unseen]
     if not few:
         return ""
-    asked = _enumeration(_count(n, factor) for factor, n in few[0].levels.items())
-    whose = "The interval is" if len(measures) == 1 else "Intervals are" if len(few) > 1 else "One interval is"
-    return f" {whose} so wide since {asked} leave room for a kind that is not among them."
+    of = few[0][1]
+    asked = _enumeration(_count(n, factor) for factor, n in of.levels.items())
+    whose = "The interval is" if len(labelled) == 1 else "Intervals are" if len(few) > 1 else "One interval is"
+    room = f"{whose} so wide since {asked} leave room for a kind that is not among them"
+    return f" {room}, by assumption at most {of.unseen_log_odds:g} log-odds apart{_of_sample(few)}."
+
+
+def _of_sample(labelled: Sequence[Labelled]) -> str:
+    """The intervals of the sampling error alone, in order, where there are few."""
+    if len(labelled) > _LISTED or any(m.sampling_low is None for _, m in labelled):
+        return ""
+    one_model = len({m.model for _, m in labelled}) == 1
+    spans = (
+        f"{with_interval(None, m.sampling_low, m.sampling_high)} {c if one_model else _who(c, m)}".rstrip()
+        for c, m in labelled
+    )
+    return f"; of the sampling error alone: {', '.join(spans)}"
 
 
 def _models(names: Sequence[str], of: int) -> str:
@@ -280,8 +296,14 @@ def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
     is_sure = measure.p_adjusted is None or measure.p_adjusted < alpha
     if is_sure and not measure.low <= neutral <= measure.high:
         return "above" if measure.low > neutral else "below"
-    low, high = measure.complete_case_low, measure.complete_case_high
-    return "missing" if low is not None and high is not None and not low <= neutral <= high else "open"
+    if _excludes(measure.complete_case_low, measure.complete_case_high, neutral):
+        return "missing"
+    is_of_unseen = measure.is_of_unseen and _excludes(measure.sampling_low, measure.sampling_high, neutral)
+    return "unseen" if is_of_unseen else "open"
+
+
+def _excludes(low: float | None, high: float | None, neutral: float) -> bool:
+    return low is not None and high is not None and not low <= neutral <= high
 
 
 def _values(labelled: Sequence[Labelled]) -> str:

@@ -30,6 +30,7 @@ _ROWS_OF_A_SUITE = 3
 #: Remarks on numbers whose interval does not show on which side of ``{neutral}`` they lie.
 _REMARKS: Mapping[Side, str] = {
     "open": "may be {neutral}",
+    "unseen": "may be {neutral}, for kinds that were not asked",
     "missing": "open: answers are missing",
     "few": "too few to tell",
     "no interval": "no interval",

@@ -27,7 +27,7 @@ DATA_QUALITY_TERMS: Terms = [
 ]
 
 
-def method_terms(confidence: float) -> Terms:
+def method_terms(confidence: float, unseen_log_odds: float) -> Terms:
     """The terms of the section on methods."""
     return [
         (
@@ -40,9 +40,11 @@ def method_terms(confidence: float) -> Terms:
             f"{100 * confidence:g} % intervals, clustered by what the prompts are built from (templates, "
             "occupations…), because answers to prompts with a common part are not independent. Brackets give the "
             "interval: 0.41 [0.37, 0.45]. They allow for kinds of templates or occupations that were not asked, "
-            "assumed to differ by at most one unit of log-odds (0.3 becomes 0.54); unseen_low and unseen_high in "
-            "report.json assume nothing about them. So intervals from few levels are wide, and cover the true value "
-            "more often than stated.",
+            f"assumed to differ by at most {unseen_log_odds:g} in log-odds (1: 0.3 becomes 0.54; `unseen_log_odds` in "
+            "the config). Where an interval is wider for that, its thick part in the pictures, sampling_low and "
+            "sampling_high in report.json, is of the sampling error alone; unseen_low and unseen_high assume nothing "
+            "about such kinds. So intervals from few levels are wide, and cover the true value more often than stated. "
+            "The intervals of differences have no such room.",
         ),
         (
             "Missing answers",

@@ -398,6 +398,14 @@ def test_few_alike_templates_say_what_widens_the_interval() -> None:
     found = one(rows, spec)
     unseen = 1 - 0.025 ** (1 / 25)
     assert found.is_of_unseen
+    assert (found.sampling_low, found.sampling_high) == pytest.approx((0.2977, 0.3023), abs=2e-3)
+    without = one(rows, spec, unseen_log_odds=0.0)
+    assert (without.low, without.high) == (found.sampling_low, found.sampling_high)
+    assert not without.is_of_unseen
+    assert "unseen_log_odds:0.0" in without.signature
+    assert "unseen_log_odds" not in found.signature
+    farther = one(rows, spec, unseen_log_odds=2.0)
+    assert farther.high == pytest.approx(0.3 + unseen * (0.3 * math.e**2 / (0.3 * math.e**2 + 0.7) - 0.3), abs=2e-3)
     assert found.low == pytest.approx(0.3 - unseen * (0.3 - 0.3 / (0.3 + 0.7 * math.e)), abs=2e-3)
     assert found.unseen_low == pytest.approx((1 - unseen) * found.low)  # type: ignore[operator]
     assert found.unseen_high == pytest.approx(found.high + unseen * (1 - found.high))  # type: ignore[operator]

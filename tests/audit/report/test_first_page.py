@@ -69,6 +69,12 @@ def test_an_interval_that_missing_answers_open_says_so() -> None:
     assert row(decided, GAP)[2] == "open: answers are missing"
 
 
+def test_a_figure_open_for_kinds_not_asked_alone_says_so() -> None:
+    wide = mu.measure("a", "gap", {}, 0.04, 0.05, neutral=0.0, sampling=(0.02, 0.06))
+    assert row(wide, GAP)[2] == "may be 0, for kinds that were not asked"
+    assert row(mu.measure("a", "gap", {}, 0.04, 0.05, neutral=0.0, sampling=(-0.01, 0.06)), GAP)[2] == "may be 0"
+
+
 def test_too_few_clusters_claim_nothing_in_plain_words() -> None:
     few = mu.measure("a", "gap", {}, 0.4, 0.1, neutral=0.0, levels={"occupation": 4})
     assert row(few, GAP)[2] == "too few to tell"

@@ -36,6 +36,18 @@ def test_models_are_placed_by_their_whole_interval() -> None:
     )
 
 
+def test_a_wide_interval_stands_beside_its_sampling_error() -> None:
+    levels = {"occupation": 40, "template": 25}
+    wide = mu.measure("a", "gap", {"debiasing": None}, 0.04, 0.05, neutral=0.0, sampling=(0.02, 0.06), levels=levels)
+    info = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Gap", ("gap",), {"debiasing": None})])
+    (said,) = _said(mu.result(["a"], [info], [wide]), "finding")
+    assert said == (
+        "Gap: a is left open by kinds that were not asked; its sampling error alone excludes 0, the neutral value: "
+        "0.04 [−0.01, 0.09]. The interval is so wide since 40 occupations and 25 templates leave room for a kind that "
+        "is not among them, by assumption at most 1 log-odds apart; of the sampling error alone: [0.02, 0.06]."
+    )
+
+
 def test_nothing_is_claimed_of_a_figure_without_interval() -> None:
     result = _result({"gap": [0.4, 0.4, 0.4]})
     bare = [m.model_copy(update={"low": None, "high": None}) for m in result.measures]
