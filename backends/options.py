@@ -155,7 +155,9 @@ class Table:
 def checked_options(init: Callable[P, None]) -> Callable[P, None]:
     """Check a constructor's arguments by its annotations before it runs.
 
-    The constructor gets the validated values, defaults included. Annotations have to be importable at run time.
+    The constructor gets the validated values, defaults included. Annotations have to be importable at run time. Options
+    that several constructors share are the fields of a `TypedDict`, in ``**shared: Unpack[Fields]``: of these the
+    constructor gets those that were given.
 
     Raises
     ------
@@ -163,19 +165,22 @@ def checked_options(init: Callable[P, None]) -> Callable[P, None]:
         For an unknown, missing or refused argument.
     """
     signature = inspect.signature(init)
-    names = [name for name in signature.parameters if name != "self"]
+    named = {p.name: p.default for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
+    del named["self"]
 
     @functools.cache
     def model() -> type[Options]:
         hints = typing.get_type_hints(init, include_extras=True)
-        fields: dict[str, Any] = {}
-        for name in names:
-            default = signature.parameters[name].default
-            # Aliases: a field may not have the name of a method of the model.
-            fields[f"option_{name}"] = (
-                hints.get(name, Any),
-                Field(... if default is inspect.Parameter.empty else default, alias=name),
-            )
+        defaults = {name: ... if default is inspect.Parameter.empty else default for name, default in named.items()}
+        for parameter in signature.parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                (shared,) = typing.get_args(hints[parameter.name])
+                hints |= typing.get_type_hints(shared, include_extras=True)
+                defaults |= dict.fromkeys(shared.__annotations__)  # never used: only given ones are passed on
+        # Aliases: a field may not have the name of a method of the model.
+        fields: dict[str, Any] = {
+            f"option_{name}": (hints.get(name, Any), Field(default, alias=name)) for name, default in defaults.items()
+        }
         return create_model(init.__qualname__, __base__=Options, **fields)
 
     @functools.wraps(init)
@@ -189,7 +194,7 @@ def checked_options(init: Callable[P, None]) -> Callable[P, None]:
             values = model()(**given)
         except ValidationError as error:
             raise config_error(error, model(), given) from None
-        init(instance, **{name: getattr(values, f"option_{name}") for name in names})
+        init(instance, **{name: getattr(values, f"option_{name}") for name in {**named, **given}})
 
     return checked
 

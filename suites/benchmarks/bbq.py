@@ -24,18 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
+from typing import Annotated, Any, ClassVar, Unpack
 
 from backends.base import Response
 from backends.options import checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.benchmarks.bbq_groups import UNKNOWN, has_names, stereotyped_places
-from suites.benchmarks.choices import Answers, Mode, MultipleChoice, Question
+from suites.benchmarks.choices import AskingOptions, MultipleChoice, Question
 from suites.benchmarks.files import Folder, read_json_lines
 from suites.benchmarks.sentences import in_proportion
-from suites.common.conditions import CONDITIONS
 from suites.common.data_files import PinnedFile, content_sha256, load
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
@@ -98,23 +95,12 @@ class BBQ(MultipleChoice):
         *,
         categories: Annotated[tuple[str, ...], some_of(CATEGORIES)] = (GENDER,),
         folder: Folder = None,
-        conditions: Annotated[Sequence[str], some_of(CONDITIONS)] = ("zero-shot",),
-        mode: Mode = "likelihood",
-        answers: Answers = "letter",
-        prompt_format: Literal["raw", "chat"] = "raw",
-        step_tokens: Annotated[int, Field(ge=1)] = 128,
+        **asking: Unpack[AskingOptions],
     ) -> None:
         self.categories = categories
         if len(categories) > 1:
             self.strata = ("category", *type(self).strata)
-        super().__init__(
-            folder=folder,
-            conditions=conditions,
-            mode=mode,
-            answers=answers,
-            prompt_format=prompt_format,
-            step_tokens=step_tokens,
-        )
+        super().__init__(folder=folder, **asking)
         if categories != (GENDER,):
             self.data_sha256 = content_sha256([*map(_pin, categories)])
 

@@ -24,7 +24,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
 from pydantic import Field
 
@@ -57,11 +57,21 @@ class Question:
     factors: Mapping[str, Factor] = field(default_factory=dict)
 
 
+class AskingOptions(TypedDict, total=False):
+    """The options of `MultipleChoice` that say how its questions are asked."""
+
+    conditions: Annotated[tuple[str, ...], some_of(CONDITIONS)]
+    mode: Mode
+    answers: Answers
+    prompt_format: Literal["raw", "chat"]
+    step_tokens: Annotated[int, Field(ge=1)]
+
+
 @dataclass(frozen=True, slots=True)
 class Asking:
     """How the questions are asked, the same for all of them. ``step_tokens`` limits the generated steps."""
 
-    conditions: tuple[str, ...] = CONDITIONS
+    conditions: tuple[str, ...] = ("zero-shot",)
     mode: Mode = "likelihood"
     answers: Answers = "letter"
     prompt_format: Literal["raw", "chat"] = "raw"
@@ -280,17 +290,8 @@ class MultipleChoice(AnsweredQuestions):
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
     @checked_options
-    def __init__(
-        self,
-        *,
-        folder: Folder = None,
-        conditions: Annotated[Sequence[str], some_of(CONDITIONS)] = ("zero-shot",),
-        mode: Mode = "likelihood",
-        answers: Answers = "letter",
-        prompt_format: Literal["raw", "chat"] = "raw",
-        step_tokens: Annotated[int, Field(ge=1)] = 128,
-    ) -> None:
-        self.asking = Asking(tuple(conditions), mode, answers, prompt_format, step_tokens)
+    def __init__(self, *, folder: Folder = None, **asking: Unpack[AskingOptions]) -> None:
+        self.asking = Asking(**asking)
         self.data_sha256 = self.file.sha256
         self.questions = self.read_questions(folder)
 

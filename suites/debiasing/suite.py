@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from backends.base import Capability, Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.options import checked_options
@@ -20,8 +20,13 @@ from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suit
 from suites.common.data_files import load
 from suites.common.expressions import continuations
 from suites.common.gender_figures import GROUP_GAP, STEREOTYPE_GAP
-from suites.common.groups.declared import Contrasts, Groups, Names, Shared
-from suites.common.groups.options import AskedExpressions, GroupOptions, asked_occupations, refuse_aggregation
+from suites.common.groups.options import (
+    AskedExpressions,
+    GroupFields,
+    GroupOptions,
+    asked_occupations,
+    refuse_aggregation,
+)
 from suites.common.occupations import Occupations, papers_occupations
 from suites.common.planted import planted_about, planted_scores
 from suites.common.probabilities import TokenAggregation
@@ -108,15 +113,9 @@ class DebiasingPositions(Suite):
         occupations: Occupations | None = None,
         token_aggregation: TokenAggregation | None = None,
         templates: OwnTemplates | None = None,
-        groups: Groups | None = None,
-        contrasts: Contrasts = {},  # noqa: B006 - checked options are never changed
-        stereotypes: Names = (),
-        shared: Shared = (),
-        both_cases: bool = True,
-        form: str | None = None,
-        separator: str = " ",
+        **of_groups: Unpack[GroupFields],
     ) -> None:
-        self._groups_given = GroupOptions(groups, contrasts, stereotypes, shared, both_cases, form, separator)
+        self._groups_given = GroupOptions(**of_groups)
         if variant == "as_released":
             refuse_own(
                 design=design != "paper" and design,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from backends.base import Capability, Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
@@ -24,9 +24,10 @@ from suites.common.contrasts import effect_row, effects_of
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, continuations
 from suites.common.gender_figures import GROUP_GAP, STEREOTYPE_GAP
-from suites.common.groups.declared import Contrasts, Groups, Names, OwnExpressions, Shared
+from suites.common.groups.declared import OwnExpressions
 from suites.common.groups.options import (
     AskedExpressions,
+    GroupFields,
     GroupOptions,
     asked_occupations,
     refuse_aggregation,
@@ -108,15 +109,9 @@ class OccuGender(Suite):
         occupations: Occupations | None = None,
         expressions: dict[material.Bias, OwnExpressions] | None = None,
         token_aggregation: TokenAggregation | None = None,
-        groups: Groups | None = None,
-        contrasts: Contrasts = {},  # noqa: B006 - checked options are never changed
-        stereotypes: Names = (),
-        shared: Shared = (),
-        both_cases: bool = True,
-        form: str | None = None,
-        separator: str = " ",
+        **of_groups: Unpack[GroupFields],
     ) -> None:
-        self._groups_given = GroupOptions(groups, contrasts, stereotypes, shared, both_cases, form, separator)
+        self._groups_given = GroupOptions(**of_groups)
         if variant == "as_released":
             refuse_own(
                 prompt_format=prompt_format != "raw" and prompt_format,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict
 
 from backends.errors import ConfigError
 from backends.options import Place
 from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, spellings
-from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option
+from suites.common.groups.declared import Contrast, Contrasts, Group, Groups, Names, Refuse, Shared, refuse_option
 from suites.common.groups.design import NEUTRAL, PAPERS_GROUPS, GroupDesign, declared_groups
 from suites.common.groups.weights import contrasts_of
 from suites.common.occupations import Occupation, papers_occupations
@@ -19,6 +19,18 @@ from suites.common.task_prompt import PAPERS_FORM, PromptFormat, TaskPrompt, che
 
 #: Prefixes of the names of figures that suites about occupations have anyway.
 _RESERVED = ("p_", "effect", "placebo", "attenuation", "via_", "share_", "reference_text", "stereotype", "reduction_")
+
+
+class GroupFields(TypedDict, total=False):
+    """The same as options of a suite, see `backends.options.checked_options`."""
+
+    groups: Groups | None
+    contrasts: Contrasts
+    stereotypes: Names
+    shared: Shared
+    both_cases: bool
+    form: str | None
+    separator: str
 
 
 @dataclass(frozen=True)
@@ -44,13 +56,13 @@ class GroupOptions:
         Between the prompt and an expression.
     """
 
-    groups: Mapping[str, Group] | None
-    contrasts: Mapping[str, Contrast]
-    stereotypes: Sequence[str]
-    shared: Sequence[str]
-    both_cases: bool
-    form: str | None
-    separator: str
+    groups: Mapping[str, Group] | None = None
+    contrasts: Mapping[str, Contrast] = field(default_factory=dict)
+    stereotypes: Sequence[str] = ()
+    shared: Sequence[str] = ()
+    both_cases: bool = True
+    form: str | None = None
+    separator: str = " "
 
     @property
     def is_own(self) -> bool:
