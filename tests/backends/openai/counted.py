@@ -1,0 +1,83 @@
+"""Counted draws against known probabilities: ``python -m tests.backends.openai.counted [--model FILE] [--cells N]``.
+
+A real server answers OccuGender's implicit prompts both ways: by lists of next tokens, which are the truth here, and by
+drawn answers that are counted. A cell is a continuation at a prompt whose true probability lies between 0.02 and 0.98.
+Printed: the share of cells whose 95 % interval holds the truth, and its width over that of a plain binomial interval
+made with the true probability.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import math
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from backends.base import ScoreRequest
+from backends.openai import OpenAIBackend
+from suites import OccuGender
+from tests.backends.openai.direct_routes import direct_routes
+from tests.servers import RunningServer, gemma3_gguf, smollm2_gguf, xllamacpp_server
+
+CONTINUATIONS = (" she", " he", " the", " it")
+_BETWEEN = (0.02, 0.98)
+#: Enough of a list for all that lies between, and quick to read.
+_LISTED = 200
+_MODELS = {"smollm2": smollm2_gguf, "gemma3": gemma3_gguf}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="smollm2", help=f"{', '.join(_MODELS)}, or a .gguf file")
+    parser.add_argument("--cells", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=20)
+    parser.add_argument("--results", type=Path, help="a file of JSON lines to append to")
+    options = parser.parse_args()
+    weights = _MODELS[options.model]() if options.model in _MODELS else Path(options.model)
+    with xllamacpp_server(weights, slots=8, n_ctx=4096) as server:
+        cells = asyncio.run(_cells(server, options.cells, options.samples))
+    for cell in cells:
+        if options.results:
+            with options.results.open("a") as file:
+                file.write(json.dumps({"model": options.model, **cell}) + "\n")
+    held = sum(cell["low"] <= cell["truth"] <= cell["high"] for cell in cells) / len(cells)
+    width = sum(cell["high"] - cell["low"] for cell in cells)
+    plain = sum(2 * 1.959964 * math.sqrt(cell["truth"] * (1 - cell["truth"]) / options.samples) for cell in cells)
+    print(f"{Path(options.model).stem}: {len(cells):,} cells of {options.samples} draws")
+    print(f"{held:.1%} of the 95 % intervals hold the truth; width {width / plain:.3f} of the plain binomial's")
+
+
+async def _cells(server: RunningServer, wanted: int, samples: int) -> list[dict[str, Any]]:
+    prompts = dict.fromkeys(item.request.prompt for item in OccuGender(("implicit",)).items())  # type: ignore[union-attr]
+    with tempfile.TemporaryDirectory() as folder:
+        backend = OpenAIBackend(server.base_url, model=server.model, api_key_env=None, probe_folder=Path(folder))
+        lists = dataclasses.replace((await backend.probe()).capabilities, largest_k=_LISTED)
+        await backend.close()
+    drawn = dataclasses.replace(lists, text_route="sampled")
+    cells: list[dict[str, Any]] = []
+    start = time.monotonic()
+    async with (
+        direct_routes(server.base_url, server.model, lists) as known,
+        direct_routes(server.base_url, server.model, drawn, samples) as counted,
+    ):
+        for prompt in prompts:
+            request = ScoreRequest(prompt, CONTINUATIONS)
+            truths, found = (await known.score(request)).scores, (await counted.score(request)).scores
+            for name, truth, one in zip(CONTINUATIONS, truths, found, strict=True):
+                if truth.logprob is not None and _BETWEEN[0] <= math.exp(truth.logprob) <= _BETWEEN[1]:
+                    low = 0.0 if one.low is None else math.exp(one.low)
+                    ends = {"truth": math.exp(truth.logprob), "low": low, "high": math.exp(one.high)}
+                    cells.append({"prompt": prompt, "continuation": name, **ends})
+            print(f"{len(cells)} cells, {time.monotonic() - start:.0f} s", end="\r", flush=True)
+            if len(cells) >= wanted:
+                break
+    return cells[:wanted]
+
+
+if __name__ == "__main__":
+    main()
