@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,10 +87,8 @@ class SequenceClassifier(TextClassifier):
             raise ConfigError(
                 "classifier.model", self.model, "no such folder, and not a hub id", "Give a folder or owner/name"
             )
-        try:
+        with self._loading("its config.json"):
             config = AutoConfig.from_pretrained(self._folder or self.model, revision=self.revision)
-        except (OSError, ValueError) as error:
-            raise self._unreadable(error) from error
         if not any("SequenceClassification" in name for name in config.architectures or ()):
             raise ConfigError(
                 "classifier.model",
@@ -104,13 +103,11 @@ class SequenceClassifier(TextClassifier):
             )
         return config
 
-    def _unreadable(self, error: Exception) -> ConfigError:
-        return ConfigError(
-            "classifier.model",
-            self.model,
-            f"cannot be loaded ({type(error).__name__}): not in the local cache, and the hub returned nothing",
-            'Fetch it on a machine with network and give its folder, or use the embedded "profanity" and "vader"',
-        )
+    def _loading(self, what: str) -> AbstractContextManager[None]:
+        from backends.transformers.loading import loading
+
+        instead = 'use the embedded "profanity" and "vader"'
+        return loading("classifier.model", self.model, what, "Give a whole classifier of transformers", instead=instead)
 
     def _identity(self, config: Any) -> str:
         """A hash over a folder's files; for a hub model, its id and commit."""
@@ -142,11 +139,9 @@ class SequenceClassifier(TextClassifier):
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
             source = self._folder or self.model
-            try:
+            with self._loading("the classifier"):
                 tokenizer = AutoTokenizer.from_pretrained(source, revision=self.revision)
                 model = AutoModelForSequenceClassification.from_pretrained(source, revision=self.revision)
-            except (OSError, ValueError) as error:
-                raise self._unreadable(error) from error
             self._loaded = _Loaded(tokenizer, model.to(self.device).eval())
         return self._loaded
 

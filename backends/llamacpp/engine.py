@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,15 +12,21 @@ from typing import Any
 import llama_cpp
 
 from backends.base import Prompt
-from backends.errors import BackendError
+from backends.errors import BackendError, ConfigError
 from backends.local.boundary import Vocabulary
 from backends.local.chat_template import render_chat
 from backends.local.gguf_header import longrope_cells, read_gguf_header
 
+#: llama.cpp's last errors, newest last: a failure itself is a return value without a reason.
+_complaints: deque[str] = deque(maxlen=2)
+_ERROR = 4  # GGML_LOG_LEVEL_ERROR
+
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
-def _silence(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
-    """Discard log lines: llama.cpp writes hundreds to stderr, and reports failures by return values."""
+def _keep_complaints(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
+    """Discard log lines but errors: llama.cpp writes hundreds to stderr."""
+    if level == _ERROR:
+        _complaints.append(text.decode("utf-8", "replace").strip())
 
 
 class LlamaEngine:
@@ -37,8 +44,10 @@ class LlamaEngine:
 
     Raises
     ------
+    ConfigError
+        When llama.cpp cannot load the file: gives its own reason.
     BackendError
-        ``internal`` when llama.cpp cannot load the file; ``unsupported`` for encoder and diffusion models.
+        ``unsupported``: encoder and diffusion models.
 
     Attributes
     ----------
@@ -63,14 +72,16 @@ class LlamaEngine:
         enable_thinking: bool | None = None,
     ) -> None:
         self._enable_thinking = enable_thinking
-        llama_cpp.llama_log_set(_silence, ctypes.c_void_p(0))
+        llama_cpp.llama_log_set(_keep_complaints, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
         params.vocab_only = vocab_only
+        _complaints.clear()
         self.model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         if not self.model:
-            raise BackendError("internal", f"llama.cpp cannot load {path}", hint="check the file with llama-cli")
+            reason = f"llama.cpp cannot load it ({'; '.join(_complaints) or 'it gives no reason'})"
+            raise ConfigError("model", str(path), reason, "Give a whole file, of a kind that this llama.cpp knows")
         header = read_gguf_header(path)
         if llama_cpp.llama_model_has_encoder(self.model) or llama_cpp.llama_model_is_diffusion(self.model):
             self.close()

@@ -110,9 +110,10 @@ def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], set[str]]:
                 else:
                     header[key] = _string(file) if kind == _STRING else _scalar(file, kind)
             return header, {_tensor_name(file) for _ in range(count)} if tensors else set()
-    except (ValueError, KeyError, struct.error, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, struct.error, UnicodeDecodeError, MemoryError, OverflowError) as error:
+        reason = str(error) or type(error).__name__
         raise ConfigError(
-            "model", str(path), f"not a readable GGUF file ({error})", "Give a complete GGUF file"
+            "model", str(path), f"not a readable GGUF file ({reason})", "Give a complete GGUF file"
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from backends.errors import ConfigError
 from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.local.options import need_package
+from backends.transformers.loading import loading
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 # loads at once, for two devices, could leave the wrong one in place.
-_loading = threading.Lock()
+_one_load = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,14 @@ class ModelSource:
         self._check_model()
         if self.adapter is not None:
             need_package("adapter", "peft", "hf")
-            if _looks_like_path(self.adapter) and not (Path(self.adapter) / "adapter_config.json").is_file():
+            folder = Path(self.adapter).expanduser()
+            is_path = _looks_like_path(self.adapter) or folder.exists()
+            if is_path and not (folder / "adapter_config.json").is_file():
                 raise ConfigError(
                     "adapter", self.adapter, "no adapter_config.json there", "Give a PEFT adapter's folder"
                 )
+            if is_path and not folder_weights(folder):
+                raise ConfigError("adapter", self.adapter, "a folder without weights", "Put the weights there")
 
     def _check_model(self) -> None:
         path = self.path
@@ -107,9 +113,16 @@ class ModelSource:
             return files_sha256([*folder_weights(path), path / "adapter_config.json"])
         from huggingface_hub import HfApi
 
-        return f"{self.adapter}@{HfApi().model_info(self.adapter).sha}"
+        with self._loading_adapter():
+            return f"{self.adapter}@{HfApi().model_info(self.adapter).sha}"
 
     # -- loading --------------------------------------------------------------------------------
+
+    def _loading(self, what: str) -> AbstractContextManager[None]:
+        return loading("model", self.model, what, "Check its files, or fetch it again: one may be damaged")
+
+    def _loading_adapter(self) -> AbstractContextManager[None]:
+        return loading("adapter", str(self.adapter), "the adapter", "Give an adapter of this model, saved by PEFT")
 
     def _source(self) -> tuple[str, dict[str, Any]]:
         """The arguments for ``from_pretrained``."""
@@ -126,7 +139,8 @@ class ModelSource:
         from transformers import AutoConfig
 
         source, options = self._source()
-        config = AutoConfig.from_pretrained(source, **options)
+        with self._loading("its config.json"):
+            config = AutoConfig.from_pretrained(source, **options)
         self._check_class(config)
         return config
 
@@ -151,7 +165,15 @@ class ModelSource:
         from backends.transformers.text import fix_gguf_tokenizer
 
         source, options = self._source()
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if "gguf_file" not in options:
+            self.config()  # transformers reads it too, and would call its faults the tokenizer's
+        with self._loading("its tokenizer"):
+            tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if not tokenizer.is_fast:
+            raise self._error(
+                "its tokenizer is written in Python and does not tell where a token stands in the text",
+                "Give a model with a tokenizer.json",
+            )
         if "gguf_file" in options:
             header = read_gguf_header(self.path)
             fix_gguf_tokenizer(
@@ -167,7 +189,7 @@ class ModelSource:
         source, options = self._source()
         if "gguf_file" not in options:  # reading its config would read the whole GGUF file
             self.config()
-        with _loading:
+        with _one_load, self._loading("the model"):
             model, found = AutoModelForCausalLM.from_pretrained(
                 source,
                 dtype=getattr(torch, dtype),
@@ -196,9 +218,10 @@ class ModelSource:
         """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
-        adapted = PeftModel.from_pretrained(model, self.adapter)
-        # Loaded a second time, since only this reports weights that match nothing and would silently have no effect.
-        found = adapted.load_adapter(self.adapter, "default")
+        with self._loading_adapter():
+            adapted = PeftModel.from_pretrained(model, self.adapter)
+            # Loaded a second time: only this reports weights that match nothing and would silently have no effect.
+            found = adapted.load_adapter(self.adapter, "default")
         if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
             raise ConfigError(
                 "adapter",

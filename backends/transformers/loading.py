@@ -1,0 +1,64 @@
+"""The seam to the libraries that load models: what they raise becomes a `ConfigError`, its cause in one line."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from backends.errors import AuditError, ConfigError
+
+#: Errors of huggingface_hub, often the cause of another error → what is wrong, and what to do.
+_HUB = {
+    "GatedRepoError": ("the hub asks for permission", "Accept the model's terms on its page, and set HF_TOKEN"),
+    "RepositoryNotFoundError": ("the hub has no such model, or it is private", "Check the name, or set HF_TOKEN"),
+    "RevisionNotFoundError": ("the hub has no such revision of it", "Give a branch, tag or commit that it has"),
+    "HFValidationError": ("neither a folder nor a hub id", "Give a path that exists, or owner/name"),
+    "LocalEntryNotFoundError": (
+        "not stored on this machine, and the hub cannot be reached",
+        "Fetch it where there is a network (`hf download`), or give a folder",
+    ),
+}
+_HUB["OfflineModeIsEnabled"] = _HUB["LocalEntryNotFoundError"]
+_LONGEST = 240
+
+
+@contextlib.contextmanager
+def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") -> Iterator[None]:
+    """Within this block a library loads ``what``, named by the option ``field``; ``instead`` is what needs no hub.
+
+    Errors of this project pass, and so does running out of memory, which is no fault of a file.
+
+    Raises
+    ------
+    ConfigError
+        For everything else that the library raises.
+    """
+    try:
+        yield
+    except (AuditError, MemoryError):
+        raise
+    except Exception as error:  # foreign code on foreign files: it may fail in any way
+        from backends.transformers.memory import is_out_of_memory
+
+        if is_out_of_memory(error):
+            raise
+        problem, hint = _of_the_hub(error) or (f"{what} cannot be loaded ({one_line(error)})", hint)
+        raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
+
+
+def one_line(error: BaseException) -> str:
+    """The kind of an error and the first sentences of its text."""
+    text = " ".join(str(error).split())
+    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST].rsplit(' ', 1)[0]} …"
+    return f"{type(error).__name__}: {short}" if short else type(error).__name__
+
+
+def _of_the_hub(error: BaseException | None) -> tuple[str, str] | None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        for kind in type(error).__mro__:
+            if kind.__name__ in _HUB and kind.__module__.startswith("huggingface_hub"):
+                return _HUB[kind.__name__]
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,168 @@
+"""Mistyped paths and damaged files of local models: each is an error in a line with its cause, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backends import HFBackend, LlamaCppBackend
+from backends.base import ScoreRequest
+from backends.errors import BackendError, ConfigError
+from backends.local.causal import CausalBackend
+from tests.backends.local.tiny_models import save_tiny_llama_gguf, save_tiny_model
+
+REQUEST = ScoreRequest("the police said that", (" she",))
+Damage = Callable[[Path], object]
+
+
+def written(name: str, content: str | bytes) -> Damage:
+    return lambda folder: (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def cut(name: str, size: int) -> Damage:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def without(*names: str) -> Damage:
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def with_config(**options: object) -> Damage:
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | options))
+
+    return damage
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04junk")
+
+
+#: What was done to a folder → a word of the error.
+FOLDERS: dict[str, tuple[Damage, str]] = {
+    "config.json is not JSON": (written("config.json", "{"), "config.json cannot be loaded"),
+    "config.json is empty": (written("config.json", "{}"), "model_type"),
+    "config.json is a list": (written("config.json", "[]"), "config.json cannot be loaded"),
+    "config.json is binary": (written("config.json", b"\xff\xfe\x00"), "config.json cannot be loaded"),
+    "an unknown architecture": (with_config(model_type="frobnicate"), "frobnicate"),
+    "a negative size": (with_config(hidden_size=-1), "hidden size"),
+    "a size in words": (with_config(num_hidden_layers="two"), "num_hidden_layers"),
+    "another size": (with_config(hidden_size=64), "of another shape"),
+    "heads that do not divide": (with_config(num_attention_heads=7), "attention heads"),
+    "an unknown activation": (with_config(hidden_act="frob"), "frob"),
+    "no tokenizer": (without("tokenizer.json", "tokenizer_config.json"), "its tokenizer cannot be loaded"),
+    "tokenizer.json is not JSON": (written("tokenizer.json", "{"), "its tokenizer cannot be loaded"),
+    "tokenizer.json is empty": (written("tokenizer.json", "{}"), "its tokenizer cannot be loaded"),
+    "tokenizer_config.json is not JSON": (written("tokenizer_config.json", "{"), "its tokenizer cannot be loaded"),
+    "weights cut off": (cut("model.safetensors", 20_000), "not fully covered"),
+    "weights cut in their header": (cut("model.safetensors", 40), "invalid header length"),
+    "weights empty": (cut("model.safetensors", 0), "header too small"),
+    "weights that are a pointer": (written("model.safetensors", "version https://git-lfs"), "header too large"),
+    "weights gone": (without("model.safetensors"), "a folder without weights"),
+    "a pickle that is none": (pickled, "cannot be loaded"),
+}
+ADAPTERS: dict[str, tuple[str | None, str]] = {
+    "a folder that is not there": (None, "no adapter_config.json there"),
+    "a config that is not JSON": ("{", "the adapter cannot be loaded"),
+    "layers that the model lacks": ('{"peft_type": "LORA", "r": 4, "target_modules": ["nope"]}', "nope"),
+    "an unknown method": ('{"peft_type": "WHAT"}', "WHAT"),
+}
+NAMES = {
+    "gpt2": "the hub cannot be reached",
+    "nobody/nothing": "the hub cannot be reached",
+    "nowhere/at/all": "no such file or folder",
+    "./nowhere": "no such file or folder",
+    "a--b/..c": "neither a folder nor a hub id",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model("llama", tmp_path_factory.mktemp("whole"))
+
+
+def said(make: Callable[[], CausalBackend]) -> str:
+    """The error that a run of this backend meets, before or while the model loads."""
+    try:
+        backend = make()
+        backend.check()
+        backend.describe_blocking()
+    except ConfigError as error:
+        return str(error)
+    answers = backend.run_blocking([REQUEST, REQUEST])
+    backend.close_blocking()
+    errors = [str(answer) for answer in answers if isinstance(answer, BackendError)]
+    assert len(errors) == 2
+    return errors[0]
+
+
+def is_clear(told: str, says: str) -> None:
+    assert says in told
+    assert "\n" not in told
+    assert len(told) < 500
+
+
+@pytest.mark.parametrize("done", FOLDERS)
+def test_a_damaged_folder_is_told_with_its_cause(done: str, whole: Path, tmp_path: Path) -> None:
+    damage, says = FOLDERS[done]
+    damage(Path(shutil.copytree(whole, tmp_path / "model")))
+    told = said(lambda: HFBackend(tmp_path / "model", threads=1))
+    is_clear(told, says)
+    assert str(tmp_path / "model") in told
+
+
+@pytest.mark.parametrize("done", ADAPTERS)
+def test_a_damaged_adapter_is_told_with_its_cause(done: str, whole: Path, tmp_path: Path) -> None:
+    config, says = ADAPTERS[done]
+    if config is not None:
+        (tmp_path / "adapter_config.json").write_text(config)
+        (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    told = said(lambda: HFBackend(whole, adapter=tmp_path, threads=1))
+    is_clear(told, says)
+    assert "adapter = " in told
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_leads_nowhere_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    is_clear(said(lambda: HFBackend(name, threads=1)), NAMES[name])
+
+
+@pytest.mark.parametrize("adapter", ["nobody/adapter", "an-adapter"])
+def test_an_adapter_that_the_hub_does_not_give_is_told(
+    adapter: str, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    is_clear(said(lambda: HFBackend(whole, adapter=adapter, threads=1)), "the hub cannot be reached")
+
+
+@pytest.mark.parametrize("engine", [HFBackend, LlamaCppBackend])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda content: content[:-2000], ""),
+        (lambda content: content[:60], "not a readable GGUF file"),
+        (lambda content: content[:4], "not a readable GGUF file"),
+        (lambda content: b"GGML" + content[4:], "not a GGUF file"),
+        (lambda content: content[:4] + b"\x63\0\0\0" + content[8:], "version 99"),
+        (lambda content: content[:8] + b"\xff" * 16 + content[24:], "not a readable GGUF file"),
+        (lambda content: content.replace(b"llama", b"frobb"), "frobb"),
+    ],
+    ids=["cut off", "header cut", "magic alone", "another magic", "another version", "huge counts", "unknown"],
+)
+def test_a_damaged_gguf_file_is_told_with_its_cause(
+    engine: type[CausalBackend], change: Callable[[bytes], bytes], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.gguf"
+    save_tiny_llama_gguf(path)
+    path.write_bytes(change(path.read_bytes()))
+    told = said(lambda: engine(path, threads=1))  # type: ignore[call-arg]
+    is_clear(told, says)
+    if not says:
+        assert ("not within the file bounds" if engine is LlamaCppBackend else "cannot be loaded") in told
