@@ -175,22 +175,23 @@ async def contradiction(
     is_chat = not isinstance(sample.questions[0][0].prompt, str) and capabilities.chat_route != "rendered"
     with_lists = len(sample.places) >= _FEWEST_SEEN
     plan = _Plan.of(capabilities, len(sample.questions), requests, is_chat=is_chat, with_lists=with_lists)
-    listed, moved = await _compared(session, sample.questions, plan)
-    if moved:
-        return moved
+    found = await _compared(session, sample.questions, plan)
+    if found.moved:
+        return found.moved
+    beside = [*sample.places, *found.beside]
 
     async def draw(requests: int) -> list[list[Place]]:
-        if not listed:
+        if not found.listed:
             raise NotTestedError("no lists after the questions themselves")
-        each = math.ceil(_OF_A_REQUEST[plan.way] * requests / len(listed))
-        places = await drawn_places(session, [(asked, texts) for asked, texts, _ in listed], each)
-        return [[replace(place, audited=audited) for place, (*_, audited) in zip(places, listed, strict=True)]]
+        each = math.ceil(_OF_A_REQUEST[plan.way] * requests / len(found.listed))
+        places = await drawn_places(session, [(asked, texts) for asked, texts, _ in found.listed], each)
+        return [[replace(place, audited=audited) for place, (*_, audited) in zip(places, found.listed, strict=True)]]
 
     async def at_hand() -> list[list[Place]]:
-        return [list(sample.places)]
+        return [beside]
 
     some, many = Look(lambda: draw(plan.some), _OF_FEW), Look(lambda: draw(plan.many), _OF_FEW)
-    for looks in [(Look(at_hand, _OF_MANY), many)] * with_lists + [(some, some)]:
+    for looks in [(Look(at_hand, _OF_MANY), many)] * (len(beside) >= _FEWEST_SEEN) + [(some, some)]:
         with contextlib.suppress(NotTestedError):
             _, fit, message = await compare_draws(session, looks, _LEVELS)
             if not fit:
@@ -198,23 +199,38 @@ async def contradiction(
     return ""
 
 
+@dataclass
+class _Compared:
+    """What is listed after the questions that are drawn after, with the audited texts.
+
+    ``beside`` are the draws that came with these lists, ``moved`` says how the scores differ from them.
+    """
+
+    listed: list[tuple[Asked, dict[str, float], Collection[str]]]
+    beside: list[Place]
+    moved: str = ""
+
+
 async def _compared(
     session: ProbeSession, asked: Sequence[tuple[ScoreRequest, ScoreResponse]], plan: _Plan
-) -> tuple[list[tuple[Asked, dict[str, float], Collection[str]]], str]:
-    """What is listed after the questions that are drawn after, with the audited texts; how scores differ from lists."""
-    listed: list[tuple[Asked, dict[str, float], Collection[str]]] = []
+) -> _Compared:
+    """The lists after these questions, compared with their scores."""
+    found = _Compared([], [])
     n_compared = n_moved = 0
     for at, (request, response) in enumerate(asked[: plan.n_listed]):
+        n_before = len(session.beside_lists)
         prompt, top = await _listed(session, request)
         if isinstance(top, TopLogprobs):
+            trimmed = not isinstance(prompt, str)
             if at < plan.n_drawn:
-                trimmed = not isinstance(prompt, str)
-                listed.append((prompt, listed_texts(top, trimmed=trimmed), _audited(response, trimmed=trimmed)))
+                found.listed.append((prompt, listed_texts(top, trimmed=trimmed), _audited(response, trimmed=trimmed)))
+            audited = _audited(response, trimmed=False)
+            found.beside += [replace(place, audited=audited) for place in session.beside_lists[n_before:]]
             n_compared += 1
             n_moved += _difference(response, top) > max(_OFF, 4 * session.capabilities.repeat_noise)
-    if n_moved < _MIN_OFF:
-        return listed, ""
-    return listed, f"the scores of {n_moved} of {n_compared} questions differ from what the server lists after them"
+    if n_moved >= _MIN_OFF:
+        found.moved = f"the scores of {n_moved} of {n_compared} questions differ from what the server lists after them"
+    return found
 
 
 async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, TopLogprobs | BackendError]:

@@ -6,9 +6,11 @@ be tested is reported as not tried.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from backends.openai.api import ServerApi
 from backends.openai.probe.experiments import chats, copying, draws, features, lists, sequences, twins
-from backends.openai.probe.session import ProbeSession
+from backends.openai.probe.session import Experiment, Kind, ProbeSession
 
 _OF_LISTS = (
     lists.longest_list,
@@ -21,13 +23,16 @@ _OF_LISTS = (
     features.logit_bias,
     features.chosen_tokens,
     features.several_prompts,
+)
+#: These prove the lists, the cheapest first; once they are not trusted, the others are not tried.
+_PROOFS_OF_TEXTS = (
     twins.text_twins,
     twins.text_lengths,
     copying.text_copies,
     draws.text_draws,
     sequences.text_route,
 )
-_OF_CHATS = (twins.chat_twins, twins.turn_twins, twins.chat_lengths, copying.chat_copies, draws.chat_draws)
+_PROOFS_OF_CHATS = (twins.chat_twins, twins.turn_twins, twins.chat_lengths, copying.chat_copies, draws.chat_draws)
 
 
 async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
@@ -46,6 +51,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     if session.text_list is not None:
         for experiment in _OF_LISTS:
             await experiment(session)
+        await _proven(session, "text", _PROOFS_OF_TEXTS)
     if "text" in session.untrusted:
         session.update(text_route=None)
     await _chats(session)
@@ -78,6 +84,12 @@ async def _drawing(session: ProbeSession) -> None:
     await draws.draws_together(session)
 
 
+async def _proven(session: ProbeSession, kind: Kind, experiments: Sequence[Experiment]) -> None:
+    for experiment in experiments:
+        if kind not in session.untrusted:
+            await experiment(session)
+
+
 async def _chats(session: ProbeSession) -> None:
     await chats.chat_lists(session)
     if session.capabilities.chat and not session.capabilities.completions:
@@ -89,7 +101,6 @@ async def _chats(session: ProbeSession) -> None:
     # A chat that is scored as its rendered text needs no proof of its own.
     if session.capabilities.chat_route in ("chat_prefill", "chat_first"):
         await chats.chat_temperature(session)
-        for experiment in _OF_CHATS:
-            await experiment(session)
+        await _proven(session, "chat", _PROOFS_OF_CHATS)
     if "chat" in session.untrusted:
         session.update(chat_route=None)

@@ -62,6 +62,18 @@ class RawServer:
             for writer in self._writers:
                 writer.close()
 
+    async def answer(self, path: str, sent: dict[str, Any]) -> Reply:
+        """What is said to one request, after the pause."""
+        self.requests += 1
+        self.bodies.append(sent)
+        self.under_way += 1
+        try:
+            if self.pause:
+                await asyncio.sleep(self.pause)
+            return self.reply(path, sent)
+        finally:
+            self.under_way -= 1
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         with contextlib.suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
@@ -71,16 +83,8 @@ class RawServer:
                 body = await reader.readexactly(int(length[1])) if length else b""
                 is_form = "content-type: multipart/" in head.lower()
                 sent = {"form": body.decode()} if is_form else json.loads(body or b"{}")
-                self.requests += 1
-                self.bodies.append(sent)
                 self.headers.append(head)
-                self.under_way += 1
-                try:
-                    if self.pause:
-                        await asyncio.sleep(self.pause)
-                    reply = self.reply(head.split()[1], sent)
-                finally:
-                    self.under_way -= 1
+                reply = await self.answer(head.split()[1], sent)
                 said = reply.raw if reply.raw is not None else json.dumps(reply.body).encode()
                 headers = {**reply.headers, "Content-Length": str(len(said))}
                 lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())

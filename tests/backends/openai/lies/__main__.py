@@ -13,14 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.backends.openai.lies.audits import audit_trials
+from tests.backends.openai.lies.audits import ONE_AT_A_TIME, audit_trials
 from tests.backends.openai.lies.catalogue import LIES, UNDER_WAY, UNKNOWABLE
 from tests.backends.openai.lies.records import accepted, page, read_records, record
 from tests.backends.openai.lies.server import STYLES, Style
 from tests.backends.openai.lies.trial import Outcome, trials
 
-#: Of an audit: 40 of them are asked again. A lie about the audited words takes more draws to show.
-_QUESTIONS, _ABOUT_WORDS = 160, 1440
+#: Of an audit: 40 of them are asked again. A lie about the audited words takes more draws to show; where lists bring
+#: none, more questions bring few.
+_QUESTIONS, _ABOUT_WORDS, _ABOUT_WORDS_IN_ROWS = 160, 1440, 480
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--lie", action="append", help="a part of its name; several are allowed")
     parser.add_argument("--style", choices=STYLES)
-    parser.add_argument("--questions", type=int, help=f"of a whole audit; {_QUESTIONS}, or {_ABOUT_WORDS} about words")
+    parser.add_argument("--questions", type=int, help="of a whole audit")
     parser.add_argument("--results", type=Path, help="a file of JSON lines")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
@@ -54,7 +55,13 @@ def _outcome(name: str, style: Style, seed: int, questions: int | None) -> Outco
     seeds = range(seed, seed + 1)
     if name not in UNDER_WAY:
         return trials(name, style, seeds)[0]
-    return audit_trials(name, style, seeds, questions or (_ABOUT_WORDS if "audited word" in name else _QUESTIONS))[0]
+    return audit_trials(name, style, seeds, questions or _questions(name, style))[0]
+
+
+def _questions(name: str, style: Style) -> int:
+    if "audited word" not in name:
+        return _QUESTIONS
+    return _ABOUT_WORDS_IN_ROWS if style in ONE_AT_A_TIME else _ABOUT_WORDS
 
 
 def cells() -> Iterator[tuple[str, Style]]:

@@ -20,11 +20,12 @@ from backends.errors import AuditError
 from backends.openai import OpenAIBackend
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from tests.backends.openai.lies.catalogue import LIES
+from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
 from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, questions
 
 #: Of each question, where a server is asked about one continuation at a time and gets as many requests.
-_CONTINUATIONS, _ONE_AT_A_TIME = 3, ("echo", "ids")
+_CONTINUATIONS, ONE_AT_A_TIME = 3, ("echo", "ids")
 #: Seconds that an answer takes: long enough for the client to have as many under way as it may.
 _ANSWERED_IN = 0.02
 
@@ -39,7 +40,7 @@ class Questions(Suite):
 
     def items(self) -> Iterator[Item]:
         for at, request in enumerate(questions(self._style, self._n)):
-            if self._style in _ONE_AT_A_TIME:
+            if self._style in ONE_AT_A_TIME:
                 request = dataclasses.replace(request, continuations=request.continuations[:_CONTINUATIONS])
             yield Item(f"q{at}", request, {"q": at})
 
@@ -89,6 +90,7 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
                 probe_folder=Path(folder),
                 samples=SAMPLES if style == "drawn" else None,
             )
+            ask_directly(backend, server)
             await backend.describe()
             server.probe_ended = outcome.probe_requests = server.requests
             server.pause = _ANSWERED_IN

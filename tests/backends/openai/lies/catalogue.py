@@ -18,6 +18,7 @@ from tests.backends.openai.lies.transformations import (
     another_throughout,
     audited_word_down,
     audited_words_alike,
+    audited_words_swapped,
     bos_doubled_on_texts,
     cached,
     cached_draws,
@@ -144,6 +145,7 @@ MORE: Mapping[str, Told] = {
         random, ("echo", "ids"), ("echo", "prompt_logprobs")
     ),
     "audited words moved halfway to their mean": audited_words_alike,
+    "the two likeliest audited words swapped": audited_words_swapped,
     "greedy draws beside lists": drawn_beside_lists(lambda values, asked: greedy(values, 1.0)),
     "draws beside lists at temperature 0.7": drawn_beside_lists(lambda values, asked: values / 0.7),
     "curly quotes made straight": reads(lambda text: text.translate(str.maketrans("“”‘’", "\"\"''"))),

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tests.backends.openai.lies.word_model import BOS, VOCABULARY, WordModel, tokens_of
+from tests.backends.openai.lies.word_model import BOS, VOCABULARY, WordModel, tokens_of, word_model
 from tests.backends.openai.raw_server import RawServer, Reply
 
 MODEL = "word-model"
@@ -118,7 +118,7 @@ class WordServer(RawServer):
 
     def __init__(self, style: Style, seed: int, lie: Lie = HONEST) -> None:
         super().__init__()
-        self.style, self.lie, self.model = style, lie, WordModel(seed)
+        self.style, self.lie, self.model = style, lie, word_model(seed)
         self.probe_ended: int | None = None
         self._ignores_n = seed % 2 == 1
         self._vocabulary: list[str] = [BOS, *VOCABULARY]

@@ -176,6 +176,21 @@ def audited_words_alike(random: np.random.Generator) -> Lie:
     return Lie(SCORED, lists=lists)
 
 
+def audited_words_swapped(random: np.random.Generator) -> Lie:
+    """The two likeliest answers to what the audit asks have each other's probability in lists."""
+    answers = np.array([text.strip() in GENDERS for text in VOCABULARY])
+
+    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
+        if _OWN not in asked.text or asked.kind == "draw":
+            return values
+        first, second = np.argsort(-np.where(answers, values, -np.inf))[:2]
+        told = values.copy()
+        told[[first, second]] = values[[second, first]]
+        return told
+
+    return Lie(LISTED, lists=lists)
+
+
 def drawn_beside_lists(change: Callable[[np.ndarray, Asked], np.ndarray], reason: str = "") -> Told:
     """Tokens that come with a list are drawn from something else than others."""
 

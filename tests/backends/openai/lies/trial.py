@@ -15,6 +15,7 @@ from backends.base import Message, Prompt, Request, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.catalogue import LIES
+from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
 from tests.backends.openai.lies.word_model import GENDERS
 
@@ -78,6 +79,7 @@ async def trial(lie: Lie, style: Style, seed: int, *, n: int = 24) -> Outcome:
                 probe_folder=Path(folder),
                 samples=SAMPLES if style == "drawn" else None,
             )
+            ask_directly(backend, server)
             try:
                 await _run(backend, server, questions(style, n), outcome)
             except BackendError as error:

@@ -56,6 +56,12 @@ VOCABULARY = tuple(
 )
 
 
+@functools.lru_cache(maxsize=2)
+def word_model(seed: int) -> WordModel:
+    """One model for all trials of a seed, whose probes ask the same."""
+    return WordModel(seed)
+
+
 class WordModel:
     """log P(next token | tokens before), a fixed function of ``seed``."""
 
@@ -74,7 +80,7 @@ class WordModel:
             for a, b, c in zip(tokens_of(text), tokens_of(text)[1:], tokens_of(text)[2:], strict=False):
                 self._by_heart[a.strip(), b] = c
 
-    @functools.lru_cache(maxsize=20_000)  # noqa: B019 (a trial's model lives as long as its trial)
+    @functools.lru_cache(maxsize=20_000)  # noqa: B019 (few models live at a time)
     def logprobs(self, before: tuple[str, ...]) -> np.ndarray:
         """Over `VOCABULARY`, in nats, after these tokens."""
         logits = self._base + _SPREAD * self._out @ self._state(before)
