@@ -13,7 +13,7 @@ from pathlib import Path
 import platformdirs
 
 from backends.errors import MissingExtra
-from backends.local.options import need_package
+from backends.local.backend import need_package
 
 
 def smollm2_path() -> Path:

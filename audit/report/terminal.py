@@ -84,9 +84,9 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
         console.print(table)
 
 
-def print_history(history: History, console: Console | None = None) -> None:
+def print_history(history: History) -> None:
     """One table per figure, one line per run: value with interval, items, and what changed. Then the gaps."""
-    console = console or plain_console()
+    console = plain_console()
     for series in (*history.series, *history.sequences):
         table = _table(f"{series_title(series)} · {where_label(series.where)} · {one_line(series.model)}")
         table.add_column("Run (UTC)", no_wrap=True)

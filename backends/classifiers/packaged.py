@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from backends.base import Description
 from backends.classifiers.base import Labels, TextClassifier
-from backends.local.options import need_package
+from backends.local.backend import need_package
 
 
 class _PackagedClassifier(TextClassifier):

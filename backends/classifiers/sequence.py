@@ -14,7 +14,7 @@ from pydantic import Field
 from backends.base import Description
 from backends.classifiers.base import Labels, TextClassifier
 from backends.errors import ConfigError
-from backends.local.options import need_package
+from backends.local.backend import need_package
 from backends.options import OnError, checked_options
 
 

@@ -11,7 +11,9 @@ from pydantic import Field
 
 from backends.base import Description, ModelPart, Scalar
 from backends.errors import ConfigError
+from backends.local.backend import OptionalCount, need_package
 from backends.local.causal import CausalBackend, LoadedModel
+from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import file_sha256, files_sha256, package_version
 from backends.local.generation import TextGenerator
 from backends.local.gguf_header import (
@@ -23,8 +25,6 @@ from backends.local.gguf_header import (
     quantisation,
     read_gguf_header,
 )
-from backends.local.options import OptionalCount, need_package
-from backends.local.scoring import TextEncoder
 from backends.options import OnError, checked_options
 
 #: Raise it when a change of the computation may change log-probabilities.

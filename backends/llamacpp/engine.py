@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
-from backends.base import Prompt
 from backends.errors import BackendError, ConfigError
 from backends.local.boundary import Vocabulary
-from backends.local.chat_template import render_chat
+from backends.local.encoder import TextEncoder
 from backends.local.gguf_header import longrope_cells, read_gguf_header
 
 #: llama.cpp's last errors, newest last: a failure itself is a return value without a reason.
@@ -29,7 +28,7 @@ def _keep_complaints(level: int, text: bytes, user_data: ctypes.c_void_p) -> Non
         _complaints.append(text.decode("utf-8", "replace").strip())
 
 
-class LlamaEngine:
+class LlamaEngine(TextEncoder):
     """A loaded model and its tokenizer. Each user creates a context of its own.
 
     Parameters
@@ -71,7 +70,6 @@ class LlamaEngine:
         vocab_only: bool = False,
         enable_thinking: bool | None = None,
     ) -> None:
-        self._enable_thinking = enable_thinking
         llama_cpp.llama_log_set(_keep_complaints, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
@@ -98,8 +96,7 @@ class LlamaEngine:
         if self.most_cells is not None:
             self.n_ctx = min(self.n_ctx, self.most_cells)
         template = llama_cpp.llama_model_chat_template(self.model, None)
-        self.chat_template: str | None = template.decode() if template else None
-        self._pieces: dict[int, bytes] = {}
+        super().__init__(template.decode() if template else None, enable_thinking)
         self._bos: int = llama_cpp.llama_vocab_bos(self.vocab)
         self._adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self.vocab)) and self._bos >= 0
         self._token_buffer = (llama_cpp.llama_token * 4096)()
@@ -118,15 +115,9 @@ class LlamaEngine:
 
     # -- tokens ---------------------------------------------------------------------------------
 
-    def text(self, prompt: Prompt) -> str:
-        """The prompt as text: chat messages through the model's own template."""
-        if isinstance(prompt, str):
-            return prompt
-        if self.chat_template is None:
-            raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
-        names = {"bos_token": self._bos, "eos_token": llama_cpp.llama_vocab_eos(self.vocab)}
-        special = {name: self._token_text(token) for name, token in names.items()}
-        return render_chat(self.chat_template, prompt, special, self._enable_thinking)
+    def _special_tokens(self) -> Mapping[str, str]:
+        tokens = {"bos_token": self._bos, "eos_token": llama_cpp.llama_vocab_eos(self.vocab)}
+        return {name: self._token_text(token) for name, token in tokens.items()}
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text, with exactly one BOS in front if the model wants it, whether or not a template wrote it.
@@ -157,16 +148,6 @@ class LlamaEngine:
                 self.vocab, data, len(data), self._token_buffer, len(self._token_buffer), False, True
             )
         return list(self._token_buffer[:count])
-
-    def render(self, prompt: Prompt) -> list[int]:
-        """Tokens of a prompt, ready to be continued."""
-        return self.encode([self.text(prompt)], chat=not isinstance(prompt, str))[0]
-
-    def piece(self, token: int) -> bytes:
-        """A token's text, special tokens as they are written."""
-        if token not in self._pieces:
-            self._pieces[token] = self._read_piece(token)
-        return self._pieces[token]
 
     def token_bytes(self, token: int) -> bytes:
         """A token's visible text: empty for special tokens."""

@@ -1,17 +1,27 @@
-"""A backend whose work blocks: it runs in its own worker thread, never on the event loop."""
+"""What backends in this process share: a worker thread, so that nothing blocks the event loop, and option checks."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from pydantic import Field
 
 from backends.base import Answer, Backend, Description, OnResponse, Request
+from backends.errors import MissingExtra
+from backends.options import OnError
 
 R = TypeVar("R")
+
+_POSITIVE = OnError("not a whole number of at least 1", "Leave it out, or give one")
+#: A whole number of at least 1, or None for the default.
+OptionalCount = Annotated[Annotated[int, Field(ge=1)] | None, _POSITIVE]
 
 
 class _AbandonedError(Exception):
@@ -71,3 +81,16 @@ class LocalBackend(Backend):
         if self._worker is None:
             self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=type(self).__name__)
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+
+def need_package(field: str, module: str, extra: str, package: str = "") -> None:
+    """Raise `MissingExtra` if a package's module is not installed. Does not import it."""
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtra(field, package or module, extra)
+
+
+def available_threads() -> int:
+    """The cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -22,11 +22,11 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import AuditError, BackendError
-from backends.local.backend import LocalBackend, discard_response
+from backends.local.backend import LocalBackend, available_threads, discard_response
+from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import text_sha256
 from backends.local.generation import TextGenerator
-from backends.local.options import available_threads
-from backends.local.scoring import Scorer, TextEncoder, boundaries, score_requests
+from backends.local.scoring import Scorer, boundaries, score_requests
 from backends.local.thinking import with_extra_tokens, without_thought
 from backends.reasoning import DEFAULT_REASONING_TOKENS
 

@@ -19,41 +19,18 @@ from backends.base import (
     Boundary,
     ContinuationScore,
     OnResponse,
-    Prompt,
     ScoreRequest,
     ScoreResponse,
     TokenLogprob,
 )
 from backends.errors import BackendError
 from backends.local.backend import discard_response
-from backends.local.boundary import SplitTokens, Vocabulary, locate_continuation, prefix_tokenizations
+from backends.local.boundary import SplitTokens, locate_continuation, prefix_tokenizations
+from backends.local.encoder import TextEncoder
 from backends.local.trie import Path
 
 Values = Sequence[npt.NDArray[np.float64] | BackendError]
 """Per path the log-probabilities (nats) of its scored tokens, then of its token set if it has one; or the error."""
-
-
-class TextEncoder(Protocol):
-    """What scoring needs from a model's tokenizer."""
-
-    def text(self, prompt: Prompt) -> str:
-        """The prompt as text: chat messages through the model's template."""
-
-    def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-        """Tokens of each text, with BOS in front if the model wants it; for a ``chat``, if its engine adds one."""
-
-    def added(self, tokens: Sequence[int], text: str) -> int:
-        """How many tokens `encode` put in front of the text's own."""
-
-    def render(self, prompt: Prompt) -> list[int]:
-        """Tokens of a prompt, ready to be continued."""
-
-    def piece(self, token: int) -> bytes:
-        """A token's text."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """All tokens' texts; made when first needed."""
 
 
 class Scorer(Protocol):

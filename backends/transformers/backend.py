@@ -11,11 +11,11 @@ from pydantic import Field
 
 from backends.base import Description, ModelPart, Scalar
 from backends.errors import BackendError, ConfigError
+from backends.local.backend import OptionalCount, need_package
 from backends.local.causal import CausalBackend, LoadedModel
+from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import package_version, text_sha256
 from backends.local.generation import NoRoomError, TextGenerator
-from backends.local.options import OptionalCount, need_package
-from backends.local.scoring import TextEncoder
 from backends.options import OnError, checked_options
 from backends.transformers.source import ModelSource
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError
+from backends.local.backend import need_package
 from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
-from backends.local.options import need_package
 from backends.transformers.loading import loading
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two

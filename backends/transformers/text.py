@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from backends.base import Prompt
 from backends.errors import BackendError
 from backends.local.boundary import Vocabulary
-from backends.local.chat_template import render_chat
+from backends.local.encoder import TextEncoder
 
 #: GGUF pre-tokenizers that split off every digit, which transformers' conversion omits.
 _SPLITS_DIGITS = {"smollm", "starcoder", "refact", "command-r"}
@@ -19,7 +18,7 @@ _SPLITS_DIGITS = {"smollm", "starcoder", "refact", "command-r"}
 _CONVERTED = {"default", "gpt-2"} | _SPLITS_DIGITS
 
 
-class HFTextEncoder:
+class HFTextEncoder(TextEncoder):
     """`TextEncoder` over a transformers tokenizer.
 
     Parameters
@@ -36,7 +35,11 @@ class HFTextEncoder:
     """
 
     def __init__(self, tokenizer: Any, enable_thinking: bool | None = None) -> None:
-        self._tokenizer, self._enable_thinking = tokenizer, enable_thinking
+        template = getattr(tokenizer, "chat_template", None)
+        if isinstance(template, dict):  # named templates; "default" is the plain chat
+            template = template.get("default")
+        super().__init__(template, enable_thinking)
+        self._tokenizer = tokenizer
         self._rust: Any = getattr(tokenizer, "backend_tokenizer", None)
         if self._rust is None:
             raise BackendError(
@@ -57,20 +60,10 @@ class HFTextEncoder:
         self._front_text = "".join(self._added.get(i, "") for i in self._front)
         self._control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._bytes_of = _byte_level_table() if _is_byte_level(json.loads(self._rust.to_str())) else None
-        self._pieces: dict[int, bytes] = {}
 
-    def text(self, prompt: Prompt) -> str:
-        """The prompt as text: chat messages through the model's own template."""
-        if isinstance(prompt, str):
-            return prompt
-        template = self._tokenizer.chat_template
-        if isinstance(template, dict):  # named templates; "default" is the plain chat
-            template = template.get("default")
-        if template is None:
-            raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
+    def _special_tokens(self) -> Mapping[str, str]:
         names = ("bos_token", "eos_token")
-        special = {name: token for name in names if (token := getattr(self._tokenizer, name)) is not None}
-        return render_chat(template, prompt, special, self._enable_thinking)
+        return {name: token for name in names if (token := getattr(self._tokenizer, name)) is not None}
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text, with the tokenizer's BOS in front once; a chat template writes its own."""
@@ -84,16 +77,6 @@ class HFTextEncoder:
         front = self._front
         written = text.startswith(self._front_text)
         return 0 if written or list(tokens[: len(front)]) != front else len(front)
-
-    def render(self, prompt: Prompt) -> list[int]:
-        """Tokens of a prompt, ready to be continued."""
-        return self.encode([self.text(prompt)], chat=not isinstance(prompt, str))[0]
-
-    def piece(self, token: int) -> bytes:
-        """A token's text, special tokens as they are written."""
-        if token not in self._pieces:
-            self._pieces[token] = self._read_piece(token)
-        return self._pieces[token]
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -24,6 +24,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
 from pydantic import Field
@@ -259,10 +260,11 @@ class AnsweredQuestions(Suite):
         return planted_scores({f" {mark}": 0.5 if place == chosen else 0.1 for place, mark in enumerate(marks)})
 
     def _question(self, item: Item) -> Question:
-        found: dict[str, Question] | None = self.__dict__.get("_by_id")
-        if found is None:
-            found = self.__dict__["_by_id"] = {question.id: question for question in self.questions}
-        return found[str(item.factors["question"])]
+        return self._by_id[str(item.factors["question"])]
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, Question]:
+        return {question.id: question for question in self.questions}
 
 
 class MultipleChoice(AnsweredQuestions):

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import backends.base as base
@@ -119,12 +120,9 @@ class LikelierSentence(Suite):
         texts = item.request.continuations
         return planted_scores({text: math.exp(places.get(text.removeprefix(" "), -13.0)) for text in texts})
 
-    @property
+    @cached_property
     def _by_id(self) -> Mapping[str, SentenceSet]:
-        found: dict[str, SentenceSet] | None = self.__dict__.get("_sets_by_id")
-        if found is None:
-            found = self.__dict__["_sets_by_id"] = {one.id: one for one in self.sets}
-        return found
+        return {one.id: one for one in self.sets}
 
     def cautions(self) -> Sequence[str]:
         if self.start is not None:

@@ -7,11 +7,10 @@ from audit.report.charts.components import components_plot
 from audit.report.charts.differences import drift_plot, forest_plot, ladder_plot, noise_plot
 from audit.report.charts.plots import FigureTable, Plot
 from audit.report.charts.suite_charts import headline_plot, suite_plots
-from audit.report.charts.trend import Picture, time_ends, trend_pictures
+from audit.report.charts.trend import time_ends, trend_pictures
 
 __all__ = [
     "FigureTable",
-    "Picture",
     "Plot",
     "components_plot",
     "drift_plot",

@@ -202,23 +202,14 @@ def forest() -> dict[str, Any]:
     row = {"y": _pair_axis()}
     verdict = {**row, "color": _verdict_colour()}
     return _layered(
-        alt.Chart()
-        .mark_point(filled=True, opacity=1, **_TOOLTIP, size=85, shape="diamond")
-        .encode(x=_difference_axis(6), **verdict),
+        _difference(alt.Chart(), verdict),
         _where("e")
         .transform_calculate(e0="-datum.e")
         .mark_bar(height=30, color="var(--noise)", fillOpacity=0.35)
         .encode(x=alt.X("e0:Q"), x2="e", **row),
-        alt.Chart()
-        .transform_filter("datum.g > 0")
-        .transform_calculate(g0="-datum.g")
-        .mark_bar(height=30, color="var(--margin)", fillOpacity=0.5)
-        .encode(x=alt.X("g0:Q"), x2="g", **row),
+        _margin(30, row),
         _zero(),
-        _where("bl")
-        .mark_bar(height=10, fillOpacity=0.12, strokeWidth=1.2, strokeDash=[3, 2])
-        .encode(x=alt.X("bl:Q"), x2="bh", **verdict),
-        _interval(alt.Chart(), "x", verdict, strokeWidth=2, **_TOOLTIP),
+        *_uncertainty(verdict, 2),
         height=100,
     )
 
@@ -228,22 +219,13 @@ def ladder() -> dict[str, Any]:
     row = {"y": _pair_axis()}
     verdict = {**row, "color": _verdict_colour()}
     return _layered(
-        _where("w")
-        .mark_point(filled=True, opacity=1, **_TOOLTIP, size=85, shape="diamond")
-        .encode(x=_difference_axis(6), **verdict),
-        alt.Chart()
-        .transform_filter("datum.g > 0")
-        .transform_calculate(g0="-datum.g")
-        .mark_bar(height=34, color="var(--margin)", fillOpacity=0.5)
-        .encode(x=alt.X("g0:Q"), x2="g", **row),
+        _difference(_where("w"), verdict),
+        _margin(34, row),
         _zero(),
         _where("t")
         .mark_tick(thickness=1.4, height=18, opacity=0.3, color="var(--accent)", **_TOOLTIP)
         .encode(x=alt.X("t:Q"), **row),
-        _where("bl")
-        .mark_bar(height=10, fillOpacity=0.12, strokeWidth=1.2, strokeDash=[3, 2])
-        .encode(x=alt.X("bl:Q"), x2="bh", **verdict),
-        _interval(alt.Chart(), "x", verdict, strokeWidth=2.5, **_TOOLTIP),
+        *_uncertainty(verdict, 2.5),
         height=100,
     )
 
@@ -352,6 +334,25 @@ def _neutral(axis: str) -> alt.Chart:
         .mark_rule(strokeDash=[5, 4], strokeWidth=1.2, color="var(--neutral)")
         .encode(**{axis: channel("n:Q", aggregate="min")})
     )
+
+
+def _difference(base: alt.Chart, verdict: dict[str, Any]) -> alt.Chart:
+    """A mark at the difference, in the colour of its verdict."""
+    mark = base.mark_point(filled=True, opacity=1, **_TOOLTIP, size=85, shape="diamond")
+    return mark.encode(x=_difference_axis(6), **verdict)
+
+
+def _margin(height: int, row: dict[str, Any]) -> alt.Chart:
+    """The band within which differences do not matter."""
+    bar = alt.Chart().transform_filter("datum.g > 0").transform_calculate(g0="-datum.g")
+    return bar.mark_bar(height=height, color="var(--margin)", fillOpacity=0.5).encode(x=alt.X("g0:Q"), x2="g", **row)
+
+
+def _uncertainty(verdict: dict[str, Any], width: float) -> tuple[alt.Chart, alt.Chart]:
+    """A difference's bounds, and its interval."""
+    bounds = _where("bl").mark_bar(height=10, fillOpacity=0.12, strokeWidth=1.2, strokeDash=[3, 2])
+    interval = _interval(alt.Chart(), "x", verdict, strokeWidth=width, **_TOOLTIP)
+    return bounds.encode(x=alt.X("bl:Q"), x2="bh", **verdict), interval
 
 
 def _zero() -> alt.Chart:

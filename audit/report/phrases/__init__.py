@@ -7,7 +7,6 @@ from audit.report.phrases.comparisons import with_words
 from audit.report.phrases.findings import (
     HEADINGS,
     PAIR_SENTENCES,
-    Sentence,
     is_weak,
     scope,
     suite_summary,
@@ -23,9 +22,9 @@ from audit.report.phrases.first_page import (
     plain_sentence,
 )
 from audit.report.phrases.gate import gate_outcome
-from audit.report.phrases.limits import LimitLine, limit_lines, limits_overview
-from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms, run_provenance
-from audit.report.phrases.self_checks import contradictions, self_check_sentences
+from audit.report.phrases.limits import limit_lines, limits_overview
+from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms
+from audit.report.phrases.self_checks import contradictions
 from audit.report.phrases.trend import absence_line, changed_notes, trend_scope
 
 __all__ = [
@@ -33,8 +32,6 @@ __all__ = [
     "EVIDENCE_NOT_CONFORMITY",
     "HEADINGS",
     "PAIR_SENTENCES",
-    "LimitLine",
-    "Sentence",
     "absence_line",
     "answer_line",
     "asked",
@@ -49,9 +46,7 @@ __all__ = [
     "next_steps",
     "plain_rows",
     "plain_sentence",
-    "run_provenance",
     "scope",
-    "self_check_sentences",
     "suite_summary",
     "summary",
     "trend_scope",

@@ -1,0 +1,66 @@
+"""A model's tokenizer as scoring and generation need it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from backends.base import Prompt
+from backends.errors import BackendError
+from backends.local.boundary import Vocabulary
+from backends.local.chat_template import render_chat
+
+
+class TextEncoder(ABC):
+    """Texts to tokens and back; chat messages through the model's own template.
+
+    Parameters
+    ----------
+    chat_template : str or None
+        None if the model has none.
+    enable_thinking : bool, optional
+        As in `render_chat`.
+    """
+
+    def __init__(self, chat_template: str | None, enable_thinking: bool | None) -> None:
+        self.chat_template, self._enable_thinking = chat_template, enable_thinking
+        self._pieces: dict[int, bytes] = {}
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+        """Tokens of each text, with BOS in front if the model wants it; for a ``chat``, if its engine adds one."""
+
+    @abstractmethod
+    def added(self, tokens: Sequence[int], text: str) -> int:
+        """How many tokens `encode` put in front of the text's own."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> Vocabulary:
+        """All tokens' texts; made when first needed."""
+
+    @abstractmethod
+    def _special_tokens(self) -> Mapping[str, str]:
+        """The texts of ``bos_token`` and ``eos_token``, for the template."""
+
+    @abstractmethod
+    def _read_piece(self, token: int) -> bytes:
+        """`piece`, from the tokenizer."""
+
+    def text(self, prompt: Prompt) -> str:
+        """The prompt as text. Raises `BackendError` for a chat if the model has no template."""
+        if isinstance(prompt, str):
+            return prompt
+        if self.chat_template is None:
+            raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
+        return render_chat(self.chat_template, prompt, self._special_tokens(), self._enable_thinking)
+
+    def render(self, prompt: Prompt) -> list[int]:
+        """Tokens of a prompt, ready to be continued."""
+        return self.encode([self.text(prompt)], chat=not isinstance(prompt, str))[0]
+
+    def piece(self, token: int) -> bytes:
+        """A token's text, special tokens as they are written."""
+        if token not in self._pieces:
+            self._pieces[token] = self._read_piece(token)
+        return self._pieces[token]
