@@ -61,6 +61,10 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     assert "tables/OccuGender-implicit_bias.tex" in written
     assert "tables/OccuGender-implicit_bias.csv" in written
     assert not {name for name in written if name.endswith((".html", ".json", ".md"))}
+    code, _, err = audit("report", "--db", db, "--format", "word")
+    assert (code, "html, certificate, card, json, csv, markdown, latex" in err) == (2, True)
+    code, _, err = audit("export", tmp_path / "out", "--for", "excel", "--db", db)
+    assert (code, "inspect, lm-eval, every-eval-ever" in err) == (2, True)
 
 
 def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path):
@@ -296,9 +300,7 @@ def test_a_run_without_all_answers_exits_1_and_says_so(audit, config):
         (("run", "nowhere.py"), "no such file"),
         (("report", "--db", "nowhere.db"), "no such store"),
         (("ls", "nonsense"), "runs, models, suites, backends or scorers"),
-        (("report", "--format", "word"), "html, certificate, card, json, csv, markdown, latex"),
         (("show", "abc", "--db", "nowhere.db"), "no such store"),
-        (("export", "out", "--for", "excel", "--db", "nowhere.db"), "inspect, lm-eval, every-eval-ever"),
         (("run",), "CONFIG"),
         (("nonsense",), "nonsense"),
     ],
