@@ -9,6 +9,7 @@ noise, are the same every night; sampling noise is new. A night may repeat the o
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from audit.analysis.estimators import ValueKind, mean_of_kind
 from audit.analysis.gate.changes import Change, sums_of
 from audit.analysis.gate.limits import limit_verdict
 from audit.analysis.gate.over_nights import share_of_look
-from audit.analysis.table import Levels, RowTable, item_index
+from audit.analysis.table import Quantity, RowTable
 from audit.results import FigureName
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
@@ -84,12 +85,19 @@ def rows_of(values: Values) -> list[Row]:
     ]
 
 
+def tables_of(nights: Sequence[Values]) -> Iterator[RowTable]:
+    """A table for each night: the first from rows, the others put their values in its place, which is faster."""
+    first = RowTable(rows_of(nights[0]))
+    for values in nights:
+        table, column = copy.copy(first), values.ravel()
+        table._quantities, table._has = {"p": Quantity(column, column, column)}, {}
+        yield table
+
+
 def changes(scenario: Scenario, nights: int, rng: np.random.Generator) -> Iterator[Change]:
     """The gate's view of each night against one baseline."""
     before, night = scenario.start(rng)
-    all_rows = [rows_of(before), *(rows_of(night(number)) for number in range(1, nights + 1))]
-    index, levels = item_index(all_rows[:1]), Levels()
-    tables = [RowTable(rows, index, levels) for rows in all_rows]
+    tables = list(tables_of([before, *map(night, range(1, nights + 1))]))
     pairs = [(0, k) for k in range(1, nights + 1)]
     sums = sums_of(tables, scenario.spec, pairs)
     for difference, total in zip(paired_differences(tables, [scenario.spec], pairs), sums, strict=True):
