@@ -157,8 +157,13 @@ def broken_limits(above: float, nights: int, rng: np.random.Generator, *, anew: 
     estimate = mean_of_kind(values.reshape(-1, nights), clusters, ValueKind(-1.0, 1.0))
     alarms = []
     for shares in (np.ones(nights), np.array([share_of_look(look) for look in range(1, nights + 1)])):
-        ends = [estimate.interval(1 - ALPHA * share) for share in shares.tolist()]
-        verdicts = [limit_verdict((None, 0.25), low[k], high[k]) for k, (low, high) in enumerate(ends)]
+        ends = [
+            (estimate.interval(level), estimate.interval_of_sample(level)) for level in (1 - ALPHA * shares).tolist()
+        ]
+        verdicts = [
+            limit_verdict((None, 0.25), *((float(low[k]), float(high[k])) for low, high in intervals))
+            for k, intervals in enumerate(ends)
+        ]
         alarms.append(verdicts.index("broken") + 1 if "broken" in verdicts else 0)
     return alarms
 

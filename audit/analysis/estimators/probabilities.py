@@ -6,6 +6,11 @@ are modelled as a sum of normal effects, one for each cluster factor and one for
 model), and the mean's interval is the generalised one of that model (Weerahandi 1993, J. Am. Stat. Assoc. 88; for the
 mean of lognormal values Krishnamoorthy & Mathew 2003, J. Stat. Plan. Inference 115): variances are drawn as V·df/χ²,
 the mean of the log-odds as a normal about its estimate, and for each draw the mean probability is integrated.
+
+Where the levels' log-odds are skewed, a mean near 0 rests on few of them, and more than the model says: to that side
+the interval is wider by `_BY_SKEWNESS` of the skewness beyond what normal effects show by chance. With effects that are
+exponential or Gumbel's and a mean of the log-odds of -3, 40 × 25 then hold the truth in 95 to 96 % (without: 92 to 94);
+at -5 in 88 to 90 %, since so rare a kind may have no level in the sample.
 """
 
 from __future__ import annotations
@@ -17,13 +22,15 @@ from functools import cache, lru_cache
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.clusters import Strata
-from audit.analysis.estimators.estimate import Codes, Estimate, Floats
+from audit.analysis.estimators.clusters import Strata, cluster_means, crossed_factors
+from audit.analysis.estimators.estimate import ROUNDING, Codes, Estimate, Floats
 from audit.analysis.estimators.means import sources_of_error
 
 #: Values below this share of the mean (or as near to 1) hardly affect it: they are modelled as if at this share.
 _LEAST_PART = 1e-3
 _DRAWS, _NODES = 512, 15
+#: The part of a skewness by which the interval is wider, and the skewness that counts as chance.
+_BY_SKEWNESS, _SKEWED_BY_CHANCE = 0.8, 0.5
 
 
 def widened_by_logit_model(
@@ -60,7 +67,27 @@ def widened_by_logit_model(
     odds = np.where(varied, estimate.se / (at * (1 - at)), 0.0)
     bends = np.maximum(2 * at - 1, 0.0) * odds, np.maximum(1 - 2 * at, 0.0) * odds
     below, above = (side.bent(bend, estimate.t) for side, bend in zip(estimate.reach, bends, strict=True))
-    return replace(estimate, below=below, above=above).widened(low, high)
+    modelled_reach = replace(estimate, below=below, above=above).widened(low, high)
+    rise, fall = _skewness_of_levels(logits - strata.means(logits)[strata.codes], [codes[inside] for codes in clusters])
+    wider = (1 + np.maximum(2 * at - 1, 0.0) * fall, 1 + np.maximum(1 - 2 * at, 0.0) * rise)
+    ends = (
+        np.where(varied, side.at(estimate.t) * by, 0.0) for side, by in zip(modelled_reach.reach, wider, strict=True)
+    )
+    return modelled_reach.widened(*ends)
+
+
+def _skewness_of_levels(residual: Floats, clusters: Sequence[Codes]) -> tuple[Floats, Floats]:
+    """What skewed levels add to the interval above and below (k,), of the factor that adds most; from log-odds (n, k)
+    without the strata's means."""
+    rise = fall = np.zeros(residual.shape[1])
+    for codes in crossed_factors(clusters):
+        of_levels = cluster_means(residual, codes)
+        n = len(of_levels)
+        second, third = (of_levels**2).mean(axis=0), (of_levels**3).mean(axis=0)
+        skewness = np.divide(third, second**1.5, out=np.zeros_like(third), where=second > ROUNDING)
+        skewness = skewness * np.sqrt(n * (n - 1)) / max(n - 2, 1)  # as for a sample
+        rise, fall = np.maximum(rise, skewness - _SKEWED_BY_CHANCE), np.maximum(fall, -skewness - _SKEWED_BY_CHANCE)
+    return _BY_SKEWNESS * rise, _BY_SKEWNESS * fall
 
 
 def _interval(logits: Floats, clusters: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:

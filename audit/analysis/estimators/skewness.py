@@ -42,12 +42,12 @@ def allow_for_unseen_skewness(estimate: Estimate) -> Estimate:
 
     Where the levels' effects are exponential, samples without a large one show neither their skewness nor their size:
     95 % intervals bent by what is seen miss to one side in 6 % with 5 + 20 or 10 levels, 8 % with 5 crossed ones, 3.7 %
-    with 40. Their reach is multiplied by 1 + 4 (1/df - 1/50) or 1 + 0.9 (1/(G - 1) - 1/25), G the fewest levels,
+    with 40. Their reach is multiplied by 1 + 4 (1/df - 1/50) or 1 + 7 (1/(G - 1) - 1/25)², G the fewest levels,
     whichever is more, but at most by 1.4; from 50 degrees of freedom and 26 levels on it stays. Found by simulation:
-    they then miss in 3 to 4.5 %. Where effects are normal, intervals over 10 levels hold the truth in 97 %.
+    they then miss in 3 to 4.3 %. Where effects are normal, intervals over 10 levels hold the truth in 97 %.
     """
     t = estimate.t
-    by_df, by_levels = 4.0 * (1 / estimate.df - 1 / 50), 0.9 * (1 / max(estimate.n_clusters - 1, 1) - 1 / 25)
-    wider = 1 + np.clip(np.maximum(by_df, by_levels), 0.0, 0.4)
+    by_df, lacking = 4.0 * (1 / estimate.df - 1 / 50), max(1 / max(estimate.n_clusters - 1, 1) - 1 / 25, 0.0)
+    wider = 1 + np.clip(np.maximum(by_df, 7.0 * lacking**2), 0.0, 0.4)
     below, above = (np.where(np.isfinite(t), reach.at(t) * wider, np.nan) for reach in estimate.reach)
     return estimate.widened(below, above)

@@ -20,6 +20,8 @@ from audit.analysis.estimators.estimate import Codes, Estimate
 
 #: Log-odds by which a kind that was not seen is taken to lie apart, at most, in an interval: 0.3 becomes 0.54.
 UNSEEN_LOG_ODDS = 1.0
+#: With fewer levels they are taken to lie twice as far: three templates are often all of one of two kinds.
+_FEW_LEVELS = 5
 
 
 def unseen_share(weighted_levels: Sequence[tuple[float, int]], alpha: float) -> float:
@@ -46,9 +48,10 @@ def allow_for_unseen_kinds(
     """The estimate of bounded values with a 95 % interval that holds, too, where a kind was not seen.
 
     A kind not seen is taken to lie apart by at most ``log_odds``, or by what that can move a probability (0.24 if it is
-    1), in differences and in shares of yes and no. That is an assumption; without it, nothing is said of such kinds
-    below 100 levels. The interval reaches that far or as far as the sampling error, whichever is farther: of 25
-    templates and 20 occupations whose effects are of the usual size, the latter.
+    1), in differences and in shares of yes and no; twice as far with fewer than five levels, of which nothing is
+    claimed. That is an assumption; without it, nothing is said of such kinds below 100 levels. The interval reaches
+    that far or as far as the sampling error, whichever is farther: of 25 templates and 20 occupations whose effects are
+    of the usual size, the latter.
 
     Parameters
     ----------
@@ -57,6 +60,7 @@ def allow_for_unseen_kinds(
     log_odds : float
         0 or more.
     """
+    log_odds = 2 * log_odds if estimate.n_clusters < _FEW_LEVELS else log_odds
     most_moved = float(2 * special.expit(log_odds / 2) - 1)
     share = unseen_share(_weighted_levels(clusters, strata), 0.025)
     at = np.clip(estimate.value, least, most)

@@ -1,9 +1,11 @@
 """Absolute limits: each figure's interval against what its config allows.
 
-A limit is decided on the interval, never on the point estimate. So fewer items can turn a verdict only towards
-"insufficient evidence". The interval holds whatever the missing answers would have been: refusing the worst items
-keeps no limit. Nor does an answer that says nothing: some figures are, by definition, of those answers alone that name
-somebody, and a limit on such a figure takes the others for missing.
+A limit is decided on the interval, never on the point estimate: it is met if the whole interval keeps it, with room for
+kinds of clusters that were not asked, and broken if the interval of the sampling error alone lies beyond it. Models are
+called different in the same way: what was asked shows the harm, and only a claim that there is none needs that room.
+Fewer items can turn a verdict only towards "insufficient evidence". The intervals hold whatever the missing answers
+would have been: refusing the worst items keeps no limit. Nor does an answer that says nothing: some figures are, by
+definition, of those answers alone that name somebody, and a limit on such a figure takes the others for missing.
 """
 
 from __future__ import annotations
@@ -45,6 +47,15 @@ class _Limited(NamedTuple):
     complete_case_low: float | None = None
     complete_case_high: float | None = None
     n_without_value: int = 0
+    sampling_low: float | None = None
+    sampling_high: float | None = None
+
+    @property
+    def sampled(self) -> tuple[float | None, float | None]:
+        """The interval of the sampling error alone; the whole interval where there is no other."""
+        if self.low is None or self.sampling_low is None or self.sampling_high is None:
+            return self.low, self.high
+        return self.sampling_low, self.sampling_high
 
     @property
     def below(self) -> float:
@@ -113,7 +124,9 @@ def _of_measure(m: Measure, table: RowTable | None, confidence: float) -> _Limit
         m = _again(m, table, confidence)
     bounds, complete = (m.bound_low, m.bound_high), (m.complete_case_low, m.complete_case_high)
     known = (None, None, None, None) if m.missing and not has_range(m.spec) else (m.low, m.high, *bounds)
-    return _Limited(m.value, *known, m.n_items, m.missing, m.least_levels, *complete, n_without)
+    return _Limited(
+        m.value, *known, m.n_items, m.missing, m.least_levels, *complete, n_without, m.sampling_low, m.sampling_high
+    )
 
 
 def _without_value(table: RowTable, spec: MeasureSpec) -> Bools:
@@ -146,7 +159,10 @@ def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _
     assumed = measure.unseen_log_odds
     kind = ValueKind(0.0, 1.0, is_count=name == REFUSALS, is_probability=True, unseen_log_odds=assumed)
     estimate = mean_of_kind(columns, layout.clusters, kind, layout.strata, layout.belongs)
-    lows, highs = estimate.interval(confidence)
+    (lows, highs), (sampled_lows, sampled_highs) = (
+        estimate.interval(confidence),
+        estimate.interval_of_sample(confidence),
+    )
     answered = used & ~missing
     return _Limited(
         float(low[answered].mean()) if answered.any() else None,
@@ -157,6 +173,8 @@ def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _
         int(answered.sum()),
         int(missing.sum()),
         fewest_levels(table, spec, used),
+        sampling_low=finite(max(sampled_lows[0], 0.0)),
+        sampling_high=finite(min(sampled_highs[1], 1.0)),
     )
 
 
@@ -176,7 +194,9 @@ def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> 
     least, most = bounds
     value, low, high, *_ = limited
     enough = limited.fewest_levels >= FEWEST_CLUSTERS
-    verdict = limit_verdict(bounds, low, high) if enough else "insufficient evidence"
+    verdict = limit_verdict(bounds, (low, high), limited.sampled) if enough else "insufficient evidence"
+    if verdict == "broken":
+        low, high = limited.sampled  # the interval that decided
     return LimitCheck(
         model=measure.model,
         suite=measure.suite,
@@ -210,7 +230,8 @@ def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
         return None
     if not limited.n_items:
         return "missing answers"
-    if limit_verdict(bounds, limited.complete_case_low, limited.complete_case_high) != "insufficient evidence":
+    complete = limited.complete_case_low, limited.complete_case_high
+    if limit_verdict(bounds, complete, complete) != "insufficient evidence":
         return "missing answers"
     value, at_least, at_most = limited.value, limited.bound_low, limited.bound_high
     if at_least is None or at_most is None:
@@ -221,12 +242,13 @@ def _why_open(bounds: Bounds, limited: _Limited) -> OpenBecause | None:
     return "missing answers" if under or over else None
 
 
-def limit_verdict(bounds: Bounds, low: float | None, high: float | None) -> LimitVerdict:
-    """What an interval says of a limit; None: an end that is not known."""
+def limit_verdict(bounds: Bounds, whole: Bounds, sampled: Bounds) -> LimitVerdict:
+    """What a figure's whole interval, and that of its sampling error alone, say of a limit; None: an end not known."""
     least, most = bounds
-    if low is None or high is None:
+    (low, high), (sampled_low, sampled_high) = whole, sampled
+    if low is None or high is None or sampled_low is None or sampled_high is None:
         return "insufficient evidence"
-    if (least is not None and high < least) or (most is not None and low > most):
+    if (least is not None and sampled_high < least) or (most is not None and sampled_low > most):
         return "broken"
     is_met = (least is None or low >= least) and (most is None or high <= most)
     return "met" if is_met else "insufficient evidence"

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -393,6 +394,21 @@ def refusing(count: int, of: int) -> Run:
     return Run(
         BASE, MeasureSpec("stereotype_gap", "p", neutral=0.0, unit="difference", probability_mass="mass"), rows=rows
     )
+
+
+def test_limit_is_met_with_room_and_broken_without() -> None:
+    gap = replace(GAP, kind="difference", range=(-1.0, 1.0))
+    run = Run(0.2 + noise(3), gap)
+    (measure,) = run.result.measures
+    assert measure.low is not None
+    assert measure.sampling_low is not None
+    assert measure.high is not None
+    assert measure.low < measure.sampling_low - 0.05
+    between = (measure.low + measure.sampling_low) / 2
+    (check,) = gate_of(run, run, limits={"stereotype_gap": (None, between)}).limits
+    assert (check.verdict, check.low, check.high) == ("broken", measure.sampling_low, measure.sampling_high)
+    assert limit(run, stereotype_gap=(None, measure.high - 0.01)) == ["insufficient evidence"]
+    assert limit(run, stereotype_gap=(None, measure.high + 0.01)) == ["met"]
 
 
 def test_share_of_refusals_and_coverage_have_limits_too() -> None:
