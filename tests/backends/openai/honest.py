@@ -28,6 +28,8 @@ from tests.servers import (
 )
 
 _MODELS: Mapping[str, Callable[[], Path]] = {"smollm2": smollm2_gguf, "gemma3": gemma3_gguf}
+#: Seconds for one answer: on a busy machine a text with its lists takes long.
+_TIMEOUT = 600.0
 SERVERS = ("xllamacpp", "llama-cpp-python", "vllm")
 
 
@@ -72,7 +74,9 @@ def _running(server: str, model: str) -> Iterator[RunningServer]:
 async def _probed(server: RunningServer) -> dict[str, Any]:
     """One probe: its routes, what failed, and what it took."""
     with tempfile.TemporaryDirectory() as folder:
-        backend = OpenAIBackend(server.base_url, model=server.model, api_key_env=None, probe_folder=Path(folder))
+        backend = OpenAIBackend(
+            server.base_url, model=server.model, api_key_env=None, probe_folder=Path(folder), timeout=_TIMEOUT
+        )
         start = time.monotonic()
         try:
             report = await backend.probe()
