@@ -60,6 +60,7 @@ from audit.store import Store, StoredRow, StoreError
 from backends.base import (
     ANOTHER_MODEL,
     ExplainsIdentityCheck,
+    SupportsDraws,
     SupportsIdentityCheck,
     SupportsPrices,
     SupportsSecondAnswers,
@@ -267,7 +268,14 @@ class _Run:
             keys = [key for pair in new for key in pair.keys]
             self.collector.retract(self._store.answers.quarantine(keys, "a second answer disagreed"))
             unanswered = sum(outcome.unanswered_again for outcome in outcomes.get(described.name, ()))
-            check = self_check(described.name, pairs, noise, unanswered=unanswered, confidence=self._audit.confidence)
+            check = self_check(
+                described.name,
+                pairs,
+                noise,
+                unanswered=unanswered,
+                confidence=self._audit.confidence,
+                drawn=backend.draws_compared if isinstance(backend, SupportsDraws) else None,
+            )
             checks.append(check)
             if check.noise > max(EXACT_WITHIN, noise[0]):
                 self.collector.read_again(described.name, check.noise)

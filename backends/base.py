@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from backends.errors import BackendError
 
@@ -386,6 +386,31 @@ class SupportsSecondAnswers(Protocol):
     def score_noise(self) -> tuple[float, float]:
         """Nats by which repeated scores of one question were seen to differ, and the most they may differ."""
         ...
+
+
+class DrawsCompared(NamedTuple):
+    """Tokens drawn after a run's own questions that fit its scores, and how large a lie they would not have shown.
+
+    Attributes
+    ----------
+    draws : int
+    probability : float
+        The mean probability of the likeliest audited word where they were drawn.
+    unseen_factor : float or None
+        By how much that word's probabilities may be too high or too low in all answers and still be missed more often
+        than once in 20 runs; None for any factor.
+    """
+
+    draws: int
+    probability: float
+    unseen_factor: float | None
+
+
+@runtime_checkable
+class SupportsDraws(Protocol):
+    """A backend that compares a run's scores with draws, in `Backend.verify_identity`."""
+
+    draws_compared: DrawsCompared | None
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from audit.results import SelfCheck
 from audit.store import AnswerPair
-from backends.base import Answer, ContinuationScore, Response, ScoreResponse
+from backends.base import Answer, ContinuationScore, DrawsCompared, Response, ScoreResponse
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 #: In nats: a score that varies by no more counts as exact.
@@ -28,7 +28,13 @@ ASKED_AT_THE_END = 0.25
 
 
 def self_check(
-    model: str, pairs: Iterable[AnswerPair], noise: tuple[float, float], *, unanswered: int, confidence: float
+    model: str,
+    pairs: Iterable[AnswerPair],
+    noise: tuple[float, float],
+    *,
+    unanswered: int,
+    confidence: float,
+    drawn: DrawsCompared | None = None,
 ) -> SelfCheck:
     """The rate at which second answers disagree with the first, and what it implies.
 
@@ -42,6 +48,8 @@ def self_check(
         Repeats without an answer.
     confidence : float
         Level of the two-sided interval of the rate: Clopper and Pearson (Biometrika 26, 1934).
+    drawn : DrawsCompared, optional
+        What draws after the questions could show.
     """
     moves = [move(pair.first, pair.second) for pair in pairs if pair.second is not None]
     agreeing = [moved for moved in moves if moved <= noise[1]]
@@ -57,6 +65,9 @@ def self_check(
         foreign_at_most=foreign_share(high),
         noise=max([noise[0], *agreeing]),
         largest_move=max(moves, default=0.0),
+        draws=drawn.draws if drawn else 0,
+        drawn_probability=drawn.probability if drawn else None,
+        unseen_factor=drawn.unseen_factor if drawn else None,
     )
 
 

@@ -83,6 +83,10 @@ class SelfCheck(Reported):
         Nats by which the model's scores vary: the largest difference in an agreeing pair, or the probe's finding.
     largest_move : float
         The largest difference of two answers to one question, in nats.
+    draws, drawn_probability, unseen_factor
+        Tokens drawn after the run's questions that fit its scores, the mean probability of the likeliest audited word
+        there, and the factor by which it may be false in all answers and still be missed more often than once in 20
+        runs: None for any. No draws where the server gives none, or where the run asked nothing new.
     """
 
     model: str
@@ -94,6 +98,9 @@ class SelfCheck(Reported):
     foreign_at_most: float
     noise: float
     largest_move: float
+    draws: int = 0
+    drawn_probability: float | None = None
+    unseen_factor: float | None = None
 
 
 class Example(Reported):

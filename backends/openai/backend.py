@@ -23,6 +23,7 @@ from backends.base import (
     Capability,
     ClassifyRequest,
     Description,
+    DrawsCompared,
     GenerateRequest,
     Message,
     OnResponse,
@@ -62,7 +63,7 @@ from backends.openai.probe import (
     tolerance,
     with_listed_words,
 )
-from backends.openai.probe.own_questions import Drawn, OwnQuestions, contradiction, requests_at_the_end
+from backends.openai.probe.own_questions import Drawn, OwnQuestions, check_own, requests_at_the_end
 from backends.openai.probe.report import Watched
 from backends.openai.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
@@ -152,6 +153,8 @@ class OpenAIBackend(Backend):
         canary that passed. Later answers may come from either model.
     unverified_reason : str
         What was noticed.
+    draws_compared : DrawsCompared or None
+        What the draws after the run's own questions could show; None before `verify_identity`, or without draws.
     """
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
@@ -199,6 +202,7 @@ class OpenAIBackend(Backend):
         self.usage = Usage(prices, max_cost)
         self.unverified_since: float | None = None
         self.unverified_reason = ANOTHER_MODEL
+        self.draws_compared: DrawsCompared | None = None
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = credential(api_key_env, key_file, token)
         self._extras = RequestExtras(
@@ -319,10 +323,11 @@ class OpenAIBackend(Backend):
             self._notice(error)
             return
         found, sent = self._report.capabilities, self._client.requests - self._requests_of_probe
-        reason = await contradiction(self._api, found, self._tokenizer, self._own.take(), sent)
-        if reason:
-            self._last_verified, self.unverified_reason = self._first_verified, reason
-            self._notice(ModelChangedError(reason))
+        own = await check_own(self._api, found, self._tokenizer, self._own.take(), sent)
+        self.draws_compared = own.compared
+        if own.contradiction:
+            self._last_verified, self.unverified_reason = self._first_verified, own.contradiction
+            self._notice(ModelChangedError(own.contradiction))
 
     def drain_ambiguous(self) -> list[Request]:
         """Requests whose response may belong to another request, since the last call."""

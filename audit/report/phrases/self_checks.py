@@ -37,11 +37,23 @@ def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
                 f"model may have given up to {_percent(check.foreign_at_most)} of all answers without being noticed; "
                 "otherwise any share."
             )
+        if check.draws:
+            yield f"{name}: {_draws(check)}"
         if check.noise > _QUIET:
             yield (
                 f"{name}: its scores vary by up to {number(check.noise, 2)} nats when a question is repeated, so "
                 "none of them counts as exact: its figures are bounded accordingly."
             )
+
+
+def _draws(check: SelfCheck) -> str:
+    factor, share = check.unseen_factor, f"{number(check.drawn_probability or 0.0, 2)} on average"
+    size = f"by less than a factor of {number(factor, 2)}" if factor else "by any factor"
+    return (
+        f"{check.draws:,} tokens drawn after its questions fit its scores. If the probability of the likeliest audited "
+        f"word ({share}) were false {size} in all of them, or exchanged with another that is no further away, these "
+        "draws would probably not show it."
+    )
 
 
 def _questions(n: int) -> str:

@@ -147,19 +147,35 @@ def audited_bound(places: Sequence[Place], *, noise: float) -> float:
     A lie that hides, exaggerates or swaps what is audited moves another text at each place, but one of these the same
     way. Among them: as `likelihood_bound`, given that one of them was drawn.
     """
-    likeliest, together, among = [], [], []
+    together, among = [], []
     for place in places:
-        listed = {text: place.listed[text] for text in place.audited if text in place.listed}
-        if not listed:
-            continue
-        text, total = max(listed, key=lambda text: listed[text]), math.fsum(listed.values())
+        listed = _audited(place)
+        total = math.fsum(listed.values())
         shares = {text: p / total for text, p in listed.items()} if total > 0 else {}
-        for drawn in place.drawn:
-            likeliest.append((listed[text], text == drawn))
+        for drawn in place.drawn if listed else ():
             together.append((min(total, 1.0), drawn in listed))
             among += [Place(shares, (drawn,))] if drawn in shares else []
-    counts = 4 * math.exp(min(_log_bound(likeliest, noise), _log_bound(together, noise)))
-    return min(1.0, 2 * min(counts, likelihood_bound(among, noise=noise, stray=0.0)))
+    counts = audited_level(min(_log_bound(likeliest_audited(places), noise), _log_bound(together, noise)))
+    return min(1.0, counts, 2 * likelihood_bound(among, noise=noise, stray=0.0))
+
+
+def likeliest_audited(places: Sequence[Place]) -> list[tuple[float, bool]]:
+    """For each draw, the listed probability of the likeliest audited text there, and whether it was drawn."""
+    found = []
+    for place in places:
+        if listed := _audited(place):
+            text = max(listed, key=lambda text: listed[text])
+            found += [(listed[text], text == drawn) for drawn in place.drawn]
+    return found
+
+
+def audited_level(log_bound: float) -> float:
+    """What one count of audited texts adds to `audited_bound`: two sides, two counts, and the texts among them."""
+    return 8 * math.exp(log_bound)
+
+
+def _audited(place: Place) -> dict[str, float]:
+    return {text: place.listed[text] for text in place.audited if text in place.listed}
 
 
 def likelihood_bound(places: Sequence[Place], *, noise: float, stray: float = _STRAY) -> float:
@@ -191,7 +207,11 @@ def _log_bound(events: Sequence[tuple[float, bool]], noise: float, least: float 
 
     ``least``: the least chance of each, for more.
     """
-    chances, hits = np.array([p for p, _ in events]), sum(hit for _, hit in events)
+    return count_bound(np.array([p for p, _ in events]), sum(hit for _, hit in events), noise, least)
+
+
+def count_bound(chances: np.ndarray, hits: float, noise: float, least: float = 0.0) -> float:
+    """As `_log_bound`, for a count of hits."""
     tilt = _TILTS[:, None]
     more = np.log1p(np.minimum(np.maximum(chances, least) * math.exp(noise), 1.0) * np.expm1(tilt)).sum(1)
     fewer = np.log1p(chances * math.exp(-noise) * np.expm1(-tilt)).sum(1)

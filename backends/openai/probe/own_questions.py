@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar
 
-from backends.base import ScoreRequest, ScoreResponse
+from backends.base import DrawsCompared, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities, Together
@@ -29,6 +29,7 @@ from backends.openai.probe.calibration import (
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
+from backends.openai.probe.unseen_words import draws_compared
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
@@ -54,6 +55,9 @@ _LISTED, _MOST_KEPT = 1000, 2000
 _LEVELS = Levels(at_once=1e-5, first=0.02, second=0.002)
 #: Tests of some draws at each of a few places, and of one at each of many.
 _OF_FEW, _OF_MANY = (p_value, pooled_p_value, audited_bound), (single_draws_bound,)
+#: Levels of `audited_bound`, by Bonferroni: of one of three bounds where the first look contradicts alone, and of one
+#: of three tests where both looks must.
+ALONE, TWICE = _LEVELS.at_once / 3, _LEVELS.second / 3
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
 #: How many questions must differ to count as a contradiction.
@@ -156,14 +160,22 @@ def _number_taken(scored: int) -> int:
     return min(round(_SHARE * scored), _MOST) if scored >= _FEWEST_SEEN else 0
 
 
-async def contradiction(
+@dataclass(frozen=True)
+class OwnCheck:
+    """How the server contradicts its scores, and what its draws could show; empty and None if that is not known."""
+
+    contradiction: str = ""
+    compared: DrawsCompared | None = None
+
+
+async def check_own(
     api: ServerApi,
     capabilities: ServerCapabilities,
     tokenizer: RemoteTokenizer | None,
     sample: OwnSample,
     requests: int,
-) -> str:
-    """How the server contradicts the scores of these questions; empty if it does not, or if this cannot be tested.
+) -> OwnCheck:
+    """Compare the scores of these questions with lists and draws.
 
     ``requests`` is how many the run has sent. An honest server is flagged once in 10,000 runs, as by the probe.
     """
@@ -171,13 +183,13 @@ async def contradiction(
     session.capabilities, session.tokenizer = capabilities, tokenizer
     session.by_ids = capabilities.takes_ids and tokenizer is not None
     if not sample.questions or capabilities.repeat_noise > MAX_NOISE:
-        return ""
+        return OwnCheck()
     is_chat = not isinstance(sample.questions[0][0].prompt, str) and capabilities.chat_route != "rendered"
     with_lists = len(sample.places) >= _FEWEST_SEEN
     plan = _Plan.of(capabilities, len(sample.questions), requests, is_chat=is_chat, with_lists=with_lists)
     found = await _compared(session, sample.questions, plan)
     if found.moved:
-        return found.moved
+        return OwnCheck(found.moved)
     beside = [*sample.places, *found.beside]
 
     async def draw(requests: int) -> list[list[Place]]:
@@ -191,12 +203,18 @@ async def contradiction(
         return [beside]
 
     some, many = Look(lambda: draw(plan.some), _OF_FEW), Look(lambda: draw(plan.many), _OF_FEW)
-    for looks in [(Look(at_hand, _OF_MANY), many)] * (len(beside) >= _FEWEST_SEEN) + [(some, some)]:
+    compared: list[DrawsCompared | None] = []
+    for looks, level in [((Look(at_hand, _OF_MANY), many), ALONE)] * (len(beside) >= _FEWEST_SEEN) + [
+        ((some, some), TWICE)
+    ]:
         with contextlib.suppress(NotTestedError):
-            _, fit, message = await compare_draws(session, looks, _LEVELS)
+            places, fit, message = await compare_draws(session, looks, _LEVELS)
             if not fit:
-                return f"tokens drawn after the run's own questions do not fit their lists ({message})"
-    return ""
+                return OwnCheck(f"tokens drawn after the run's own questions do not fit their lists ({message})")
+            compared.append(draws_compared(places, noise=capabilities.repeat_noise, level=level))
+    # Of draws beside lists and those without, those that show more.
+    most = min((one for one in compared if one), key=lambda one: one.unseen_factor or math.inf, default=None)
+    return OwnCheck(compared=most)
 
 
 @dataclass

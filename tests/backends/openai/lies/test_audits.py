@@ -8,6 +8,7 @@ import pytest
 
 from audit import Audit
 from audit.estimate import dry_run_audit
+from audit.report.phrases import self_check_sentences
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.audits import Questions, audit_trials
 from tests.backends.openai.lies.server import MODEL, Style, WordServer
@@ -34,7 +35,14 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
         probed = server.requests
         result = await audit(backend()).run()
     assert probed == estimate.probe_requests
-    again = result.self_checks[0].asked_again
+    (check,) = result.self_checks
+    again = check.asked_again
+    # A draw comes with each list: of the questions, of those asked again, and of those compared at the end.
+    assert check.draws >= 40
+    assert check.drawn_probability is not None
+    assert check.unseen_factor is None or check.unseen_factor > 2
+    (said,) = [sentence for sentence in self_check_sentences([check]) if "tokens drawn after" in sentence]
+    assert f"{check.draws} tokens drawn after its questions fit its scores" in said
     assert (estimate.requests, estimate.asked_again) == (result.models[0].asked, again) == (40, 10)
     assert abs(server.requests - probed - 40 - again - estimate.checking_requests) <= 2
     # Of 2,000 questions 60 are asked again.
