@@ -63,6 +63,7 @@ from backends.base import (
     SupportsDraws,
     SupportsIdentityCheck,
     SupportsPrices,
+    SupportsRunNotes,
     SupportsSecondAnswers,
     count_tokens,
 )
@@ -455,7 +456,10 @@ def _model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> Model
         backend=type(backend).__name__,
         fingerprint=dict(described.description.fingerprint),
         fingerprint_id=described.fingerprint_id,
-        notes=dict(described.description.notes),
+        notes={
+            **described.description.notes,
+            **(backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}),
+        },
         statements=list(described.description.statements),
         limits=list(described.description.limits),
         asked=sum(outcome.answered for outcome in rounds),

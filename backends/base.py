@@ -423,6 +423,15 @@ class SupportsCheckingRequests(Protocol):
 
 
 @runtime_checkable
+class SupportsRunNotes(Protocol):
+    """A backend that knows some of its notes only once it has answered."""
+
+    def notes_of_run(self) -> Mapping[str, str]:
+        """What replaces or joins `Description.notes` in the report; empty before the first answer."""
+        ...
+
+
+@runtime_checkable
 class SupportsPrices(Protocol):
     """A backend that may cost money. Amounts are in the currency of its prices."""
 

@@ -47,7 +47,11 @@ class LlamaGeneration:
     def ends_text(self, token: int) -> bool:
         return bool(llama_cpp.llama_vocab_is_eog(self._engine.vocab, token))
 
-    def refusal(self) -> None:
+    @property
+    def route(self) -> str:
+        return ""
+
+    def prepare(self) -> None:
         return None
 
     def open_slots(self, texts: list[Text], halvings: int) -> _Sequences:

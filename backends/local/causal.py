@@ -72,6 +72,7 @@ class CausalBackend(LocalBackend):
         self._encoder: TextEncoder | None = None
         self._loaded: LoadedModel | None = None
         self._refusal: AuditError | None = None
+        self._notes_of_run: dict[str, str] = {}
 
     @abstractmethod
     def _load_model(self) -> LoadedModel:
@@ -100,9 +101,10 @@ class CausalBackend(LocalBackend):
             try:
                 self._loaded = self._load_model()
                 self._encoder = self._loaded.encoder
-            except AuditError as error:
+            except Exception as error:  # foreign code: a model may fail in any way at its first pass
                 # The traceback's frames would keep the weights in memory.
-                self._refusal = error.with_traceback(None)
+                known = error if isinstance(error, AuditError) else BackendError.of(error)
+                self._refusal = known.with_traceback(None)
         if self._loaded is None:
             assert self._refusal is not None
             raise self._refusal.with_traceback(None)
@@ -136,7 +138,13 @@ class CausalBackend(LocalBackend):
         texts = self._texts(loaded, list(generated.values()), answer(list(generated)))
         for i, found in zip((*scored, *generated), (*scores, *texts), strict=True):
             answers[i] = found
+        routes = {"route": loaded.route, "texts": loaded.generator.route}
+        self._notes_of_run = {name: route for name, route in routes.items() if route}
         return answers
+
+    def notes_of_run(self) -> dict[str, str]:
+        """As in `backends.base.SupportsRunNotes`."""
+        return self._notes_of_run
 
     def _texts(
         self, loaded: LoadedModel, requests: Sequence[GenerateRequest], on_response: OnResponse

@@ -104,8 +104,12 @@ class GenerationEngine(Protocol):
     def ends_text(self, token: int) -> bool:
         """Whether this token ends a text."""
 
-    def refusal(self) -> BackendError | None:
-        """Why this model cannot generate texts here; None if it can."""
+    @property
+    def route(self) -> str:
+        """How texts are written and why, for reports; empty where that is not known yet, or usual."""
+
+    def prepare(self) -> BackendError | None:
+        """Get ready to write texts, once. Returns the error if that fails."""
 
     def open_slots(self, texts: list[Text], halvings: int) -> AbstractContextManager[Slots]:
         """Room for these texts, with the usual number of slots halved ``halvings`` times."""
@@ -132,6 +136,11 @@ class TextGenerator:
         self._engine = engine
         self.halvings = 0
 
+    @property
+    def route(self) -> str:
+        """As in `GenerationEngine`."""
+        return self._engine.route
+
     def generate(
         self, requests: Sequence[GenerateRequest], on_response: OnResponse = discard_response
     ) -> list[Generated]:
@@ -146,7 +155,7 @@ class TextGenerator:
             except BackendError as error:  # e.g. a chat prompt for a model without chat template
                 answers[index] = error
         failure: BackendError | None = None
-        if prompts and (failure := self._engine.refusal()) is None:
+        if prompts and (failure := self._engine.prepare()) is None:
             try:
                 self._write(requests, prompts, answers, on_response)
             except BackendError as error:

@@ -1,7 +1,8 @@
-"""What generation needs from a loaded transformers model, and a test of whether the model supports it.
+"""What generation needs from a loaded transformers model, and a test of how the model can be asked.
 
 Models that ignore the cache, the mask or the positions would generate different texts in a batch than alone. So
-each model is tested once, before its first text.
+each model is tested once, before its first text: many texts at once, one at a time with the model's own cache,
+or one at a time without any.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from transformers.cache_utils import DummyLayer, DynamicCache, DynamicLayer, Dyn
 
 from backends.base import GenerateRequest, GenerateResponse, Prompt, Sampling
 from backends.errors import BackendError
-from backends.local.generation import NoRoomError, Text, text_too_large
+from backends.local.generation import NoRoomError, Slots, Text, text_too_large
 from backends.transformers.context import context_length
 from backends.transformers.memory import is_out_of_memory, within_memory
+from backends.transformers.one_text import OneText
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
 from backends.transformers.rows import RowBlock
+
+_Way = Callable[[Any, str, list[Text], int], RowBlock | OneText]
 
 TRIAL_PROMPTS, TRIAL_STEPS = (9, 4), 3  # prompt tokens of the trial's sequences, and the steps that follow
 CONTEXT_TOKENS = 4  # prompt tokens decoded together with a text, so that its leading space is kept
@@ -43,8 +47,8 @@ class HFGeneration:
         self._model, self._tokenizer, self._device, self._render = model, tokenizer, device, render
         self.context, _ = context_length(model.config)
         self._end_tokens = _end_tokens(model, tokenizer)
-        self._tried = False
-        self._refusal: BackendError | None = None
+        self._way: _Way = _together
+        self._reason = ""
 
     def render(self, prompt: Prompt) -> list[int]:
         return self._render(prompt)
@@ -55,29 +59,38 @@ class HFGeneration:
     def ends_text(self, token: int) -> bool:
         return token in self._end_tokens
 
-    def open_slots(self, texts: list[Text], halvings: int) -> AbstractContextManager[RowBlock]:
-        return nullcontext(RowBlock(self._model, self._device, texts, halvings))
+    def open_slots(self, texts: list[Text], halvings: int) -> AbstractContextManager[Slots]:
+        return nullcontext(self._way(self._model, self._device, texts, halvings))
 
     def within_memory(self, work: Callable[[], None]) -> None:
         with torch.inference_mode():
             within_memory(work, self._device)
 
-    def refusal(self) -> BackendError | None:
-        """Why this model cannot generate texts here; None if it can. Tested once."""
-        if not self._tried:
+    def prepare(self) -> BackendError | None:
+        """Choose how this model writes texts. Returns an error only if memory runs out."""
+        if not self._reason:
             try:
                 with torch.inference_mode():
-                    reason = _unusual_cache(self._model) or within_memory(self._try_together, self._device)
+                    self._way, self._reason = within_memory(self._choose_way, self._device)
             except NoRoomError:
                 return text_too_large()
-            self._tried = True
-            if reason:
-                hint = "use LlamaCppBackend or a server for this model"
-                self._refusal = BackendError("unsupported", reason, hint=hint)
-        return self._refusal
+        return None
 
-    def _try_together(self) -> str:
-        """Compare two sequences of unequal length, continued in one batch, with a plain pass over each.
+    @property
+    def route(self) -> str:
+        return self._reason
+
+    def _choose_way(self) -> tuple[_Way, str]:
+        """The first way of three that gives the log-probabilities of plain passes, and why."""
+        wrong = _unusual_cache(self._model) or self._what_is_wrong_with(_together)
+        if not wrong:
+            return _together, "many at once"
+        if not self._what_is_wrong_with(_alone):
+            return _alone, f"one at a time: {wrong}"
+        return _anew, f"one at a time, each read anew for every token: {wrong}"
+
+    def _what_is_wrong_with(self, way: _Way) -> str:
+        """Compare two sequences of unequal length, continued this way, with a plain pass over each.
 
         Returns what is wrong; empty if nothing is. Compares the logits of every step, since a wrong position may
         leave the likeliest token unchanged.
@@ -86,39 +99,53 @@ class HFGeneration:
         random = np.random.default_rng(2)
         vocabulary = min(model.config.get_text_config().vocab_size, 1000)
         lines = [random.integers(3, vocabulary, n + TRIAL_STEPS).tolist() for n in TRIAL_PROMPTS]
+        is_precise = computes_in_float32(model)
         moved = 0.0
         try:
-            together = self._continue_lines(lines)
+            continued = self._continue_lines(lines, way)
         except (TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
-            return f"it cannot continue several texts in one batch: {error}"[:300]
-        for line, steps in zip(lines, together, strict=True):
+            return f"it cannot continue several texts in one batch ({' '.join(str(error).split())[:200]})"
+        for line, steps in zip(lines, continued, strict=True):
             ids = torch.tensor([line], device=self._device)
             plain = model(input_ids=ids, use_cache=False).logits[0, -len(steps) :].float().log_softmax(-1)
             distances = (torch.stack(steps).float().log_softmax(-1) - plain).abs()
             distances = distances.where(distances.isfinite(), 0)  # excluded tokens; overflow is reported with its text
-            # The median step, not the worst: in 16 bits, rounding may route a single token to another expert.
-            moved = max(moved, float(distances.mean(-1).median()))
-        if moved > (1e-3 if computes_in_float32(model) else ROUNDING_OF_16_BITS):
+            # In 16 bits rounding may route a token to another expert: the worst step but one.
+            *_, second, worst = sorted(distances.mean(-1).tolist())
+            moved = max(moved, worst if is_precise else second)
+        if moved > (1e-3 if is_precise else ROUNDING_OF_16_BITS):
             return f"its log-probabilities change by {moved:.2g} nats when the batch holds texts of other lengths"
         return ""
 
-    def _continue_lines(self, lines: list[list[int]]) -> list[list[torch.Tensor]]:
-        """For each sequence its logits after the prompt and after each later token, all computed in one batch."""
+    def _continue_lines(self, lines: list[list[int]], way: _Way) -> list[list[torch.Tensor]]:
+        """For each sequence its logits after the prompt and after each later token."""
         request = GenerateRequest("", Sampling(max_tokens=TRIAL_STEPS))
         texts = [Text(at, request, line[:-TRIAL_STEPS], self.decoder((), ())) for at, line in enumerate(lines)]
         seen: list[list[torch.Tensor]] = [[] for _ in lines]
-        rows = RowBlock(self._model, self._device, texts, 0)
+        slots = way(self._model, self._device, texts, 0)
         while any(text.answer is None for text in texts):
-            for text, logits in zip(*rows.forward(), strict=True):
+            for text, logits in zip(*slots.forward(), strict=True):
                 seen[text.index].append(logits)
                 if len(text.drawn) == TRIAL_STEPS:
                     text.answer = GenerateResponse("", "length")
                 else:
                     text.drawn.append(lines[text.index][text.length])
-            rows.settle()
+            slots.settle()
         return seen
+
+
+def _together(model: Any, device: str, texts: list[Text], halvings: int) -> RowBlock:
+    return RowBlock(model, device, texts, halvings)
+
+
+def _alone(model: Any, device: str, texts: list[Text], halvings: int) -> OneText:
+    return OneText(model, device, texts, with_cache=True)
+
+
+def _anew(model: Any, device: str, texts: list[Text], halvings: int) -> OneText:
+    return OneText(model, device, texts, with_cache=False)
 
 
 class _TokenizerDecoder:

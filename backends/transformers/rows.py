@@ -17,13 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DummyLayer, DynamicCache
 
 from backends.errors import BackendError
 from backends.local.generation import Text, slot_count
 from backends.local.sampling import Logits
+from backends.transformers.outputs import next_tokens
 
 PREFILL_TOKENS = 4096  # of one prompt batch, padding included
 JOIN_TOGETHER = 4  # while texts run, this many rows must be free before prompts are computed
@@ -137,20 +137,7 @@ class RowBlock:
         self._layers: dict[int, _Layer] = {}
 
     def step(self) -> list[tuple[Text, Logits | int]]:
-        texts, logits = self.forward()
-        # NaN and +inf are the maximum of their row; -inf only excludes a token. One transfer for both results.
-        finite = logits.amax(-1).isfinite()
-        likeliest, are_finite = torch.stack([logits.argmax(-1), finite.long()]).tolist()
-        host: Logits | None = None
-        outputs: list[tuple[Text, Logits | int]] = []
-        for row, text in enumerate(texts):
-            if text.sampler.is_greedy and are_finite[row]:
-                outputs.append((text, int(likeliest[row])))
-            else:
-                if host is None:
-                    host = logits.float().cpu().numpy()
-                outputs.append((text, np.asarray(host[row])))
-        return outputs
+        return next_tokens(*self.forward())
 
     def forward(self) -> tuple[list[Text], torch.Tensor]:
         """One forward pass, over the next prompts or each row's newest token. Logits: (texts, vocabulary)."""

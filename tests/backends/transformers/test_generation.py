@@ -181,7 +181,7 @@ def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, tempera
 
 
 @pytest.mark.parametrize("why", ["float32", "quantised", "one bfloat16 weight"])
-def test_rounding_of_16_bits_refuses_float32_models_only(monkeypatch, why):
+def test_rounding_of_16_bits_separates_texts_of_float32_models_only(monkeypatch, why):
     """By hand: rows read together move by 0.02 nats, as with weights of 4 bits under the dtype float32."""
     model = tiny("llama")
     forward, noise = model.forward, torch.tensor([0.02, -0.02]).repeat(30)
@@ -199,9 +199,10 @@ def test_rounding_of_16_bits_refuses_float32_models_only(monkeypatch, why):
         # The last of its weights: the first gives the model its dtype.
         model.lm_head.register_parameter("other", torch.nn.Parameter(torch.zeros(1, dtype=torch.bfloat16)))
     assert model.dtype == torch.float32
-    answers = ask(model, [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "7")])
-    refused = [isinstance(a, BackendError) and "log-probabilities change by" in a.message for a in answers]
-    assert refused == [why == "float32"] * 2
+    engine = HFGeneration(model, Digits(), device="cpu", render=render)
+    answers = TextGenerator(engine).generate([GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "7")])
+    assert not any(isinstance(answer, BackendError) for answer in answers)
+    assert ("one at a time: its log-probabilities change by" in engine.route) == (why == "float32")
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ SMALL = {
 
 @pytest.mark.parametrize("kind", ["Rwkv", "MBart", "Marian", "Pegasus", "Blenderbot", "Bart"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_that_leaves_out_cache_or_positions_is_refused(kind, dtype):
+def test_a_model_that_leaves_out_cache_or_positions_writes_alone(kind, dtype):
     """RWKV has a state and keeps it out of the cache; the others count the positions of padding."""
     torch.manual_seed(0)
     if kind == "Rwkv":
@@ -318,12 +319,26 @@ def test_a_model_that_leaves_out_cache_or_positions_is_refused(kind, dtype):
     for parameter in other.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.5)
-    ours = generator(other)
-    for _ in range(2):
-        answer = ours.generate([GenerateRequest("5 6 7", Sampling(max_tokens=2))])[0]
-        assert isinstance(answer, BackendError)
-        assert answer.kind == "unsupported"
-        assert ("does not use the cache" if kind == "Rwkv" else "other lengths") in answer.message
+    engine = HFGeneration(other, Digits(), device="cpu", render=render)
+    answers = TextGenerator(engine).generate(
+        [GenerateRequest(p, Sampling(max_tokens=6)) for p in ("5 6 7", "9", "8 7")]
+    )
+    assert ("anew" if kind == "Rwkv" else "one at a time: ") in engine.route
+    assert ("does not use the cache" if kind == "Rwkv" else "other lengths") in engine.route
+    if dtype == torch.float32:
+        assert [answer.text for answer in answers] == [read_anew(other, p, 6) for p in ("5 6 7", "9", "8 7")]
+
+
+def read_anew(model, prompt, max_tokens):
+    """The likeliest text by plain passes over all of it, one for each token."""
+    ids = render(prompt)
+    start = len(ids)
+    with torch.inference_mode():
+        while len(ids) < start + max_tokens:
+            ids.append(int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+            if ids[-1] in (1, model.config.eos_token_id):
+                return Digits().decode(ids[start:-1])
+    return Digits().decode(ids[start:])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -347,10 +362,18 @@ def test_model_is_tried_once_and_only_if_needed(model, monkeypatch):
     assert counts == [7, 8]
 
 
-def test_a_model_with_a_recurrent_state_is_refused():
+def test_a_model_with_a_recurrent_state_writes_alone():
     from transformers import MambaConfig, MambaForCausalLM
 
-    mamba = MambaForCausalLM(MambaConfig(vocab_size=60, hidden_size=16, state_size=4, num_hidden_layers=1)).eval()
-    answer = ask(mamba, [GenerateRequest("5", Sampling(max_tokens=2))])[0]
-    assert isinstance(answer, BackendError)
-    assert answer.kind == "unsupported"
+    torch.manual_seed(0)
+    mamba = MambaForCausalLM(MambaConfig(vocab_size=60, hidden_size=16, state_size=4, num_hidden_layers=2)).eval()
+    for parameter in mamba.parameters():
+        parameter.data.mul_(3)
+    engine = HFGeneration(mamba, Digits(), device="cpu", render=render)
+    asked = prompts(5)
+    answers = TextGenerator(engine).generate([GenerateRequest(p, Sampling(max_tokens=6)) for p in asked])
+    assert engine.route.startswith("one at a time: a layer of this model keeps a")
+    assert [answer.text for answer in answers] == [read_anew(mamba, p, 6) for p in asked]
+    sampled = [GenerateRequest(p, Sampling(temperature=1.0, max_tokens=6), seed=i) for i, p in enumerate(asked)]
+    together = TextGenerator(engine).generate(sampled)
+    assert together == [TextGenerator(engine).generate([request])[0] for request in sampled]
