@@ -181,7 +181,7 @@ def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, tempera
 
 
 @pytest.mark.parametrize("why", ["float32", "quantised", "one bfloat16 weight"])
-def test_rounding_of_16_bits_separates_texts_of_float32_models_only(monkeypatch, why):
+def test_rounding_of_16_bits_separates_texts_in_float32_only(monkeypatch, why):
     """By hand: rows read together move by 0.02 nats, as with weights of 4 bits under the dtype float32."""
     model = tiny("llama")
     forward, noise = model.forward, torch.tensor([0.02, -0.02]).repeat(30)
