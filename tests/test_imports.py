@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,37 +29,20 @@ LAYERS = {
     "report": ("analysis", "rehearsal", "results", "store"),
     "config": (),
     "resolve": ("collect", "config", "store"),
-    "request_timing": ("collect", "store"),
-    "estimate": ("collect", "config", "request_timing", "resolve", "store"),
-    "planning": ("analysis", "collect", "config", "estimate", "resolve", "results", "store"),
-    "answer_collector": ("analysis", "collect", "resolve", "store"),
+    "forecast": ("analysis", "collect", "config", "resolve", "results", "store"),
     "stored_result": ("report", "results", "store"),
     "api": ("collect", "config", "run", "store", "stored_result"),
     "pytest_plugin": ("analysis", "adhoc", "api", "report", "results", "store"),
     "adhoc": ("api", "config"),
     "rehearsal": ("analysis", "collect", "config", "results"),
-    "stopping_rule": ("analysis", "collect", "config", "results"),
-    "run": (
-        "analysis",
-        "answer_collector",
-        "collect",
-        "config",
-        "logs",
-        "rehearsal",
-        "report",
-        "resolve",
-        "results",
-        "stopping_rule",
-        "store",
-    ),
+    "run": ("analysis", "collect", "config", "logs", "rehearsal", "report", "resolve", "results", "store"),
     "schedule": ("analysis", "collect", "config", "report", "results", "run", "store"),
     "cli": (
         "adhoc",
         "analysis",
         "collect",
         "config",
-        "estimate",
-        "planning",
+        "forecast",
         "rehearsal",
         "report",
         "results",
@@ -118,6 +102,22 @@ def test_audit_imports_downwards():
 
 def test_no_imports_go_in_a_circle():
     assert circles(import_graph({n: p for n, p in FILES.items() if n.split(".")[0] in PACKAGES})) == []
+
+
+def test_the_readmes_picture_names_every_room():
+    """Each module and folder at the level of the picture, and no other."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    picture = text.split("## Architecture")[1].split("```")[1]
+    folders = ["audit", "backends", "suites", *(f"audit/{name}" for name in ("analysis", "collect", "report", "store"))]
+    rooms = {
+        path.stem
+        for folder in folders
+        for path in (ROOT / folder).iterdir()
+        if (path.is_dir() and any(path.glob("*.*"))) or (path.suffix == ".py" and path.stem != "__init__")
+    }
+    named = set(re.findall(r"[a-z]+(?:_[a-z]+)*", picture))
+    assert rooms - named == set()
+    assert {name for name in named if "_" in name} - rooms == set()
 
 
 def test_audit_imports_no_concrete_suite_or_backend():

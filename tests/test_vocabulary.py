@@ -63,14 +63,18 @@ AS_NAMES = """
 """
 #: Modules and folders that have another name now.
 PLACES = """
-    audit/named → audit/adhoc              audit/paces → audit/request_timing    audit/rounds → audit/answer_collector
-    audit/decided → audit/stopping_rule    audit/drift → audit/analysis/comparing/engine_noise
+    audit/named → audit/adhoc                                 audit/drift → audit/analysis/comparing/engine_noise
+    audit/rounds → audit/run/answer_collector                 audit/answer_collector → audit/run/answer_collector
+    audit/decided → audit/run/stopping_rule                   audit/stopping_rule → audit/run/stopping_rule
+    audit/paces → audit/forecast/request_timing               audit/request_timing → audit/forecast/request_timing
+    audit/estimate → audit/forecast/estimate                  audit/collect/work → audit/forecast/estimate
+    audit/planning → audit/forecast/planning                  audit/collect/looks → audit/collect/interim_looks
     audit/collect/second_asking → audit/collect/repeated_questions
     audit/collect/useful_sample → audit/collect/sample_requirement
-    audit/collect/looks → audit/collect/interim_looks         audit/collect/work → audit/estimate
     backends/openai/sent_along → backends/openai/request_extras
     backends/openai/whole_sequence → backends/openai/scoring/prompt_logprobs
-    suites/own → suites/custom             suites/exclusive → suites/common/probabilities
+    backends/local/options → backends/local/backend           suites/own → suites/custom
+    suites/exclusive → suites/common/probabilities
 """
 
 
@@ -141,8 +145,8 @@ def test_the_old_word_is_gone(word):
 
 @pytest.mark.parametrize(("old", "new"), pairs(PLACES).items())
 def test_the_old_place_is_gone(old, new):
-    found = [path for path in (ROOT / old, (ROOT / old).with_suffix(".py"), ROOT / "tests" / old) if path.exists()]
-    assert found == []
+    assert not (ROOT / old).with_suffix(".py").exists()
+    assert not [*(ROOT / old).glob("*.py"), *(ROOT / "tests" / old).glob("*.py")]
     assert any(path.exists() for path in (ROOT / new, (ROOT / new).with_suffix(".py")))
 
 

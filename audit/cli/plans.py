@@ -20,7 +20,7 @@ def plan(config: ConfigFile, detect: Detect, run_id: RunName = "last", as_json: 
     The plan rests on a pilot: a run in the config's store, whose variance components show where the variance comes
     from.
     """
-    from audit.planning import plan_audit
+    from audit.forecast import plan_audit
 
     planned = asyncio.run(plan_audit(load_audit(config), detect, run_id))
     say_json(planned.model_dump(mode="json"), indent=2) if as_json else say(planned.as_text())

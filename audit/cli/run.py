@@ -152,8 +152,7 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
 
 
 def _estimate(audit: Audit, as_json: bool) -> None:
-    from audit.estimate import dry_run_audit
-    from audit.planning import sample_power
+    from audit.forecast import dry_run_audit, sample_power
 
     estimate = asyncio.run(dry_run_audit(audit))
     if as_json:

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from audit import Audit
-from audit.estimate import dry_run_audit
+from audit.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases import summary
 from audit.store import Store

@@ -23,7 +23,7 @@ from audit.analysis.components import components
 from audit.analysis.decisions import Claim, decide
 from audit.analysis.power import with_pilot_error
 from audit.analysis.table import RowTable
-from audit.planning import ALPHA, needed
+from audit.forecast.planning import ALPHA, needed
 from suites.base import MeasureSpec
 from tests.simulations.decisions import grid
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from audit import Audit
-from audit.estimate import dry_run_audit
-from audit.report.phrases import self_check_sentences
+from audit.forecast.estimate import dry_run_audit
+from audit.report.phrases.self_checks import self_check_sentences
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.audits import Questions, audit_trials
 from tests.backends.openai.lies.server import MODEL, Style, WordServer

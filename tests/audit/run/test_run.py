@@ -15,7 +15,7 @@ import pytest
 
 from audit import Audit
 from audit.collect.shutdown import ShutdownRequest
-from audit.estimate import dry_run_audit
+from audit.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases.findings import scope
 from audit.report.provenance import provenance

@@ -13,7 +13,7 @@ import pytest
 from audit import Audit
 from audit.analysis.gate.stored import gate_run
 from audit.collect.shutdown import ShutdownRequest
-from audit.estimate import dry_run_audit
+from audit.forecast.estimate import dry_run_audit
 from audit.report.phrases.findings import until_words
 from audit.results import AuditResult
 from audit.run import run_audit

@@ -17,7 +17,7 @@ from audit.analysis.components import Components, components
 from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.cli.app import app
 from audit.collect import leading_specs
-from audit.planning import needed, plan_audit, sample_power
+from audit.forecast.planning import needed, plan_audit, sample_power
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
 from suites import MGBR, OccuGender

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from audit import Audit, answer_collector
+from audit import Audit
+from audit.run import answer_collector
 from audit.store import codecs, keys
 from audit.store.answers import rows
 from backends.base import GenerateRequest

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from audit import Audit
-from audit.estimate import count_requests, dry_run_audit
-from audit.request_timing import estimate_seconds, measure_timings
+from audit.forecast.estimate import count_requests, dry_run_audit
+from audit.forecast.request_timing import estimate_seconds, measure_timings
 from audit.store import Entry, Store, keyed_request
 from backends.base import (
     ContinuationScore,

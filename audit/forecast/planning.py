@@ -17,7 +17,7 @@ from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.collect import leading_specs, levels_behind, levels_by_stratum
 from audit.config import AuditConfig
-from audit.estimate import dry_run_audit
+from audit.forecast.estimate import dry_run_audit
 from audit.resolve import suite_items
 from audit.results import AuditResult, FigureName, VarianceComponents, where_key
 from audit.store import Store

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import datetime
 import functools
-import importlib.metadata
 import itertools
 import json
-import platform
 import secrets
 import threading
 import time
@@ -32,24 +29,23 @@ from audit.analysis.gate.rules import GateRules, check_names
 from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
-from audit.answer_collector import AnswerCollector, SuiteQuestions
-from audit.collect import SAMPLE_VERSION, OnEvent, Outcome, ShutdownRequest, stop_on_signals
+from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.rehearsal import refuse_mistakes
 from audit.report.phrases import contradictions, with_words
-from audit.resolve import DescribedBackend, ResolvedAudit, resolve_audit
+from audit.resolve import ResolvedAudit, resolve_audit
 from audit.results import (
     AuditResult,
     Example,
     LimitCheck,
-    ModelInfo,
     SelfCheck,
-    SuiteInfo,
     UntilDecided,
     VarianceComponents,
 )
-from audit.stopping_rule import (
+from audit.run.answer_collector import AnswerCollector, SuiteQuestions
+from audit.run.facts import config_json, model_info, suite_info, suite_signature, versions
+from audit.run.stopping_rule import (
     StoppingAnswer,
     StoppingQuestion,
     comparison_answer,
@@ -62,15 +58,9 @@ from backends.base import (
     ExplainsIdentityCheck,
     SupportsDraws,
     SupportsIdentityCheck,
-    SupportsPrices,
-    SupportsRunNotes,
     SupportsSecondAnswers,
-    count_tokens,
 )
 from backends.errors import BackendError, ConfigError
-from suites.base import Suite
-
-_PACKAGES = ("bias-audit", "numpy", "scipy", "torch", "transformers", "llama-cpp-python", "httpx")
 
 
 def _ignore(_: object) -> None:
@@ -123,7 +113,7 @@ async def run_audit(
         resolved = await resolve_audit(audit, store)
         others = () if before is None else tuple(measure.measure for measure in before.measures)
         await asyncio.to_thread(refuse_mistakes, audit, resolved.items, others)
-        store.runs.start(run_id, audit.title, json.dumps(_config_json(audit)))
+        store.runs.start(run_id, audit.title, json.dumps(config_json(audit)))
         run = _Run(audit, resolved, store, run_id, started)
         try:
             outcomes = await run.ask(question, before, stop, on_event)
@@ -350,10 +340,10 @@ class _Run:
             limit=audit.limit,
             shard=audit.shard,
             confidence=self._confidence,
-            versions=_versions(),
-            models=[_model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()],
+            versions=versions(),
+            models=[model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()],
             suites=[
-                _suite_info(name, suite, audit, self._resolved).model_copy(update={"n_items": len(self._asked(name))})
+                suite_info(name, suite, audit, self._resolved).model_copy(update={"n_items": len(self._asked(name))})
                 for name, suite in audit.suites.items()
             ],
             measures=[measure for result in results for measure in result.measures],
@@ -370,7 +360,7 @@ class _Run:
         """The arguments of `evaluate_suite` for one suite."""
         audit, suite = self._audit, self._audit.suites[name]
         options = EvaluationOptions(
-            _signature(audit, suite),
+            suite_signature(audit, suite),
             audit.margins,
             audit.largest_change,
             audit.unseen_log_odds,
@@ -417,91 +407,6 @@ def _problems(
         check_names((measure.measure for measure in measures), audit.margins, audit.limits)
     except ConfigError as error:
         yield str(error)
-
-
-# -- facts about the run itself ----------------------------------------------------------------
-
-
-def _signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
-    return {
-        "suite": suite.name,
-        "version": suite.version,
-        **suite.signature(),
-        "limit": audit.limit,
-        **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None else {}),
-        **({"seed": audit.seed, "until": audit.until} if audit.until is not None else {}),
-        **({"shard": list(audit.shard)} if audit.shard is not None else {}),
-    }
-
-
-def _config_json(audit: AuditConfig) -> dict[str, Any]:
-    return {
-        "models": {name: type(backend).__name__ for name, backend in audit.models.items()},
-        "suites": {name: _signature(audit, suite) for name, suite in audit.suites.items()},
-        "seed": audit.seed,
-        "limit": audit.limit,
-        "until": audit.until,
-        "confidence": audit.confidence,
-        "margins": audit.margins,
-        "limits": audit.limits,
-        "largest_change": audit.largest_change,
-        "unseen_log_odds": audit.unseen_log_odds,
-    }
-
-
-def _model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelInfo:
-    backend = described.backend
-    return ModelInfo(
-        name=described.name,
-        backend=type(backend).__name__,
-        fingerprint=dict(described.description.fingerprint),
-        fingerprint_id=described.fingerprint_id,
-        notes={
-            **described.description.notes,
-            **(backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}),
-        },
-        statements=list(described.description.statements),
-        limits=list(described.description.limits),
-        asked=sum(outcome.answered for outcome in rounds),
-        cached=sum(outcome.cached for outcome in rounds),
-        failed=sum(outcome.failed for outcome in rounds),
-        retried=sum(outcome.retried for outcome in rounds),
-        seconds=sum(outcome.seconds for outcome in rounds),
-        prompt_tokens=sum(outcome.prompt_tokens for outcome in rounds),
-        completion_tokens=sum(outcome.completion_tokens for outcome in rounds),
-        cost=backend.spent() if isinstance(backend, SupportsPrices) else None,
-    )
-
-
-def _suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAudit) -> SuiteInfo:
-    texts = suite.texts()
-    lengths: dict[str, dict[str, int]] = {text: {} for text in texts}
-    for model, described in resolved.models.items():
-        counts = count_tokens(described.backend, list(texts.values()))
-        for text, count in zip(texts, counts or (), strict=False):
-            lengths[text][model] = count
-    kind = suite.title or type(suite).__name__
-    is_only_one = sum((other.title or type(other).__name__) == kind for other in audit.suites.values()) == 1
-    return SuiteInfo(
-        name=name,
-        title=kind if is_only_one else f"{kind} ({name})",
-        n_items=len(resolved.items[name]),
-        signature=_signature(audit, suite),
-        tables=[dataclasses.asdict(table) for table in suite.tables()],
-        charts=[dataclasses.asdict(chart) for chart in suite.charts()],
-        published=[dataclasses.asdict(figure) for figure in suite.published()],
-        text_tokens=lengths,
-        cautions=list(suite.cautions()),
-        meanings={measure: dataclasses.asdict(meaning) for measure, meaning in suite.meanings.items()},
-    )
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "platform": platform.platform()}
-    for package in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    return versions
 
 
 def _now() -> str:

@@ -19,7 +19,7 @@ from audit.collect import CHUNK, PackedItems
 from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
 from audit.collect.repeated_questions import EvenSample, number_to_repeat
 from audit.config import AuditConfig
-from audit.request_timing import estimate_seconds, measure_timings, timed_tokens
+from audit.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
 from audit.resolve import DescribedBackend, resolve_audit
 from audit.store import Store, keyed_request
 from backends.base import (

@@ -1,0 +1,12 @@
+"""Before anything is asked: what a run would take, and what it could find.
+
+Takes a config and the store; gives requests, tokens, time and cost (`estimate`), and the sizes that detect a difference
+(`planning`). Asks no model.
+"""
+
+from __future__ import annotations
+
+from audit.forecast.estimate import dry_run_audit
+from audit.forecast.planning import plan_audit, sample_power
+
+__all__ = ["dry_run_audit", "plan_audit", "sample_power"]

@@ -1,0 +1,106 @@
+"""Facts about a run that its result states: the models, the suites, the config, the versions."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from audit.collect import SAMPLE_VERSION, Outcome
+from audit.config import AuditConfig
+from audit.resolve import DescribedBackend, ResolvedAudit
+from audit.results import ModelInfo, SuiteInfo
+from backends.base import SupportsPrices, SupportsRunNotes, count_tokens
+from suites.base import Suite
+
+_PACKAGES = ("bias-audit", "numpy", "scipy", "torch", "transformers", "llama-cpp-python", "httpx")
+
+
+def suite_signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
+    """What a suite asks in this audit: its own signature, and the sample."""
+    return {
+        "suite": suite.name,
+        "version": suite.version,
+        **suite.signature(),
+        "limit": audit.limit,
+        **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None else {}),
+        **({"seed": audit.seed, "until": audit.until} if audit.until is not None else {}),
+        **({"shard": list(audit.shard)} if audit.shard is not None else {}),
+    }
+
+
+def config_json(audit: AuditConfig) -> dict[str, Any]:
+    """The config as the store keeps it with a run."""
+    return {
+        "models": {name: type(backend).__name__ for name, backend in audit.models.items()},
+        "suites": {name: suite_signature(audit, suite) for name, suite in audit.suites.items()},
+        "seed": audit.seed,
+        "limit": audit.limit,
+        "until": audit.until,
+        "confidence": audit.confidence,
+        "margins": audit.margins,
+        "limits": audit.limits,
+        "largest_change": audit.largest_change,
+        "unseen_log_odds": audit.unseen_log_odds,
+    }
+
+
+def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelInfo:
+    """A model's identity, and what asking it took."""
+    backend = described.backend
+    return ModelInfo(
+        name=described.name,
+        backend=type(backend).__name__,
+        fingerprint=dict(described.description.fingerprint),
+        fingerprint_id=described.fingerprint_id,
+        notes={
+            **described.description.notes,
+            **(backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}),
+        },
+        statements=list(described.description.statements),
+        limits=list(described.description.limits),
+        asked=sum(outcome.answered for outcome in rounds),
+        cached=sum(outcome.cached for outcome in rounds),
+        failed=sum(outcome.failed for outcome in rounds),
+        retried=sum(outcome.retried for outcome in rounds),
+        seconds=sum(outcome.seconds for outcome in rounds),
+        prompt_tokens=sum(outcome.prompt_tokens for outcome in rounds),
+        completion_tokens=sum(outcome.completion_tokens for outcome in rounds),
+        cost=backend.spent() if isinstance(backend, SupportsPrices) else None,
+    )
+
+
+def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAudit) -> SuiteInfo:
+    """What a suite says of itself, for the report."""
+    texts = suite.texts()
+    lengths: dict[str, dict[str, int]] = {text: {} for text in texts}
+    for model, described in resolved.models.items():
+        counts = count_tokens(described.backend, list(texts.values()))
+        for text, count in zip(texts, counts or (), strict=False):
+            lengths[text][model] = count
+    kind = suite.title or type(suite).__name__
+    is_only_one = sum((other.title or type(other).__name__) == kind for other in audit.suites.values()) == 1
+    return SuiteInfo(
+        name=name,
+        title=kind if is_only_one else f"{kind} ({name})",
+        n_items=len(resolved.items[name]),
+        signature=suite_signature(audit, suite),
+        tables=[dataclasses.asdict(table) for table in suite.tables()],
+        charts=[dataclasses.asdict(chart) for chart in suite.charts()],
+        published=[dataclasses.asdict(figure) for figure in suite.published()],
+        text_tokens=lengths,
+        cautions=list(suite.cautions()),
+        meanings={measure: dataclasses.asdict(meaning) for measure, meaning in suite.meanings.items()},
+    )
+
+
+def versions() -> dict[str, str]:
+    """The versions of what computes the figures."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
