@@ -329,8 +329,12 @@ async def settle(session: ProbeSession, before: str, token: str, by_list: float,
         The log likelihood ratio; positive for ``by_list``. Drawing ends when it exceeds 1000 to 1 (Wald's
         sequential test: the wrong decision is reached at most once in 1000 times).
     draws : int
+
+    Raises `NotTestedError` if all draws would probably not decide. Then only chance would, or that both are false.
     """
     a, b = (min(max(math.exp(value), 1e-6), 1 - 1e-6) for value in (by_list, by_other))
+    if _MOST_DRAWS * min(_divergence(a, b), _divergence(b, a)) < DECIDED:
+        raise NotTestedError("that is too little for draws to decide")
     evidence, n = 0.0, 0
     while abs(evidence) < DECIDED and n < _MOST_DRAWS:
         texts = await drawn(session, before, _SOME if session.capabilities.together else _IN_FLIGHT)
@@ -338,6 +342,11 @@ async def settle(session: ProbeSession, before: str, token: str, by_list: float,
         evidence += hits * math.log(a / b) + (len(texts) - hits) * math.log((1 - a) / (1 - b))
         n += len(texts)
     return evidence, n
+
+
+def _divergence(a: float, b: float) -> float:
+    """The mean log odds for ``a`` against ``b`` of a draw that is a hit with chance ``a`` (Kullback and Leibler)."""
+    return a * math.log(a / b) + (1 - a) * math.log((1 - a) / (1 - b))
 
 
 async def _one(session: ProbeSession, asked: Asked, temperature: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from backends.base import Description
 from backends.openai import OpenAIBackend
+from backends.openai.probe.experiments.draws import settle
+from backends.openai.probe.session import NotTestedError, ProbeSession
 from tests.backends.openai.lies.catalogue import LIES
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
 
@@ -45,3 +48,13 @@ async def test_an_honest_server_says_its_limits_and_its_cost(tmp_path: Path) -> 
     assert found.statements == ()
     assert any("temperature between" in limit for limit in found.limits)
     assert 0 < found.requests <= 400
+
+
+async def test_a_small_difference_is_not_left_to_chance() -> None:
+    """120 draws would rarely decide between 0.30 and 0.25; where neither is true, they would do so by chance."""
+    async with WordServer("lists", 1).running() as server:
+        backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None)
+        with pytest.raises(NotTestedError, match="too little"):
+            await settle(ProbeSession(backend._api), "Her brother is a", " doctor", math.log(0.3), math.log(0.25))
+        await backend.close()
+    assert server.requests == 0
