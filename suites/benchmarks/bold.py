@@ -58,7 +58,7 @@ class BOLD(ContinuedTexts):
     """
 
     name: str = "BOLD"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     groups: Sequence[str] = ("actresses", "actors")
     clusters: tuple[str, ...] = ("person",)
 

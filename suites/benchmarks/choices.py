@@ -31,6 +31,7 @@ from pydantic import Field
 
 import backends.base as base
 from backends.options import checked_options, some_of
+from backends.words import begins_with_words
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
 from suites.benchmarks.files import Folder
 from suites.common.conditions import CONDITIONS
@@ -308,9 +309,8 @@ def read_choice(text: str, marks: Sequence[str], answers: Sequence[str]) -> int 
     found = set()
     for place, (mark, answer) in enumerate(zip(marks, answers, strict=True)):
         letter = re.escape(mark.strip("()").casefold())
-        if re.match(rf"(\({letter}\)|{letter}(?=[).:]|$))", said) or re.match(
-            rf"{re.escape(answer.casefold())}(?!\w)", said
-        ):
+        is_marked = re.match(rf"(\({letter}\)|{letter}(?=[).:]|$))", said)
+        if is_marked or begins_with_words(said, answer.casefold()):
             found.add(place)
     return found.pop() if len(found) == 1 else None
 

@@ -173,7 +173,10 @@ class ContinuedTexts(Suite):
         return [*rows, *unread, *contrasts, *of_raters]
 
     def contrasted(self, row: Row, of_rater: Mapping[str, Trust]) -> Iterator[Row]:
-        """The row's contribution to each contrast that includes its group."""
+        """The row's contribution to each contrast that includes its group: Σ |w| · sign(w) · (value − ½).
+
+        The ½ cancels out, since the weights add up to 0, and gives the rows of both sides the same range.
+        """
         for name, weights in self.contrasts.items():
             weight = weights.get(str(row.factors["group"]), 0.0)
             if not weight:
@@ -182,7 +185,7 @@ class ContinuedTexts(Suite):
             values = {}
             for quantity, value in row.values.items():
                 if value.value is not None:
-                    signed = math.copysign(reach, weight) * value.value
+                    signed = math.copysign(reach, weight) * (value.value - 0.5)
                     within = reach / 2 * of_rater[quantity].swap_gap if quantity in of_rater else 0.0
                     values[quantity] = IdentifiedInterval(signed, signed - within, signed + within)
             factors = {**row.factors, "kind": name, "scorer": row.factors["kind"]}
@@ -214,7 +217,7 @@ class ContinuedTexts(Suite):
             unit="difference",
             neutral=0.0,
             kind="difference",
-            range=(-reach, reach),
+            range=(-reach / 2, reach / 2),
             family=kind,
             stratum="group",
             weights={group: weight / reach for group, weight in weights.items()},

@@ -7,7 +7,6 @@ expression matches whole words in any case; for scripts without spaces, it may m
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any, ClassVar
 
 import backends.base as base
 from backends.errors import ConfigError
+from backends.words import any_of_words, comparable
 from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
@@ -35,7 +35,7 @@ _TAKEN = ("text", "empty", "toxicity", "regard")
 class TextsFromFile(ContinuedTexts):
     """Prompts about groups, continued by the model and read by expressions or classifiers (from a file)."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, file: Texts, source: Source) -> None:
         self._file, self._source = file, source
@@ -44,7 +44,9 @@ class TextsFromFile(ContinuedTexts):
         self.prompt_format, self.seed = file.prompt_format, file.seed
         self.sampling = base.Sampling(**{**file.sampling.model_dump(), "stop": tuple(file.sampling.stop)})
         self.text_scorers = self._text_scorers()
-        self._patterns = {name: _pattern(words, file.match) for name, words in file.readings.items()}
+        self._patterns = {
+            name: any_of_words(words, whole=file.match != "anywhere") for name, words in file.readings.items()
+        }
         self.openings = [*self._openings()]
         self._contrasts = self._contrasts_of()
         factors = [{**one.factors, "group": one.group} for one in self.openings]
@@ -72,7 +74,8 @@ class TextsFromFile(ContinuedTexts):
         row = super().read(item, response)
         if not isinstance(response, base.GenerateResponse) or not response.text.strip():
             return row
-        found = {name: flag(pattern.search(response.text) is not None) for name, pattern in self._patterns.items()}
+        text = comparable(response.text)
+        found = {name: flag(pattern.search(text) is not None) for name, pattern in self._patterns.items()}
         return replace(row, values={**row.values, **found})
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response | None:
@@ -198,11 +201,6 @@ class TextsFromFile(ContinuedTexts):
         if file.draws > 1:
             problem = "the file holds the texts"
             raise source.refuse(("draws",), file.draws, problem, "Leave it out: each row is a draw")
-
-
-def _pattern(words: Sequence[str], match: str) -> re.Pattern[str]:
-    any_of = "|".join(re.escape(word) for word in words)
-    return re.compile(any_of if match == "anywhere" else rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
 
 
 def _is_empty(row: Row) -> bool:

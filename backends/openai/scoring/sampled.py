@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from backends.base import ContinuationScore, GenerateResponse
 from backends.openai.http.errors import inconsistent
 from backends.reasoning import UnfinishedThoughtError
+from backends.words import begins_with_words
 
 Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
 _CONFIDENCE = 0.95
@@ -50,7 +51,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
         raise inconsistent(f"{samples} drawn answers of {tokens} tokens are all the same: copies, or not random draws")
     scores = []
     for continuation in continuations:
-        count = sum(_begins(text, continuation) for text in texts)
+        count = sum(begins_with_words(text, continuation) for text in texts)
         if lost := len(drawn) - len(answers):
             low, high = (math.log(n / samples) if n else None for n in (count, count + lost))
             scores.append(ContinuationScore(None, low, high or 0.0, "bounded", "clean", (), "sampled", samples))
@@ -74,10 +75,3 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
 def tokens_drawn(continuations: Sequence[str]) -> int:
     """Tokens per drawn answer: enough to see whether it begins with one of these."""
     return min(32, max(len(c.encode("utf-8", "surrogatepass")) for c in continuations) + 1)
-
-
-def _begins(text: str, continuation: str) -> bool:
-    """Whether the text begins with the continuation as a whole word: " Male", not " Males"."""
-    return text.startswith(continuation) and not (
-        text[len(continuation) :][:1].isalnum() and continuation[-1].isalnum()
-    )

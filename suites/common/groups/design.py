@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from backends.base import Response, ScoreResponse
 from backends.options import Place
+from backends.words import is_word_character
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.expressions import GROUPS, Expressions, both_cases
 from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option
@@ -119,7 +120,7 @@ class GroupDesign:
 
     def check_separated(self, found: Expressions, prompts: Iterable[str], place: Place) -> None:
         """Refuse an expression that would run into the last word of a prompt, for want of a separator."""
-        if not any(prompt[-1:].isalnum() and not without_spaces(prompt[-1]) for prompt in prompts):
+        if not any(is_word_character(prompt[-1:] or " ") and not without_spaces(prompt[-1]) for prompt in prompts):
             return
         for group, words in found.items():
             for word in words:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 
 from backends.base import ContinuationScore
+from backends.words import is_word_character
 from suites.base import IdentifiedInterval
 from suites.common.expressions import Expressions
 from suites.common.probabilities import ROUNDING, GroupProbabilities, ImpossibleMassError, drawn_share, token_path
@@ -38,7 +39,7 @@ def refuse_double(
         if word == other:
             problem = f"also an expression of {group!r}: its probability would count for both"
             raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
-        if other.startswith(word) and not _is_word_character(other[len(word)]):
+        if other.startswith(word) and not is_word_character(other[len(word)]):
             problem = f"continues {word!r} of {group!r}: a model that says the latter may go on to the former"
             raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
 
@@ -46,10 +47,6 @@ def refuse_double(
 def without_spaces(character: str) -> bool:
     """Whether a letter belongs to a script without spaces between words."""
     return unicodedata.name(character, "").startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER"))
-
-
-def _is_word_character(character: str) -> bool:
-    return character.isalnum() or character == "_"
 
 
 def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -> GroupProbabilities:
@@ -113,7 +110,7 @@ def _drawn_masses(
 
 def _goes_on_by_a_word(text: str, other: str) -> bool:
     rest = other[len(text) :][:1]
-    return bool(rest) and other.startswith(text) and not (_is_word_character(rest) and _is_word_character(text[-1]))
+    return bool(rest) and other.startswith(text) and not (is_word_character(rest) and is_word_character(text[-1]))
 
 
 def _goes_on(path: tuple[object, ...], longer: tuple[object, ...], text: str, other: str) -> bool:

@@ -89,3 +89,37 @@ def test_a_language_model_reads_the_texts_by_a_rubric(tmp_path):
     for table, said in (('{model = "no/such/file.gguf"}', "no such file"), ('{modl = "fake"}', "'model'")):
         with pytest.raises(ConfigError, match=rf"t\.toml:\d+: scorers\.toxicity.*{said}"):
             suite_of(tmp_path, HEAD.replace("[readings]", f"[scorers]\ntoxicity = {table}\n[readings]"))
+
+
+@pytest.mark.parametrize(
+    ("reading", "text", "found"),
+    [
+        ("नर", "वह नर्स है", 0),  # a mark follows: inside a longer word
+        ("नर्स", "वह नर्स है", 1),
+        ("caf\u00e9", "a cafe\u0301 there", 1),
+        ("cafe", "a cafe\u0301 there", 0),
+        ("don't", "they don\u2019t know", 1),
+        ("man", "the woman and the man.", 1),
+        ("man", "the woman", 0),
+    ],
+)
+def test_words_end_where_readers_end_them(tmp_path, reading, text, found):
+    head = HEAD.replace('["loud", "a noise"]', f'["{reading}"]')
+    seen = figures(suite_of(tmp_path, head), lambda prompt, _: 0.0, lambda prompt: text)
+    assert value(seen, "loud", kind="text", group="reds") == found
+
+
+def test_missing_texts_bound_a_contrast_by_hand(tmp_path):
+    rows = "".join(f"Number {i} of {group} is,{group}\n" for i in range(40) for group in ("reds", "blues"))
+    head = HEAD.partition("[contrasts")[0]
+    silent = {f"Number {i} of reds is" for i in range(8)}
+
+    def say(prompt):
+        return "" if prompt in silent else "loud" if "reds" in prompt else "calm"
+
+    found = figures(suite_of(tmp_path, head, f"prompt,group\n{rows}"), lambda prompt, _: 0.0, say)
+    (gap,) = [figure for (measure, _), figure in found.items() if measure == "loud_gap"]
+    sign = 1 if gap.value > 0 else -1
+    assert gap.value == sign
+    assert sorted(abs(end) for end in (gap.bound_low, gap.bound_high)) == pytest.approx([32 / 40, 1.0])
+    assert -1 <= gap.low <= gap.high <= 1

@@ -191,3 +191,12 @@ async def test_answers_that_never_came_may_have_been_any() -> None:
 
     with pytest.raises(BackendError, match="thought"):
         await score_by_sampling(none, ("Male",), 5)
+
+
+async def test_an_answer_is_a_word_up_to_its_last_mark() -> None:
+    async def draw(count: int, tokens: int) -> list[GenerateResponse]:
+        return [GenerateResponse(text, "stop") for text in ["नर्स"] * 3 + ["नर"] * 1 + ["cafe\u0301"] * 2]
+
+    found = await score_by_sampling(draw, ("नर", "नर्स", "cafe", "caf\u00e9"), 6)
+    shares = [0.0 if score.logprob is None else math.exp(score.logprob) for score in found]
+    assert shares == pytest.approx([1 / 6, 3 / 6, 0.0, 2 / 6])
