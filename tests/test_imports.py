@@ -114,7 +114,7 @@ def test_the_readmes_picture_names_every_room():
         path.stem
         for folder in folders
         for path in (ROOT / folder).iterdir()
-        if (path.is_dir() and any(path.glob("*.*"))) or (path.suffix == ".py" and path.stem != "__init__")
+        if (path.is_dir() and any(path.glob("*.py"))) or (path.suffix == ".py" and path.stem != "__init__")
     }
     named = set(re.findall(r"[a-z]+(?:_[a-z]+)*", picture))
     assert rooms - named == set()
