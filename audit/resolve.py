@@ -19,6 +19,7 @@ from audit.collect import (
     sampled_factors,
 )
 from audit.config import AuditConfig
+from audit.results import FigureName
 from audit.store import Store, canonical_json, to_bytes
 from audit.store.keys import prompt_id, split_request
 from backends.base import Backend, Capability, Description
@@ -158,12 +159,19 @@ def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], 
         return
     least = sample.least(lambda items: requirement.lacking(items) is None)
     levels = f"{lacking.found} {'level' if lacking.found == 1 else 'levels'} of {lacking.factor!r}"
+    figure = FigureName(name, lacking.spec.measure, lacking.spec.where)
+    hint = f"Give {least} or more, or set small_sample (--small-sample) if you only want to try things out"
+    if (never := requirement.unattainable) is not None:
+        undecided = FigureName(name, never.spec.measure, never.spec.where)
+        hint += (
+            f". All items have {never.found} of {never.factor!r} behind {undecided}, which decides nothing at any limit "
+            "unless you add some by the suite's options"
+        )
     raise ConfigError(
         "limit",
         limit,
-        f"a sample of suites.{name} with {levels} behind {lacking.measure}, which decides nothing: {lacking.needed} or "
-        "more are needed",
-        f"Give {least} or more, or set small_sample (--small-sample) if you only want to try things out",
+        f"a sample with {levels} behind {figure}: with fewer than {lacking.needed} it decides nothing",
+        hint,
     )
 
 

@@ -13,6 +13,7 @@ from audit.collect.plan import CHUNK, Plan, Question, look_up
 from audit.collect.sample import SAMPLE_VERSION, Sample
 from audit.collect.sample_requirement import (
     Requirement,
+    cells_behind,
     leading_specs,
     levels_behind,
     levels_by_stratum,
@@ -36,6 +37,7 @@ __all__ = [
     "Sample",
     "ShutdownRequest",
     "assign_looks",
+    "cells_behind",
     "leading_specs",
     "levels_behind",
     "levels_by_stratum",

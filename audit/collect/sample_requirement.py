@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from suites.base import Factor, Item, MeasureSpec, Suite
@@ -28,25 +28,35 @@ def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
 
     A figure of derived rows may be conditioned on factors that no item has; all items are then taken to be behind it.
     """
-    return {factor: len(set().union(*strata.values())) for factor, strata in _levels(items, spec).items()}
+    behind = _behind(items, spec)
+    return {factor: len(set().union(*strata.values())) for factor, strata in _levels(behind, spec).items()}
+
+
+def cells_behind(items: Collection[Item], spec: MeasureSpec) -> int:
+    """The number of combinations of these levels that occur."""
+    factors = sampled_factors([spec])
+    return len({tuple(item.factors.get(factor) for factor in factors) for item in _behind(items, spec)})
 
 
 def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, int]]:
     """`levels_behind` by stratum if each level belongs to only one; otherwise the total, under None."""
     found: dict[str, dict[Factor, int]] = {}
-    for factor, strata in _levels(items, spec).items():
+    for factor, strata in _levels(_behind(items, spec), spec).items():
         levels = len(set().union(*strata.values()))
         is_nested = levels == sum(map(len, strata.values()))
         found[factor] = {stratum: len(own) for stratum, own in strata.items()} if is_nested else {None: levels}
     return found
 
 
+def _behind(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
+    return [item for item in items if _matches(item.factors, spec.where)] or items
+
+
 def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, set[Factor]]]:
     """The levels of each factor, by stratum."""
     factors = [factor for factor in spec.clusters if factor not in spec.where]
-    matching = [item for item in items if _matches(item.factors, spec.where)] or items
     found: dict[str, dict[Factor, set[Factor]]] = {factor: defaultdict(set) for factor in factors}
-    for item in matching:
+    for item in items:
         stratum = None if spec.stratum is None else item.factors.get(spec.stratum)
         for factor in factors:
             if item.factors.get(factor) is not None:
@@ -61,7 +71,7 @@ def _matches(factors: Mapping[str, Factor], where: Mapping[str, Factor]) -> bool
 class Lacking(NamedTuple):
     """A figure whose items have ``found`` levels of a factor, but need ``needed``."""
 
-    measure: str
+    spec: MeasureSpec
     factor: str
     found: int
     needed: int
@@ -71,17 +81,34 @@ class Requirement:
     """A sample needs, for each figure, `LEAST_LEVELS` levels of each factor in each stratum, or all that exist."""
 
     def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
+        # Whether a figure's condition is one of the items' factors does not depend on the sample.
+        self._is_of_items = [any(_matches(item.factors, spec.where) for item in items) for spec in specs]
         self._whole = [(spec, levels_by_stratum(items, spec)) for spec in specs]
 
     def lacking(self, items: Collection[Item]) -> Lacking | None:
-        """The first factor of which the sample has too few levels; None if it has enough."""
-        for spec, whole in self._whole:
-            found = _levels(items, spec)
+        """The factor of which the sample has the smallest part of the levels needed; None if it has enough of each."""
+        found = [one for one in self._found(items) if one.found < one.needed]
+        return min(found, key=lambda one: one.found / one.needed, default=None)
+
+    @property
+    def unattainable(self) -> Lacking | None:
+        """The factor that has the fewest levels, below `LEAST_LEVELS`, among all items; None if all have enough."""
+        needed = (
+            Lacking(spec, factor, min(strata.values()), LEAST_LEVELS)
+            for spec, whole in self._whole
+            for factor, strata in whole.items()
+        )
+        found = [one for one in needed if one.found < one.needed]
+        return min(found, key=lambda one: one.found, default=None)
+
+    def _found(self, items: Collection[Item]) -> Iterator[Lacking]:
+        """The levels of each factor of each figure; of each stratum, if the factor is nested in it."""
+        for (spec, whole), is_of_items in zip(self._whole, self._is_of_items, strict=True):
+            behind = [item for item in items if not is_of_items or _matches(item.factors, spec.where)]
+            found = _levels(behind, spec)
             for factor, strata in whole.items():
                 of = found.get(factor, {})
                 is_crossed = None in strata
                 for stratum, levels in strata.items():  # a stratum that the sample lacks has no levels
                     own = set().union(*of.values()) if is_crossed else of.get(stratum, set())
-                    if len(own) < min(levels, LEAST_LEVELS):
-                        return Lacking(spec.measure, factor, len(own), min(levels, LEAST_LEVELS))
-        return None
+                    yield Lacking(spec, factor, len(own), min(levels, LEAST_LEVELS))

@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from scipy import special
 
 from audit.analysis.components import POWER, Components
-from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.power import Design, smallest_found, with_pilot_error
-from audit.collect import leading_specs, levels_behind, levels_by_stratum
+from audit.collect import levels_behind
 from audit.config import AuditConfig
 from audit.forecast.estimate import dry_run_audit
-from audit.resolve import suite_items
 from audit.results import AuditResult, FigureName, VarianceComponents, where_key
 from audit.store import Store
 from backends.errors import ConfigError
-from suites.base import Item, MeasureSpec
+from suites.base import Item
 
 #: Chance of even one false claim among a suite's primary figures and pairs of models.
 ALPHA = 0.05
@@ -139,8 +136,8 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
         raise ConfigError("db", str(audit.db), "no such store", "Run the audit with --limit first: that is the pilot")
     with Store.open(audit.db, read_only=True) as store:
         pilot = store.runs.finished_result(store.runs.find(run_id))
-    by_figure = _by_figure(pilot.components, audit)
-    primaries = Counter(suite for suite, *_ in by_figure)
+    components = by_figure(pilot.components, audit)
+    primaries = Counter(suite for suite, *_ in components)
     pairs = max(1, math.comb(len(audit.models), 2))
     for suite in primaries:
         compared = [one for one in pilot.comparisons if one.suite == suite and one.primary and one.p is not None]
@@ -149,7 +146,7 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
     items = {name: list(audit.suites[name].items()) for name in primaries}
     figures = [
         _figure_plan(pilot, of_figure, detect, ALPHA / (primaries[suite] * pairs), items[suite])
-        for (suite, *_), of_figure in by_figure.items()
+        for (suite, *_), of_figure in components.items()
     ]
     if not figures:
         raise ConfigError(
@@ -158,7 +155,7 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
     return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, pilot, figures))
 
 
-def _by_figure(
+def by_figure(
     components: Iterable[VarianceComponents], audit: AuditConfig
 ) -> dict[tuple[str, str, Any], list[VarianceComponents]]:
     """The components of the audit's suites by (suite, measure, condition)."""
@@ -182,7 +179,7 @@ def _as_components(one: VarianceComponents, times: float = 1.0) -> Components:
     )
 
 
-def _basis(of_figure: Sequence[VarianceComponents]) -> tuple[Components, VarianceComponents, str]:
+def basis_of(of_figure: Sequence[VarianceComponents]) -> tuple[Components, VarianceComponents, str]:
     """The components of the least precise difference: between a pair of models, or else between two unrelated ones."""
     pairs = [one for one in of_figure if one.against is not None]
     candidates = [(_as_components(one, 1.0 if pairs else 2.0), one) for one in pairs or of_figure]
@@ -197,7 +194,7 @@ def _basis(of_figure: Sequence[VarianceComponents]) -> tuple[Components, Varianc
 def _figure_plan(
     pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float, alpha: float, all_items: Sequence[Item]
 ) -> FigurePlan:
-    found, one, basis = _basis(of_figure)
+    found, one, basis = basis_of(of_figure)
     place = one.suite, one.measure, where_key(one.where)
     spec = next((m.spec for m in pilot.measures if (m.suite, m.measure, where_key(m.where)) == place), None)
     is_count = spec is not None and spec.from_counts
@@ -319,64 +316,3 @@ async def _costs(audit: AuditConfig, pilot: AuditResult, figures: Sequence[Figur
         )
         for model in estimate.models
     ]
-
-
-def sample_power(audit: AuditConfig) -> list[str]:
-    """One line for each primary mean: the smallest difference that the audit's items can detect."""
-    last = None
-    if audit.db.exists():
-        with Store.open(audit.db, read_only=True) as store:
-            results = (store.runs.result(run.id) for run in store.runs.all())
-            last = next((result for result in results if result is not None and result.components), None)
-    pilot = _by_figure(last.components if last is not None else (), audit)
-    lines = []
-    pairs = max(1, math.comb(len(audit.models), 2))
-    for name, suite in audit.suites.items():
-        items = list(suite_items(name, suite, audit))
-        primary = [spec for spec in leading_specs(suite) if spec.primary]
-        for spec in primary:
-            if spec.estimator == "mean":
-                earlier = pilot.get((name, spec.measure, where_key(spec.where)), [])
-                power = _power(spec, items, earlier, ALPHA / (len(primary) * pairs))
-                lines.append(f"{FigureName(name, spec.measure, spec.where)}: {power}")
-    return ["", "Smallest difference between two models that these items detect with 80 % power", *lines]
-
-
-def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents], alpha: float) -> str:
-    design = _design_of(spec, items)
-    described = ", ".join(f"{n:,} {factor}s" for factor, n in design.levels.items())
-    if design.fewest < FEWEST_CLUSTERS:
-        return f"nothing with {described}, {design.fewest} of one kind: {FEWEST_CLUSTERS} or more are needed"
-    if earlier:
-        found, _, basis = _basis(earlier)
-        if set(found.factors) <= set(design.levels):
-            finds = smallest_found(found, design, alpha=alpha, is_count=spec.from_counts)
-            return f"{finds:.3f} with {described} (by an earlier run, {basis})"
-    bound = _bound(spec, design, alpha)
-    if bound >= spec.limits[1] - spec.limits[0]:
-        return f"none for certain with {described} (no earlier run: worst case for the range of its values)"
-    return f"at worst {bound:.2g} with {described} (no earlier run: worst case for the range of its values)"
-
-
-def _design_of(spec: MeasureSpec, items: Sequence[Item]) -> Design:
-    """The levels behind a figure, by stratum where strata have unequal numbers of them."""
-    weights = spec.weights or {}
-    uneven = {
-        factor: [(weight, strata.get(level, 0)) for level, weight in weights.items()]
-        for factor, strata in levels_by_stratum(items, spec).items()
-        if None not in strata and len({strata.get(level, 0) for level in weights}) > 1
-    }
-    return Design(levels_behind(items, spec), uneven=uneven)
-
-
-def _bound(spec: MeasureSpec, design: Design, alpha: float) -> float:
-    """What is detected however the values vary: the standard deviation of differences of values in a range R is at
-    most R."""
-    low, high = spec.limits
-    worst = 0.0
-    for factor, levels in design.levels.items():
-        strata = design.uneven.get(factor, [(1.0, levels)])
-        fewest = min(n for _, n in strata)
-        steps = float(special.stdtrit(fewest - 1, 1 - alpha / 2) + special.stdtrit(fewest - 1, POWER))
-        worst = max(worst, steps * (high - low) * math.sqrt(sum(weight**2 / n for weight, n in strata)))
-    return worst

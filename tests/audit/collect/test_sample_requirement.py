@@ -1,6 +1,7 @@
 """A sample that could decide nothing is refused, with the limit that would do."""
 
 import itertools
+import re
 from collections import Counter
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from audit import Audit
 from audit.collect import Requirement, Sample, leading_specs, levels_behind, sampled_factors
 from audit.resolve import suite_items
+from audit.forecast import sample_power
 from backends import FakeBackend
 from backends.base import GenerateRequest
 from backends.errors import ConfigError
@@ -21,12 +23,27 @@ def audit_of(folder, suite, limit, **options):
     return Audit({"m": FakeBackend()}, [suite], db=folder / "a.db", out=folder / "out", limit=limit, **options)
 
 
-@pytest.mark.parametrize("limit", [60, 120, 200])
-def test_debiasing_positions_below_five_occupations_is_refused(tmp_path, limit):
+def test_debiasing_positions_below_five_occupations_is_refused(tmp_path):
     """Its explicit question is one template of four: five occupations of each group take 42 sets of 39 conditions."""
-    with pytest.raises(ConfigError, match="Give 1638 or more") as refused:
-        audit_of(tmp_path, DebiasingPositions(), limit).run_sync()
-    assert refused.value.value == limit
+    counted = []
+    for limit in (60, 120, 200, 400, 800, 1000, 1300):
+        with pytest.raises(ConfigError, match="Give 1638 or more") as refused:
+            suite_items("s", DebiasingPositions(), audit_of(tmp_path, DebiasingPositions(), limit))
+        assert refused.value.value == limit
+        assert "All items have 1 of 'template' behind stereotype_gap (bias explicit" in str(refused.value)
+        counted.append(
+            int(re.search(r"a sample with (\d) levels? of 'occupation' behind", str(refused.value)).group(1))
+        )
+    assert counted == sorted(counted)
+    assert counted[-1] == 4
+
+
+def test_a_limit_that_helps_no_figure_says_so_beforehand(tmp_path):
+    said = sample_power(audit_of(tmp_path, DebiasingPositions(), 1638))
+    (implicit,) = [line for line in said if "bias implicit, position repeated" in line]
+    assert "3 templates" in implicit
+    assert implicit.endswith("No limit helps: the whole suite has 3 templates")
+    assert not any("No limit helps" in line for line in sample_power(audit_of(tmp_path, OccuGender(), 100)))
 
 
 def test_a_small_sample_passes_by_name(tmp_path):
@@ -51,8 +68,8 @@ def test_a_stratum_that_a_sample_lacks_is_lacking():
     spec = MeasureSpec("gap", "p", clusters=("o", "t"), stratum="g", weights={0: 0.5, 1: 0.5})
     requirement = Requirement(items, [spec])
     assert requirement.lacking(items) is None
-    assert requirement.lacking([item for item in items if item.factors["g"] == 0]) == ("gap", "o", 0, 5)
-    assert requirement.lacking([item for item in items if item.factors["o"] < 13]) == ("gap", "o", 4, 5)
+    assert requirement.lacking([item for item in items if item.factors["g"] == 0]) == (spec, "o", 0, 5)
+    assert requirement.lacking([item for item in items if item.factors["o"] < 13]) == (spec, "o", 4, 5)
 
 
 @pytest.mark.parametrize("limit", [60, 120, 200, 1000])
@@ -74,8 +91,8 @@ def test_a_design_with_three_templates_needs_no_more_than_these():
     requirement = Requirement(items, [spec])
     assert levels_behind(items, spec) == {"o": 9, "t": 3}
     assert requirement.lacking([item for item in items if item.factors["o"] < 5]) is None
-    assert requirement.lacking([item for item in items if item.factors["o"] < 4]) == ("p", "o", 4, 5)
-    assert requirement.lacking([item for item in items if item.factors["t"] < 2]) == ("p", "t", 2, 3)
+    assert requirement.lacking([item for item in items if item.factors["o"] < 4]) == (spec, "o", 4, 5)
+    assert requirement.lacking([item for item in items if item.factors["t"] < 2]) == (spec, "t", 2, 3)
 
 
 class PairsOfNothing(GeneralAbility):

@@ -17,7 +17,8 @@ from audit.analysis.components import Components, components
 from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.cli.app import app
 from audit.collect import leading_specs
-from audit.forecast.planning import needed, plan_audit, sample_power
+from audit.forecast.planning import needed, plan_audit
+from audit.forecast.sample_power import sample_power
 from backends.errors import ConfigError
 from backends.fake import FakeBackend
 from suites import MGBR, OccuGender
@@ -194,12 +195,19 @@ def test_a_dry_run_says_what_its_sample_could_show(pilot, tmp_path):
     found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
     said = sample_power(audit_of(folder, limit=100))[-1]
     primary = sum(spec.primary for spec in leading_specs(SUITE))
-    finds = smallest_found(found, Design({"occupation": 40, "template": 25}), alpha=0.05 / primary)
-    assert f": {finds:.3f} with 40 occupations, 25 templates" in said
+    of_100 = found._replace(cross=10 * found.cross)  # a tenth of the 1,000 combinations
+    finds = smallest_found(of_100, Design({"occupation": 40, "template": 25}), alpha=0.05 / primary)
+    assert f": {finds:.3f} with 40 occupations, 25 templates in 100 combinations" in said
     assert "by an earlier run" in said
     unknown = sample_power(audit_of(tmp_path, limit=100))[-1]
     assert "at worst" in unknown
     assert "no earlier run" in unknown
+    usual = [
+        float(re.search(r"about ([0-9.]+)", sample_power(audit_of(tmp_path, limit=limit))[-1]).group(1))
+        for limit in (40, 120, 400)
+    ]
+    assert sorted(usual, reverse=True) == usual
+    assert usual[0] > usual[2]
 
 
 def test_plan_prints_text_and_json(pilot):
