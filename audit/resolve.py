@@ -164,8 +164,8 @@ def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], 
     if (never := requirement.unattainable) is not None:
         undecided = FigureName(name, never.spec.measure, never.spec.where)
         hint += (
-            f". All items have {never.found} of {never.factor!r} behind {undecided}, which decides nothing at any limit "
-            "unless you add some by the suite's options"
+            f". All items have {never.found} of {never.factor!r} behind {undecided}, which decides nothing at any "
+            "limit unless you add some by the suite's options"
         )
     raise ConfigError(
         "limit",

@@ -28,7 +28,7 @@ LAYERS = {
     "analysis": ("results", "signatures", "store"),
     "report": ("analysis", "rehearsal", "results", "store"),
     "config": (),
-    "resolve": ("collect", "config", "store"),
+    "resolve": ("collect", "config", "results", "store"),
     "forecast": ("analysis", "collect", "config", "resolve", "results", "store"),
     "stored_result": ("report", "results", "store"),
     "api": ("collect", "config", "run", "store", "stored_result"),
