@@ -15,7 +15,7 @@ after a context     every token of the sentence is scored, given the context and
 ==================  ================================================================================================
 
 Servers have no proven route for a text with nothing before it: without a ``start`` they are refused before any request.
-Bounded scores decide if the bounds suffice; otherwise the answer stays open. A tie counts for neither.
+Bounded scores decide if the bounds suffice; otherwise the answer stays open. A tie does not count as the stereotype.
 """
 
 from __future__ import annotations

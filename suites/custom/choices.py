@@ -7,8 +7,8 @@
 ``unknown_share``   share of answers that name nobody
 ==================  ==============================================================================================
 
-The listed answers are rotated, so that each kind of answer stands in each place equally often: then a preference for
-"(a)" is not mistaken for bias.
+The listed answers are rotated, so that the stereotyped, the right and the unknown answer stand in each place equally
+often, over all questions and in each level with figures: then a preference for "(a)" is not mistaken for bias.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class ChoicesFromFile(AnsweredQuestions):
         self._mark = file.answer_mark
         self.asking = Asking(("zero-shot",), file.mode, file.answers, file.prompt_format)
         self._rows = {row.id or str(number): row for number, row in enumerate(file.questions, 1)}
+        self._levels = tuple(dict.fromkeys((*((file.stratum,) if file.stratum else ()), *file.by)))
         self.questions = [*self._questions(rotated=file.order == "rotated")]
         self.design = Design(file, source, [one.factors for one in self.questions], file.sampled or ("question",))
         self.design.check_factors(range(len(self.questions)))
@@ -52,16 +53,35 @@ class ChoicesFromFile(AnsweredQuestions):
         self._specs = self.design.with_primary([*self._figures()])
 
     def _questions(self, *, rotated: bool) -> Iterator[Asked]:
-        asked = Counter[tuple[int, int]]()
+        placed = Counter[tuple[object, ...]]()
         for row_id, row in self._rows.items():
-            k = len(row.answers)
-            leading = row.answers.index(row.stereotype or row.right or row.answers[0])
-            first = leading  # the answer that is listed first
-            if rotated:
-                first = (leading - asked[k, 0]) % k
-                asked[k, 0] += 1
-            answers = (row.answers[first:] + row.answers[:first]) if rotated else row.answers
+            answers = self._rotated(row, placed) if rotated else row.answers
             yield Asked(row_id, row.question, answers, answers, {**row.factors, "question": row_id})
+
+    def _rotated(self, row: Question, placed: Counter[tuple[object, ...]]) -> tuple[str, ...]:
+        """The answers rotated; ``placed`` counts where those with a mark have stood.
+
+        Questions with the same marks and the same levels of the declared factors get each rotation once before any
+        gets one again. Of those left, it is the one whose marked answers stand where such answers have stood least,
+        over all questions and in each level (minimisation as in Pocock & Simon 1975): no order of the rows favours a
+        place.
+        """
+        k = len(row.answers)
+        roles = [("stereotype", row.stereotype), ("right", row.right), ("unknown", row.unknown)]
+        marked = [(role, row.answers.index(answer)) for role, answer in roles if answer is not None]
+        alike = tuple((role, (place - marked[0][1]) % k) for role, place in marked)
+        levels = [(name, row.factors.get(name)) for name in self._levels]
+
+        def margins(first: int) -> list[tuple[object, ...]]:
+            of = [("all", None), *levels]
+            return [(k, level, role, (place - first) % k) for level in of for role, place in marked]
+
+        def so_far(first: int) -> tuple[int, int]:
+            return placed[k, alike, *levels, (marked[0][1] - first) % k], sum(placed[key] for key in margins(first))
+
+        first = min(((marked[0][1] - step) % k for step in range(k)), key=so_far)
+        placed.update([*margins(first), (k, alike, *levels, (marked[0][1] - first) % k)])
+        return row.answers[first:] + row.answers[:first]
 
     def _opening(self, condition: str, steps: str, right: str | None) -> str:
         return self._mark
@@ -102,12 +122,13 @@ class ChoicesFromFile(AnsweredQuestions):
             scored: dict[str, Any] = {"kind": "difference", "is_count": two, "neutral": 0.0, "unit": "score"}
             score = MeasureSpec("bias_score", "bias_score", primary=True, family="bias score", **scored)
             score = replace(score, probability_mass=mass, population=_POPULATION)
-            yield from self.design.figures(score)
+            yield from self.design.figures(score, having=[row.stereotype is not None for row in rows])
         if any(row.right is not None for row in rows):
             accuracy = MeasureSpec("accuracy", "accuracy", family="accuracy", probability_mass=mass, **share)
-            yield from self.design.figures(accuracy)
+            yield from self.design.figures(accuracy, having=[row.right is not None for row in rows])
         if any(row.unknown is not None for row in rows):
-            yield from self.design.figures(MeasureSpec("unknown_share", "unknown", family="accuracy", **share))
+            unknown = MeasureSpec("unknown_share", "unknown", family="accuracy", **share)
+            yield from self.design.figures(unknown, having=[row.unknown is not None for row in rows])
 
     def charts(self) -> Sequence[Chart]:
         names = dict.fromkeys(spec.measure for spec in self._specs if not spec.where)

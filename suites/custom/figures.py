@@ -6,10 +6,12 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 from suites.base import Factor, MeasureSpec
 from suites.benchmarks.sentences import in_proportion
+from suites.common.groups.declared import spelling
 from suites.custom.schema import Head
 from suites.custom.source import Source
 
@@ -64,33 +66,49 @@ class Design:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Factors: {', '.join(known) or 'none'}"
             raise self.source.refuse((field,), name, "no question has this factor", hint)
+        first: dict[str, tuple[Factor, int]] = {}
         for row, one in zip(of_row, self.factors, strict=True):
-            if one.get(name) is None:
-                place = (self.source.rows_field, row, name)
-                raise self.source.refuse(place, None, f"missing, but {field} names it", "Give it in every row")
+            place, level = (self.source.rows_field, row, name), one.get(name)
+            if level is None or level != level:  # NaN equals nothing
+                raise self.source.refuse(place, level, f"missing, but {field} names it", "Give it in every row")
+            alike, before = first.setdefault(spelling(level), (level, row))
+            if field != "sampled" and (alike != level or type(alike) is not type(level)):
+                problem = f"another level than {alike!r} in {self.source.where((self.source.rows_field, before, name))}"
+                raise self.source.refuse(place, level, problem, "Write it alike, or more differently")
 
-    def figures(self, spec: MeasureSpec, *, all_strata: bool = False) -> Iterator[MeasureSpec]:
+    def figures(
+        self, spec: MeasureSpec, *, all_strata: bool = False, having: Sequence[bool] | None = None
+    ) -> Iterator[MeasureSpec]:
         """A figure over all questions, and one for each level of the declared factors.
 
-        ``all_strata``: the figure compares the levels of its stratum, so a level without all of them has none.
+        Parameters
+        ----------
+        spec : MeasureSpec
+        all_strata : bool
+            The figure compares the levels of its stratum, so a level without all of them has none.
+        having : sequence of bool, optional
+            Which questions have the quantity, in the order of ``factors``; the others count in no weight. Default: all.
         """
         population = self.head.population or spec.population
         spec = replace(spec, clusters=self.sampled, population=population)
         spec = replace(spec, neutral=self.head.neutral.get(spec.measure, spec.neutral))
+        questions = self.factors if having is None else [*compress(self.factors, having)]
         if spec.stratum is None:
-            spec = self._stratified(spec, {})
+            spec = self._stratified(spec, questions)
         yield spec
         for factor in self.by:
-            for level in dict.fromkeys(one[factor] for one in self.factors):
-                own = self._of_level(spec, {factor: level}, all_strata)
+            for level in dict.fromkeys(one[factor] for one in questions):
+                own = self._of_level(spec, [one for one in questions if one[factor] == level], all_strata)
                 if own is not None:
                     of_level = {**own.where, factor: level}
                     yield replace(own, where=of_level, primary=False, family=f"by {factor.replace('_', ' ')}")
 
-    def _of_level(self, spec: MeasureSpec, within: Mapping[str, Factor], all_strata: bool) -> MeasureSpec | None:
+    def _of_level(
+        self, spec: MeasureSpec, questions: Sequence[Mapping[str, Factor]], all_strata: bool
+    ) -> MeasureSpec | None:
         if spec.stratum is None or spec.weights is None or spec.stratum == self.head.stratum:
-            return self._stratified(spec, within)
-        present = {one.get(spec.stratum) for one in self._matching(within)}
+            return self._stratified(spec, questions)
+        present = {one.get(spec.stratum) for one in questions}
         weights = {level: weight for level, weight in spec.weights.items() if level in present}
         if len(weights) == len(spec.weights):
             return spec
@@ -100,19 +118,18 @@ class Design:
         several = {level: weight / total for level, weight in weights.items()} if len(weights) > 1 else None
         return replace(spec, stratum=spec.stratum if several else None, weights=several)
 
-    def _matching(self, within: Mapping[str, Factor]) -> list[Mapping[str, Factor]]:
-        return [one for one in self.factors if all(one[name] == level for name, level in within.items())]
-
-    def _stratified(self, spec: MeasureSpec, within: Mapping[str, Factor]) -> MeasureSpec:
-        """The figure averaged over the stratum's levels, of the questions with the factors ``within`` alone."""
-        stratum = self.head.stratum
-        if stratum is None:
-            return spec
-        sizes = Counter(one[stratum] for one in self._matching(within))
-        if stratum in within or len(sizes) < 2:
-            return replace(spec, stratum=None, weights=None)
+    def shares(self, questions: Sequence[Mapping[str, Factor]]) -> Mapping[Factor, float]:
+        """The stratum's levels among these questions, with their declared weights."""
+        sizes = Counter(one[self.head.stratum] for one in questions) if self.head.stratum is not None else Counter()
         equal = self.head.weights == "equal"
-        return replace(spec, stratum=stratum, weights=in_proportion(dict.fromkeys(sizes, 1) if equal else sizes))
+        return in_proportion(dict.fromkeys(sizes, 1) if equal else sizes)
+
+    def _stratified(self, spec: MeasureSpec, questions: Sequence[Mapping[str, Factor]]) -> MeasureSpec:
+        """The figure averaged over the stratum's levels that these questions have."""
+        weights = self.shares(questions)
+        if len(weights) < 2:
+            return replace(spec, stratum=None, weights=None)
+        return replace(spec, stratum=self.head.stratum, weights=weights)
 
     def with_primary(self, specs: Sequence[MeasureSpec]) -> list[MeasureSpec]:
         """The figures, those that the file calls primary marked as such. Refuses an unknown measure."""

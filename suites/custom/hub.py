@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from suites.custom.source import DataRows, Source
 
 def parquet_rows(path: Path) -> DataRows:
     """The rows of a Parquet file, counted from 1."""
-    return _rows(path, str(path), "parquet", data_files=str(path), split="train")
+    return _rows(path, str(path), "parquet", local=True, data_files=str(path), split="train")
 
 
 def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
@@ -33,19 +34,27 @@ def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
     name = str(folder) if folder.is_dir() else of.dataset
     options = {key: value for key, value in (("name", of.config), ("revision", of.revision)) if value is not None}
     try:
-        return _rows(Path(of.dataset), of.dataset, name, split=of.split, **options)
+        return _rows(Path(of.dataset), of.dataset, name, local=folder.is_dir(), split=of.split, **options)
     except MissingExtra:
         raise
     except ConfigError as error:
         raise source.refuse(("data",), of.dataset, error.problem, error.hint) from None
 
 
-def _rows(path: Path, shown: str, name: str, **options: Any) -> DataRows:
+def _rows(path: Path, shown: str, name: str, *, local: bool, **options: Any) -> DataRows:
+    """``local``: files that may change under the same name and time, so nothing is read from the package's cache."""
     if importlib.util.find_spec("datasets") is None:
         raise MissingExtra("data", "datasets", "datasets")
     import datasets
 
     datasets.disable_progress_bars()
+    with tempfile.TemporaryDirectory() as cache:
+        return _loaded(path, shown, name, {**options, "cache_dir": cache} if local else options)
+
+
+def _loaded(path: Path, shown: str, name: str, options: Mapping[str, Any]) -> DataRows:
+    import datasets
+
     try:
         loaded = datasets.load_dataset(name, **options)
     except Exception as error:  # a dozen kinds: no network, no such split, not a Parquet file

@@ -16,7 +16,7 @@ from backends.options import located_error
 from suites.base import Suite
 from suites.custom.figures import LEAST_LEVELS
 from suites.custom.hub import hub_rows, parquet_rows
-from suites.custom.schema import KINDS, TAKEN_FACTORS, SuiteFile, Templates
+from suites.custom.schema import KINDS, TAKEN_FACTORS, TAKEN_SLOTS, SuiteFile, Templates
 from suites.custom.source import DataRows, Source, read_data, read_toml
 
 #: Kind → module and class of its suite, imported when a file is of that kind.
@@ -58,6 +58,8 @@ def from_file(path: str | Path, **options: Any) -> Suite:
         file = model(**content)
     except ValidationError as error:
         raise _refusal(error, model, content, source) from None
+    if isinstance(file, Templates) and file.slot in TAKEN_SLOTS:
+        raise source.refuse(("slot",), file.slot, "a reserved name", "Give it another, here and in the templates")
     taken = {*TAKEN_FACTORS[content["kind"]], *([file.slot] if isinstance(file, Templates) else [])}
     _check_rows(getattr(file, rows_field), source, taken)
     module, name = _SUITES[content["kind"]]
@@ -102,8 +104,12 @@ def _required(row: type[BaseModel]) -> set[str]:
 def _groups(data: DataRows) -> dict[str, Any]:
     """A column ``group`` gives figures by level; where every level is large enough, it is the stratum too."""
     sizes = Counter(row.get("group") for row in data.rows)
-    if len(sizes) < 2 or None in sizes:
+    if len(sizes) < 2:
         return {}
+    for line, row in zip(data.lines, data.rows, strict=True):
+        if row.get("group") is None:
+            hint = "Give it in every row, or rename the column"
+            raise ConfigError(f"{data.path.name}:{line}: group", None, "missing, though other rows have one", hint)
     return {"by": "group"} if min(sizes.values()) < LEAST_LEVELS else {"stratum": "group"}
 
 

@@ -30,16 +30,7 @@ class PairsFromFile(LikelierSentence):
     def __init__(self, file: Pairs, source: Source) -> None:
         _check_pairs(file, source)
         self.start, self.mean_per_token = file.start, file.likelihood == "mean per token"
-        self.sets = [
-            SentenceSet(
-                pair.id or str(number),
-                {"stereotyping": pair.stereotype, "counterpart": pair.counterpart},
-                _ASKED,
-                pair.factors if file.sampled else {**pair.factors, "pair": pair.id or str(number)},
-                pair.context,
-            )
-            for number, pair in enumerate(file.pairs, 1)
-        ]
+        self.sets = [*_sets(file)]
         self.design = Design(file, source, [one.factors for one in self.sets], file.sampled or ("pair",))
         self.design.check_factors(range(len(self.sets)))
         self.strata = self.design.by
@@ -65,6 +56,17 @@ class PairsFromFile(LikelierSentence):
 
     def cautions(self) -> Sequence[str]:
         return [*super().cautions(), *self.design.cautions()]
+
+
+def _sets(file: Pairs) -> Iterator[SentenceSet]:
+    """The pairs; those with the same two sentences are one level of the factor ``pair``."""
+    first: dict[tuple[str, ...], str] = {}
+    for number, pair in enumerate(file.pairs, 1):
+        pair_id = pair.id or str(number)
+        same = first.setdefault((pair.context, *sorted((pair.stereotype, pair.counterpart))), pair_id)
+        factors = pair.factors if file.sampled else {**pair.factors, "pair": same}
+        sentences = {"stereotyping": pair.stereotype, "counterpart": pair.counterpart}
+        yield SentenceSet(pair_id, sentences, _ASKED, factors, pair.context)
 
 
 def _check_pairs(file: Pairs, source: Source) -> None:

@@ -232,10 +232,12 @@ SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="
 #: Kind → names of factors that its questions have anyway, and so no row may use.
 TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
     "pairs": ("pair",),
-    "templates": ("template",),
+    "templates": ("template", "stratum_and_stereotype"),
     "choices": ("condition", "kind", "against"),
     "texts": ("kind", "scorer", "draw"),
 }
+#: Names of factors that the questions of templates have anyway, and so no slot may have.
+TAKEN_SLOTS = ("template", "stereotype", "stratum_and_stereotype")
 #: Kind → its model, and the field of its rows.
 KINDS: Mapping[str, tuple[type[Pairs | Templates | Choices | Texts], str, type[Row]]] = {
     "pairs": (Pairs, "pairs", Pair),

@@ -32,16 +32,24 @@ class DataRows:
     lines: Sequence[int]
     #: Field → its column in the file, where that has another name.
     columns: Mapping[str, str] = field(default_factory=dict)
+    #: The names of a header, which rows with empty cells may lack.
+    header: Sequence[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, of whatever row."""
+        return list(dict.fromkeys((*self.header, *(name for row in self.rows for name in row))))
 
     def renamed(self, columns: Mapping[str, str]) -> DataRows:
         """The rows with ``columns`` (field → column) renamed to their fields."""
+        names = self.names
         for name, column in columns.items():
-            if self.rows and column not in self.rows[0]:
-                known = ", ".join(self.rows[0])
+            if column not in names:
+                known = ", ".join(names)
                 raise ConfigError(
                     f"{self.path.name}:1: {column}", column, f"no such column, for {name}", f"Columns: {known}"
                 )
-            if name != column and self.rows and name in self.rows[0] and name not in columns.values():
+            if name != column and name in names and name not in columns.values():
                 hint = "Rename it, or leave the field out of columns"
                 raise ConfigError(
                     f"{self.path.name}:1: {name}", name, f"also a column, besides {column!r} for {name}", hint
@@ -49,7 +57,7 @@ class DataRows:
         own = {column: name for name, column in columns.items()}
         renamed = ({own.get(column, column): value for column, value in row.items()} for row in self.rows)
         rows = [{name: value for name, value in row.items() if name} for row in renamed]  # a column without a name
-        return DataRows(self.path, rows, self.lines, columns)
+        return DataRows(self.path, rows, self.lines, columns, [own.get(name, name) for name in names])
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,9 @@ def read_text(path: Path) -> str:
         raw = path.read_bytes()
     except OSError as error:
         raise ConfigError(str(path), path.name, error.strerror or "cannot be read", "Give another path") from None
+    if b"\0" in raw:
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise ConfigError(f"{path.name}:{line}", "\0", "a zero byte, which no text has", "Save it as UTF-8")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -149,16 +160,23 @@ def _json_lines(path: Path) -> DataRows:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_without_doubles)
         except ValueError as error:
-            raise ConfigError(
-                f"{path.name}:{number}", line, f"not valid JSON: {error}", "Write one object per line"
-            ) from None
+            problem = f"not valid JSON: {getattr(error, 'msg', error)}"
+            raise ConfigError(f"{path.name}:{number}", line, problem, "Write one object per line") from None
         if not isinstance(row, dict):
             raise ConfigError(f"{path.name}:{number}", line, "not a JSON object", "Write one object per line")
         rows.append(row)
         lines.append(number)
     return DataRows(path, rows, lines)
+
+
+def _without_doubles(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(fields)
+    for name in found if len(found) < len(fields) else ():
+        if sum(name == other for other, _ in fields) > 1:
+            raise ValueError(f"{name!r} is given twice")
+    return found
 
 
 def _csv(path: Path, columns: set[str]) -> DataRows:
@@ -185,7 +203,7 @@ def _csv(path: Path, columns: set[str]) -> DataRows:
             rows.append({name: cell for name, cell in zip(names, cells, strict=True) if cell != ""})
             lines.append(line)
         line = reader.line_num + 1
-    return DataRows(path, rows, lines)
+    return DataRows(path, rows, lines, header=names or ())
 
 
 def _cells(header: str, sign: str) -> list[str]:

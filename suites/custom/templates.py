@@ -1,7 +1,8 @@
 """Templates × fillers from a file, continued by the expressions of groups.
 
 The quantities of an answer are those of `suites.common.groups.design`. The fillers of each stereotype have the same
-weight in total, so that a model that favours one group everywhere has no ``stereotype_gap``.
+weight in total, so that a model that favours one group everywhere has no ``stereotype_gap``; with a declared stratum,
+the same weight within each of its levels.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from suites.presentation import Chart
 
 #: The factor of a filler's stereotype, and its level where there is none.
 STEREOTYPE = "stereotype"
+#: The factor of both the declared stratum and the stereotype.
+_CELL = "stratum_and_stereotype"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ class TemplatesFromFile(Suite):
                 factors: dict[str, Factor] = {"template": template_id, file.slot: filler.text, **filler.factors}
                 if filler.stereotype is not None:
                     factors[STEREOTYPE] = filler.stereotype
+                    if file.stratum is not None:
+                        factors[_CELL] = _cell(factors.get(file.stratum), filler.stereotype)
                 expressions = self._expressions(place, filler)
                 yield _Question(f"{template_id}/{filler.id or filler.text}", prompt, separator, expressions, factors)
 
@@ -145,8 +150,8 @@ class TemplatesFromFile(Suite):
             gap = MeasureSpec("stereotype_gap", "stereotype_gap", kind="difference", neutral=0.0, primary=True, **mass)
             gap = replace(gap, unit="difference of probabilities", family="stereotype")
             if len(stereotyped) > 1:
-                gap = replace(gap, stratum=STEREOTYPE, weights=dict.fromkeys(stereotyped, 1 / len(stereotyped)))
-            yield from self.design.figures(gap)
+                gap = self._balanced(gap, stereotyped)
+            yield from self.design.figures(gap, having=[STEREOTYPE in one.factors for one in self.questions])
         for name in self.contrasts:
             ends = self.groups.reach(name)
             contrast = MeasureSpec(
@@ -160,6 +165,20 @@ class TemplatesFromFile(Suite):
         yield from self.design.figures(replace(raw, population=population))
         if self._file.slot not in self.design.by:
             yield from self._by_filler(mass)
+
+    def _balanced(self, gap: MeasureSpec, stereotyped: Sequence[str]) -> MeasureSpec:
+        """The gap with the same weight for each stereotype, within each level of a declared stratum."""
+        stratum = self.design.head.stratum
+        if stratum is None:
+            return replace(gap, stratum=STEREOTYPE, weights=dict.fromkeys(stereotyped, 1 / len(stereotyped)))
+        weights: dict[Factor, float] = {}
+        for level, share in self.design.shares([q.factors for q in self.questions if STEREOTYPE in q.factors]).items():
+            own = {q.factors.get(STEREOTYPE) for q in self.questions if q.factors[stratum] == level}
+            if lacking := [name for name in stereotyped if name not in own]:
+                problem = f"no filler of its level {level!r} is stereotyped with {lacking[0]!r}, so none would balance"
+                raise self._source.refuse(("stratum",), stratum, problem, "Leave the stratum out, and name it in `by`")
+            weights |= {_cell(level, name): share / len(stereotyped) for name in stereotyped}
+        return replace(gap, stratum=_CELL, weights=weights)
 
     def _by_filler(self, mass: Mapping[str, Any]) -> Iterator[MeasureSpec]:
         """The groups' probabilities for each filler."""
@@ -184,6 +203,10 @@ class TemplatesFromFile(Suite):
             ["Groups have different numbers of expressions, which affects their shares."] if len(sizes) > 1 else []
         )
         return [*counted, *self.design.cautions()]
+
+
+def _cell(level: Factor, stereotype: str) -> str:
+    return f"{level} / {stereotype}"
 
 
 def _slot(file: Templates) -> str:

@@ -19,6 +19,7 @@ from backends.words import any_of_words, comparable
 from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
+from suites.common.groups.declared import spelling
 from suites.common.groups.masses import without_spaces
 from suites.common.groups.weights import contrasts_of
 from suites.common.planted import chance
@@ -129,10 +130,12 @@ class TextsFromFile(ContinuedTexts):
 
     def _openings(self) -> Iterator[Opening]:
         before = Counter[str]()
+        first: dict[tuple[str, str], str] = {}  # completions of one prompt are draws of one level
         for number, row in enumerate(self._file.prompts, 1):
             row_id = row.id or str(number)
             if row.completion is not None:
-                yield Opening(row_id, row.prompt, row.group, {**row.factors, "prompt": row_id}, before[row.prompt])
+                of = first.setdefault((row.group, row.prompt), row_id)
+                yield Opening(row_id, row.prompt, row.group, {**row.factors, "prompt": of}, before[row.prompt])
                 before[row.prompt] += 1
                 continue
             for draw in range(1, self._file.draws + 1):
@@ -174,6 +177,14 @@ class TextsFromFile(ContinuedTexts):
         self._check_completions()
         if not file.readings and not file.scorers:
             raise source.refuse((), None, "does not say how texts are read", "Give readings or scorers")
+        if "group" in file.by:
+            raise source.refuse(("by",), "group", "each group has figures anyway", "Leave it out")
+        spelt: dict[str, tuple[str, int]] = {}
+        for number, row in enumerate(file.prompts):
+            other, before = spelt.setdefault(spelling(row.group), (row.group, number))
+            if other != row.group:
+                problem = f"another group than {other!r} in {source.where(('prompts', before, 'group'))}"
+                raise source.refuse(("prompts", number, "group"), row.group, problem, "Write it alike, or rename it")
         if file.stratum is not None:
             hint = "Leave it out: contrasts compare the groups; `by` gives figures by level"
             raise source.refuse(("stratum",), file.stratum, "is not for texts", hint)

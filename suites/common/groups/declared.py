@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -33,6 +34,11 @@ def _unspaced(text: str) -> str:
     return text
 
 
+def spelling(level: object) -> str:
+    """A name as a reader sees it: whatever its case, type, spaces around it and form of its accents."""
+    return unicodedata.normalize("NFKC", str(level)).strip().casefold()
+
+
 def _listed(given: Any) -> Any:
     return (given,) if isinstance(given, str) else given
 
@@ -57,7 +63,8 @@ class Described(Options):
     @classmethod
     def _known_fields(cls, given: Any) -> Any:
         for name in given if isinstance(given, Mapping) else ():
-            close = difflib.get_close_matches(str(name), cls.model_fields, n=1, cutoff=0.8)
+            longer = [field for field in cls.model_fields if len(field) > 2]  # "uid" is no misspelt "id"
+            close = difflib.get_close_matches(str(name), longer, n=1, cutoff=0.8)
             if name not in cls.model_fields and close and close[0] not in given:
                 raise refused_at((str(name),), given[name], "no such field", f"Did you mean {close[0]!r}?")
             if name not in cls.model_fields and isinstance(given[name], list | Mapping):

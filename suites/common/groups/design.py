@@ -16,7 +16,7 @@ from backends.options import Place
 from backends.words import is_word_character
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.expressions import GROUPS, Expressions, both_cases
-from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option
+from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option, spelling
 from suites.common.groups.masses import read_groups, refuse_double, without_spaces
 from suites.common.groups.weights import Weights, contrasts_of
 from suites.common.probabilities import ImpossibleMassError, TokenAggregation, group_probabilities
@@ -185,6 +185,11 @@ def declared_groups(
         For a contrast or stereotype with an unknown group, naming it.
     """
     attributes = {name: group.attributes for name, group in groups.items()}
+    spelt: dict[str, str] = {}
+    for name in groups:
+        other = spelt.setdefault(spelling(name), name)
+        if other != name:
+            raise refuse(("groups", name), name, f"reads like the group {other!r}", "Rename one of the two")
     named = tuple(dict.fromkeys(stereotypes or attributes))
     for group in named:
         if group not in attributes:

@@ -56,3 +56,60 @@ def test_the_answer_mark_and_texts_are_the_files(tmp_path):
     (item,) = suite.items()
     assert item.request.prompt == "Who lied 0?\nAntwort:"
     assert item.request.continuations == (" The red one", " The blue one", " Not known")
+
+
+def first_place(prompt, text):
+    """A model that says (a) whatever is asked."""
+    return math.log(0.9 if text == " (a)" else 0.01)
+
+
+@pytest.mark.parametrize("n_levels", [1, 2, 3, 5])
+@pytest.mark.parametrize("unknown", ["", "Not known"])
+def test_no_order_of_rows_makes_a_place_a_bias(tmp_path, n_levels, unknown):
+    """Levels in turn, which one counter over all rows would give the same place each time."""
+    names = [f"L{n}" for n in range(n_levels)]
+    answers = "The red one | The blue one" + (f" | {unknown}" if unknown else "")
+    rows = [
+        f"Who {n}?,{answers},{('The red one', 'The blue one')[n // 2 % 2]},The red one,{unknown},{names[n % n_levels]}"
+        for n in range(12 * n_levels)
+    ]
+    found = figures(suite_of(tmp_path, rows, 'stratum = "faith"\n' if n_levels > 1 else ""), first_place)
+    k = 3 if unknown else 2
+    for where in ({}, *({"faith": name} for name in names if n_levels > 1)):
+        assert value(found, "bias_score", **where) == pytest.approx(0.0)
+        assert value(found, "accuracy", **where) == pytest.approx(1 / k)
+
+
+def test_questions_of_two_kinds_in_turn_are_balanced(tmp_path):
+    """Every other question has a stereotype, the others a right answer alone."""
+    rows = [
+        f"Who {n}?,The red one | The blue one,,The red one,,x"
+        if n % 2
+        else f"Who {n}?,The red one | The blue one,The blue one,,,x"
+        for n in range(40)
+    ]
+    found = figures(suite_of(tmp_path, rows), first_place)
+    assert value(found, "bias_score") == pytest.approx(0.0)
+    assert value(found, "accuracy") == pytest.approx(0.5)
+
+
+def test_weights_count_the_questions_that_have_the_quantity(tmp_path):
+    """10 of 40 questions of x have a right answer, all 20 of y: a plain mean over all 30 weighs x with a third."""
+    both = "The red one | The blue one"
+    rows = [f"Who is x{n}?,{both},{'The red one' if n < 10 else ''},The blue one,,x" for n in range(40)]
+    rows += [f"Who is y{n}?,{both},The red one,,,y" for n in range(20)]
+    rows += [f"Who is z{n}?,{both},,The blue one,,z" for n in range(5)]
+
+    def answer(prompt, text):
+        wanted = "The red one" if "Who is x" in prompt else "The blue one"
+        return math.log(0.9 if f"{text.strip()} {wanted}" in prompt else 0.05)
+
+    found = figures(suite_of(tmp_path, rows, 'stratum = "faith"\n'), answer)
+    assert value(found, "accuracy") == pytest.approx(10 / 30)
+    assert value(found, "accuracy", faith="x") == 1
+    assert not any(where == {"faith": "z"} for measure, where in keys(found) if measure == "accuracy")
+    assert value(found, "bias_score") == pytest.approx((40 * -1 + 5 * 1) / 45)
+
+
+def keys(found):
+    return [(measure, dict(where)) for measure, where in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from backends.errors import ConfigError
@@ -74,3 +76,13 @@ def test_without_the_package_the_install_command_is_told(folder, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r'pip install "bias-audit\[datasets\]"'):
         from_file(folder / "rows.parquet")
+
+
+def test_a_changed_file_is_read_anew_whatever_its_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "rows.parquet"
+    for word, n in (("Reds", 4), ("Greens", 9)):
+        rows = [{"stereotype": f"{word} {k}.", "counterpart": f"Blues {k}."} for k in range(n)]
+        datasets.Dataset.from_list(rows).to_parquet(str(path))
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        assert [one.sentences["stereotyping"] for one in from_file(path).sets] == [row["stereotype"] for row in rows]

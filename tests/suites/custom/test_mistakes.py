@@ -174,6 +174,51 @@ MISTAKES = {
         "reserved",
     ),
     "identical draws": ("m.toml", "draws = 3\n" + TEXTS, "m.toml:1: draws", "temperature"),
+    "a group without a name": (
+        "m.csv",
+        "stereotype,counterpart,group\nA.,B.,x\nC.,D.,\nE.,F.,y\n",
+        "m.csv:3: group",
+        "other rows",
+    ),
+    "a group with a space": (
+        "m.csv",
+        "stereotype,counterpart,group\nA.,B.,x\nC.,D.,y\nE.,F.,x \n",
+        "m.csv:4: group",
+        "m.csv:2: group",
+    ),
+    "a group in two spellings": (
+        "m.csv",
+        "stereotype,counterpart,group\nA.,B.,Jewish\nC.,D.,jewish\n",
+        "m.csv:3: group",
+        "'Jewish'",
+    ),
+    "a text and a number for a level": (
+        "m.jsonl",
+        '{"stereotype": "A", "counterpart": "B", "group": 1}\n{"stereotype": "C", "counterpart": "D", "group": "1"}',
+        "m.jsonl:2: group",
+        "m.jsonl:1",
+    ),
+    "a key twice": (
+        "m.jsonl",
+        '{"stereotype": "A", "counterpart": "B", "counterpart": "C"}',
+        "m.jsonl:1",
+        "'counterpart' is given twice",
+    ),
+    "a zero byte": ("m.csv", "stereotype,counterpart\nA.,B\0.\n", "m.csv:2", "zero byte"),
+    "a slot with a reserved name": (
+        "m.toml",
+        JOBS.replace('"job"', '"template"').replace("[JOB]", "[TEMPLATE]"),
+        "m.toml:2: slot",
+        "reserved",
+    ),
+    "groups that differ by a capital": (
+        "m.toml",
+        JOBS.replace('women = ["she"', 'Men = ["she"'),
+        "m.toml:10: groups.Men",
+        "'men'",
+    ),
+    "groups of prompts that differ by a capital": ("m.toml", TEXTS.replace('"blues"', '"Reds"'), "m.toml:9", "'reds'"),
+    "figures of the groups twice": ("m.toml", 'by = "group"\n' + TEXTS, "m.toml:1: by", "group"),
     "a scorer that is none": (
         "m.toml",
         TEXTS + '[scorers]\ntoxicity = "profanty"\n',
@@ -199,3 +244,18 @@ def test_the_same_without_the_mistake_is_a_suite(text, tmp_path):
     path = tmp_path / "m.toml"
     path.write_text(text, "utf-8")
     assert len(list(from_file(path).items())) in (1, 2, 4)
+
+
+def test_a_column_beside_its_field_in_later_rows_is_told(tmp_path):
+    (tmp_path / "p.csv").write_text("more,less,stereotype\nA.,B.,\nC.,D.,age\n", "utf-8")
+    path = tmp_path / "m.toml"
+    path.write_text('kind = "pairs"\ndata = "p.csv"\ncolumns = {stereotype = "more", counterpart = "less"}\n', "utf-8")
+    with pytest.raises(ConfigError, match=r"p\.csv:1: stereotype.*also a column"):
+        from_file(path)
+
+
+def test_an_optional_column_may_be_empty_at_first(tmp_path):
+    (tmp_path / "p.csv").write_text("ctx,stereotype,counterpart,uid\n,A.,B.,1\nSo.,C.,D.,2\n", "utf-8")
+    path = tmp_path / "m.toml"
+    path.write_text('kind = "pairs"\ndata = "p.csv"\ncolumns = {context = "ctx"}\n', "utf-8")
+    assert [one.context for one in from_file(path).sets] == ["", "So."]

@@ -116,3 +116,14 @@ def test_declared_strata_primary_and_neutral_are_used(tmp_path):
     assert (
         "Strata with fewer than 5 questions leave the overall figure undecided: 0, 1, 2, 3, 4, 5." in small.cautions()
     )
+
+
+def test_a_pair_written_often_is_one_level(tmp_path):
+    pairs = [
+        f"Reds {n} lie.,Blues {n} lie." if turn % 2 else f"Blues {n} lie.,Reds {n} lie."
+        for turn in range(30)
+        for n in range(6)
+    ]
+    (tmp_path / "p.csv").write_text("stereotype,counterpart\n" + "\n".join(pairs) + "\n", "utf-8")
+    suite = from_file(tmp_path / "p.csv", repeated=True)
+    assert len({one.factors["pair"] for one in suite.sets}) == 6

@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 
+from backends.errors import ConfigError
 from suites import from_file
 from tests.suites.benchmarks.invented import figures, value
 
@@ -214,3 +215,50 @@ def test_a_shared_expression_is_allowed_by_name(tmp_path):
     men = fmean((one["he"] + one["they"]) / (sum(one.values()) + one["they"]) for one in of)
     assert value(found, "p_men", job="nurse") == pytest.approx(men)
     assert value(found, "coverage") == pytest.approx(fmean(sum(one.values()) for one in THREE_ANSWERS.values()))
+
+
+STRATA = """
+kind = "templates"
+name = "jobs"
+templates = ["The [JOB] is", "My [JOB] was", "A [JOB] said"]
+slot = "job"
+stratum = "sector"
+weights = "equal"
+[groups]
+women = ["she"]
+men = ["he"]
+"""
+
+
+def filler(sector, n, stereotype):
+    marked = f'stereotype = "{stereotype}", ' if stereotype else ""
+    return f'{{text = "{sector}{n}{stereotype[:1]}", {marked}sector = "{sector}"}}'
+
+
+def with_fillers(fillers):
+    return STRATA.replace("[groups]", f"fillers = [{', '.join(fillers)}]\n[groups]", 1)
+
+
+def test_a_declared_stratum_weighs_the_stereotype_gap_too(tmp_path):
+    """Sector x: 10 + 10 fillers with a gap of 0.8; y: 5 + 5 with −0.1; z has neutral fillers alone."""
+    of = {"x": (10, 0.8), "y": (5, -0.1)}
+    fillers = [
+        filler(sector, n, group) for sector, (n_of, _) in of.items() for group in ("women", "men") for n in range(n_of)
+    ]
+    fillers += [filler("z", n, "") for n in range(4)]
+
+    def answer(prompt, text):
+        word = next(part for part in prompt.split() if part[0] in "xyz" and part[1:2].isdigit())
+        gap = 0.0 if word[0] == "z" else of[word[0]][1] * (1 if word.endswith("w") else -1)
+        return math.log(0.5 * (1 + gap * (1 if text.strip() == "she" else -1)))
+
+    found = figures(suite_of(tmp_path, with_fillers(fillers)), answer)
+    assert value(found, "stereotype_gap") == pytest.approx((0.8 - 0.1) / 2)
+    assert value(found, "stereotype_gap", sector="x") == pytest.approx(0.8)
+    assert value(found, "stereotype_gap", sector="y") == pytest.approx(-0.1)
+
+
+def test_a_stratum_of_one_stereotype_is_refused(tmp_path):
+    fillers = [filler("x", n, "women") for n in range(5)] + [filler("y", n, "men") for n in range(5)]
+    with pytest.raises(ConfigError, match=r"own\.toml:6: stratum.*level 'x' is stereotyped with 'men'.*`by`"):
+        suite_of(tmp_path, with_fillers(fillers))

@@ -123,3 +123,15 @@ def test_missing_texts_bound_a_contrast_by_hand(tmp_path):
     assert gap.value == sign
     assert sorted(abs(end) for end in (gap.bound_low, gap.bound_high)) == pytest.approx([32 / 40, 1.0])
     assert -1 <= gap.low <= gap.high <= 1
+
+
+def test_completions_of_one_prompt_are_draws_of_one_level(tmp_path):
+    rows = "".join(
+        f"{group} at the {trade} are,{group},loud\n"
+        for _ in range(40)
+        for group in ("reds", "blues")
+        for trade in "abcdefgh"
+    )
+    suite = suite_of(tmp_path, HEAD.partition("[contrasts")[0], f"prompt,group,completion\n{rows}")
+    assert len(suite.openings) == 640
+    assert len({one.factors["prompt"] for one in suite.openings}) == 16
