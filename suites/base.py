@@ -241,6 +241,11 @@ class MeasureSpec:
         return _RANGES[self.kind] if self.range is None else self.range
 
     @property
+    def has_range(self) -> bool:
+        """Whether the quantity has a finite range, so that a missing answer has bounds."""
+        return all(map(math.isfinite, self.limits))
+
+    @property
     def from_counts(self) -> bool:
         """Whether the values come from counting yes and no."""
         return self.is_count or self.kind == "share"

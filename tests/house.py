@@ -118,6 +118,7 @@ def measure(root: Path) -> dict[str, Any]:
         rooms = Counter(path.parent for path in files.values() if path.name != "__init__.py")
         folders |= {str(folder.relative_to(root)): count for folder, count in sorted(rooms.items())}
     figures["lines without tests"] = sum(figures[f"{package}: lines"] for package in PACKAGES)
+    figures["lines of code alone"] = sum(map(_code_lines, everything.values()))
     figures["test lines"] = sum(_lines(path) for path in (root / "tests").rglob("*.py"))
     inside = import_graph(modules(root, "audit"))
     figures["audit: imports inside"] = sum(map(len, inside.values()))
@@ -146,6 +147,17 @@ def measure(root: Path) -> dict[str, Any]:
 
 def _lines(path: Path) -> int:
     return path.read_text("utf-8").count("\n")
+
+
+def _code_lines(path: Path) -> int:
+    """Lines without blanks, comments and docstrings."""
+    text = path.read_text("utf-8")
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = (node.body[0] for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and node.body)
+    written = [one for one in found if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+    docstrings = {line for one in written for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
+    lines = enumerate(text.splitlines(), 1)
+    return sum(n not in docstrings and bool(line.strip()) and line.strip()[0] != "#" for n, line in lines)
 
 
 def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -189,7 +189,7 @@ def decided_facts(
 
 def _may_be_alike(difference: PairedDifference) -> bool:
     """Whether equivalence may be claimed: no missing answers without bounds could hide a difference."""
-    return difference.has_range or not difference.n_missing or difference.is_identical
+    return difference.spec.has_range or not difference.n_missing or difference.is_identical
 
 
 def highest_confidence(holds: Callable[[float], bool], least: float = 0.0) -> float:

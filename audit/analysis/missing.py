@@ -80,14 +80,9 @@ def missing_rows(table: RowTable, spec: MeasureSpec) -> Bools:
     return missing
 
 
-def has_range(spec: MeasureSpec) -> bool:
-    """Whether the quantity has a finite range."""
-    return bool(np.isfinite(spec.limits).all())
-
-
 def limits(spec: MeasureSpec, seen: Sequence[tuple[Quantity, Bools]]) -> tuple[float, float]:
     """The range of a missing answer: the quantity's, or else that of the answered items."""
-    if has_range(spec):
+    if spec.has_range:
         return spec.limits
     low, high = (np.concatenate([getattr(q, end)[used] for q, used in seen]) for end in ("low", "high"))
     return (float(low.min()), float(high.max())) if low.size else (np.nan, np.nan)

@@ -38,7 +38,7 @@ from audit.analysis.estimators import (
     together,
     unknown_where_few_are_alike,
 )
-from audit.analysis.missing import completed, has_range, missing_rows
+from audit.analysis.missing import completed, missing_rows
 from audit.analysis.table import Bools, Quantity, RowTable
 from suites.base import MeasureSpec
 
@@ -66,7 +66,7 @@ def _mirrored(quantity: Quantity, about: float) -> Quantity:
 
 def _mirrored_too(spec: MeasureSpec, about: float) -> MeasureSpec:
     """The specification of a quantity that may also be mirrored."""
-    if not has_range(spec):
+    if not spec.has_range:
         return spec
     least, most = spec.limits
     both = min(least, 2 * about - most), max(most, 2 * about - least)
@@ -77,7 +77,7 @@ def _of_figure(
     tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]], about: float | None = None
 ) -> Generator[MeanOf, Estimate, list[PairedDifference]]:
     """The figure's differences; ``about``: the first table, which is a of all pairs, mirrored about that value."""
-    if not has_range(spec) and len(tables) > 2 and any(missing_rows(table, spec).any() for table in tables):
+    if not spec.has_range and len(tables) > 2 and any(missing_rows(table, spec).any() for table in tables):
         of_pairs = []
         for pair in pairs:  # what a missing answer can be is taken from these two alone
             (one,) = yield from _of_figure([tables[i] for i in pair], spec, [(0, 1)])

@@ -13,7 +13,6 @@ from scipy import special
 from audit.analysis.comparing.significance import p_of_counts_outside
 from audit.analysis.estimators import Estimate, Reach, unseen_share
 from audit.analysis.estimators.estimate import LEAST_DF, distance_at
-from audit.analysis.missing import has_range
 from suites.base import MeasureSpec
 
 
@@ -151,11 +150,6 @@ class PairedDifference:
     def fewest_levels(self) -> int:
         """The smallest number of levels of any sampled factor in any stratum."""
         return min([*self.levels.values(), *(n for _, n in self.weighted_levels)], default=0)
-
-    @property
-    def has_range(self) -> bool:
-        """Whether missing answers are bounded by the quantity's range, rather than by the observed values."""
-        return has_range(self.spec)
 
     @property
     def p_of_counts_outside(self) -> float:

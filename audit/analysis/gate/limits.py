@@ -21,7 +21,7 @@ from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.design import fewest_levels, layout_of, undefined_strata
 from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
 from audit.analysis.measures import measure_rows
-from audit.analysis.missing import completed, has_range
+from audit.analysis.missing import completed
 from audit.analysis.table import Bools, RowTable
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
 from suites.base import MeasureSpec
@@ -123,7 +123,7 @@ def _of_measure(m: Measure, table: RowTable | None, confidence: float) -> _Limit
         table.missing, table.answered = table.missing | without, table.answered & ~without
         m = _again(m, table, confidence)
     bounds, complete = (m.bound_low, m.bound_high), (m.complete_case_low, m.complete_case_high)
-    known = (None, None, None, None) if m.missing and not has_range(m.spec) else (m.low, m.high, *bounds)
+    known = (None, None, None, None) if m.missing and not m.spec.has_range else (m.low, m.high, *bounds)
     return _Limited(
         m.value, *known, m.n_items, m.missing, m.least_levels, *complete, n_without, m.sampling_low, m.sampling_high
     )
