@@ -1,6 +1,7 @@
 """Error rates of decisions: equivalence at the margin's edge, whole reports of models that are alike, many figures.
 
     python -m tests.simulations.decisions --draws 400 --reports 200
+    python -m tests.simulations.decisions --only reports  # three minutes
 
 The processes are not the estimator's own: rare kinds of templates, skewed and all-or-nothing changes; and every figure
 of every suite, computed from answers of two models that differ by chance alone.
@@ -216,13 +217,8 @@ def found_among(
     return alone / draws, among / draws, false / draws
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=400)
-    parser.add_argument("--reports", type=int, default=200)
-    parser.add_argument("--limit", type=int, default=1000)
-    options = parser.parse_args()
+def print_unchanged(options: argparse.Namespace) -> None:
+    """How often changes at the margin, and none, are called unchanged."""
     print("Called unchanged although the change is as large as the margin (10 templates: a tenth moves by 0.3)")
     for (occupations, templates), margin in (((40, 10), 0.03), ((40, 40), 0.15), ((60, 60), 0.1)):
         for binary, processes in ((False, CHANGES), (True, FLIPS)):
@@ -250,10 +246,18 @@ def main() -> None:
             for margin in (0.02, 0.05, 0.1, 0.15, 0.2)
         ]  # fmt: skip
         print(f"  {templates:4} templates" + "".join(f"{share:7.0%}" for share in shares), flush=True)
+
+
+def print_reports(options: argparse.Namespace) -> None:
+    """False claims in reports of two models alike."""
     print("Reports of two models alike: any false claim among primary figures, false discovery rate of the others")
     for name, make in SUITES.items():
         primary, others, figures = false_claims(make(), options.reports, options.limit)
         print(f"  {name:20}{figures:6} figures{primary:8.1%}{others:8.1%}", flush=True)
+
+
+def print_among(options: argparse.Namespace) -> None:
+    """How often one regression is found alone and among many figures."""
     print("A regression of 0.06 found alone, among 116 figures, and the others' false discovery rate")
     for is_primary, others_shift, shared in (
         (True, 0.0, 0.0), (False, 0.0, 0.0), (False, 0.0, 0.8), (False, 0.02, 0.0), (False, 0.02, 0.8)
@@ -261,6 +265,22 @@ def main() -> None:
         found = found_among(115, options.draws // 4, is_primary=is_primary, others_shift=others_shift, shared=shared)
         which = f"{'primary' if is_primary else 'other':8} others moved by {others_shift:.2f}, shared {shared:.0%}"
         print(f"  {which}" + "".join(f"{share:8.1%}" for share in found), flush=True)
+
+
+PARTS = {"unchanged": print_unchanged, "reports": print_reports, "among": print_among}
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=400)
+    parser.add_argument("--reports", type=int, default=200)
+    parser.add_argument("--limit", type=int, default=1000)
+    parser.add_argument("--only", choices=PARTS, help="one of the tables (default: all)")
+    options = parser.parse_args()
+    for name, part in PARTS.items():
+        if options.only in (None, name):
+            part(options)
 
 
 if __name__ == "__main__":
