@@ -225,7 +225,7 @@ class OpenAIBackend(Backend):
         self._since_canary = 0
         self._first_verified = self._last_verified = 0.0
         self._own = OwnQuestions()
-        self._requests_of_probe = self._requests_of_canary = 0
+        self._requests_of_canary = 0
         self._changed: ModelChangedError | None = None
         self._unfinished: dict[Request, dict[str, dict[str, object]]] = {}
 
@@ -289,7 +289,7 @@ class OpenAIBackend(Backend):
             if self._report is None or anew:
                 self._report = await self._report_of_all(anew)
                 self._first_verified = self._last_verified = time.time()
-                self._since_canary, self._requests_of_probe = 0, self._client.requests
+                self._since_canary = 0
             return self._report
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
@@ -322,8 +322,7 @@ class OpenAIBackend(Backend):
         except ModelChangedError as error:
             self._notice(error)
             return
-        found, sent = self._report.capabilities, self._client.requests - self._requests_of_probe
-        own = await check_own(self._api, found, self._tokenizer, self._own.take(), sent)
+        own = await check_own(self._api, self._report.capabilities, self._tokenizer, self._own.take())
         self.draws_compared = own.compared
         if own.contradiction:
             self._last_verified, self.unverified_reason = self._first_verified, own.contradiction
@@ -346,7 +345,7 @@ class OpenAIBackend(Backend):
         found = self._report.capabilities
         drawn = 0 if "sampled" not in found.routes else 1 if found.together == "n" else DRAWS
         canaries = 2 + questions // self.canary_every  # at the start, when the probe is recorded, and at the end
-        return canaries * (self._requests_of_canary + drawn) + requests_at_the_end(found, scored, questions)
+        return canaries * (self._requests_of_canary + drawn) + requests_at_the_end(found, scored)
 
     def score_noise(self) -> tuple[float, float]:
         """As in `SupportsSecondAnswers`: the noise that the probe measured, and how far a canary may move."""
@@ -469,10 +468,10 @@ class OpenAIBackend(Backend):
     async def _ask_canary(
         self, capabilities: ServerCapabilities, watched: Sequence[Watched]
     ) -> tuple[Canary, tuple[Watched, ...]]:
-        """The canary's values and those of the probe's random questions; counts what they take."""
-        before, routes = self._client.requests, self._routes(capabilities)
+        """The canary's values and those of the probe's random questions; counts what they take of the model."""
+        before, routes = self.usage.requests, self._routes(capabilities)
         canary, again = await ask_canary(routes, capabilities), await ask_watched(routes, watched)
-        self._requests_of_canary = self._client.requests - before
+        self._requests_of_canary = self.usage.requests - before
         return canary, again
 
     async def _verify_canary(self) -> None:

@@ -43,11 +43,11 @@ _SHARE, _MOST, _FEWEST_SEEN = 0.25, 30, 10
 #: are only compared with their lists, if the scores come from another route.
 _SHARE_DRAWN, _MOST_DRAWN, _MOST_ONE_BY_ONE = 0.4, 10, 5
 _OTHER_ROUTES = ("echo", "prompt_logprobs")
-#: Requests for draws: this share of the run's own, at least and at most so many; and draws per request.
+#: Requests for draws: this share of the run's questions, at least and at most so many; and draws per request.
 _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
-#: As many where lists came with draws, and as many more where those do not fit.
-_BESIDE_LISTS: Mapping[Together | None, int] = {"n": 20, "prompts": 10, None: 20}
+#: Where lists came with draws: more, since there the rest takes few requests.
+_BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 20}
 _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
 #: Entries of each list, and how many of the lists that came with a draw are kept.
 _LISTED, _MOST_KEPT = 1000, 2000
@@ -66,10 +66,11 @@ _MIN_OFF = 2
 
 @dataclass(frozen=True)
 class OwnSample:
-    """Questions of a run with their answers, and the places of lists that came with a draw."""
+    """Some of the ``seen`` questions of a run with their answers, and the places of lists that came with a draw."""
 
     questions: Sequence[tuple[ScoreRequest, ScoreResponse]]
     places: Sequence[Place]
+    seen: int
 
 
 class OwnQuestions:
@@ -87,8 +88,8 @@ class OwnQuestions:
 
     def take(self) -> OwnSample:
         """A share of the questions that were seen, and the places; none of them is kept."""
-        n = _number_taken(self._questions.seen)
-        return OwnSample(self._questions.take(n), self._places.take(_MOST_KEPT))
+        seen = self._questions.seen
+        return OwnSample(self._questions.take(_number_taken(seen)), self._places.take(_MOST_KEPT), seen)
 
 
 class _Reservoir(Generic[T]):
@@ -138,21 +139,21 @@ class _Plan:
     many: int
 
     @classmethod
-    def of(cls, found: ServerCapabilities, n_questions: int, requests: int, *, is_chat: bool, with_lists: bool) -> Self:
+    def of(cls, found: ServerCapabilities, n_questions: int, seen: int, *, is_chat: bool, with_lists: bool) -> Self:
         way = None if is_chat and found.together == "prompts" else found.together
         n_drawn = min(math.ceil(_SHARE_DRAWN * n_questions), _MOST_DRAWN if way else _MOST_ONE_BY_ONE)
         fewest, most = _REQUESTS[way]
-        some = _BESIDE_LISTS[way] if with_lists else min(max(round(_REQUESTS_SHARE * requests), fewest), most)
+        some = _BESIDE_LISTS[way] if with_lists else min(max(round(_REQUESTS_SHARE * seen), fewest), most)
         return cls(way, n_drawn, n_questions if found.text_route in _OTHER_ROUTES else n_drawn, some, most)
 
 
-def requests_at_the_end(found: ServerCapabilities, scored: int, requests: int) -> int:
-    """How many requests follow a run of so many scored questions and requests, where its draws fit its lists."""
+def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
+    """How many requests follow a run of so many scored questions, where its draws fit its lists."""
     n = _number_taken(scored)
     if not n or found.repeat_noise > MAX_NOISE or set(found.routes) <= {None, "sampled"}:
         return 0
     with_lists = found.draws_with_lists and (found.text_route not in _OTHER_ROUTES or found.family is None)
-    plan = _Plan.of(found, n, requests, is_chat=found.text_route is None, with_lists=with_lists)
+    plan = _Plan.of(found, n, scored, is_chat=found.text_route is None, with_lists=with_lists)
     return plan.n_listed + plan.some
 
 
@@ -173,11 +174,10 @@ async def check_own(
     capabilities: ServerCapabilities,
     tokenizer: RemoteTokenizer | None,
     sample: OwnSample,
-    requests: int,
 ) -> OwnCheck:
     """Compare the scores of these questions with lists and draws.
 
-    ``requests`` is how many the run has sent. An honest server is flagged once in 10,000 runs, as by the probe.
+    An honest server is flagged once in 10,000 runs, as by the probe.
     """
     session = ProbeSession(api)
     session.capabilities, session.tokenizer = capabilities, tokenizer
@@ -186,7 +186,7 @@ async def check_own(
         return OwnCheck()
     is_chat = not isinstance(sample.questions[0][0].prompt, str) and capabilities.chat_route != "rendered"
     with_lists = len(sample.places) >= _FEWEST_SEEN
-    plan = _Plan.of(capabilities, len(sample.questions), requests, is_chat=is_chat, with_lists=with_lists)
+    plan = _Plan.of(capabilities, len(sample.questions), sample.seen, is_chat=is_chat, with_lists=with_lists)
     found = await _compared(session, sample.questions, plan)
     if found.moved:
         return OwnCheck(found.moved)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import json
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import numpy as np
 
 from tests.backends.openai.lies.audits import ONE_AT_A_TIME, audit_trials
 from tests.backends.openai.lies.catalogue import LIES, UNDER_WAY, UNKNOWABLE
+from tests.backends.openai.lies.costs import cost_table, honest_table
 from tests.backends.openai.lies.records import accepted, page, read_records, record
 from tests.backends.openai.lies.server import STYLES, Style
 from tests.backends.openai.lies.trial import Outcome, trials
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, help="of a whole audit")
     parser.add_argument("--results", type=Path, help="a file of JSON lines")
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--honest", type=Path, help="what `tests.backends.openai.honest` kept, for the page")
     options = parser.parse_args()
     records = read_records(options.results) if options.results else []
     done = {(r["lie"], r["style"], r["seed"]) for r in records}
@@ -46,7 +49,9 @@ def main() -> None:
                 file.write(json.dumps(records[-1]) + "\n")
     hidden = unknowable()
     if options.page:
-        options.page.write_text(page(records, hidden))
+        probes = read_records(options.honest) if options.honest else []
+        costs = asyncio.run(cost_table())
+        options.page.write_text(page(records, hidden, costs, [*honest_table(probes)]))
     wrong = sum(accepted(r) for r in records if (r["lie"], r["style"]) not in hidden)
     print(f"wrong scores and false bounds accepted in runs that named no problem: {wrong}")
 

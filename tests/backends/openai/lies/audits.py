@@ -25,7 +25,7 @@ from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordSer
 from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, questions
 
 #: Of each question, where a server is asked about one continuation at a time and gets as many requests.
-_CONTINUATIONS, ONE_AT_A_TIME = 3, ("echo", "ids")
+CONTINUATIONS, ONE_AT_A_TIME = 3, ("echo", "ids")
 #: Seconds that an answer takes: long enough for the client to have as many under way as it may.
 _ANSWERED_IN = 0.02
 
@@ -41,7 +41,7 @@ class Questions(Suite):
     def items(self) -> Iterator[Item]:
         for at, request in enumerate(questions(self._style, self._n)):
             if self._style in ONE_AT_A_TIME:
-                request = dataclasses.replace(request, continuations=request.continuations[:_CONTINUATIONS])
+                request = dataclasses.replace(request, continuations=request.continuations[:CONTINUATIONS])
             yield Item(f"q{at}", request, {"q": at})
 
     @property

@@ -36,6 +36,16 @@ does not rule out (up to 9.1 % where no two answers disagree) is on the report's
 runs in which no larger share of the questions got wrong scores.
 
 """
+_COSTS = """## What checking costs
+
+Requests for an audit of 2,000 questions at honest servers of these styles, without those to a tokenizer. On the styles
+`echo` and `ids` each of three continuations takes a request, and so do those that are asked again.
+"""
+_HONEST = """## Real, honest servers
+
+Probes by `python -m tests.backends.openai.honest SERVER`, each made afresh. A failed proof takes a route away; the
+others stay.
+"""
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -58,8 +68,13 @@ def accepted(one: Mapping[str, Any]) -> int:
     return (one["wrong"] + one["false_bounds"]) * (one["ended"] == "complete")
 
 
-def page(records: Sequence[Mapping[str, Any]], unknowable: Mapping[tuple[str, str], str]) -> str:
-    """The page: a table of lies × styles for those of the probe, and one for those of whole audits."""
+def page(
+    records: Sequence[Mapping[str, Any]],
+    unknowable: Mapping[tuple[str, str], str],
+    costs: Sequence[str],
+    probes: Sequence[str],
+) -> str:
+    """The page: a table of lies × styles for those of the probe, and one for those of whole audits; costs."""
     reasons = list(dict.fromkeys(unknowable.values()))
     lines = [_HEAD, "## Lies from the start\n", *_table(records, ("honest", *_names(False)), unknowable, reasons)]
     lines += ["\n## Lies in whole audits\n", *_table(records, _names(True), unknowable, reasons)]
@@ -70,6 +85,7 @@ def page(records: Sequence[Mapping[str, Any]], unknowable: Mapping[tuple[str, st
         f"\n{len(records):,} trials, seeds {seeds[0]} to {seeds[-1]} ({_commits(records)}). Wrong scores accepted "
         f"elsewhere, beyond what the report says is possible: {wrong}."
     )
+    lines += ["", _COSTS, *costs, "", _HONEST, *probes]
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,7 @@ from audit.forecast.estimate import dry_run_audit
 from audit.report.phrases.self_checks import self_check_sentences
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.audits import Questions, audit_trials
+from tests.backends.openai.lies.costs import cost
 from tests.backends.openai.lies.server import MODEL, Style, WordServer
 
 
@@ -45,8 +46,15 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
     assert f"{check.draws} tokens drawn after its questions fit its scores" in said
     assert (estimate.requests, estimate.asked_again) == (result.models[0].asked, again) == (40, 10)
     assert abs(server.requests - probed - 40 - again - estimate.checking_requests) <= 2
-    # Of 2,000 questions 60 are asked again.
-    assert probed + 60 + first.checking_requests(2000, 2000) <= 400
+    assert first.checking_requests(2000, 2000) > 0
+
+
+@pytest.mark.parametrize(
+    ("style", "seed"),
+    [("lists", 0), ("chat", 1), *(pytest.param(style, 1, marks=pytest.mark.battery) for style in ("lists", "whole"))],
+)
+async def test_checking_2000_questions_takes_400_requests_at_most(style: Style, seed: int) -> None:
+    assert (await cost(style, seed)).together <= 400
 
 
 @pytest.mark.parametrize(
