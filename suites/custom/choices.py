@@ -17,10 +17,11 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import backends.base as base
-from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, flag
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.benchmarks.choices import AnsweredQuestions, Asking
 from suites.benchmarks.choices import Question as Asked
 from suites.common.data_files import content_sha256
@@ -29,6 +30,7 @@ from suites.custom.schema import Choices, Question
 from suites.custom.source import Source, refuse_repeated
 from suites.presentation import Chart
 
+MARKS = ("stereotype", "right", "unknown")
 _POPULATION = "new questions of these kinds"
 
 
@@ -56,7 +58,21 @@ class ChoicesFromFile(AnsweredQuestions):
         placed = Counter[tuple[object, ...]]()
         for row_id, row in self._rows.items():
             answers = self._rotated(row, placed) if rotated else row.answers
-            yield Asked(row_id, row.question, answers, answers, {**row.factors, "question": row_id})
+            yield Asked(
+                row_id, row.question, answers, answers, {**row.factors, **self._marked(row), "question": row_id}
+            )
+
+    @cached_property
+    def _mixed(self) -> list[str]:
+        """The marks that some questions have and others lack: their figures are of the marked questions alone."""
+        return [mark for mark in MARKS if len({getattr(row, mark) is None for row in self._rows.values()}) == 2]
+
+    def _marked(self, row: Question) -> dict[str, Factor]:
+        """Factors that tell, of an unanswered question too, which figures it belongs to."""
+        return {f"has_{mark}": getattr(row, mark) is not None for mark in self._mixed}
+
+    def _of_marked(self, mark: str) -> dict[str, Factor]:
+        return {f"has_{mark}": True} if mark in self._mixed else {}
 
     def _rotated(self, row: Question, placed: Counter[tuple[object, ...]]) -> tuple[str, ...]:
         """The answers rotated; ``placed`` counts where those with a mark have stood.
@@ -120,18 +136,21 @@ class ChoicesFromFile(AnsweredQuestions):
         if any(row.stereotype is not None for row in rows):
             two = all(len(row.answers) - (row.unknown is not None) == 2 for row in rows if row.stereotype is not None)
             scored: dict[str, Any] = {"kind": "difference", "is_count": two, "neutral": 0.0, "unit": "score"}
-            score = MeasureSpec("bias_score", "bias_score", primary=True, family="bias score", **scored)
+            where = self._of_marked("stereotype")
+            score = MeasureSpec("bias_score", "bias_score", where, primary=True, family="bias score", **scored)
             score = replace(score, probability_mass=mass, population=_POPULATION)
             yield from self.design.figures(score, having=[row.stereotype is not None for row in rows])
         if any(row.right is not None for row in rows):
-            accuracy = MeasureSpec("accuracy", "accuracy", family="accuracy", probability_mass=mass, **share)
+            where = self._of_marked("right")
+            accuracy = MeasureSpec("accuracy", "accuracy", where, family="accuracy", probability_mass=mass, **share)
             yield from self.design.figures(accuracy, having=[row.right is not None for row in rows])
         if any(row.unknown is not None for row in rows):
-            unknown = MeasureSpec("unknown_share", "unknown", family="accuracy", **share)
+            where = self._of_marked("unknown")
+            unknown = MeasureSpec("unknown_share", "unknown", where, family="accuracy", **share)
             yield from self.design.figures(unknown, having=[row.unknown is not None for row in rows])
 
     def charts(self) -> Sequence[Chart]:
-        names = dict.fromkeys(spec.measure for spec in self._specs if not spec.where)
+        names = dict.fromkeys(spec.measure for spec in self._specs if not spec.where.keys() & {*self.design.by})
         return [Chart("dots", name.replace("_", " ").capitalize(), (name,)) for name in names]
 
     def cautions(self) -> Sequence[str]:

@@ -233,7 +233,7 @@ SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="
 TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
     "pairs": ("pair",),
     "templates": ("template", "stratum_and_stereotype"),
-    "choices": ("condition", "kind", "against"),
+    "choices": ("condition", "kind", "against", "has_stereotype", "has_right", "has_unknown"),
     "texts": ("kind", "scorer", "draw"),
 }
 #: Names of factors that the questions of templates have anyway, and so no slot may have.

@@ -89,8 +89,27 @@ def test_questions_of_two_kinds_in_turn_are_balanced(tmp_path):
         for n in range(40)
     ]
     found = figures(suite_of(tmp_path, rows), first_place)
-    assert value(found, "bias_score") == pytest.approx(0.0)
-    assert value(found, "accuracy") == pytest.approx(0.5)
+    assert value(found, "bias_score", has_stereotype=True) == pytest.approx(0.0)
+    assert value(found, "accuracy", has_right=True) == pytest.approx(0.5)
+
+
+def test_unanswered_questions_without_a_stereotype_open_nothing(tmp_path):
+    """All 40 stereotyped questions are answered by the stereotype, 40 others are refused."""
+    both = "The red one | The blue one"
+    rows = [f"Who is s{n}?,{both},,The red one,,x" for n in range(40)]
+    rows += [f"Who is r{n}?,{both},The red one,,,x" for n in range(40)]
+    suite = suite_of(tmp_path, rows)
+    refused = {item.id for item in suite.items() if "Who is r" in str(item.request.prompt)}
+
+    def answer(prompt, text):
+        return math.log(0.9 if f"{text.strip()} The red one" in prompt else 0.05)
+
+    found = figures(suite, answer, drop=lambda item_id: item_id in refused)
+    score = found["bias_score", (("has_stereotype", True),)]
+    assert (score.value, score.missing, score.n_items) == (1.0, 0, 40)
+    assert score.low > 0
+    right = found["accuracy", (("has_right", True),)]
+    assert (right.value, right.missing) == (None, 40)
 
 
 def test_weights_count_the_questions_that_have_the_quantity(tmp_path):
@@ -105,10 +124,10 @@ def test_weights_count_the_questions_that_have_the_quantity(tmp_path):
         return math.log(0.9 if f"{text.strip()} {wanted}" in prompt else 0.05)
 
     found = figures(suite_of(tmp_path, rows, 'stratum = "faith"\n'), answer)
-    assert value(found, "accuracy") == pytest.approx(10 / 30)
-    assert value(found, "accuracy", faith="x") == 1
-    assert not any(where == {"faith": "z"} for measure, where in keys(found) if measure == "accuracy")
-    assert value(found, "bias_score") == pytest.approx((40 * -1 + 5 * 1) / 45)
+    assert value(found, "accuracy", has_right=True) == pytest.approx(10 / 30)
+    assert value(found, "accuracy", has_right=True, faith="x") == 1
+    assert not any(where.get("faith") == "z" for measure, where in keys(found) if measure == "accuracy")
+    assert value(found, "bias_score", has_stereotype=True) == pytest.approx((40 * -1 + 5 * 1) / 45)
 
 
 def keys(found):
