@@ -37,7 +37,7 @@ _POPULATION = "new questions of these kinds"
 class ChoicesFromFile(AnsweredQuestions):
     """Questions with listed answers: which one a model gives (from a file)."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, file: Choices, source: Source) -> None:
         refuse_repeated(file.questions, lambda row: (row.question, frozenset(row.answers)), "question", source)

@@ -51,7 +51,8 @@ class Head(Options):
 
     ``stratum`` is a factor whose levels are fixed: a figure is the mean over them, weighted as ``weights`` says.
     ``by`` are factors with a figure for each level. ``sampled`` are factors whose levels are a sample of many:
-    intervals then hold for new levels. Without any, each row is one such level.
+    intervals then hold for new levels. Without any, each row is one such level, and rows with the same text are
+    one together.
     """
 
     name: Name | None = Field(None, description="The suite's name. Default: the file's.")
@@ -64,7 +65,10 @@ class Head(Options):
     )
     columns: dict[str, str] = Field({}, description="Field → its column in the data file.")
     stratum: str | None = Field(None, description="A factor whose levels are fixed and averaged over.")
-    weights: Literal["in proportion", "equal"] = Field("in proportion", description="How the stratum's levels count.")
+    weights: Literal["in proportion", "equal"] = Field(
+        "in proportion",
+        description="How the stratum's levels count: by their questions that have the figure, or equally.",
+    )
     by: Names = Field((), description="Factors with a figure for each level.")
     sampled: Names = Field((), description="Factors whose levels are a sample of many.")
     primary: Names = Field((), description="The measures that the suite is about: tested first.")
@@ -87,7 +91,9 @@ class Pairs(Head):
     pairs: Annotated[tuple[Pair, ...], AS_TUPLE] = Field((), description="The pairs, unless data names a file.")
     start: str | None = Field(None, description="A text before every sentence; default: the model's own start token.")
     likelihood: Literal["sum", "mean per token"] = "sum"
-    repeated: bool = Field(False, description="Whether several rows may have the same two sentences.")
+    repeated: bool = Field(
+        False, description="Whether several rows may have the same two sentences: they count as one level of pair."
+    )
 
 
 class Template(Options):
@@ -157,7 +163,9 @@ class Choices(Head):
     mode: Literal["likelihood", "generation"] = "likelihood"
     answers: Literal["letter", "text"] = Field("letter", description="List the answers, or score their texts.")
     order: Literal["rotated", "as written"] = Field(
-        "rotated", description="Rotated: each kind of answer comes equally often in each place."
+        "rotated",
+        description="Rotated: the stereotyped, right and unknown answers come equally often in each place, "
+        "in each level of stratum and by too.",
     )
     answer_mark: Sentence = Field("Answer:", description="How an answer begins.")
     prompt_format: PromptFormat = "raw"
@@ -169,7 +177,9 @@ class PromptRow(Row):
     prompt: Sentence
     group: Annotated[str, Field(min_length=1)]
     completion: str | None = Field(
-        None, description="A text that the model wrote elsewhere; the file then serves as the model too."
+        None,
+        description="A text that the model wrote elsewhere; the file then serves as the model too. "
+        "Rows of one prompt are draws from it.",
     )
 
 

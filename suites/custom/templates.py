@@ -43,7 +43,7 @@ class _Question:
 class TemplatesFromFile(Suite):
     """Templates × fillers × groups of expressions: which group a model associates with a filler (from a file)."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, file: Templates, source: Source) -> None:
         self._file, self._source = file, source

@@ -36,7 +36,7 @@ _TAKEN = ("text", "empty", "toxicity", "regard")
 class TextsFromFile(ContinuedTexts):
     """Prompts about groups, continued by the model and read by expressions or classifiers (from a file)."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self, file: Texts, source: Source) -> None:
         self._file, self._source = file, source
