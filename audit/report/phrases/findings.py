@@ -270,10 +270,10 @@ def _of_sample(labelled: Sequence[Labelled]) -> str:
     if len(labelled) > _LISTED or any(m.sampling_low is None for _, m in labelled):
         return ""
     one_model = len({m.model for _, m in labelled}) == 1
-    spans = (
-        f"{with_interval(None, m.sampling_low, m.sampling_high)} {c if one_model else _who(c, m)}".rstrip()
-        for c, m in labelled
-    )
+    spans = []
+    for condition, m in labelled:
+        span = with_interval(None, m.sampling_low, m.sampling_high)
+        spans.append(f"{span} {condition}".rstrip() if one_model else f"{_who(condition, m)} {span}")
     return f"; of the sampling error alone: {', '.join(spans)}"
 
 

@@ -46,6 +46,9 @@ def test_a_wide_interval_stands_beside_its_sampling_error() -> None:
         "0.04 [−0.01, 0.09]. The interval is so wide since 40 occupations and 25 templates leave room for a kind that "
         "is not among them, by assumption at most 1 log-odds apart; of the sampling error alone: [0.02, 0.06]."
     )
+    other = wide.model_copy(update={"model": "b", "id": "b"})
+    (said,) = _said(mu.result(["a", "b"], [info], [wide, other]), "finding")
+    assert said.endswith("of the sampling error alone: a [0.02, 0.06], b [0.02, 0.06].")
 
 
 def test_nothing_is_claimed_of_a_figure_without_interval() -> None:
