@@ -164,8 +164,8 @@ UNDER_WAY = frozenset(
 )
 _SMALL = "smaller than what the probe's draws can show"
 _FEW = (
-    "a factor of 1.8 on words of about 0.1: where each draw takes a request (odd seeds), 1,500 lists with a draw each "
-    "show it in most runs, 30 draws beside `echo` or `prompt_logprobs` do not"
+    "smaller than what the run's own draws can show, which its report says: where each takes a request (odd seeds), "
+    "a factor of 2 on words of about 0.1 after 1,440 questions, 4 after 480, any where lists bring none (`echo`, `ids`)"
 )
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
 #: (lie, style) that no probe can notice there, and why.
@@ -175,5 +175,7 @@ UNKNOWABLE: Mapping[tuple[str, str], str] = {
     **{("lists mixed with 5 % of noise", style): _SMALL for style in LISTED},
     **{("lists jittered by 0.3 nats", style): _SMALL for style in LISTED},
     **{("the likeliest audited word 0.6 nats down", style): _FEW for style in SCORED},
+    **{("audited words moved halfway to their mean", style): _FEW for style in SCORED},
+    **{("the two likeliest audited words swapped", style): _FEW for style in LISTED},
     ("draws at temperature 0.3", "drawn"): "without lists, they are the draws of another model",
 }

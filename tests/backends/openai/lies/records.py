@@ -31,9 +31,9 @@ tells one lie. Each cell counts the seeds by outcome:
 Trials are kept in a file and repeated only when the file is removed; the last line names the commits that they ran at.
 Where a cell counts fewer than six seeds, the others were not run. A cell is empty where a style cannot tell the lie.
 Lies that begin after the probe are tried on audits of 160 questions, of which 40 are asked again, and lies about the
-audited words on audits of 1,440 (480 where lists bring no draws). The largest share of wrong answers that such an audit
-does not rule out (up to 9.1 % where no two answers disagree) is on the report's first screen; *within the bound* counts
-runs in which no larger share of the questions got wrong scores.
+audited words on audits of 1,440 (480 on the styles `echo`, `ids` and `whole`). The largest share of wrong answers that
+such an audit does not rule out (up to 9.1 % where no two answers disagree) is on the report's first screen; *within the
+bound* counts runs in which no larger share of the questions got wrong scores.
 
 """
 _COSTS = """## What checking costs

@@ -45,7 +45,9 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
     (said,) = [sentence for sentence in self_check_sentences([check]) if "tokens drawn after" in sentence]
     assert f"{check.draws} tokens drawn after its questions fit its scores" in said
     assert (estimate.requests, estimate.asked_again) == (result.models[0].asked, again) == (40, 10)
-    assert abs(server.requests - probed - 40 - again - estimate.checking_requests) <= 2
+    more = server.requests - probed - 40 - again - estimate.checking_requests
+    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 20 those without.
+    assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 300, 320)) <= 2
     assert first.checking_requests(2000, 2000) > 0
 
 
