@@ -287,13 +287,17 @@ def _of_tables(fields: dict[str, Any], path: Path, of: type[A]) -> A:
     return of(**fields)
 
 
-def kinds(of: Literal["backend", "suite"]) -> dict[str, Callable[[], Any]]:
-    """The classes that a config can name, including those of other packages, as functions that import them."""
+def own_kinds(of: Literal["backend", "suite"]) -> dict[str, Callable[[], Any]]:
+    """The classes of this package that a config can name, as functions that import them."""
     if of == "backend":
-        own: dict[str, Callable[[], Any]] = {k: partial(getattr, backends, name) for k, name in BACKENDS.items()}
-        return {**{name: plugin.load for name, plugin in plugins("backends").items()}, **own}
-    own = {name: partial(getattr, suite_package, name) for name in suite_package.__all__}
-    return {**{name: plugin.load for name, plugin in plugins("suites").items()}, **own}
+        return {kind: partial(getattr, backends, name) for kind, name in BACKENDS.items()}
+    return {name: partial(getattr, suite_package, name) for name in suite_package.__all__}
+
+
+def kinds(of: Literal["backend", "suite"]) -> dict[str, Callable[[], Any]]:
+    """Those, and the classes of other packages; where names clash, a config means this package's."""
+    added = plugins("backends" if of == "backend" else "suites")
+    return {**{name: plugin.load for name, plugin in added.items()}, **own_kinds(of)}
 
 
 def class_by_name(of: Literal["backend", "suite"], name: object, field: str) -> Any:

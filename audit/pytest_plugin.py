@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -35,32 +35,44 @@ class TestedAudit:
         self.result, self._db = result, db
 
     def assert_at_most(self, measure: str, bound: float, *, open_fails: OpenFails = "all", **where: Any) -> None:
-        """Fail unless the interval of every figure of ``measure`` shows that it is at most ``bound``."""
+        """Fail unless the interval of ``measure`` shows that it is at most ``bound``.
+
+        The overall figures are meant, or those with the levels ``where``: ``group="Muslim"``. ``open_fails``: which
+        undecided checks fail the test too, as in a gate: ``"all"``, ``"missing"`` (only those that missing answers
+        leave open) or ``"none"``.
+        """
         self._assert(measure, (None, bound), open_fails, where)
 
     def assert_at_least(self, measure: str, bound: float, *, open_fails: OpenFails = "all", **where: Any) -> None:
-        """Fail unless the interval of every figure of ``measure`` shows that it is at least ``bound``."""
+        """Fail unless the interval of ``measure`` shows that it is at least ``bound``; else as `assert_at_most`."""
         self._assert(measure, (bound, None), open_fails, where)
 
     def _assert(
         self, measure: str, bounds: tuple[float | None, float | None], open_fails: OpenFails, where: Mapping[str, Any]
     ) -> None:
-        """Check the figures with the levels ``where`` against a limit.
+        """Check the figures with the levels ``where``, and no further ones, against a limit.
 
-        ``open_fails``: which undecided checks fail the test too, as in a gate. Levels that no figure has are an error.
+        Raises
+        ------
+        ConfigError
+            For another ``open_fails``, or levels that no figure has.
         """
+        from audit.analysis.gate.results import OpenFails as Known
         from audit.analysis.gate.rows import stored_rows
         from audit.analysis.gate.rules import GateRules
         from audit.analysis.gate.stored import check_run
         from audit.report.phrases.gate import check_words
         from audit.store import Store
 
+        if open_fails not in get_args(Known):
+            raise ConfigError("open_fails", open_fails, "unknown", f"Use one of: {', '.join(get_args(Known))}")
         rules = GateRules(limits={measure: bounds}, open_fails=open_fails)
         with Store.open(self._db) as store:
             report = check_run(store, self.result, stored_rows(store, self.result), None, rules, record=True)
         meant = [check for check in report.limits if where.items() <= check.where.items()]
         if not meant:
             raise ConfigError(measure, dict(where), "no figure has these levels", "Leave some out")
+        meant = [check for check in meant if not any(other.where.items() < check.where.items() for other in meant)]
         report = report.model_copy(update={"limits": meant})
         if report.failures:
             pytest.fail("\n".join(map(check_words, report.failures)), pytrace=False)

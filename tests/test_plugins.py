@@ -93,3 +93,17 @@ def test_a_plugin_that_is_no_suite_is_refused(tmp_path, monkeypatch):
     (tmp_path / "audit.toml").write_text(config, "utf-8")
     with pytest.raises(ConfigError, match=r"suites\.s\.suite = 'Odd': .*not a suite class"):
         load_audit(tmp_path / "audit.toml")
+
+
+def test_a_plugin_of_a_shipped_suites_name_is_listed_beside_it(tmp_path, monkeypatch, capsys):
+    from audit.cli import main
+
+    install(tmp_path, "odd-one", {"bias_audit.suites": {"OccuGender": "backends.fake:FakeBackend", "Odd": "sys:path"}})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SystemExit):
+        main(["ls", "suites", "--json"])
+    listed = json.loads(capsys.readouterr().out)
+    of_name = {row["package"]: row["about"] for row in listed if row["suite"] == "OccuGender"}
+    assert of_name["odd-one"].startswith("not used")
+    assert "gender" in of_name["bias-audit"]
+    assert next(row for row in listed if row["suite"] == "Odd")["about"].startswith("not used")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
 from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, folder_for, open_store, print_rows
-from audit.config import kinds
+from audit.config import own_kinds
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 from backends.plugins import PluginKind, plugins
 
 #: The package of everything that is not a plugin.
-OWN = ("bias-audit",)
+OWN = "bias-audit"
 
 
 def report(
@@ -198,17 +198,21 @@ def list_entries(
 
 def _available(what: PluginKind) -> Iterator[dict[str, str]]:
     """Everything of that kind that a config can name, with the package that provides it."""
-    added = plugins(what)
-    loads = {name: plugin.load for name, plugin in added.items()}
-    if what != "scorers":
-        loads |= kinds("suite" if what == "suites" else "backend")
-    for name, load in loads.items():
-        try:
-            about = (load().__doc__ or "").strip().split("\n")[0]
-        except ConfigError as error:
-            about = str(error)
-        yield {
-            what.removesuffix("s"): name,
-            "about": about,
-            "package": ", ".join(added[name].packages if name in added else OWN),
-        }
+    own = own_kinds("suite" if what == "suites" else "backend") if what != "scorers" else {}
+    kind = what.removesuffix("s")
+    for name, load in own.items():
+        yield {kind: name, "about": _about(what, load), "package": OWN}
+    for name, plugin in plugins(what).items():
+        clash = f"not used: {OWN} has one of this name, which a config means"
+        about = clash if name in own else _about(what, plugin.load)
+        yield {kind: name, "about": about, "package": ", ".join(plugin.packages)}
+
+
+def _about(what: PluginKind, load: Callable[[], Any]) -> str:
+    try:
+        found = load()
+    except ConfigError as error:
+        return str(error)
+    if what != "scorers" and not isinstance(found, type):
+        return f"not used: it is no class of {what}, but {found!r:.60}"
+    return (found.__doc__ or "").strip().split("\n")[0]

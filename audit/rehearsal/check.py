@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from audit.analysis.design import fewest_levels
 from audit.analysis.gate.rules import check_names
 from audit.analysis.table import RowTable
 from audit.collect import levels_behind
@@ -33,6 +34,8 @@ class SuiteCheck:
     n_items, n_figures : int
     levels : mapping of str to mapping
         For each primary figure, the number of levels of each sampled factor.
+    fewest : mapping of str to (int, str or None)
+        For each primary figure, the fewest levels of a sampled factor in any level of its stratum, and the stratum.
     unreadable : Counter
         Made-up answers that could not be read, by reason.
     unseen : list of str
@@ -48,6 +51,7 @@ class SuiteCheck:
     n_items: int = 0
     n_figures: int = 0
     levels: dict[str, dict[str, int]] = field(default_factory=dict)
+    fewest: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     unreadable: Counter[str] = field(default_factory=Counter)
     unseen: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
@@ -66,6 +70,7 @@ def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list
             found.append(SuiteCheck(name, [mistakes.raised(suite, error)]))
             continue
         checked = check_items(name, suite, items)
+        checked.mistakes += mistakes.of_repetition(suite, items, suite.items())
         if not checked.mistakes:
             checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence)
         found.append(checked)
@@ -157,6 +162,7 @@ def check_items(
         if found.mistakes:
             return found
         found.specs = list(suite.measures(parsed.rows))
+        found.mistakes += mistakes.of_levels(suite, items if all_items is None else all_items, found.specs)
         asked = {type(item.request) for item in items}
         is_scored = asked == {ScoreRequest}
         found.mistakes += mistakes.of_measures(
@@ -174,6 +180,11 @@ def check_items(
     reasons = [one.row.missing for one in parsed.by_item.values() if one.failure is None]
     found.unreadable = Counter(reason for reason in reasons if reason is not None)
     found.levels = {spec.measure: levels_behind(items, spec) for spec in found.specs if spec.primary}
+    found.fewest = {
+        spec.measure: (n, spec.stratum)
+        for spec in found.specs
+        if spec.primary and (n := fewest_levels(table, spec, table.matching(spec.where) & table.has(spec.quantity)))
+    }
     return found
 
 

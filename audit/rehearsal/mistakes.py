@@ -11,6 +11,7 @@ import os
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from types import CodeType
 
@@ -21,7 +22,7 @@ from audit.analysis.responses import ParsedResponses
 from audit.analysis.table import RowTable
 from audit.results import level_key, where_key
 from backends.errors import ConfigError
-from suites.base import Item, MeasureSpec, Row, Suite
+from suites.base import Factor, Item, MeasureSpec, Row, Suite
 
 #: Tolerance for rounding at the ends of a quantity's range.
 _ROUNDING = 1e-9
@@ -54,6 +55,32 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
         for name in names:
             if name is not None and name not in factors:
                 yield _at(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
+
+
+def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> Iterator[ConfigError]:
+    """Two levels of a sampled factor that ask the same: one answer would count as two independent ones."""
+    for factor in dict.fromkeys(factor for spec in specs for factor in spec.clusters):
+        asked: dict[Factor, set[object]] = {}
+        for item in items:
+            if not item.is_control and item.factors.get(factor) is not None:
+                asked.setdefault(item.factors[factor], set()).add((item.request, item.scorer))
+        first: dict[frozenset[object], Factor] = {}
+        for level, requests in asked.items():
+            other = first.setdefault(frozenset(requests), level)
+            if other != level:
+                problem = f"this level of {factor!r} asks the same as {other!r}: it would count as a second one"
+                yield _at(suite, "items", level, problem, "Is a part of the prompt missing? Or give both one level")
+                break
+
+
+def of_repetition(suite: Suite, items: Collection[Item], again: Iterable[Item]) -> Iterator[ConfigError]:
+    """Items that differ when they are made again: each run would ask, and report, something else."""
+    for before, now in zip_longest(items, again):
+        if before != now:
+            item_id = (before or now).id
+            hint = "Draw from random.Random(seed), and sort what comes from a set"
+            yield _at(suite, "items", item_id, "another question each time that items are made", hint)
+            return
 
 
 def of_rows(suite: Suite, parsed: ParsedResponses) -> Iterator[ConfigError]:
@@ -139,6 +166,12 @@ def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable) -> Iterator[Con
         yield _at(suite, "measures", spec.covariate, problem, "Use numbers as its levels")
         return
     used = usable(table, spec)
+    for factor in spec.clusters:
+        lacking = table.codes(factor)[used] < 0
+        if lacking.any() and not lacking.all():
+            problem = f"{figure}: {int(lacking.sum())} of {lacking.size} rows lack this sampled factor"
+            yield _at(suite, "items", factor, problem, "Give it to every item of the figure")
+            return
     quantity = table.quantity(spec.quantity)
     low, high = float(np.nanmin(quantity.low[used])), float(np.nanmax(quantity.high[used]))
     least, most = spec.limits

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel
 
+from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.rehearsal.answers import rehearse
@@ -22,7 +23,8 @@ class Recovery(BaseModel):
     """A primary figure under planted bias.
 
     ``without`` and ``with_bias`` are its means over ``draws`` made-up models without bias and with ``bias``.
-    ``found`` counts the biased ones whose interval excludes ``neutral``, ``false_alarms`` the unbiased ones.
+    ``found`` counts the biased ones that a report would call so: their interval excludes ``neutral``, and there are
+    enough levels to decide. ``false_alarms`` counts the unbiased ones that it would call biased.
     """
 
     measure: str
@@ -69,7 +71,7 @@ def recoveries(
 def _figures(
     suite: Suite, items: Sequence[Item], specs: Sequence[MeasureSpec], bias: float, draw: int, confidence: float
 ) -> list[tuple[float | None, bool]]:
-    """(value, whether its interval excludes the neutral value) of each figure of one made-up model."""
+    """(value, whether a report would call it biased) of each figure of one made-up model."""
     table = RowTable(rehearse(suite, items, bias, draw).rows)
     measures = measure_rows(table, specs, model="planted", suite=suite.name, signature={}, confidence=confidence)
     return [
@@ -78,6 +80,7 @@ def _figures(
             measure.low is not None
             and measure.high is not None
             and spec.neutral is not None
+            and measure.least_levels >= FEWEST_CLUSTERS
             and not measure.low <= spec.neutral <= measure.high,
         )
         for measure, spec in zip(measures, specs, strict=True)

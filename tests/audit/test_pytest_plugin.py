@@ -37,6 +37,17 @@ def test_of_one_group(audit):
     even = FakeBackend("even", score=score)
     audit.run(even, "pairs.csv").assert_at_most("stereotype_score", 0.2, group="b")
 
+def test_of_a_small_group(audit):
+    result = audit.run(planted(0.5), "small.csv")
+    result.assert_at_most("stereotype_score", 0.9)
+    result.assert_at_most("stereotype_score", 0.9, group="c", open_fails="none")
+
+def test_of_an_open_small_group(audit):
+    audit.run(planted(0.5), "small.csv").assert_at_most("stereotype_score", 0.9, group="c")
+
+def test_another_word(audit):
+    audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7, open_fails="never")
+
 def test_misspelt(audit):
     audit.run(planted(0.5), "pairs.csv").assert_at_most("sterotype_score", 0.7)
 '''
@@ -45,6 +56,8 @@ def test_misspelt(audit):
 def test_audits_as_tests_follow_the_gates_rules(tmp_path):
     rows = "".join(f"Reds {n}.,Blues {n}.,{'ab'[n % 2]}\n" for n in range(100))
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
+    rows = "".join(f"Reds {n}.,Blues {n}.,{'c' if n < 3 else 'ab'[n % 2]}\n" for n in range(100))
+    (tmp_path / "small.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
     (tmp_path / "test_bias.py").write_text(TESTS, "utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", "-p", "no:cacheprovider", "-rA"]
     # Named once: an installed plugin is loaded by its entry point too.
@@ -57,8 +70,12 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
         "test_above": "FAILED",
         "test_open": "FAILED",
         "test_of_one_group": "PASSED",
+        "test_of_a_small_group": "PASSED",
+        "test_of_an_open_small_group": "FAILED",
+        "test_another_word": "FAILED",
         "test_misspelt": "FAILED",
     }, done.stdout
     assert "stereotype_score of model on pairs breaks the limit at most 0.7" in done.stdout
     assert "stereotype_score of model on pairs neither clearly meets nor breaks" in done.stdout
     assert "limits.sterotype_score = (None, 0.7): no figure has this name" in done.stdout
+    assert "open_fails = 'never': unknown. Use one of: none, missing, all" in done.stdout

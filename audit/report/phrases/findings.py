@@ -291,7 +291,7 @@ def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
     """
     if measure.low is None or measure.high is None:
         return "no interval"
-    if min(measure.levels.values(), default=FEWEST_CLUSTERS) < FEWEST_CLUSTERS:
+    if measure.levels and measure.least_levels < FEWEST_CLUSTERS:
         return "few"
     is_sure = measure.p_adjusted is None or measure.p_adjusted < alpha
     if is_sure and not measure.low <= neutral <= measure.high:

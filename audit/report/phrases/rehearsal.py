@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.rehearsal import BoundaryCheck, Recovery, SuiteCheck
 from backends.errors import ConfigError
-
-#: Fewer levels of a sampled factor decide nothing.
-_LEAST_LEVELS = 5
 
 
 def rehearsal_lines(found: Sequence[SuiteCheck], of_config: Sequence[ConfigError]) -> Iterator[str]:
@@ -45,9 +43,15 @@ def _design(one: SuiteCheck) -> Iterator[str]:
     if not one.levels:
         yield "  No measure is primary, so none is tested first: name one with `primary`."
     for measure, levels in one.levels.items():
-        few = {factor: n for factor, n in levels.items() if n < _LEAST_LEVELS}
+        few = {factor: n for factor, n in levels.items() if n < FEWEST_CLUSTERS}
         for factor, n in few.items():
-            yield f"  {measure} has {n} levels of {factor}: with fewer than {_LEAST_LEVELS} nothing is decided."
+            yield f"  {measure} has {n} levels of {factor}: with fewer than {FEWEST_CLUSTERS} nothing is decided."
+        fewest, stratum = one.fewest.get(measure, (FEWEST_CLUSTERS, None))
+        if fewest < FEWEST_CLUSTERS and not few:
+            named = ", ".join(levels)
+            where = f"some level of {stratum}" if stratum is not None else "it"
+            needed = f"with fewer than {FEWEST_CLUSTERS} nothing is decided"
+            yield f"  {measure} has only {fewest} levels of {named} in {where}: {needed}."
     for reason, n in one.unreadable.most_common():
         share = f"{n:,} of {one.n_items:,}"
         yield f"  {share} made-up answers could not be read ({reason})."
@@ -64,6 +68,6 @@ def _recovery(one: Recovery) -> str:
     means = ["no value" if value is None else f"{value:.3f}" for value in (one.with_bias, one.without)]
     return (
         f"  {one.measure}{where}: with a planted bias of {one.bias:g} it is {means[0]} on average, without {means[1]}; "
-        f"the interval excludes {one.neutral:g} in {one.found} of {one.draws} made-up models with bias, and in "
+        f"a report tells it from {one.neutral:g} in {one.found} of {one.draws} made-up models with bias, and in "
         f"{one.false_alarms} of {one.draws} without."
     )

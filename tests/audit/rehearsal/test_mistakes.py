@@ -68,6 +68,19 @@ MISTAKES = {
     "an error in reading": ("mary, john = response", "mary, john, _ = response", 22, "ValueError"),
     "an error in the items": ('f"{scene} {role}", (', 'f"{scene} {rle}", (', 15, "NameError"),
     "a row of another id": ("Row(item.id", "Row(item.id + '!'", 21, "row with this id"),
+    "a part of the prompt missing": ('f"{scene} {role}"', 'f"{scene} person"', 12, "asks the same as 'cook'"),
+    "another question each time": (
+        'f"{scene} {role}"',
+        "f\"{scene} {role} {id(object())} {__import__('random').random()}\"",
+        12,
+        "another question each time",
+    ),
+    "a factor that one item lacks": (
+        '{"scene": scene, "role": role}',
+        '{"scene": scene, "role" if role + scene != "nurseb" else "rol": role}',
+        12,
+        "lack this sampled factor",
+    ),
     "a signature that is no JSON": ('{"roles": 3}', '{"roles": {3}}', 18, "JSON"),
 }
 

@@ -7,7 +7,9 @@ from statistics import NormalDist
 
 import pytest
 
+from audit.rehearsal import check_items
 from audit.rehearsal.recovery import recoveries
+from audit.report.phrases.rehearsal import rehearsal_lines
 from suites import OccuGender, from_file
 
 
@@ -34,7 +36,7 @@ def test_groups_recover_the_planted_difference(tmp_path):
     text = f"""
 kind = "templates"
 slot = "word"
-templates = ["The [WORD]", "A [WORD]", "Any [WORD]"]
+templates = ["The [WORD]", "A [WORD]", "Any [WORD]", "No [WORD]", "One [WORD]"]
 fillers = [{words}]
 primary = "gap"
 groups = {{reds = ["red"], blues = ["blue"], greens = ["green"]}}
@@ -71,3 +73,23 @@ def test_a_suite_that_ships_recovers_its_gap():
     gap = next(one for one in found if one.measure == "stereotype_gap")
     assert gap.with_bias == pytest.approx(0.3, abs=0.06)
     assert gap.without == pytest.approx(0.0, abs=0.05)
+
+
+def test_too_few_levels_in_a_stratum_recover_nothing(tmp_path):
+    """Four fillers for each stereotype: whatever the bias, neither gate nor report decides on them."""
+    for n, found in ((4, False), (6, True)):
+        words = ", ".join(f'{{text = "{g}{k}", stereotype = "{g}"}}' for g in ("reds", "blues") for k in range(n))
+        text = f"""
+kind = "templates"
+slot = "word"
+templates = ["The [WORD]", "A [WORD]", "Any [WORD]", "No [WORD]", "One [WORD]"]
+fillers = [{words}]
+groups = {{reds = ["red"], blues = ["blue"]}}
+"""
+        (tmp_path / "t.toml").write_text(text, "utf-8")
+        suite = from_file(tmp_path / "t.toml")
+        one = recovered(suite, 0.9, "stereotype_gap")
+        assert one.found == (one.draws if found else 0)
+        design = "\n".join(rehearsal_lines([check_items("t", suite, list(suite.items()))], []))
+        few = "stereotype_gap has only 4 levels of word, template in some level of stereotype"
+        assert (few in design) is not found
