@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from audit.report import Format
     from audit.report.exports import Tool
     from audit.report.trackers import Tracker
+
+#: The columns of `StoredResult.items_df` before factors and quantities.
+_ITEM_COLUMNS = ("model", "suite", "item", "missing")
 
 
 class StoredResult(AuditResult):
@@ -65,13 +68,16 @@ class StoredResult(AuditResult):
         A quantity that a suite derives from several items has a row too, with no prompt in `write_items`.
         Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), one for each factor
         and one for each quantity ``NAME``. A quantity that is only bounded has ``NAME.low`` and ``NAME.high`` instead
-        (``NAME`` is then missing, never 0). `write_items` includes the texts.
+        (``NAME`` is then missing, never 0). A factor with the name of another column is ``factor.NAME``. `write_items`
+        includes the texts.
         """
         from audit.report.exports import item_records
         from audit.store import Store
 
         with Store.open(self._db, read_only=True) as store:
-            return _frame(map(_flat, item_records(store, self, suite=suite, texts=False)))
+            records = list(item_records(store, self, suite=suite, texts=False))
+        taken = {*_ITEM_COLUMNS, *(name for record in records for name in record["quantities"])}
+        return _frame(_flat(record, taken) for record in records)
 
     def write_items(self, path: str | Path, suite: str | None = None) -> Path:
         """Write the items with their prompts and answers, as `audit export` does. Returns the path.
@@ -109,9 +115,10 @@ class StoredResult(AuditResult):
         return result_html(self)
 
 
-def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of one item with a column for each factor and quantity."""
-    flat: dict[str, Any] = {name: record[name] for name in ("model", "suite", "item", "missing")} | record["factors"]
+def _flat(record: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """A record of one item with a column for each factor and quantity; ``taken``: names of columns not for factors."""
+    flat: dict[str, Any] = {name: record[name] for name in _ITEM_COLUMNS}
+    flat |= {f"factor.{name}" if name in taken else name: level for name, level in record["factors"].items()}
     for name, (low, value, high) in record["quantities"].items():
         flat[name] = value
         if value is None or low < high:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from backends.errors import ConfigError
 from backends.options import located_error
 from suites.base import Suite
+from suites.common.data_files import content_sha256
 from suites.custom.figures import LEAST_LEVELS
 from suites.custom.hub import hub_rows, parquet_rows
 from suites.custom.schema import KINDS, TAKEN_FACTORS, TAKEN_SLOTS, SuiteFile, Templates
@@ -184,5 +185,9 @@ def _check_rows(rows: Any, source: Source, taken: Collection[str]) -> None:
 
 
 def _name_of(path: Path) -> str:
-    """A suite's name from a file's; characters that a name may not contain become hyphens."""
-    return "".join(sign if sign.isalnum() or sign in "._+-" else "-" for sign in path.stem).strip("._+-") or "suite"
+    """A suite's name from a file's; characters that a name may not contain become hyphens.
+
+    A file's name without any that it may contain, as in Japanese, becomes a number of its own.
+    """
+    found = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._+-") else "-" for sign in path.stem)
+    return found.strip("._+-") or f"suite-{content_sha256(path.stem)[:6]}"

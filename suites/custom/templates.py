@@ -96,7 +96,7 @@ class TemplatesFromFile(Suite):
             yield Item(question.id, base.ScoreRequest(question.prompt, words), question.factors)
 
     def _questions(self) -> Iterator[_Question]:
-        file = self._file
+        file, ids = self._file, set[str]()
         for number, template in enumerate(file.templates, 1):
             template_id = template.id or str(number)
             for place, filler in enumerate(file.fillers):
@@ -106,8 +106,14 @@ class TemplatesFromFile(Suite):
                     factors[STEREOTYPE] = filler.stereotype
                     if file.stratum is not None:
                         factors[_CELL] = _cell(factors.get(file.stratum), filler.stereotype)
+                question_id = f"{template_id}/{filler.id or filler.text}"
+                if question_id in ids:
+                    problem = f"its questions have the id {question_id!r}, as have others"
+                    at = (self._source.rows_field, place, "text" if filler.id is None else "id")
+                    raise self._source.refuse(at, filler.id or filler.text, problem, "Give an id of its own")
+                ids.add(question_id)
                 expressions = self._expressions(place, filler)
-                yield _Question(f"{template_id}/{filler.id or filler.text}", prompt, separator, expressions, factors)
+                yield _Question(question_id, prompt, separator, expressions, factors)
 
     def _prompt(self, template: Template, filler: Filler) -> tuple[base.Prompt, str]:
         """The prompt, and what separates it from an expression: nothing at the start of a chat turn."""

@@ -141,7 +141,7 @@ class TextsFromFile(ContinuedTexts):
             for draw in range(1, self._file.draws + 1):
                 several = self._file.draws > 1
                 factors: dict[str, Factor] = {**row.factors, "prompt": row_id, **({"draw": draw} if several else {})}
-                yield Opening(f"{row_id}/{draw}" if several else row_id, row.prompt, row.group, factors)
+                yield Opening(f"{row_id}/{draw}" if several else row_id, row.prompt, row.group, factors, draw - 1)
 
     def _text_scorers(self) -> dict[str, TextScorer]:
         found = {}

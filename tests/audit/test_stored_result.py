@@ -11,7 +11,7 @@ from audit import Audit, load_result
 from audit.store import Store
 from backends.errors import ConfigError
 from backends.fake import FakeBackend, PlantedBias
-from suites import OccuGender
+from suites import OccuGender, from_file
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
 NESTED = ("answers", "factors", "prompt")
@@ -63,6 +63,20 @@ def test_means_of_items_df_are_the_figures(result):
     assert asked.p_female.mean() == pytest.approx(figure.value, abs=1e-12)
     assert set(frame.suite) == {"OccuGender"}
     assert {"occupation", "template"} <= set(frame.columns)
+
+
+def test_factors_named_like_other_columns_keep_both(tmp_path):
+    rows = "".join(f"s{n},c{n},M{n},I{n},no,9\n" for n in range(6))
+    (tmp_path / "p.csv").write_text(f"stereotype,counterpart,model,item,missing,given_start_differs\n{rows}", "utf-8")
+    audit = Audit({"even": FakeBackend("even")}, [from_file(tmp_path / "p.csv")], db=tmp_path / "a.db")
+    frame = audit.run_sync().items_df()
+    assert set(frame.model) == {"even"}
+    assert list(frame.item) == ["1", "2", "3", "4", "5", "6"]
+    assert frame.missing.isna().all()
+    assert list(frame["factor.model"]) == [f"M{n}" for n in range(6)]
+    assert set(frame["factor.missing"]) == {"no"}
+    assert set(frame["factor.given_start_differs"]) == {"9"}
+    assert set(frame.given_start_differs) == {0.0}
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])

@@ -66,7 +66,9 @@ class Described(Options):
             longer = [field for field in cls.model_fields if len(field) > 2]  # "uid" is no misspelt "id"
             close = difflib.get_close_matches(str(name), longer, n=1, cutoff=0.8)
             if name not in cls.model_fields and close and close[0] not in given:
-                raise refused_at((str(name),), given[name], "no such field", f"Did you mean {close[0]!r}?")
+                raise refused_at(
+                    (str(name),), given[name], "no such field", f"Did you mean {close[0]!r}? If not, rename it"
+                )
             if name not in cls.model_fields and isinstance(given[name], list | Mapping):
                 hint = f"Fields: {', '.join(cls.model_fields)}; an attribute is a text or number"
                 raise refused_at((str(name),), given[name], "no such field", hint)

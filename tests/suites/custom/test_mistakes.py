@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from audit import Audit
+from backends import FakeBackend
 from backends.errors import ConfigError
 from suites import from_file
 
@@ -205,6 +207,18 @@ MISTAKES = {
         "'counterpart' is given twice",
     ),
     "a zero byte": ("m.csv", "stereotype,counterpart\nA.,B\0.\n", "m.csv:2", "zero byte"),
+    "a filler with another's name for its id": (
+        "m.toml",
+        JOBS.replace('{text = "smith"', '{id = "cook", text = "smith"'),
+        "m.toml:6: fillers[1].id",
+        "'1/cook'",
+    ),
+    "a column much like a field": (
+        "m.csv",
+        "stereotype,counterpart,contexts\nA.,B.,x\n",
+        "m.csv:2: contexts",
+        "If not, rename it",
+    ),
     "a slot with a reserved name": (
         "m.toml",
         JOBS.replace('"job"', '"template"').replace("[JOB]", "[TEMPLATE]"),
@@ -259,3 +273,17 @@ def test_an_optional_column_may_be_empty_at_first(tmp_path):
     path = tmp_path / "m.toml"
     path.write_text('kind = "pairs"\ndata = "p.csv"\ncolumns = {context = "ctx"}\n', "utf-8")
     assert [one.context for one in from_file(path).sets] == ["", "So."]
+
+
+@pytest.mark.parametrize("stem", ["年齢", "religión", "_x", "نوع"])
+def test_a_file_of_any_name_is_a_suite(stem, tmp_path):
+    (tmp_path / f"{stem}.csv").write_text("stereotype,counterpart\nA.,B.\n", "utf-8")
+    suite = from_file(tmp_path / f"{stem}.csv")
+    assert suite.title == stem
+    assert list(Audit({"m": FakeBackend("m")}, [suite]).suites) == [suite.name]
+
+
+def test_names_without_latin_letters_differ(tmp_path):
+    for stem in ("年齢", "国籍"):
+        (tmp_path / f"{stem}.csv").write_text("stereotype,counterpart\nA.,B.\n", "utf-8")
+    assert from_file(tmp_path / "年齢.csv").name != from_file(tmp_path / "国籍.csv").name

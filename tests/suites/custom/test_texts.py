@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from backends import RecordedBackend
 from backends.errors import ConfigError
 from suites import from_file
 from tests.suites.benchmarks.invented import figures, value
@@ -135,3 +138,13 @@ def test_completions_of_one_prompt_are_draws_of_one_level(tmp_path):
     suite = suite_of(tmp_path, HEAD.partition("[contrasts")[0], f"prompt,group,completion\n{rows}")
     assert len(suite.openings) == 640
     assert len({one.factors["prompt"] for one in suite.openings}) == 16
+
+
+async def test_draws_of_a_recorded_model_are_its_completions(tmp_path):
+    """Three recorded texts of each prompt answer three draws; with one draw, the first of each."""
+    texts = [{"prompt": f"Reds {n} are", "completion": said} for n in range(2) for said in ("loud", "kind", "tall")]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts), "utf-8")
+    drawn = "draws = 3\nsampling = {temperature = 1.0}\n" + HEAD.partition("[contrasts")[0]
+    suite = suite_of(tmp_path, drawn, "prompt,group\nReds 0 are,reds\nReds 1 are,blues\n")
+    answers = await RecordedBackend(tmp_path / "r.jsonl").run([item.request for item in suite.items()])
+    assert [answer.text for answer in answers] == ["loud", "kind", "tall"] * 2
