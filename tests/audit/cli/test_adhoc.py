@@ -72,7 +72,7 @@ def test_a_plan_and_a_dry_run_know_pairs_without_sampled_factors(pairs, audit, t
     assert "pilot: 10 pairs" in out
     code, _, err = audit("run", tmp_path / "audit.toml", "--limit", "1")
     assert code == 2
-    assert "1 level of 'pair'" in err
+    assert "0 levels of 'pair'" in err, "of the group that one pair leaves out"
 
 
 def test_a_model_that_is_not_there_is_told_in_a_line(pairs, audit):

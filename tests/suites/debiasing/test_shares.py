@@ -108,4 +108,5 @@ def test_intervals_of_a_share_cover_it(occupations, templates, spread):
         )
         covered += m.low <= 0.6 <= m.high
     luck = 2 * math.sqrt(0.03 * 0.97 / audits)  # what the simulation itself may be off by: 1.7 %
-    assert 0.93 - luck <= covered / audits <= 0.995  # wider: they allow for kinds that were not asked
+    # Wider where the levels differ: they allow for kinds that were not asked. Alike levels leave nothing but that room.
+    assert 0.93 - luck <= covered / audits <= (0.995 if spread else 1.0)
