@@ -47,7 +47,8 @@ def allow_for_unseen_skewness(estimate: Estimate) -> Estimate:
     they then miss in 3 to 4.3 %. Where effects are normal, intervals over 10 levels hold the truth in 97 %.
     """
     t = estimate.t
-    by_df, lacking = 4.0 * (1 / estimate.df - 1 / 50), max(1 / max(estimate.n_clusters - 1, 1) - 1 / 25, 0.0)
+    degrees = np.maximum(estimate.df, 1e-9)  # 0: levels that are all alike
+    by_df, lacking = 4.0 * (1 / degrees - 1 / 50), max(1 / max(estimate.n_clusters - 1, 1) - 1 / 25, 0.0)
     wider = 1 + np.clip(np.maximum(by_df, 7.0 * lacking**2), 0.0, 0.4)
     below, above = (np.where(np.isfinite(t), reach.at(t) * wider, np.nan) for reach in estimate.reach)
     return estimate.widened(below, above)
