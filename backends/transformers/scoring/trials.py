@@ -81,10 +81,13 @@ def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
     lines = [stem + ends[0], stem + ends[1], short]
     alone = [_logprobs_alone(reader, line) for line in lines]
     first, second = (values[: len(stem) - 1] for values in alone[:2])
+    # Attention to the tokens of highest index may depend on how many follow, whatever they are.
+    nothing_follows = _logprobs_alone(reader, stem)
     if computes_in_float32(reader.model):
-        moved, most = _mean_abs_diff(first, second), _rounding(reader)
+        moved, most = max(_mean_abs_diff(first, other) for other in (second, nothing_follows)), _rounding(reader)
     else:  # not the mean: rounding may route a single token to another expert
-        moved, most = _mean_abs_diff(first, second, np.median), ROUNDING_OF_16_BITS
+        moved = max(_mean_abs_diff(first, other, np.median) for other in (second, nothing_follows))
+        most = ROUNDING_OF_16_BITS
     if moved > most:
         raise BackendError(
             "unsupported",

@@ -26,6 +26,12 @@ def test_scores_and_texts_are_those_of_plain_passes(kind: str) -> None:
     assert found["way"].startswith(FEW[kind][1])
 
 
+def test_a_model_that_reads_how_much_follows_is_refused() -> None:
+    """Its attention keeps the tokens of highest index, chosen anew for each length: no number of a prefix is its own."""
+    _, config = next(configs(["hy_v4"]))
+    assert "this model sees later tokens" in examined(config)["scores"]
+
+
 @pytest.mark.battery
 @pytest.mark.timeout(3600)
 def test_every_architecture_scores_and_writes_truly() -> None:
