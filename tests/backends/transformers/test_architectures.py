@@ -27,7 +27,7 @@ def test_scores_and_texts_are_those_of_plain_passes(kind: str) -> None:
 
 
 def test_a_model_that_reads_how_much_follows_is_refused() -> None:
-    """Its attention keeps the tokens of highest index, chosen anew for each length: no number of a prefix is its own."""
+    """Its attention keeps the tokens of highest index, chosen anew for each length of the text."""
     _, config = next(configs(["hy_v4"]))
     assert "this model sees later tokens" in examined(config)["scores"]
 
