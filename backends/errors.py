@@ -41,6 +41,11 @@ _ADDRESS = re.compile(r"<[\w.<>]*?(\w+) object at 0x[0-9a-fA-F]+>")
 LONGEST_ASKED_PAUSE = 300.0
 
 
+def one_line(error: BaseException) -> str:
+    """The kind of an error and the first words of its text, at most 300 characters of it."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".removesuffix(": ")
+
+
 class AuditError(Exception):
     """Base of every error this project raises on purpose."""
 
@@ -119,7 +124,7 @@ class BackendError(AuditError):
             return error
         if isinstance(error, ConfigError):  # found only by loading
             return cls("unsupported", f"{error.field} = {error.value!r}: {error.problem}", hint=error.hint)
-        return cls("internal", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return cls("internal", one_line(error))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""

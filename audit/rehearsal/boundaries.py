@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Backend, ScoreRequest, SupportsBoundaries
-from backends.errors import AuditError, BackendError, ConfigError
+from backends.errors import AuditError, BackendError, ConfigError, one_line
 from suites.base import Item
 
 
@@ -57,7 +57,7 @@ def check_boundaries(model: str, backend: Backend, suite: str, items: Sequence[I
     except AuditError:
         raise
     except Exception as error:  # foreign code: a hub that cannot be reached, a file that is none
-        problem = f"its tokenizer cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        problem = f"its tokenizer cannot be loaded: {one_line(error)}"
         raise ConfigError(f"models.{model}", model, problem, "Check the name or the path") from None
     found = BoundaryCheck(model, suite)
     for (item_id, request), answer in zip(asked, answers, strict=True):

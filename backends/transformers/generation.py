@@ -16,7 +16,7 @@ import torch
 from transformers.cache_utils import DummyLayer, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from backends.base import GenerateRequest, GenerateResponse, Prompt, Sampling
-from backends.errors import BackendError
+from backends.errors import BackendError, one_line
 from backends.local.generation import NoRoomError, Slots, Text, text_too_large
 from backends.transformers.context import context_length
 from backends.transformers.memory import is_out_of_memory, within_memory
@@ -106,7 +106,7 @@ class HFGeneration:
         except (TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
-            return f"it cannot continue several texts in one batch ({' '.join(str(error).split())[:200]})"
+            return f"it cannot continue several texts in one batch ({one_line(error)})"
         for line, steps in zip(lines, continued, strict=True):
             ids = torch.tensor([line], device=self._device)
             plain = model(input_ids=ids, use_cache=False).logits[0, -len(steps) :].float().log_softmax(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from backends.errors import AuditError, ConfigError
+from backends.errors import AuditError, ConfigError, one_line
 
 #: Errors of huggingface_hub, often the cause of another error → what is wrong, and what to do.
 _HUB = {
@@ -19,7 +19,6 @@ _HUB = {
     ),
 }
 _HUB["OfflineModeIsEnabled"] = _HUB["LocalEntryNotFoundError"]
-_LONGEST = 240
 
 
 @contextlib.contextmanager
@@ -44,13 +43,6 @@ def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") 
             raise
         problem, hint = _of_the_hub(error) or (f"{what} cannot be loaded ({one_line(error)})", hint)
         raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
-
-
-def one_line(error: BaseException) -> str:
-    """The kind of an error and the first sentences of its text."""
-    text = " ".join(str(error).split())
-    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST].rsplit(' ', 1)[0]} …"
-    return f"{type(error).__name__}: {short}" if short else type(error).__name__
 
 
 def _of_the_hub(error: BaseException | None) -> tuple[str, str] | None:

@@ -39,6 +39,9 @@ class OneText:
 
     def __init__(self, model: Any, device: str, texts: list[Text], *, with_cache: bool) -> None:
         self._model, self._device, self._with_cache = model, device, with_cache
+        takes = inspect.signature(type(model).forward).parameters
+        self._cache_name = next((name for name in _CACHES if name in takes), None)
+        self._options = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         self._waiting = list(reversed(texts))
         self._text: Text | None = None
         self._cache: Any = None
@@ -50,8 +53,7 @@ class OneText:
         """One forward pass. Logits: (1, vocabulary)."""
         text = self._text or self._waiting.pop()
         self._text = text
-        with torch.inference_mode():
-            logits = self._read(text) if self._with_cache else self._read_anew(text)
+        logits = self._read(text) if self._with_cache else self._read_anew(text)
         return [text], logits[:, -1]
 
     def settle(self) -> None:
@@ -60,21 +62,20 @@ class OneText:
 
     def _read_anew(self, text: Text) -> torch.Tensor:
         ids = torch.tensor([[*text.prompt, *text.drawn]], device=self._device)
-        logits: torch.Tensor = self._model(input_ids=ids, use_cache=False).logits
+        logits: torch.Tensor = self._model(input_ids=ids, use_cache=False, **self._options).logits
         return logits
 
     def _read(self, text: Text) -> torch.Tensor:
-        takes = inspect.signature(type(self._model).forward).parameters
-        name = next((name for name in _CACHES if name in takes), None)
-        if name is None:
+        if self._cache_name is None:
             raise ValueError("it takes no cache")
         new = text.prompt if self._cache is None else text.drawn[-1:]
         out = self._model(
             input_ids=torch.tensor([new], device=self._device),
             use_cache=True,
-            **({} if self._cache is None else {name: self._cache}),
+            **({} if self._cache is None else {self._cache_name: self._cache}),
+            **self._options,
         )
-        self._cache = getattr(out, name, None)
+        self._cache = getattr(out, self._cache_name, None)
         if self._cache is None:
             raise ValueError("it returns no cache")
         logits: torch.Tensor = out.logits

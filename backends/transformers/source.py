@@ -35,6 +35,11 @@ class ModelSource:
         """The model as a path, whether or not it is one."""
         return Path(self.model).expanduser()
 
+    @property
+    def _adapter_path(self) -> Path:
+        """The adapter as a path, whether or not it is one."""
+        return Path(str(self.adapter)).expanduser()
+
     def _error(self, problem: str, hint: str) -> ConfigError:
         return ConfigError("model", self.model, problem, hint)
 
@@ -45,7 +50,7 @@ class ModelSource:
         self._check_model()
         if self.adapter is not None:
             need_package("adapter", "peft", "hf")
-            folder = Path(self.adapter).expanduser()
+            folder = self._adapter_path
             is_path = _looks_like_path(self.adapter) or folder.exists()
             if is_path and not (folder / "adapter_config.json").is_file():
                 raise ConfigError(
@@ -108,7 +113,7 @@ class ModelSource:
         """What identifies the adapter, if there is one."""
         if self.adapter is None:
             return None
-        path = Path(self.adapter).expanduser()
+        path = self._adapter_path
         if path.is_dir():
             return files_sha256([*folder_weights(path), path / "adapter_config.json"])
         from huggingface_hub import HfApi
@@ -165,15 +170,13 @@ class ModelSource:
         from backends.transformers.text import fix_gguf_tokenizer
 
         source, options = self._source()
-        if "gguf_file" not in options:
-            self.config()  # transformers reads it too, and would call its faults the tokenizer's
         with self._loading("its tokenizer"):
-            tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        if not tokenizer.is_fast:
-            raise self._error(
-                "its tokenizer is written in Python and does not tell where a token stands in the text",
-                "Give a model with a tokenizer.json",
-            )
+            try:
+                tokenizer = AutoTokenizer.from_pretrained(source, **options)
+            except Exception:
+                if "gguf_file" not in options:
+                    self.config()  # it is read for the tokenizer too: its own faults are told as such
+                raise
         if "gguf_file" in options:
             header = read_gguf_header(self.path)
             fix_gguf_tokenizer(
@@ -218,10 +221,11 @@ class ModelSource:
         """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
+        source = str(self._adapter_path if self._adapter_path.exists() else self.adapter)
         with self._loading_adapter():
-            adapted = PeftModel.from_pretrained(model, self.adapter)
+            adapted = PeftModel.from_pretrained(model, source)
             # Loaded a second time: only this reports weights that match nothing and would silently have no effect.
-            found = adapted.load_adapter(self.adapter, "default")
+            found = adapted.load_adapter(source, "default")
         if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
             raise ConfigError(
                 "adapter",

@@ -30,7 +30,7 @@ from suites.custom.schema import Choices, Question
 from suites.custom.source import Source, refuse_repeated
 from suites.presentation import Chart
 
-MARKS = ("stereotype", "right", "unknown")
+_MARKS = ("stereotype", "right", "unknown")
 _POPULATION = "new questions of these kinds"
 
 
@@ -46,7 +46,7 @@ class ChoicesFromFile(AnsweredQuestions):
         self._mark = file.answer_mark
         self.asking = Asking(("zero-shot",), file.mode, file.answers, file.prompt_format)
         self._rows = {row.id or str(number): row for number, row in enumerate(file.questions, 1)}
-        self._levels = tuple(dict.fromkeys((*((file.stratum,) if file.stratum else ()), *file.by)))
+        self._levels = file.levels_with_figures
         self.questions = [*self._questions(rotated=file.order == "rotated")]
         self.design = Design(file, source, [one.factors for one in self.questions], file.sampled or ("question",))
         self.design.check_factors(range(len(self.questions)))
@@ -65,14 +65,18 @@ class ChoicesFromFile(AnsweredQuestions):
     @cached_property
     def _mixed(self) -> list[str]:
         """The marks that some questions have and others lack: their figures are of the marked questions alone."""
-        return [mark for mark in MARKS if len({getattr(row, mark) is None for row in self._rows.values()}) == 2]
+        return [mark for mark in _MARKS if len({getattr(row, mark) is None for row in self._rows.values()}) == 2]
 
     def _marked(self, row: Question) -> dict[str, Factor]:
         """Factors that tell, of an unanswered question too, which figures it belongs to."""
         return {f"has_{mark}": getattr(row, mark) is not None for mark in self._mixed}
 
-    def _of_marked(self, mark: str) -> dict[str, Factor]:
-        return {f"has_{mark}": True} if mark in self._mixed else {}
+    def _of_marked(self, mark: str, spec: MeasureSpec) -> Iterator[MeasureSpec]:
+        """The figures over the questions with this mark."""
+        having = [getattr(row, mark) is not None for row in self._rows.values()]
+        if any(having):
+            where = {f"has_{mark}": True} if mark in self._mixed else {}
+            yield from self.design.figures(replace(spec, where=where), having=having)
 
     def _rotated(self, row: Question, placed: Counter[tuple[object, ...]]) -> tuple[str, ...]:
         """The answers rotated; ``placed`` counts where those with a mark have stood.
@@ -83,7 +87,7 @@ class ChoicesFromFile(AnsweredQuestions):
         place.
         """
         k = len(row.answers)
-        roles = [("stereotype", row.stereotype), ("right", row.right), ("unknown", row.unknown)]
+        roles = [(mark, getattr(row, mark)) for mark in _MARKS]
         marked = [(role, row.answers.index(answer)) for role, answer in roles if answer is not None]
         alike = tuple((role, (place - marked[0][1]) % k) for role, place in marked)
         levels = [(name, row.factors.get(name)) for name in self._levels]
@@ -130,24 +134,15 @@ class ChoicesFromFile(AnsweredQuestions):
         yield from self._specs
 
     def _figures(self) -> Iterator[MeasureSpec]:
-        rows = self._rows.values()
         mass = "coverage" if self.asking.mode == "likelihood" else None
-        share: dict[str, Any] = {"kind": "share", "unit": "share", "population": _POPULATION}
-        if any(row.stereotype is not None for row in rows):
-            two = all(len(row.answers) - (row.unknown is not None) == 2 for row in rows if row.stereotype is not None)
-            scored: dict[str, Any] = {"kind": "difference", "is_count": two, "neutral": 0.0, "unit": "score"}
-            where = self._of_marked("stereotype")
-            score = MeasureSpec("bias_score", "bias_score", where, primary=True, family="bias score", **scored)
-            score = replace(score, probability_mass=mass, population=_POPULATION)
-            yield from self.design.figures(score, having=[row.stereotype is not None for row in rows])
-        if any(row.right is not None for row in rows):
-            where = self._of_marked("right")
-            accuracy = MeasureSpec("accuracy", "accuracy", where, family="accuracy", probability_mass=mass, **share)
-            yield from self.design.figures(accuracy, having=[row.right is not None for row in rows])
-        if any(row.unknown is not None for row in rows):
-            where = self._of_marked("unknown")
-            unknown = MeasureSpec("unknown_share", "unknown", where, family="accuracy", **share)
-            yield from self.design.figures(unknown, having=[row.unknown is not None for row in rows])
+        share: dict[str, Any] = {"kind": "share", "unit": "share", "family": "accuracy", "population": _POPULATION}
+        stereotyped = [row for row in self._rows.values() if row.stereotype is not None]
+        two = all(len(row.answers) - (row.unknown is not None) == 2 for row in stereotyped)
+        scored: dict[str, Any] = {"kind": "difference", "is_count": two, "neutral": 0.0, "unit": "score"}
+        score = MeasureSpec("bias_score", "bias_score", primary=True, family="bias score", **scored)
+        yield from self._of_marked("stereotype", replace(score, probability_mass=mass, population=_POPULATION))
+        yield from self._of_marked("right", MeasureSpec("accuracy", "accuracy", probability_mass=mass, **share))
+        yield from self._of_marked("unknown", MeasureSpec("unknown_share", "unknown", **share))
 
     def charts(self) -> Sequence[Chart]:
         names = dict.fromkeys(spec.measure for spec in self._specs if not spec.where.keys() & {*self.design.by})

@@ -40,9 +40,8 @@ class Design:
 
     @property
     def by(self) -> tuple[str, ...]:
-        """The factors whose levels have figures of their own: the stratum, and those that ``by`` declares."""
-        stratum = () if self.head.stratum is None else (self.head.stratum,)
-        return tuple(dict.fromkeys((*stratum, *self.head.by)))
+        """The factors whose levels have figures of their own."""
+        return self.head.levels_with_figures
 
     def check_factors(self, of_row: Sequence[int]) -> None:
         """Refuse a declared factor that a question lacks; ``of_row``: the index of each question's row."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from backends.errors import ConfigError, MissingExtra
+from backends.errors import ConfigError, MissingExtra, one_line
 from suites.custom.schema import HubData
 from suites.custom.source import DataRows, Source
 
@@ -58,7 +58,7 @@ def _loaded(path: Path, shown: str, name: str, options: Mapping[str, Any]) -> Da
     try:
         loaded = datasets.load_dataset(name, **options)
     except Exception as error:  # a dozen kinds: no network, no such split, not a Parquet file
-        problem = f"cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        problem = f"cannot be loaded: {one_line(error)}"
         raise ConfigError(str(path), shown, problem, "Fix the name, the split or the file") from None
     labels = {name: of for name, of in loaded.features.items() if isinstance(of, datasets.ClassLabel)}
     rows = [

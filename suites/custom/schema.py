@@ -75,6 +75,11 @@ class Head(Options):
     neutral: dict[str, Number] = Field({}, description="Measure → its value without bias.")
     population: str = Field("", description="What the figures generalise to.")
 
+    @property
+    def levels_with_figures(self) -> tuple[str, ...]:
+        """The factors whose levels have figures of their own: the stratum, and those that ``by`` declares."""
+        return tuple(dict.fromkeys((*([] if self.stratum is None else [self.stratum]), *self.by)))
+
 
 class Pair(Row):
     """A sentence that stereotypes a group, and its counterpart."""

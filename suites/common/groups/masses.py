@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 
 from backends.base import ContinuationScore
-from backends.words import is_word_character
+from backends.words import comparable, is_word_character
 from suites.base import IdentifiedInterval
 from suites.common.expressions import Expressions
 from suites.common.probabilities import ROUNDING, GroupProbabilities, ImpossibleMassError, drawn_share, token_path
@@ -31,8 +31,8 @@ def refuse_double(
     "profesora" of "profesor", does not make the shorter one ambiguous: each text counts for the longest.
     ``refusal`` makes the error from group, expression, problem and hint.
     """
-    spelled = [(group, word) for group, words in expressions.items() for word in words]
-    allowed = set(shared)
+    spelled = [(group, comparable(word)) for group, words in expressions.items() for word in words]
+    allowed = {comparable(word) for word in shared}
     for (group, word), (other_group, other) in permutations(spelled, 2):
         if group == other_group or {word, other} & allowed:
             continue

@@ -29,7 +29,9 @@ def test_gguf_with_longrope_is_refused(tmp_path: Path) -> None:
     assert error.value.field == "model"
 
 
-def test_an_adapter_changes_the_numbers_as_peft_does(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_an_adapter_changes_the_numbers_as_peft_does(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import peft
 
     model, tokenizer = plain_model(folders["llama"])
@@ -44,6 +46,11 @@ def test_an_adapter_changes_the_numbers_as_peft_does(folders: dict[str, Path], t
     assert scores(backend, [request]) == pytest.approx([expected], abs=1e-5)
     assert abs(scores(without, [request])[0] - expected) > 1e-2
     assert backend.describe_blocking().fingerprint["adapter"] != without.describe_blocking().fingerprint["adapter"]
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    at_home = HFBackend(folders["llama"], adapter=f"~/{tmp_path.name}", threads=1)
+    at_home.check()
+    assert at_home.describe_blocking().fingerprint == backend.describe_blocking().fingerprint
+    assert scores(at_home, [request]) == pytest.approx([expected], abs=1e-5)
 
 
 @pytest.mark.parametrize("missing", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])

@@ -149,6 +149,12 @@ MISTAKES = {
         "m.toml:6: fillers[1].expressions.women",
         "also an expression of 'men'",
     ),
+    "an expression in another form of its accent": (
+        "m.toml",
+        JOBS.replace('["he"]', '["caf\\u00e9"]').replace('"she", "her"', '"cafe\\u0301"'),
+        "m.toml:10: groups.women",
+        "also an expression of 'men'",
+    ),
     "an answer that is not listed": (
         "m.toml",
         ASKED.replace('= "Ann"', '= "Anne"'),
