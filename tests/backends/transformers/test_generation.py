@@ -205,6 +205,25 @@ def test_rounding_of_16_bits_separates_texts_in_float32_only(monkeypatch, why):
     assert ("one at a time: its log-probabilities change by" in engine.route) == (why == "float32")
 
 
+def test_a_single_wrong_step_of_a_float32_model_is_no_rounding(monkeypatch):
+    """By hand: rows read together are wrong at the last step of the trial alone."""
+    model = tiny("llama")
+    forward, noise, steps = model.forward, torch.tensor([0.5, -0.5]).repeat(30), []
+
+    def wrong_once(input_ids, **options):
+        out = forward(input_ids, **options)
+        if input_ids.shape[0] > 1 and input_ids.shape[1] == 1:
+            steps.append(1)
+            if len(steps) == 3:
+                out.logits += noise
+        return out
+
+    monkeypatch.setattr(model, "forward", wrong_once)
+    engine = HFGeneration(model, Digits(), device="cpu", render=render)
+    assert engine.prepare() is None
+    assert engine.route.startswith("one at a time: its log-probabilities change by")
+
+
 @pytest.mark.parametrize(
     ("prompts", "lengths", "failing", "together"),
     [
