@@ -27,6 +27,7 @@ from backends.options import AS_TUPLE, OnError, checked_options, refused, refuse
 from backends.plugins import plugins
 from backends.toml_lines import lines_of
 from suites.base import Suite
+from suites.own_code import items_of
 
 #: Names of backends in a TOML config.
 BACKENDS = {
@@ -174,7 +175,7 @@ class AuditConfig:
         """Raise `ConfigError` for anything that is wrong and can be detected without loading a model."""
         self.check_models()
         for name, suite in self.suites.items():
-            if next(iter(suite.items()), None) is None:
+            if next(items_of(suite), None) is None:
                 raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
 
     def check_models(self) -> None:

@@ -25,6 +25,7 @@ from audit.store.keys import prompt_id, split_request
 from backends.base import Backend, Capability, Description
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
+from suites.own_code import items_of
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _shard_of(item: Item, of: int) -> int:
 
 
 def _sampled_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
-    items = PackedItems(suite.items())
+    items = PackedItems(items_of(suite))
     if not items:
         raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
     if audit.limit is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from audit.analysis.design import fewest_levels
 from audit.analysis.gate.rules import check_names
@@ -18,9 +19,12 @@ from audit.rehearsal.recovery import Recovery, recoveries
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Suite
+from suites.own_code import items_of, raised
 
 #: Items per suite that a run rehearses before it starts; if they show a mistake, all items are rehearsed.
 _SAMPLE_SIZE = 200
+#: Items per suite that a run makes again, to see that they stay the same.
+_AGAIN = 20
 
 
 @dataclass
@@ -65,12 +69,12 @@ def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list
     found = []
     for name, suite in audit.suites.items():
         try:
-            items: Sequence[Item] = list(suite.items())
-        except Exception as error:
-            found.append(SuiteCheck(name, [mistakes.raised(suite, error)]))
+            items: Sequence[Item] = list(items_of(suite))
+        except ConfigError as error:
+            found.append(SuiteCheck(name, [error]))
             continue
         checked = check_items(name, suite, items)
-        checked.mistakes += mistakes.of_repetition(suite, items, suite.items())
+        checked.mistakes += mistakes.of_repetition(suite, items, items_of(suite))
         if not checked.mistakes:
             checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence)
         found.append(checked)
@@ -83,7 +87,7 @@ def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[Conf
     for model, backend in audit.models.items():
         for name, suite in audit.suites.items():
             try:
-                checked = check_boundaries(model, backend, name, _sample(suite, list(suite.items())))
+                checked = check_boundaries(model, backend, name, _sample(suite, list(items_of(suite))))
             except ConfigError as error:
                 told.append(error)
                 break  # it would fail for every suite
@@ -120,8 +124,9 @@ def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], o
         checked = check_items(name, suite, samples[name], all_items=items[name])
         if checked.mistakes:  # a limited run may lack levels that the whole suite has
             checked = _check_whole(name, suite)
-        if checked.mistakes:
-            raise checked.mistakes[0]
+        first, again = (list(islice(items_of(suite), _AGAIN)) for _ in range(2))
+        for mistake in (*checked.mistakes, *mistakes.of_repetition(suite, first, again)):
+            raise mistake
         measures |= {spec.measure for spec in checked.specs}
     try:
         check_names(measures, audit.margins, audit.limits)
@@ -133,19 +138,24 @@ def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], o
 
 def _check_whole(name: str, suite: Suite) -> SuiteCheck:
     """Check for certain mistakes in the whole suite, regardless of the audit's ``limit``."""
-    items = list(suite.items())
+    items = list(items_of(suite))
     return check_items(name, suite, items, all_items=items)
 
 
 def _sample(suite: Suite, items: Collection[Item]) -> list[Item]:
-    """About `_SAMPLE_SIZE` items from all over the suite, in complete sets of those that belong together."""
+    """About `_SAMPLE_SIZE` items from all over the suite, in complete sets of those that belong together.
+
+    The first item of each kind is among them, however rare: an item with a misspelt factor is a kind of its own.
+    """
     sets: dict[object, list[int]] = {}
+    kinds: dict[frozenset[str], object] = {}
     for number, item in enumerate(items):
         together = not item.is_control and suite.sampled_together
         key = tuple(item.factors.get(name) for name in suite.sampled_together) if together else number
         sets.setdefault(key, []).append(number)
+        kinds.setdefault(frozenset(item.factors), key)
     step = max(1, len(items) // _SAMPLE_SIZE)
-    chosen = {number for of_set in list(sets.values())[::step] for number in of_set}
+    chosen = {number for key in (*list(sets)[::step], *kinds.values()) for number in sets[key]}
     return [item for number, item in enumerate(items) if number in chosen]
 
 
@@ -157,6 +167,8 @@ def check_items(
     try:
         found.mistakes += mistakes.of_signature(suite)
         found.mistakes += mistakes.of_items(suite, items if all_items is None else all_items)
+        if found.mistakes:
+            return found
         parsed = rehearse(suite, items)
         found.mistakes += mistakes.of_rows(suite, parsed)
         if found.mistakes:
@@ -169,7 +181,7 @@ def check_items(
             suite, parsed.rows, found.specs, of_all=all_items is None, is_scored=is_scored
         )
     except Exception as error:
-        found.mistakes.append(mistakes.raised(suite, error))
+        found.mistakes.append(raised(suite, error))
         return found
     first = next(iter(items), None)
     found.plants_bias = first is not None and suite.planted(first, 0.0, 0) is not None

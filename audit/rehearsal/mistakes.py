@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import difflib
-import inspect
 import json
-import os
-import traceback
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
-from types import CodeType
 
 import numpy as np
 
@@ -22,31 +15,28 @@ from audit.analysis.responses import ParsedResponses
 from audit.analysis.table import RowTable
 from audit.results import level_key, where_key
 from backends.errors import ConfigError
-from suites.base import Factor, Item, MeasureSpec, Row, Suite
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.own_code import placed
 
 #: Tolerance for rounding at the ends of a quantity's range.
 _ROUNDING = 1e-9
 
 
-def raised(suite: Suite, error: Exception) -> ConfigError:
-    """An exception of the suite's own code, with its line in the suite's file."""
-    if isinstance(error, ConfigError):
-        return error
-    own = _file_of(suite)
-    frames = traceback.extract_tb(error.__traceback__)
-    frame = next((f for f in reversed(frames) if os.path.realpath(f.filename) == own), None)
-    if frame is None:
-        return _at(suite, "measures", suite.name, f"{type(error).__name__}: {error}", "Fix its rows or figures")
-    problem = f"{frame.name} raised {type(error).__name__}: {error}"
-    return ConfigError(f"{_shown(frame.filename)}:{frame.lineno}", frame.line, problem, "Fix that line")
-
-
 def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
-    """Ids that are used twice, and factors that the suite names but no item has."""
+    """No items, ids that are used twice, levels that are no names, and factors that the suite names but no item has."""
+    if not items:
+        yield placed(suite, "items", suite.name, "it has no items", "Yield at least one")
+        return
+    levels: Iterable[tuple[str, str, object]] = ((item.id, *level) for item in items for level in item.factors.items())
+    for owner, name, level in levels:
+        if not isinstance(level, str | int | float | None):
+            problem = f"level of {name!r} of item {owner!r}: a {type(level).__name__}"
+            yield placed(suite, "items", level, problem, "Use a text or a number")
+            return
     ids = Counter(item.id for item in items)
     for item_id, n in ids.items():
         if n > 1:
-            yield _at(
+            yield placed(
                 suite, "items", item_id, f"{n} items have this id: one answer would count for all", "Make it unique"
             )
     factors = {factor for item in items for factor in item.factors}
@@ -54,7 +44,7 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
     for option, names in {**named, "failures_factor": (suite.failures_factor,)}.items():
         for name in names:
             if name is not None and name not in factors:
-                yield _at(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
+                yield placed(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
 
 
 def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> Iterator[ConfigError]:
@@ -69,7 +59,7 @@ def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec
             other = first.setdefault(frozenset(requests), level)
             if other != level:
                 problem = f"this level of {factor!r} asks the same as {other!r}: it would count as a second one"
-                yield _at(suite, "items", level, problem, "Is a part of the prompt missing? Or give both one level")
+                yield placed(suite, "items", level, problem, "Is a part of the prompt missing? Or give both one level")
                 break
 
 
@@ -79,20 +69,30 @@ def of_repetition(suite: Suite, items: Collection[Item], again: Iterable[Item]) 
         if before != now:
             item_id = (before or now).id
             hint = "Draw from random.Random(seed), and sort what comes from a set"
-            yield _at(suite, "items", item_id, "another question each time that items are made", hint)
+            yield placed(suite, "items", item_id, "another question each time that items are made", hint)
             return
 
 
 def of_rows(suite: Suite, parsed: ParsedResponses) -> Iterator[ConfigError]:
-    """Rows with an id other than their item's, and several rows with the same id."""
+    """Values that are no rows or intervals, rows with an id other than their item's, and several with the same id."""
     for item_id, found in parsed.by_item.items():
-        if found.row.item_id != item_id:
+        row: object = found.row
+        if not isinstance(row, Row):
+            yield placed(suite, "read", row, f"returned for {item_id!r} instead of a Row", "Return a Row")
+            return
+        values: Mapping[str, object] = row.values
+        for name, value in values.items():
+            if not isinstance(value, IdentifiedInterval):
+                problem = f"value of {name!r} for {item_id!r}: a {type(value).__name__}"
+                yield placed(suite, "read", value, problem, "Use IdentifiedInterval.exact(number)")
+                return
+        if row.item_id != item_id:
             problem = f"read gave the answer to {item_id!r} a row with this id"
-            yield _at(suite, "read", found.row.item_id, problem, "Use the item's id")
+            yield placed(suite, "read", row.item_id, problem, "Use the item's id")
             return
     for row_id, n in Counter(row.item_id for row in parsed.rows).items():
         if n > 1:
-            yield _at(suite, "derive", row_id, f"{n} rows have this id", "Give each row its own")
+            yield placed(suite, "derive", row_id, f"{n} rows have this id", "Give each row its own")
             return
 
 
@@ -102,12 +102,12 @@ def of_measures(
     """Figures that no row can give a value, and values outside the range of a figure's kind.
 
     With ``of_all`` (the rows are those of all items) everything that looks wrong is reported. Otherwise only certain
-    mistakes are: names that no row has, and only if the suite derives no rows, since derived rows may need other
-    answers than these. Quantities that depend on what a model writes are checked only with ``is_scored`` (all
-    requests ask for probabilities).
+    mistakes are, which do not depend on what other items there are, and only if the suite derives no rows, since
+    derived rows may need other answers than these. Quantities that depend on what a model writes are checked only
+    with ``is_scored`` (all requests ask for probabilities).
     """
     if not specs:
-        yield _at(suite, "measures", suite.name, "it reports no figure", "Yield at least one MeasureSpec")
+        yield placed(suite, "measures", suite.name, "it reports no figure", "Yield at least one MeasureSpec")
     seen: set[object] = set()
     table = RowTable(rows)
     quantities = {name for row in rows for name in row.values}
@@ -115,14 +115,14 @@ def of_measures(
     for spec in specs:
         name = (spec.measure, where_key(spec.where))
         if name in seen:
-            yield _at(suite, "measures", _named(spec), "the same figure twice", "Give it another name or where")
+            yield placed(suite, "measures", _named(spec), "the same figure twice", "Give it another name or where")
         seen.add(name)
         if not of_all and type(suite).derive is not Suite.derive:
             continue
         unknown = [*_unknown_factors(suite, spec, factors)]
         if not unknown and is_scored:
             unknown = [*_unknown_quantities(suite, spec, quantities)]
-        yield from unknown or (_of_measure(suite, spec, table) if of_all else ())
+        yield from unknown or _of_measure(suite, spec, table, of_all)
 
 
 def _unknown_factors(suite: Suite, spec: MeasureSpec, factors: Collection[str]) -> Iterator[ConfigError]:
@@ -132,7 +132,7 @@ def _unknown_factors(suite: Suite, spec: MeasureSpec, factors: Collection[str]) 
     for field, names in fields.items():
         for name in names:
             if name and name not in factors:
-                yield _at(
+                yield placed(
                     suite, "measures", name, f"{field} of {figure}: no row has this factor", _close(name, factors)
                 )
 
@@ -141,36 +141,36 @@ def _unknown_quantities(suite: Suite, spec: MeasureSpec, quantities: Collection[
     for quantity in (spec.quantity, spec.probability_mass):
         if quantity is not None and quantities and quantity not in quantities and not suite.may_lack(quantity):
             problem = f"{_named(spec)}: no row has this quantity"
-            yield _at(suite, "measures", quantity, problem, _close(quantity, quantities))
+            yield placed(suite, "measures", quantity, problem, _close(quantity, quantities))
 
 
-def _of_measure(suite: Suite, spec: MeasureSpec, table: RowTable) -> Iterator[ConfigError]:
+def _of_measure(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -> Iterator[ConfigError]:
     figure = _named(spec)
     matching = table.matching(spec.where)
-    if not matching.any():
+    if of_all and not matching.any():
         levels = [dict(spec.where)] if len(spec.where) > 1 else [*spec.where.values()]
         known = {name: table.levels.names(name)[:8] for name in spec.where}
-        yield _at(suite, "measures", levels[0], f"where of {figure} matches no row", f"Levels: {known}")
+        yield placed(suite, "measures", levels[0], f"where of {figure} matches no row", f"Levels: {known}")
         return
     readable = matching & table.answered
     if not readable.any():  # made-up answers that cannot be read are reported separately
         return
     if (readable & table.has(spec.quantity)).any():
-        yield from _of_values(suite, spec, table)
+        yield from _of_values(suite, spec, table, of_all)
 
 
-def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable) -> Iterator[ConfigError]:
+def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -> Iterator[ConfigError]:
     figure = _named(spec)
     if spec.covariate is not None and not all(map(_is_number, table.levels.names(spec.covariate))):
         problem = f"{figure}: not all levels of this covariate are numbers"
-        yield _at(suite, "measures", spec.covariate, problem, "Use numbers as its levels")
+        yield placed(suite, "measures", spec.covariate, problem, "Use numbers as its levels")
         return
     used = usable(table, spec)
     for factor in spec.clusters:
         lacking = table.codes(factor)[used] < 0
         if lacking.any() and not lacking.all():
             problem = f"{figure}: {int(lacking.sum())} of {lacking.size} rows lack this sampled factor"
-            yield _at(suite, "items", factor, problem, "Give it to every item of the figure")
+            yield placed(suite, "items", factor, problem, "Give it to every item of the figure")
             return
     quantity = table.quantity(spec.quantity)
     low, high = float(np.nanmin(quantity.low[used])), float(np.nanmax(quantity.high[used]))
@@ -179,12 +179,12 @@ def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable) -> Iterator[Con
         problem = (
             f"{figure} is of kind {spec.kind!r}, {least:g} to {most:g}, but its rows range from {low:g} to {high:g}"
         )
-        yield _at(suite, "measures", spec.quantity, problem, "Give another kind, or its range")
-    if undefined := undefined_strata(table, spec, used):
+        yield placed(suite, "measures", spec.quantity, problem, "Give another kind, or its range")
+    if of_all and (undefined := undefined_strata(table, spec, used)):
         weighted = {level_key(level) for level in spec.weights or ()}
         side = "a weight but no rows" if level_key(undefined[0]) in weighted else "rows but no weight"
         problem = f"{figure}: this level of {spec.stratum!r} has {side}"
-        yield _at(suite, "measures", undefined[0], problem, "Give weights to exactly the levels that rows have")
+        yield placed(suite, "measures", undefined[0], problem, "Give weights to exactly the levels that rows have")
 
 
 def _is_number(level: object) -> bool:
@@ -202,7 +202,8 @@ def of_signature(suite: Suite) -> Iterator[ConfigError]:
     try:
         json.dumps(suite.signature())
     except (TypeError, ValueError) as error:
-        yield _at(suite, "signature", suite.name, f"it cannot be written as JSON: {error}", "Use texts, numbers, lists")
+        problem = f"it cannot be written as JSON: {error}"
+        yield placed(suite, "signature", suite.name, problem, "Use texts, numbers, lists")
 
 
 def _named(spec: MeasureSpec) -> str:
@@ -212,39 +213,3 @@ def _named(spec: MeasureSpec) -> str:
 def _close(name: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(name), [str(one) for one in names], n=1)
     return f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(sorted(map(str, names))) or 'none'}"
-
-
-def _at(suite: Suite, method: str | None, value: object, problem: str, hint: str) -> ConfigError:
-    """A mistake, placed at the line where a method of the suite begins, or its class."""
-    code = _code(suite, method or "items")
-    if code is None:  # the method is not a Python function
-        return ConfigError(f"suites.{suite.name}", value, problem, hint)
-    line = code.co_firstlineno if method else _line_of_class(suite, code)
-    return ConfigError(f"{_shown(code.co_filename)}:{line}: {suite.name}", value, problem, hint)
-
-
-def _code(suite: Suite, method: str) -> CodeType | None:
-    found = inspect.unwrap(getattr(type(suite), method))
-    return getattr(found, "__code__", None)
-
-
-def _line_of_class(suite: Suite, code: CodeType) -> int:
-    """The line where the suite's class begins; if it is not in that method's file, the method's line."""
-    with contextlib.suppress(OSError, SyntaxError):
-        for node in ast.walk(ast.parse(Path(code.co_filename).read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and node.name == type(suite).__name__:
-                return node.lineno
-    return code.co_firstlineno
-
-
-def _file_of(suite: Suite) -> str:
-    code = _code(suite, "items")
-    return "" if code is None else os.path.realpath(code.co_filename)
-
-
-def _shown(path: str) -> str:
-    """The path relative to the working folder, if it is inside that."""
-    try:
-        return str(Path(path).resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return path
