@@ -69,15 +69,18 @@ def completed(tables: Sequence[RowTable], spec: MeasureSpec) -> list[Completed]:
 
 def missing_rows(table: RowTable, spec: MeasureSpec) -> Bools:
     """Rows (n,) without an answer that a figure would use."""
-    if not table.missing.any():
-        return table.missing
-    missing = table.missing & table.matching(spec.where)
+    return table.missing & meant(table, spec) if table.missing.any() else table.missing
+
+
+def meant(table: RowTable, spec: MeasureSpec) -> Bools:
+    """Rows (n,) that a figure is about, answered or not: not those of strata without a weight."""
+    rows = table.matching(spec.where)
     if spec.stratum is not None and spec.weights is not None:
         weighted = [table.levels.find(spec.stratum, level) for level in spec.weights]
-        missing &= np.isin(table.codes(spec.stratum), [code for code in weighted if code is not None])
+        rows &= np.isin(table.codes(spec.stratum), [code for code in weighted if code is not None])
     if spec.estimator == "correlation":
-        missing &= np.isfinite(covariate_values(table, spec))
-    return missing
+        rows &= np.isfinite(covariate_values(table, spec))
+    return rows
 
 
 def limits(spec: MeasureSpec, seen: Sequence[tuple[Quantity, Bools]]) -> tuple[float, float]:

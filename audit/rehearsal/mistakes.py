@@ -28,9 +28,9 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
         yield placed(suite, "items", suite.name, "it has no items", "Yield at least one")
         return
     levels: Iterable[tuple[str, str, object]] = ((item.id, *level) for item in items for level in item.factors.items())
-    for owner, name, level in levels:
+    for owner, factor, level in levels:
         if not isinstance(level, str | int | float | None):
-            problem = f"level of {name!r} of item {owner!r}: a {type(level).__name__}"
+            problem = f"level of {factor!r} of item {owner!r}: a {type(level).__name__}"
             yield placed(suite, "items", level, problem, "Use a text or a number")
             return
     ids = Counter(item.id for item in items)

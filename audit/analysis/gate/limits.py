@@ -21,7 +21,7 @@ from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.design import fewest_levels, layout_of, undefined_strata
 from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
 from audit.analysis.measures import measure_rows
-from audit.analysis.missing import completed
+from audit.analysis.missing import completed, meant
 from audit.analysis.table import Bools, RowTable
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
 from suites.base import MeasureSpec
@@ -131,7 +131,7 @@ def _of_measure(m: Measure, table: RowTable | None, confidence: float) -> _Limit
 
 def _without_value(table: RowTable, spec: MeasureSpec) -> Bools:
     """Rows (n,) of the figure whose answers say nothing of it."""
-    return table.matching(spec.where) & table.answered & ~table.has(spec.quantity)
+    return meant(table, spec) & table.answered & ~table.has(spec.quantity)
 
 
 def limited_rows(table: RowTable, spec: MeasureSpec, name: str) -> tuple[Floats, Floats, Bools, Bools]:

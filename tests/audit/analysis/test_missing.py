@@ -403,3 +403,14 @@ def test_limit_counts_empty_answers_as_anything() -> None:
     assert result_of(silent, spec).measures[0].missing == 0, "the figure itself is over the others"
     (loose,) = gated(silent, silent, spec, limits={GAP.measure: (None, 0.9)}).limits
     assert loose.verdict == "met", "whatever the others would be"
+
+
+def test_levels_without_a_weight_are_no_lost_answers() -> None:
+    """Occupations of neither stereotype were never asked for the gap, so no limit counts them as without a value."""
+    neutral = [
+        Row(f"neutral {i}", {**row.factors, "group": "neutral"}, {"other": IdentifiedInterval.exact(0.5)})
+        for i, row in enumerate(rows_of(BASE)[:30])
+    ]
+    (check,) = limited([*rows_of(BASE), *neutral]).limits
+    (without,) = limited(rows_of(BASE)).limits
+    assert check == without
