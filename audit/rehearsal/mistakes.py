@@ -15,7 +15,7 @@ from audit.analysis.responses import ParsedResponses
 from audit.analysis.table import RowTable
 from audit.results import level_key, where_key
 from backends.errors import ConfigError
-from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.own_code import placed
 
 #: Tolerance for rounding at the ends of a quantity's range.
@@ -50,17 +50,29 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
 def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> Iterator[ConfigError]:
     """Two levels of a sampled factor that ask the same: one answer would count as two independent ones."""
     for factor in dict.fromkeys(factor for spec in specs for factor in spec.clusters):
-        asked: dict[Factor, set[object]] = {}
+        figures = [spec for spec in specs if factor in spec.clusters]
+        asked: dict[object, list[Item]] = {}
         for item in items:
-            if not item.is_control and item.factors.get(factor) is not None:
-                asked.setdefault(item.factors[factor], set()).add((item.request, item.scorer))
-        first: dict[frozenset[object], Factor] = {}
-        for level, requests in asked.items():
-            other = first.setdefault(frozenset(requests), level)
-            if other != level:
-                problem = f"this level of {factor!r} asks the same as {other!r}: it would count as a second one"
-                yield placed(suite, "items", level, problem, "Is a part of the prompt missing? Or give both one level")
+            if item.is_control or item.factors.get(factor) is None:
+                continue
+            alike = asked.setdefault((item.request, item.scorer), [])
+            other = next((one for one in alike if _count_as_two(one, item, factor, figures)), None)
+            if other is not None:
+                problem = (
+                    f"this level of {factor!r} asks the same as {other.factors[factor]!r}: it would count as another"
+                )
+                hint = f"Is a part of the prompt of {item.id!r} missing? Or give both one level"
+                yield placed(suite, "items", item.factors[factor], problem, hint)
                 break
+            alike.append(item)
+
+
+def _count_as_two(one: Item, other: Item, factor: str, figures: Iterable[MeasureSpec]) -> bool:
+    """Whether two items with one request are different levels of a factor in the same figure."""
+    if one.factors[factor] == other.factors[factor]:
+        return False
+    both = (one.factors, other.factors)
+    return any(all(have.get(name) == level for have in both for name, level in spec.where.items()) for spec in figures)
 
 
 def of_repetition(suite: Suite, items: Collection[Item], again: Iterable[Item]) -> Iterator[ConfigError]:

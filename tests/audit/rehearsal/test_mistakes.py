@@ -69,6 +69,12 @@ MISTAKES = {
     "an error in the items": ('f"{scene} {role}", (', 'f"{scene} {rle}", (', 15, "NameError"),
     "a row of another id": ("Row(item.id", "Row(item.id + '!'", 21, "row with this id"),
     "a part of the prompt missing": ('f"{scene} {role}"', 'f"{scene} person"', 12, "asks the same as 'cook'"),
+    "a prompt of two levels": (
+        'f"{scene} {role}"',
+        'f"{scene} {role if scene == chr(97) else chr(98)}"',
+        12,
+        "asks the same",
+    ),
     "another question each time": (
         'f"{scene} {role}"',
         "f\"{scene} {role} {id(object())} {__import__('random').random()}\"",
