@@ -41,7 +41,8 @@ def adhoc_audit(
             raise ConfigError("--model", given, f"two models are called {name!r}", f"Write it as NAME={spec}")
         by_name[name] = backends.named_backend(spec, api_key_env=api_key_env)
     title = f"Bias audit: {', '.join(suite.title or suite.name for suite in chosen)}"
-    return Audit(by_name, chosen, **{"title": title, **options})
+    out = Path("audit-out", "+".join(suite.name for suite in chosen))  # another suite's report should stay
+    return Audit(by_name, chosen, **{"title": title, "out": out, **options})
 
 
 def load_suite(name: str) -> Suite:

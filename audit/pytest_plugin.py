@@ -75,7 +75,12 @@ class TestedAudit:
         meant = [check for check in meant if not any(other.where.items() < check.where.items() for other in meant)]
         report = report.model_copy(update={"limits": meant})
         if report.failures:
-            pytest.fail("\n".join(map(check_words, report.failures)), pytrace=False)
+            said = [*map(check_words, report.failures)]
+            if any(check.verdict == "insufficient evidence" for check in report.limits):
+                said.append(
+                    "What is undecided fails too: ask more questions, widen the bound, or pass open_fails='none'."
+                )
+            pytest.fail("\n".join(said), pytrace=False)
 
 
 class AuditFixture:

@@ -54,7 +54,8 @@ class LimitCheck(OfItems, Reported):
 
     ``limit`` is what is limited: the measure itself, or its ``coverage`` or ``refusals``. ``value`` is over the items
     with a readable answer; the interval holds whatever the ``n_missing`` others would have been. Of these
-    ``n_without_value`` were answered, but say nothing of the figure. ``over_nights`` is the decision over all nights on
+    ``n_without_value`` were answered, but say nothing of the figure. ``fewest_levels``: as of a `Measure`; None in
+    older results. ``over_nights`` is the decision over all nights on
     which it was checked; None without a store.
     """
 
@@ -72,6 +73,7 @@ class LimitCheck(OfItems, Reported):
     n_items: int = 0
     n_missing: int = 0
     n_without_value: int = 0
+    fewest_levels: int | None = None
     population: str = ""
     open_because: OpenBecause | None = None
     over_nights: LimitOverNights | None = None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
 TESTS = '''
 import math
 from backends import FakeBackend
@@ -53,18 +57,48 @@ def test_misspelt(audit):
 '''
 
 
+FAIR = """
+from backends import FakeBackend
+
+def score(prompt, text):
+    return 0.2 if text.startswith("Reds") == (int(text[-2]) % 2 == 0) else 0.1
+
+FAIR = FakeBackend("fair", score=score)
+
+"""
+
+
+def run_tests(folder):
+    """The printed output of pytest on the tests of a folder, and their outcomes by name."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", "-p", "no:cacheprovider", "-rA"]
+    # Named once: an installed plugin is loaded by its entry point too.
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines() if "::" in line]
+    return done.stdout, {name.split("::")[1]: outcome for outcome, name in lines}
+
+
+@pytest.mark.parametrize(("pairs", "outcome"), [(100, "PASSED"), (60, "FAILED")])
+def test_the_readmes_test_needs_as_many_pairs_as_it_says(pairs, outcome, tmp_path):
+    """With a model that finds every second stereotype likelier."""
+    rows = "".join(f"Reds {n}.,Blues {n}.\n" for n in range(pairs))
+    (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
+    (example,) = re.findall(r"```python\n(def test_bias.*?)```", README, re.DOTALL)
+    assert '"org/model"' in example
+    source = FAIR + example.replace('"org/model"', "FAIR")
+    (tmp_path / "test_bias.py").write_text(source, "utf-8")
+    told, outcomes = run_tests(tmp_path)
+    assert outcomes == {"test_bias": outcome}, told
+    assert ("What is undecided fails too" in told) == (outcome == "FAILED")
+
+
 def test_audits_as_tests_follow_the_gates_rules(tmp_path):
     rows = "".join(f"Reds {n}.,Blues {n}.,{'ab'[n % 2]}\n" for n in range(100))
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
     rows = "".join(f"Reds {n}.,Blues {n}.,{'c' if n < 3 else 'ab'[n % 2]}\n" for n in range(100))
     (tmp_path / "small.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
     (tmp_path / "test_bias.py").write_text(TESTS, "utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", "-p", "no:cacheprovider", "-rA"]
-    # Named once: an installed plugin is loaded by its entry point too.
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
-    lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines() if "::" in line]
-    outcomes = {name.split("::")[1]: outcome for outcome, name in lines}
+    told, outcomes = run_tests(tmp_path)
     assert outcomes == {
         "test_fair": "PASSED",
         "test_above": "FAILED",
@@ -74,8 +108,8 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
         "test_of_an_open_small_group": "FAILED",
         "test_another_word": "FAILED",
         "test_misspelt": "FAILED",
-    }, done.stdout
-    assert "stereotype_score of model on pairs breaks the limit at most 0.7" in done.stdout
-    assert "stereotype_score of model on pairs neither clearly meets nor breaks" in done.stdout
-    assert "limits.sterotype_score = (None, 0.7): no figure has this name" in done.stdout
-    assert "open_fails = 'never': unknown. Use one of: none, missing, all" in done.stdout
+    }, told
+    assert "stereotype_score of model on pairs breaks the limit at most 0.7" in told
+    assert "stereotype_score of model on pairs neither clearly meets nor breaks" in told
+    assert "limits.sterotype_score = (None, 0.7): no figure has this name" in told
+    assert "open_fails = 'never': unknown. Use one of: none, missing, all" in told

@@ -212,6 +212,7 @@ def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> 
         n_items=limited.n_items,
         n_missing=limited.n_missing,
         n_without_value=limited.n_without_value,
+        fewest_levels=limited.fewest_levels,
         population=measure.spec.population,
         open_because=_why_open(bounds, limited) if verdict == "insufficient evidence" else None,
     )

@@ -172,9 +172,14 @@ def _limit_words(c: LimitCheck) -> str:
     limit, interval = limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)
     missing = missing_answers(c, c.verdict in OPEN_VERDICTS) if c.n_missing else ""
     missing += f" {c.n_without_value:,} of them were answered, but say nothing of it." if c.n_without_value else ""
-    few = f" Too few clusters: at least {FEWEST_CLUSTERS} are needed." if c.open_because == "too few clusters" else ""
+    few = f" {_too_few(c.fewest_levels)}" if c.open_because == "too few clusters" else ""
     statement = f"{limited} {_OF_LIMIT[c.verdict]} the limit {limit}{over(c.population)} (interval {interval})."
     return f"{statement}{few}{missing}{_limit_over_nights(c)}"
+
+
+def _too_few(fewest_levels: int | None) -> str:
+    found = "" if fewest_levels is None else f" has {fewest_levels};"
+    return f"Too few clusters: a sampled factor{found} needs at least {FEWEST_CLUSTERS} levels in each stratum."
 
 
 _OF_LIMIT = {"met": "meets", "broken": "breaks", "insufficient evidence": "neither clearly meets nor breaks"}

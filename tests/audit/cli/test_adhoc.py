@@ -16,12 +16,20 @@ def pairs(tmp_path, monkeypatch):
 def test_a_table_of_pairs_becomes_a_report(pairs, audit, tmp_path):
     code, out, _ = audit("run", "--suite", "pairs.csv", "--model", "fake", "--model", "other=fake")
     assert code == 0
-    report = json.loads((tmp_path / "audit-out" / "report.json").read_text())
+    report = json.loads((tmp_path / "audit-out" / "pairs" / "report.json").read_text())
     assert [model["name"] for model in report["models"]] == ["fake", "other"]
     assert report["title"] == "Bias audit: pairs"
     assert "--db audit.db" in out
     code, out, _ = audit("ls", "runs", "--json")
     assert [run["status"] for run in json.loads(out)] == ["done"]
+
+
+def test_another_suites_report_leaves_the_first_one(pairs, audit, tmp_path):
+    (tmp_path / "more.csv").write_text(ROWS.replace("lie", "sing"), "utf-8")
+    for suite in ("pairs", "more"):
+        assert audit("run", "--suite", f"{suite}.csv", "--model", "fake")[0] == 0
+    titles = [json.loads(path.read_text())["title"] for path in sorted(tmp_path.glob("audit-out/*/report.json"))]
+    assert titles == ["Bias audit: more", "Bias audit: pairs"]
 
 
 def test_a_suite_that_ships_runs_by_its_name(pairs, audit):
