@@ -307,7 +307,7 @@ def class_by_name(of: Literal["backend", "suite"], name: object, field: str) -> 
     if not isinstance(name, str) or name not in known:
         close = difflib.get_close_matches(str(name), known, n=1)
         did = f"Did you mean {close[0]!r}? " if close else ""
-        file = ", or a suite's file" if of == "suite" else ""
+        file = f", or a suite's file ({', '.join(SUITE_FILES)})" if of == "suite" else ""
         raise ConfigError(field, name, "unknown", f"{did}Use one of: {', '.join(known)}{file}")
     found = known[name]()
     if not (isinstance(found, type) and issubclass(found, Backend if of == "backend" else Suite)):

@@ -201,7 +201,6 @@ def checked_options(init: Callable[P, None]) -> Callable[P, None]:
 
 #: pydantic's error type → problem and hint, for options without an `OnError`; placeholders come from the context.
 _MESSAGES = {
-    "missing": ("missing", "Give it"),
     "literal_error": ("unknown", "Use one of: {expected}"),
     "int_type": ("not a whole number", "Give one"),
     "int_from_float": ("not a whole number", "Give one"),
@@ -246,6 +245,8 @@ def located_error(error: ValidationError, model: type, given: object) -> tuple[P
     field = field.removeprefix(".") or model.__name__
     value = None if first["type"] == "missing" else first["input"]
     context = first.get("ctx", {})
+    if value is None and (first["type"] == "missing" or first["type"].endswith("_type")):
+        return place, ConfigError(field, None, "missing", "Give it")
     if first["type"] == "option":
         return place, ConfigError(field, value, context["problem"], context["hint"])
     unlisted = (first["msg"][:1].lower() + first["msg"][1:], "Change it")

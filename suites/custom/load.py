@@ -140,7 +140,7 @@ def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tupl
         return content, Source(source.path, rows_field, source.lines)
     columns = content.get("columns") or {}
     if isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values()):
-        data = data.renamed(columns)
+        data = data.renamed(columns, source)
     rows = [_listed(row) if data.path.suffix.lower() in (".csv", ".tsv") else row for row in data.rows]
     return {**content, rows_field: rows}, Source(source.path, rows_field, source.lines, data)
 

@@ -40,20 +40,18 @@ class DataRows:
         """All columns, of whatever row."""
         return list(dict.fromkeys((*self.header, *(name for row in self.rows for name in row))))
 
-    def renamed(self, columns: Mapping[str, str]) -> DataRows:
-        """The rows with ``columns`` (field → column) renamed to their fields."""
+    def renamed(self, columns: Mapping[str, str], source: Source) -> DataRows:
+        """The rows with ``columns`` (field → column) renamed to their fields; ``source`` is that of ``columns``."""
         names = self.names
         for name, column in columns.items():
             if column not in names:
                 known = ", ".join(names)
-                raise ConfigError(
-                    f"{self.path.name}:1: {column}", column, f"no such column, for {name}", f"Columns: {known}"
-                )
+                problem = f"{self.path.name} has no such column"
+                raise source.refuse(("columns", name), column, problem, f"Columns: {known}")
             if name != column and name in names and name not in columns.values():
                 hint = "Rename it, or leave the field out of columns"
-                raise ConfigError(
-                    f"{self.path.name}:1: {name}", name, f"also a column, besides {column!r} for {name}", hint
-                )
+                problem = f"{self.path.name} has a column {name!r}, too"
+                raise source.refuse(("columns", name), column, problem, hint)
         own = {column: name for name, column in columns.items()}
         renamed = ({own.get(column, column): value for column, value in row.items()} for row in self.rows)
         rows = [{name: value for name, value in row.items() if name} for row in renamed]  # a column without a name

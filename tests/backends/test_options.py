@@ -52,7 +52,7 @@ def test_valid_options_arrive_with_defaults():
         ({"model": "m", "n": True}, "n", True, "not a number of lists", "Give 1 or more"),
         ({"model": "m", "copy": "c"}, "copy", "c", "unknown", "Use one of: 'a' or 'b'"),
         ({"model": 4}, "model", 4, "not a text", "Write it in quotes"),
-        ({"model": "m", "out": None}, "out", None, "not a text", "Write it in quotes"),
+        ({"model": "m", "out": None}, "out", None, "missing", "Give it"),
         ({}, "model", None, "missing", "Give it"),
         ({"model": "m", "m": 1}, "m", 1, "unknown field", "Remove it. Known fields: model, n, copy, pair, out"),
         (

@@ -52,7 +52,7 @@ def test_parquet_and_a_data_set_give_a_tables_questions(folder):
         ('data = {dataset = "no/such", split = "test"}', "m.toml:2: data", "cannot be loaded"),
         (
             'data = {dataset = "pairs", split = "test"}\ncolumns = {stereotype = "sent"}',
-            "pairs:1: sent",
+            "m.toml:3: columns.stereotype",
             "no such column",
         ),
         ('data = {dataset = "pairs", split = "test[:0]"}', "m.toml:2: data", "no data"),
