@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
+from typing import get_args
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from audit.analysis.design import undefined_strata, usable
 from audit.analysis.responses import ParsedResponses
 from audit.analysis.table import RowTable
 from audit.results import level_key, where_key
+from backends.base import Capability
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.own_code import placed
@@ -207,6 +209,13 @@ def without_value(spec: MeasureSpec, table: RowTable) -> bool:
     """Whether some of a figure's rows could be read, but none has its quantity; other answers might give one."""
     readable = table.matching(spec.where) & table.answered
     return bool(readable.any()) and not bool((readable & table.has(spec.quantity)).any())
+
+
+def of_needs(suite: Suite) -> Iterator[ConfigError]:
+    """Abilities that no backend can have."""
+    for name in sorted(suite.needs - set(get_args(Capability))):
+        problem, known = "needs: no such ability of a model", get_args(Capability)
+        yield placed(suite, None, name, problem, _close(name, known))
 
 
 def of_signature(suite: Suite) -> Iterator[ConfigError]:
