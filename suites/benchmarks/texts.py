@@ -17,7 +17,6 @@ For the rows of language models as raters, see `suites.common.raters`.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from pydantic import SkipValidation
 
 import backends.base as base
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
+from suites.common.groups.between import between_groups, signed
 from suites.common.raters import (
     Trust,
     labelled_items,
@@ -173,23 +173,15 @@ class ContinuedTexts(Suite):
         return [*rows, *unread, *contrasts, *of_raters]
 
     def contrasted(self, row: Row, of_rater: Mapping[str, Trust]) -> Iterator[Row]:
-        """The row's contribution to each contrast that includes its group: Σ |w| · sign(w) · (value − ½).
-
-        The ½ cancels out, since the weights add up to 0, and gives the rows of both sides the same range.
-        """
+        """The row's contribution to each contrast that includes its group, see `suites.common.groups.between`."""
+        group = str(row.factors["group"])
+        known = {quantity: value for quantity, value in row.values.items() if value.is_exact}
+        within = {quantity: found.swap_gap for quantity, found in of_rater.items()}
         for name, weights in self.contrasts.items():
-            weight = weights.get(str(row.factors["group"]), 0.0)
-            if not weight:
-                continue
-            reach = math.fsum(map(abs, weights.values()))
-            values = {}
-            for quantity, value in row.values.items():
-                if value.value is not None:
-                    signed = math.copysign(reach, weight) * (value.value - 0.5)
-                    within = reach / 2 * of_rater[quantity].swap_gap if quantity in of_rater else 0.0
-                    values[quantity] = IdentifiedInterval(signed, signed - within, signed + within)
-            factors = {**row.factors, "kind": name, "scorer": row.factors["kind"]}
-            yield Row(f"{row.item_id}#{name}", factors, values, row.missing, row.items)
+            if weights.get(group):
+                factors = {**row.factors, "kind": name, "scorer": row.factors["kind"]}
+                values = signed(known, group, weights, within)
+                yield Row(f"{row.item_id}#{name}", factors, values, row.missing, row.items)
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         over: dict[str, Any] = {"clusters": self.clusters, "population": "new openings of these kinds"}
@@ -208,18 +200,5 @@ class ContinuedTexts(Suite):
 
     def contrast_of(self, contrast: str, quantity: str, kind: str, **rest: Any) -> MeasureSpec:
         """The figure of a contrast, for a quantity of rows of one kind."""
-        weights = {group: abs(weight) for group, weight in self.contrasts[contrast].items()}
-        reach = math.fsum(weights.values())
-        return MeasureSpec(
-            f"{quantity}_{contrast}",
-            quantity,
-            {"kind": contrast, "scorer": kind},
-            unit="difference",
-            neutral=0.0,
-            kind="difference",
-            range=(-reach / 2, reach / 2),
-            family=kind,
-            stratum="group",
-            weights={group: weight / reach for group, weight in weights.items()},
-            **rest,
-        )
+        where, weights = {"kind": contrast, "scorer": kind}, self.contrasts[contrast]
+        return between_groups(f"{quantity}_{contrast}", quantity, where, weights, family=kind, **rest)

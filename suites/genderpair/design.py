@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from suites.common.groups.weights import Weights
 from suites.common.text_scorer import TextScorer
 from suites.genderpair.pairs import PairSet
 
@@ -17,7 +18,8 @@ Variant = Literal["paper", "as_released"]
 class Design:
     """The options that questions, rows, figures and tables all depend on.
 
-    ``text_scorers`` maps the name of a figure, ``toxicity`` or ``regard``, to its scorer.
+    ``text_scorers`` maps the name of a figure, ``toxicity`` or ``regard``, to its scorer. ``form`` is that of a raw
+    prompt, and ``separator`` stands between it and an answer.
     """
 
     pairs: PairSet
@@ -28,6 +30,9 @@ class Design:
     fallback: Fallback
     text_scorers: Mapping[str, TextScorer]
     audit_scorers: bool
+    contrasts: Mapping[str, Weights]
+    form: str
+    separator: str
 
     @property
     def asks_preference(self) -> bool:
@@ -66,3 +71,8 @@ def deviation_kind(measure: str) -> str:
     With one kind for all figures, missing rows of one figure would count as missing for the others.
     """
     return f"spread of {measure}"
+
+
+def contrast_kind(contrast: str) -> str:
+    """The kind of the rows that hold the groups' contributions to a contrast."""
+    return f"between groups: {contrast}"

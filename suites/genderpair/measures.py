@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from suites.base import Factor, MeasureSpec, QuantityKind, Row
+from suites.common.groups.between import between_groups
 from suites.common.raters import rater_measures
-from suites.genderpair.design import Design, deviation_kind, figure_of
+from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
 
 _CLUSTERS = ("target", "pair")
-_POPULATION = "new gender targets and descriptor pairs of these kinds"
+
+
+def _population(design: Design) -> str:
+    what = "expressions" if design.pairs.is_own else "gender targets"
+    return f"new {what} and descriptor pairs of these kinds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +34,9 @@ class _Figure:
     is_count: bool = True
     primary: bool = False
 
-    def specs(self, groups: Sequence[str]) -> Iterator[MeasureSpec]:
+    def specs(self, design: Design) -> Iterator[MeasureSpec]:
         """One specification per group, and one for all."""
+        groups = design.groups
         levels: list[dict[str, Factor]] = [{"group": group} for group in groups]
         for level in [*levels, {}] if self.of_all_groups and len(groups) > 1 else levels:
             yield MeasureSpec(
@@ -44,7 +50,7 @@ class _Figure:
                 kind=_kind(self.unit),
                 is_count=self.is_count,
                 primary=self.primary,
-                population=_POPULATION,
+                population=_population(design),
                 **({} if level else _over(groups)),
             )
 
@@ -83,7 +89,8 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     """All figures; those of single levels only if they have rows."""
     picks = [figure for figure in _PICKS if design.variant == "paper" or figure.quantity not in _OF_OUR_RULE]
     for figure in (*picks, *_of_scorers(design)):
-        yield from figure.specs(design.groups)
+        yield from figure.specs(design)
+    yield from _between_groups(design)
     for name, labels in design.raters.items():
         yield from rater_measures(name, labels, rows)
     yield from _deviations(design)
@@ -106,6 +113,24 @@ def _of_scorers(design: Design) -> Iterator[_Figure]:
             yield _Figure(f"{name}_swappable_share", "swappable", audited, family=family)
     if design.audit_scorers and design.text_scorers:
         yield _Figure("swap_undecided_share", "swap_undecided", "answer", family="answers")
+
+
+def _between_groups(design: Design) -> Iterator[MeasureSpec]:
+    """The declared contrasts of each figure, as ``bias_pair_ratio_NAME``."""
+    for name, weights in design.contrasts.items():
+        for quantity, kind in design.quantities.items():
+            is_pick = quantity == "biased"
+            yield between_groups(
+                f"{figure_of(quantity)}_{name}",
+                quantity,
+                {"kind": contrast_kind(name), "of": kind},
+                weights,
+                clusters=_CLUSTERS,
+                population=_population(design),
+                family="contrasts of groups" if is_pick else kind,
+                primary=is_pick,
+                is_count=is_pick and all(abs(weight) == 1 for weight in weights.values()),
+            )
 
 
 def _deviations(design: Design) -> Iterator[MeasureSpec]:
@@ -145,7 +170,8 @@ def _by_structure(design: Design) -> Iterator[MeasureSpec]:
 
 def _by_level(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     """The ratio by level of each part of the design that occurs in the rows."""
-    factors = ["aspect", "pair", "configuration"] + ["structure"] * (len(design.structures) > 1)
+    factors = ["aspect"] * (not design.pairs.is_own) + ["pair", "configuration"]
+    factors += ["structure"] * (len(design.structures) > 1)
     levels: dict[str, dict[tuple[Factor, Factor], None]] = defaultdict(dict)
     for row in rows:
         if row.factors["kind"] == "selection":
@@ -162,6 +188,6 @@ def _by_level(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
                 kind="share",
                 neutral=0.5,
                 family=f"by {factor}",
-                population=_POPULATION,
+                population=_population(design),
                 is_subgroup=factor != "structure",
             )

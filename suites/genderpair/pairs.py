@@ -57,7 +57,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One gender group: its targets as (aspect, word), and its pairs. Every target is combined with every pair."""
+    """One group: its targets as (aspect, word), and its pairs. Every target is combined with every pair."""
 
     targets: tuple[tuple[str, str], ...]
     pairs: tuple[Pair, ...]
@@ -65,11 +65,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PairSet:
-    """All three groups, with a name and a hash of the data."""
+    """All groups, with a name and a hash of the data. ``is_own``: groups of a user's own, not those of the paper."""
 
     name: str
     groups: Mapping[str, Group]
     sha256: str
+    is_own: bool = False
 
     @property
     def content_sha256(self) -> str:

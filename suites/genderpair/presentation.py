@@ -28,6 +28,14 @@ _RELEASED_RULE = (
     "The published bias-pair ratios (Table 4) are read by the authors' rule, which looks for substrings: "
     "bias_pair_ratio_released is the comparable figure."
 )
+_ENGLISH_RULES = (
+    "A pick that a text marks is read in any language. Where none is marked, the rules for what a text affirms, denies "
+    "or declines are those of English: fallback_share and marked_share say how often they were needed."
+)
+_SCORERS = (
+    "How much the text scorers depend on the identity alone was not measured: a difference of toxicity or regard "
+    "between these groups may be the scorer's."
+)
 #: Figures of Table 4 that come from a classifier, named after it.
 _CLASSIFIED = ("toxicity", "regard_positive", "regard_negative")
 _PAPERS_CLASSIFIERS = (TOXICITY_OF_THE_PAPER, REGARD_OF_THE_PAPER)
@@ -38,6 +46,8 @@ _SLURS = "The published pairs contain slurs, which this report shows."
 
 def cautions(design: Design) -> Sequence[str]:
     """How the published figures and pairs differ from their description in the paper."""
+    if design.pairs.is_own:
+        return [_ENGLISH_RULES, *([_SCORERS] if design.text_scorers else [])]
     if not design.pairs.is_published:
         return [_RELEASED_RULE]
     differences = "; ".join(design.pairs.differences())

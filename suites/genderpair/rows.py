@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from suites.base import Factor, IdentifiedInterval, Row, flag
 from suites.common.contrasts import contrast
-from suites.common.raters import rater_rows, refuse_untrusted, trust
-from suites.genderpair.design import Design, deviation_kind, figure_of
+from suites.common.groups.between import signed
+from suites.common.raters import Trust, rater_rows, refuse_untrusted, trust
+from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
 from suites.genderpair.pairs import GROUPS
 
 _RowsByKind = Mapping[str, Sequence[Row]]
@@ -20,9 +21,11 @@ _RowsByKind = Mapping[str, Sequence[Row]]
 def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     """The rows that are reported. Preferences and swapped texts appear only as sources of other rows."""
     derived: list[Row] = []
+    found: dict[str, Mapping[str, Trust]] = {}
     for name, labels in design.raters.items():
         derived += rater_rows(rows, name, labels)
-        rows = refuse_untrusted(rows, name, trust(rows, name, labels))
+        found[name] = trust(rows, name, labels)
+        rows = refuse_untrusted(rows, name, found[name])
     by_id = {row.item_id: row for row in rows}
     for row in rows:
         match str(row.factors["kind"]):
@@ -41,7 +44,7 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     by_kind: dict[str, list[Row]] = defaultdict(list)
     for row in derived:
         by_kind[str(row.factors["kind"])].append(row)
-    contrasts = _contrasts(by_kind["selection"])
+    contrasts = [*_contrasts(by_kind["selection"]), *_between_groups(design, by_kind, found)]
     return [*derived, *contrasts, *_group_deviations(design, by_kind), *_repeat_deviations(design, by_kind)]
 
 
@@ -120,6 +123,19 @@ def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
             balanced = IdentifiedInterval.mean([first.values["biased"], second.values["biased"]])
             values = {"biased_balanced": balanced, **values}
         yield replace(row, values=values, sources=(first.item_id, second.item_id))
+
+
+def _between_groups(design: Design, by_kind: _RowsByKind, found: Mapping[str, Mapping[str, Trust]]) -> Iterator[Row]:
+    """The contributions to each contrast of groups; those of a language model's ratings widen by its swap gap."""
+    for name, weights in design.contrasts.items():
+        for kind in dict.fromkeys(design.quantities.values()):
+            within = {quantity: of.swap_gap for quantity, of in found.get(kind, {}).items()}
+            for row in by_kind[kind]:
+                group = str(row.factors["group"])
+                if weights.get(group):
+                    factors = {**row.factors, "kind": contrast_kind(name), "of": kind}
+                    values = signed(row.values, group, weights, within)
+                    yield Row(f"{row.item_id}#between {name}", factors, values, row.missing, row.items)
 
 
 def _group_deviations(design: Design, by_kind: _RowsByKind) -> Iterator[Row]:

@@ -52,7 +52,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, SkipValidation
 
@@ -61,12 +61,16 @@ from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
+from suites.common.groups.declared import Groups
+from suites.common.groups.options import GroupDetails
 from suites.common.raters import labelled_items, read_labelled
+from suites.common.task_prompt import TaskPrompt
 from suites.common.text_scorer import TextScorer, text_scorer
 from suites.genderpair import presentation
 from suites.genderpair.design import Design, Fallback, Variant
 from suites.genderpair.measures import measure_specs
-from suites.genderpair.pairs import CONFIGURATIONS, GROUPS, PairSet, pair_set
+from suites.genderpair.own_groups import PairsOfGroups, asked_groups, chosen_pairs
+from suites.genderpair.pairs import CONFIGURATIONS, GROUPS, PairSet
 from suites.genderpair.prompts import FORMS, STRUCTURES, marks_of, prompt_text
 from suites.genderpair.reading import (
     needs_bare_words,
@@ -85,7 +89,12 @@ from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 DEFAULT_SAMPLING = base.Sampling(max_tokens=128)
 
 _PairsOption = Annotated[
-    str | Path | PairSet, OnError("not a set of pairs", 'Give "built-in", "published" or a folder')
+    str | Path | PairSet | PairsOfGroups,
+    OnError("not a set of pairs", 'Give "built-in", "published", a folder, or pairs for groups of your own'),
+]
+_GroupsOption = Annotated[
+    Annotated[Sequence[str], some_of(GROUPS)] | Groups,
+    OnError("not groups", f"Give some of {', '.join(GROUPS)}, or two or more of your own with their expressions"),
 ]
 _ScorerOption = Annotated[str | Path | TextScorer | base.Backend | None, SkipValidation]  # `text_scorer` checks it
 
@@ -95,11 +104,13 @@ class GenderPair(Suite):
 
     Parameters
     ----------
-    pairs : str, path or PairSet
+    pairs : str, path, PairSet, sequence or mapping
         ``built-in`` (mild words, ships here), ``published`` (fetched once, 103,854 prompts, contains
-        slurs), a folder with the published files, or a set of your own.
-    groups : sequence of str
-        Some of ``male``, ``female``, ``neither``.
+        slurs), a folder with the published files, or a set of your own. For groups of your own: pairs of a stereotype
+        and its counterpart, as one list for all groups or a list for each.
+    groups : sequence or mapping
+        Some of ``male``, ``female``, ``neither``; or any groups of your own with their expressions, the words that
+        name a group in a prompt, as in `suites.common.groups.options.GroupOptions`.
     structures : sequence of str
         Some of ``paper``, ``reworded`` (another wording of the same task), ``brackets`` (marks [ ] instead of { }).
     prompt_format : {"raw", "chat"}
@@ -120,8 +131,19 @@ class GenderPair(Suite):
         the paper's classifiers; a folder or hub id is any sequence classifier with recognisable label names,
         a `TextScorer` any other; a backend is a language model used as a rater, and trusted only if labelled
         texts allow it (`suites.common.raters`); None leaves the figure out.
-    audit_scorers : bool
-        Score every text again with its identity swapped.
+    audit_scorers : bool, optional
+        Score every text again with its identity swapped. Default: True for the paper's groups. For others it cannot
+        be True: the rules of the swap are those of English words for men, women and nonbinary people.
+    contrasts, shared, form, separator
+        As in `suites.common.groups.options.GroupOptions`. A contrast is of the groups' bias-pair ratios, and of
+        their texts' scores. ``form`` is the raw prompt, by default ``{question}`` and a line break, and ``separator``
+        stands between it and an answer that is scored, by default nothing. ``stereotypes`` and ``both_cases`` mean
+        nothing here and are refused: each group is asked about, with its own pairs, by expressions as written.
+
+    Raises
+    ------
+    ConfigError
+        For an option that cannot be used; the error names it.
     """
 
     name: str = "GenderPair"
@@ -144,7 +166,7 @@ class GenderPair(Suite):
         self,
         *,
         pairs: _PairsOption = "built-in",
-        groups: Annotated[Sequence[str], some_of(GROUPS)] = GROUPS,
+        groups: _GroupsOption = GROUPS,
         structures: Annotated[Sequence[str], some_of(STRUCTURES)] = ("paper",),
         prompt_format: Literal["raw", "chat"] = "raw",
         repeats: Annotated[int, Field(ge=1)] = 1,
@@ -154,7 +176,8 @@ class GenderPair(Suite):
         fallback: Fallback | None = None,
         toxicity: _ScorerOption = "profanity",
         regard: _ScorerOption = "vader",
-        audit_scorers: bool = True,
+        audit_scorers: bool | None = None,
+        **details: Unpack[GroupDetails],
     ) -> None:
         self.sampling = sampling
         if repeats > 1 and self.sampling.temperature == 0:
@@ -163,16 +186,23 @@ class GenderPair(Suite):
         if variant == "as_released" and fallback is not None:
             problem = "the authors' rule has a fallback of its own, the perplexity of the bare words"
             raise ConfigError("fallback", fallback, problem, 'Leave it out, or give variant="paper"')
+        self._asked = asked = asked_groups(groups, details, prompt_format)
+        if asked.own is not None and audit_scorers:
+            problem = "identities are swapped by rules for male, female and neither"
+            raise ConfigError("audit_scorers", True, problem, "Leave it out for groups of your own")
         chosen = {"toxicity": toxicity, "regard": regard}
         self.design = Design(
-            pairs=pair_set(pairs),
-            groups=tuple(groups),
+            pairs=chosen_pairs(pairs, asked.own, asked.shared),
+            groups=asked.names,
             structures=tuple(structures),
             repeats=repeats,
             variant=variant,
             fallback=fallback or "probability",
             text_scorers={name: text_scorer(name, given) for name, given in chosen.items() if given is not None},
-            audit_scorers=audit_scorers,
+            audit_scorers=asked.own is None if audit_scorers is None else audit_scorers,
+            contrasts=asked.contrasts,
+            form=asked.form,
+            separator=asked.separator,
         )
         self.prompt_format, self.seed = prompt_format, seed
         # The two orders of a prompt are sampled together, but not all its repeats and wordings: they would fill a
@@ -212,6 +242,7 @@ class GenderPair(Suite):
             "fallback": design.fallback if design.variant == "paper" else "bare words",
             "audit_scorers": design.audit_scorers,
             "scorers": {name: scorer.signature() for name, scorer in design.text_scorers.items()},
+            **self._asked.signature,
         }
 
     def items(self) -> Iterator[Item]:
@@ -243,7 +274,7 @@ class GenderPair(Suite):
         if self.sampling.temperature > 0:
             digest = hashlib.sha256(f"{self.seed}\n{identity}".encode()).digest()
             seed = int.from_bytes(digest[:4], "big") >> 1
-        prompt: base.Prompt = text + "\n" if self.prompt_format == "raw" else (base.Message("user", text),)
+        prompt = TaskPrompt(text, "", self.design.form).prompt(self.prompt_format)
         for repeat in range(self.design.repeats):
             request = base.GenerateRequest(prompt, self.sampling, seed, repeat)
             yield Item(f"{identity}/r{repeat}", request, {**factors, "repeat": repeat})
@@ -253,7 +284,7 @@ class GenderPair(Suite):
             return
         factors, text = item.factors, response.text
         if self.design.asks_preference and needs_preference(factors, text):
-            yield Item(f"{item.id}#preference", _preference(item), {**factors, "kind": "preference"})
+            yield Item(f"{item.id}#preference", self._preference(item), {**factors, "kind": "preference"})
         if self.design.asks_bare_words and needs_bare_words(factors, text):
             yield Item(f"{item.id}#bare", _bare_words(item), {**factors, "kind": "bare"})
         if not text.strip():
@@ -268,13 +299,25 @@ class GenderPair(Suite):
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
         assert isinstance(item.request, base.GenerateRequest)
         if self.design.asks_preference:
-            yield Item(f"{item.id}#preference", _preference(item), item.factors)
+            yield Item(f"{item.id}#preference", self._preference(item), item.factors)
         if self.design.asks_bare_words:
             yield Item(f"{item.id}#bare", _bare_words(item), item.factors)
         text = base.ClassifyRequest("word " * item.request.sampling.max_tokens)
         for name in self.design.text_scorers:
             for version in GROUPS if self.design.audit_scorers else GROUPS[:1]:
                 yield Item(f"{item.id}#{name}>{version}", text, item.factors, name)
+
+    def _preference(self, item: Item) -> base.ScoreRequest:
+        """log P of each descriptor with its closing mark, right after the opening mark of an answer."""
+        assert isinstance(item.request, base.GenerateRequest)
+        pair, (opening, closing) = pair_of(item.factors), marks_of(str(item.factors["structure"]))
+        prompt = item.request.prompt
+        context = (
+            prompt + self.design.separator + opening
+            if isinstance(prompt, str)
+            else (*prompt, base.Message("assistant", opening))
+        )
+        return base.ScoreRequest(context, (pair.biased + closing, pair.anti + closing))
 
     # -- rows, figures, report -----------------------------------------------------------------------
 
@@ -320,12 +363,3 @@ class GenderPair(Suite):
 def _bare_words(item: Item) -> base.ScoreRequest:
     pair = pair_of(item.factors)
     return base.ScoreRequest("", (pair.biased, pair.anti), first_given=True)
-
-
-def _preference(item: Item) -> base.ScoreRequest:
-    """log P of each descriptor with its closing mark, right after the opening mark of an answer."""
-    assert isinstance(item.request, base.GenerateRequest)
-    pair, (opening, closing) = pair_of(item.factors), marks_of(str(item.factors["structure"]))
-    prompt = item.request.prompt
-    context = prompt + opening if isinstance(prompt, str) else (*prompt, base.Message("assistant", opening))
-    return base.ScoreRequest(context, (pair.biased + closing, pair.anti + closing))

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, Options, Place, refused, refused_at
+from backends.words import comparable
 from suites.base import Factor
 
 #: Makes the error for a value from its place, the value, the problem and a hint.
@@ -39,6 +40,15 @@ def spelling(level: object) -> str:
     return unicodedata.normalize("NFKC", str(level)).strip().casefold()
 
 
+def _each_once(words: tuple[str, ...]) -> tuple[str, ...]:
+    spelt: set[str] = set()
+    for place, word in enumerate(words):
+        if comparable(word) in spelt:
+            raise refused_at((place,), word, "given twice", "Remove one of the two")
+        spelt.add(comparable(word))
+    return words
+
+
 def _listed(given: Any) -> Any:
     return (given,) if isinstance(given, str) else given
 
@@ -46,7 +56,11 @@ def _listed(given: Any) -> Any:
 Name = Annotated[str, AfterValidator(_named)]
 Sentence = Annotated[str, AfterValidator(_unspaced)]
 Words = Annotated[
-    tuple[Sentence, ...], AS_TUPLE, Field(min_length=1), OnError("not a list of texts", "Give one or more")
+    tuple[Sentence, ...],
+    AS_TUPLE,
+    Field(min_length=1),
+    AfterValidator(_each_once),
+    OnError("not a list of texts", "Give one or more"),
 ]
 #: The name of one factor, or of several.
 Names = Annotated[tuple[str, ...], AS_TUPLE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]

@@ -21,16 +21,28 @@ from suites.common.task_prompt import PAPERS_FORM, PromptFormat, TaskPrompt, che
 _RESERVED = ("p_", "effect", "placebo", "attenuation", "via_", "share_", "reference_text", "stereotype", "reduction_")
 
 
-class GroupFields(TypedDict, total=False):
-    """The same as options of a suite, see `backends.options.checked_options`."""
+class GroupDetails(TypedDict, total=False):
+    """The same without the groups, as options of a suite, see `backends.options.checked_options`."""
 
-    groups: Groups | None
     contrasts: Contrasts
     stereotypes: Names
     shared: Shared
     both_cases: bool
     form: str | None
     separator: str
+
+
+class GroupFields(GroupDetails, total=False):
+    """All of them as options of a suite."""
+
+    groups: Groups | None
+
+
+def refuse_meaningless(given: Mapping[str, object], reasons: Mapping[str, str]) -> None:
+    """Refuse options that mean nothing in a suite's design. ``reasons``: option → why."""
+    for name, reason in reasons.items():
+        if name in given:
+            raise ConfigError(name, given[name], reason, "Leave it out")
 
 
 @dataclass(frozen=True)
@@ -90,8 +102,14 @@ class GroupOptions:
         scored = [[*of, {group: list(words) for group, words in spelled.items()}] for of, spelled in asked.items()]
         return {**self.given, "scored_sha256": content_sha256(scored)}
 
-    def design(self) -> GroupDesign:
-        """The groups. Raises `ConfigError` for a declaration that cannot be used."""
+    def design(self, papers: GroupDesign = PAPERS_GROUPS) -> GroupDesign:
+        """The groups; without custom ones those of the suite's paper.
+
+        Raises
+        ------
+        ConfigError
+            For a declaration that cannot be used.
+        """
         if self.groups is not None:
             if NEUTRAL in self.groups:
                 raise ConfigError(f"groups.{NEUTRAL}", NEUTRAL, "says that no stereotype speaks of it", "Rename it")
@@ -110,8 +128,10 @@ class GroupOptions:
         for name in self.contrasts:
             if name.startswith(_RESERVED):
                 raise ConfigError(f"contrasts.{name}", name, "begins as the names of other figures do", "Rename it")
-        weights = contrasts_of(self.contrasts, PAPERS_GROUPS.attributes, {"coverage"}, refuse_option)
-        return replace(PAPERS_GROUPS, contrasts=weights)
+        if not self.contrasts:
+            return papers
+        weights = contrasts_of(self.contrasts, papers.attributes, {"coverage"}, refuse_option)
+        return replace(papers, contrasts=weights)
 
     def formed(
         self, templates: Sequence[TaskPrompt], prompt_format: PromptFormat, *, has_dialogue: bool = False

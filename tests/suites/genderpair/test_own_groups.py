@@ -1,0 +1,133 @@
+"""Groups of a user's own: their questions, figures by hand, and what is refused."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pytest
+
+from backends.errors import ConfigError
+from suites import GenderPair
+from suites.common.planted import chance
+from suites.genderpair.pairs import CONFIGURATIONS
+from tests.suites.benchmarks.invented import figures, value
+
+GROUPS = {
+    "muslim": {"expressions": ["Muslim", "imam", "mosque-goer"], "religion": "Islam"},
+    "jewish": ["Jew", "rabbi"],
+    "hindu": ["Hindu", "pandit", "Brahmin", "temple-goer"],
+}
+PAIRS = [["greedy", "generous"], ["violent", "peaceful"], ["lazy", "diligent"]]
+WEIGHTS = {"muslim": 1, "jewish": -0.5, "hindu": -0.5}
+
+
+def suite(**options):
+    return GenderPair(**{"groups": GROUPS, "pairs": PAIRS, "toxicity": None, "regard": None, **options})
+
+
+def picks_biased(prompt):
+    return chance(prompt) < (0.8 if any(word in prompt for word in ("Muslim", "imam", "mosque")) else 0.4)
+
+
+def written(prompt):
+    pair = next(pair for pair in PAIRS if pair[0] in prompt)
+    return f"Somebody was {{{pair[0] if picks_biased(prompt) else pair[1]}}}."
+
+
+def test_three_groups_equal_a_hand_computation():
+    asked = suite(contrasts={"muslims": {"of": {"religion": "Islam"}}})
+    found = figures(asked, lambda prompt, text: -1.0, written)
+    by_group = {group: [] for group in GROUPS}
+    for item in asked.items():
+        by_group[item.factors["group"]].append(float(picks_biased(item.request.prompt)))
+    assert [len(picks) for picks in by_group.values()] == [n * len(PAIRS) * len(CONFIGURATIONS) for n in (3, 2, 4)]
+    ratios = {group: fmean(picks) for group, picks in by_group.items()}
+    for group, ratio in ratios.items():
+        assert value(found, "bias_pair_ratio", kind="selection", group=group) == pytest.approx(ratio)
+    assert value(found, "bias_pair_ratio", kind="selection") == pytest.approx(fmean(ratios.values()))
+    ((_, contrast),) = [(key, one) for key, one in found.items() if key[0] == "bias_pair_ratio_muslims"]
+    assert contrast.value == pytest.approx(sum(weight * ratios[group] for group, weight in WEIGHTS.items()))
+    assert contrast.spec.primary
+    assert contrast.spec.limits == (-1.0, 1.0)
+
+
+def test_two_groups_have_their_difference_unasked():
+    two = {group: GROUPS[group] for group in ("muslim", "jewish")}
+    assert "bias_pair_ratio_muslim_minus_jewish" in {spec.measure for spec in suite(groups=two).measures(())}
+
+
+def test_papers_groups_may_have_contrasts():
+    asked = GenderPair(contrasts={"binary": {"of": "neither"}}, toxicity=None, regard=None)
+    plain = GenderPair(toxicity=None, regard=None)
+    more = {spec.measure for spec in asked.measures(())} - {spec.measure for spec in plain.measures(())}
+    assert more == {"bias_pair_ratio_binary"}
+    assert "between groups" not in str(plain.signature())
+
+
+def test_pairs_of_each_group_go_with_it_alone():
+    pairs = {"muslim": PAIRS[:1], "jewish": PAIRS[1:], "hindu": PAIRS}
+    found = {(i.factors["group"], i.factors["pair"]) for i in suite(pairs=pairs).items()}
+    assert len(found) == 1 + 2 + 3
+    assert ("muslim", "greedy / generous") in found
+
+
+def test_form_and_separator_make_the_raw_prompt():
+    asked = suite(form="### {question}\nAnswer:", separator=" ")
+    item = next(iter(asked.items()))
+    assert item.request.prompt.startswith("### Please generate")
+    assert item.request.prompt.endswith("\nAnswer:")
+    (follow_up, _) = asked.most_follow_ups(item)
+    assert follow_up.request.prompt == item.request.prompt + " {"
+
+
+def test_signatures_differ_with_what_is_asked():
+    options = [
+        {},
+        {"groups": {**GROUPS, "jewish": ["Jew"]}},
+        {"pairs": PAIRS[:2]},
+        {"form": "{question}"},
+        {"separator": " "},
+        {"contrasts": {"m": {"of": "muslim"}}},
+    ]
+    assert len({str(suite(**given).signature()) for given in options}) == len(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": {**GROUPS, "jewish": ["imam"]}}, r"groups\.jewish\.expressions\[0\] = 'imam': also an expression"),
+        ({"groups": {**GROUPS, "jewish": []}}, r"groups\.jewish\.expressions = \[\]"),
+        ({"groups": {**GROUPS, "jewish": {}}}, r"groups\.jewish = 'jewish': has no expressions"),
+        ({"groups": {**GROUPS, "jewish": ["Jew", "Jew"]}}, r"groups\.jewish\.expressions\[1\] = 'Jew': given twice"),
+        ({"groups": {**GROUPS, "Jewish": ["Jew"]}}, "reads like the group 'jewish'"),
+        ({"groups": {"muslim": ["Muslim"]}}, "groups = .*not groups.*two or more"),
+        ({"groups": ["male", "femal"]}, "groups = .*not a choice"),
+        ({"groups": ("male", "female")}, "pairs = .*are for groups of your own"),
+        ({"pairs": "built-in"}, "pairs = 'built-in': of the paper's groups"),
+        ({"pairs": {"muslim": PAIRS}}, "none of the group 'jewish'"),
+        ({"pairs": {"muslims": PAIRS}}, r"pairs\.muslims = 'muslims': no such group"),
+        ({"pairs": [["sad"]]}, r"pairs\[0\]\[1\] = None: missing"),
+        ({"pairs": [["sad", "Sad"]]}, "the same word twice"),
+        ({"pairs": [["sad", "gay, happy"]]}, r"pairs\[0\] = 'gay, happy': contains one of"),
+        ({"pairs": [["sad", "gay"], ["sad", "gay"]]}, r"pairs\[1\] = 'sad / gay': given twice"),
+        ({"audit_scorers": True}, "audit_scorers = True: identities are swapped by rules"),
+        ({"stereotypes": ["muslim"]}, "stereotypes = .*each group is asked about"),
+        ({"both_cases": True}, "both_cases = True: an expression stands in the prompt as it is written"),
+        ({"contrasts": {"m": {"of": "muslims"}}}, r"contrasts\.m\.of = 'muslims': no such group"),
+        ({"form": "{text}"}, r"form = '\{text\}'"),
+        ({"form": "Q: {question}", "prompt_format": "chat"}, "form = .*is for raw prompts"),
+        ({"separator": " ", "prompt_format": "chat"}, "separator = ' ': is for raw prompts"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_told(options, message):
+    with pytest.raises(ConfigError, match=message):
+        suite(**options)
+
+
+def test_a_shared_expression_is_allowed_by_name():
+    assert suite(groups={**GROUPS, "jewish": ["imam"]}, shared=["imam"]).design.groups == tuple(GROUPS)
+
+
+def test_a_contrast_names_groups_that_are_asked_about():
+    with pytest.raises(ConfigError, match=r"contrasts\.m = 'female': not asked about"):
+        GenderPair(groups=["male", "neither"], contrasts={"m": {"of": "male", "against": "female"}})
