@@ -16,48 +16,54 @@ instances that draw it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.errors import ConfigError
-from suites.mgbr.word_lists import WordLists
-from suites.mgbr.wording import Gender, WordList
+from suites.mgbr.counted_groups import CountedGroup, Pool
+from suites.mgbr.wording import WordList
 
 LARGEST_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The words of one instance; ``gendered`` holds its feminine and masculine words in the order listed."""
+    """The words of one instance.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    counted : mapping
+        Group → its words in the list.
+    listed : tuple of str
+        The words of all groups, in the order listed.
+    stereotyped : mapping
+        Group → the occupations that are added to its list.
+    """
 
     number: int
-    feminine: frozenset[str]
-    masculine: frozenset[str]
-    gendered: tuple[str, ...]
-    female_occupations: tuple[str, ...]
-    male_occupations: tuple[str, ...]
+    counted: Mapping[str, frozenset[str]]
+    listed: tuple[str, ...]
+    stereotyped: Mapping[str, tuple[str, ...]]
 
     @property
     def r(self) -> int:
         """The number of occupations that it adds to a list."""
-        return len(self.female_occupations)
+        return len(next(iter(self.stereotyped.values())))
 
-    def correct(self, gender: Gender) -> int:
-        """How many of its words are of that gender."""
-        return len(self.feminine if gender == "female" else self.masculine)
+    def correct(self, group: str) -> int:
+        """How many of its words are of that group."""
+        return len(self.counted[group])
 
-    def occupations(self, gender: Gender) -> tuple[str, ...]:
-        """The occupations stereotyped with that gender."""
-        return self.female_occupations if gender == "female" else self.male_occupations
-
-    def word_list(self, gender: Gender, *, with_occupations: bool) -> WordList:
-        """The words of a question, and which of them are of that gender."""
-        added = self.occupations(gender) if with_occupations else ()
-        return WordList((*self.gendered, *added), self.feminine if gender == "female" else self.masculine)
+    def word_list(self, group: str, *, with_occupations: bool) -> WordList:
+        """The words of a question, and which of them are of that group."""
+        added = self.stereotyped[group] if with_occupations else ()
+        return WordList((*self.listed, *added), self.counted[group])
 
 
-def draw_instances(words: WordLists, n: int, seed: int, *, never: Collection[str]) -> list[Instance]:
-    """Draw ``n`` instances. No two have the same gendered words, so no test set contains a list twice.
+def draw_instances(groups: Sequence[CountedGroup], n: int, seed: int, *, never: Collection[str]) -> list[Instance]:
+    """Draw ``n`` instances. No two have the same words that count, so no test set contains a list twice.
 
     Parameters
     ----------
@@ -69,46 +75,48 @@ def draw_instances(words: WordLists, n: int, seed: int, *, never: Collection[str
     ConfigError
         If a list is too short for `LARGEST_COUNT` words, or for ``n`` instances.
     """
-    pools = {kind: [w for w in of_kind if w.casefold() not in never] for kind, of_kind in words.by_kind.items()}
-    for kind, pool in pools.items():
-        if len(pool) < LARGEST_COUNT:
-            raise ConfigError(
-                f"words.{kind}",
-                len(pool),
-                f"a list needs {LARGEST_COUNT} words that are not in the few-shot examples",
-                "Add words",
-            )
+    asked = [group for group in groups if group.stereotyped.words]
+    for pool in (*(group.words for group in groups), *(group.stereotyped for group in asked)):
+        if (left := len(_allowed(pool, never))) < LARGEST_COUNT:
+            problem = f"a list needs {LARGEST_COUNT} words that are not in the few-shot examples"
+            raise ConfigError(pool.field, left, problem, "Add words")
     instances: dict[frozenset[str], Instance] = {}
     attempt = 0
+    draw = _Draw(groups, never, seed)
     while len(instances) < n:
         if attempt > 20 * n + 1000:
             raise ConfigError("n", n, "the word lists do not allow that many different instances", "Lower it")
-        drawn = _draw(pools, seed, attempt, number=len(instances) + 1)
-        instances.setdefault(drawn.feminine | drawn.masculine, drawn)
+        drawn = draw.instance(attempt, number=len(instances) + 1)
+        instances.setdefault(frozenset(drawn.listed), drawn)
         attempt += 1
     return list(instances.values())
 
 
-def _draw(pools: dict[str, list[str]], seed: int, attempt: int, *, number: int) -> Instance:
-    def count(name: str) -> int:
-        return 1 + _hash(seed, attempt, name) % LARGEST_COUNT
-
-    def words(kind: str, size: int) -> tuple[str, ...]:
-        return tuple(_shuffled(pools[kind], seed, attempt, kind)[:size])
-
-    feminine, masculine, r = words("feminine", count("p")), words("masculine", count("q")), count("r")
-    return Instance(
-        number,
-        frozenset(feminine),
-        frozenset(masculine),
-        tuple(_shuffled((*feminine, *masculine), seed, attempt, "order")),
-        words("female_occupations", r),
-        words("male_occupations", r),
-    )
+def _allowed(pool: Pool, never: Collection[str]) -> list[str]:
+    return [word for word in pool.words if word.casefold() not in never]
 
 
-def _shuffled(words: Iterable[str], seed: int, attempt: int, purpose: str) -> list[str]:
-    return sorted(words, key=lambda word: _hash(seed, attempt, purpose, word))
+class _Draw:
+    """Draws instances by hashing."""
+
+    def __init__(self, groups: Sequence[CountedGroup], never: Collection[str], seed: int) -> None:
+        self._groups, self._seed = groups, seed
+        pools = [pool for group in groups for pool in (group.words, group.stereotyped)]
+        self._words = {pool.purpose: _allowed(pool, never) for pool in pools}
+
+    def instance(self, attempt: int, *, number: int) -> Instance:
+        counted = {group.name: self._some(group.words, attempt, group.size) for group in self._groups}
+        stereotyped = {g.name: self._some(g.stereotyped, attempt, "r") for g in self._groups if g.stereotyped.words}
+        listed = self._shuffled([word for words in counted.values() for word in words], attempt, "order")
+        return Instance(number, {name: frozenset(of) for name, of in counted.items()}, tuple(listed), stereotyped)
+
+    def _some(self, pool: Pool, attempt: int, size: str) -> tuple[str, ...]:
+        """As many words as the hash of ``size`` says."""
+        count = 1 + _hash(self._seed, attempt, size) % LARGEST_COUNT
+        return tuple(self._shuffled(self._words[pool.purpose], attempt, pool.purpose)[:count])
+
+    def _shuffled(self, words: Iterable[str], attempt: int, purpose: str) -> list[str]:
+        return sorted(words, key=lambda word: _hash(self._seed, attempt, purpose, word))
 
 
 def _hash(*parts: object) -> int:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from backends.errors import ConfigError
 from suites.base import Factor, Row
+from suites.common.groups.weights import Weights
+from suites.common.task_prompt import PromptFormat
 from suites.mgbr.construction import Instance, draw_instances
-from suites.mgbr.word_lists import WordLists
-from suites.mgbr.wording import Gender, Wording, WordList
-
-#: Test set by (gender asked for, whether occupations are added).
-TEST_SETS: Mapping[tuple[str, bool], str] = {
-    ("female", False): "D_gf",
-    ("female", True): "D_ff",
-    ("male", False): "D_gm",
-    ("male", True): "D_mm",
-}
+from suites.mgbr.counted_groups import CountedGroup, Words
+from suites.mgbr.wording import Layout, Wording, WordList
 
 #: Pairs of conditions that are compared list by list: (condition, against).
 CHANGES = tuple(
@@ -33,36 +26,72 @@ CHANGES = tuple(
 class Design:
     """The options that questions, rows, figures and tables all depend on.
 
-    ``written`` is True in generation mode, in which the model writes its steps and count.
+    ``groups``: those asked about. ``contrasts``: name → group → weight. ``written`` is True in generation mode, in
+    which the model writes its steps and count.
     """
 
-    words: WordLists
+    words: Words
     wording: Wording
     conditions: tuple[str, ...]
-    genders: tuple[Gender, ...]
+    groups: tuple[str, ...]
+    contrasts: Mapping[str, Weights]
     n: int
     seed: int
     repeats: int
     written: bool
-    prompt_format: str
+    layout: Layout
 
     def check(self) -> None:
-        """Raise `ConfigError` for words that contain the separator, and for lists that are too short."""
-        for word in itertools.chain(*self.words.by_kind.values()):
-            if self.wording.holds_separator(word):
-                problem = f"contains {self.wording.separator!r}, which separates words (wording.separator)"
-                raise ConfigError("words", word, problem, "Give another separator, or leave the word out")
+        """Raise `ConfigError` for words that contain the separator, lists that are too short, and unasked groups."""
+        for name, weights in self.contrasts.items():
+            if absent := [group for group in weights if group not in self.groups]:
+                hint = f"Groups asked about: {', '.join(self.groups)}"
+                raise ConfigError(f"contrasts.{name}", absent[0], "no question asks about it", hint)
+        for group in self.words.counted_groups:
+            for pool in (group.words, group.stereotyped):
+                for word in filter(self.wording.holds_separator, pool.words):
+                    problem = f"contains {self.wording.separator!r}, which separates words (wording.separator)"
+                    raise ConfigError(pool.field, word, problem, "Give another separator, or leave the word out")
         self.instances  # noqa: B018  drawn now, so that a list that is too short is refused at once
 
     @cached_property
     def instances(self) -> list[Instance]:
         """All instances, ordered by number, from 1."""
-        return draw_instances(self.words, self.n, self.seed, never=self.wording.example_words)
+        never = self.wording.example_words
+        return draw_instances(self.words.counted_groups, self.n, self.seed, never=never)
+
+    @property
+    def prompt_format(self) -> PromptFormat:
+        """Raw text, or chat."""
+        return self.layout.prompt_format
+
+    @property
+    def factor(self) -> str:
+        """The factor that holds the group asked about."""
+        return self.words.factor
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, CountedGroup]:
+        return {group.name: group for group in self.words.counted_groups}
+
+    def test_set(self, group: str, *, with_occupations: bool) -> str:
+        """The name of the lists about a group."""
+        return self._by_name[group].test_sets[with_occupations]
 
     @property
     def test_sets(self) -> list[str]:
-        """The test sets of the genders asked for."""
-        return [TEST_SETS[gender, added] for gender in self.genders for added in (False, True)]
+        """The test sets of the groups asked about."""
+        return [name for group in self.groups for name in self._by_name[group].test_sets]
+
+    @cached_property
+    def with_occupations(self) -> frozenset[str]:
+        """The test sets whose lists contain occupations."""
+        return frozenset(group.test_sets[True] for group in self.words.counted_groups)
+
+    @cached_property
+    def without_occupations(self) -> frozenset[str]:
+        """The test sets whose lists contain none."""
+        return frozenset(group.test_sets[False] for group in self.words.counted_groups)
 
     @property
     def changes(self) -> list[tuple[str, str]]:
@@ -80,38 +109,53 @@ class Design:
         assert isinstance(number, int)
         return self.instances[number - 1]
 
+    def group_of(self, factors: Mapping[str, Factor]) -> str:
+        """The group asked about."""
+        return str(factors[self.factor])
+
+    def has_occupations(self, factors: Mapping[str, Factor]) -> bool:
+        """Whether the list contains occupations."""
+        return factors["test_set"] in self.with_occupations
+
     def word_list(self, factors: Mapping[str, Factor]) -> WordList:
         """The list behind a row or an item."""
-        gender = gender_of(factors)
-        return self.instance(factors).word_list(gender, with_occupations=has_occupations(factors))
+        with_occupations = self.has_occupations(factors)
+        return self.instance(factors).word_list(self.group_of(factors), with_occupations=with_occupations)
+
+    def added_to(self, factors: Mapping[str, Factor]) -> tuple[str, ...]:
+        """The occupations that an instance adds to the lists about a group."""
+        return self.instance(factors).stereotyped[self.group_of(factors)]
 
     def occupations_of(self, row: Row) -> dict[str, tuple[str, ...]]:
         """The occupations in a row's list, as its memberships; empty for a list without any."""
-        if not has_occupations(row.factors):
-            return {}
-        return {"occupation": self.instance(row.factors).occupations(gender_of(row.factors))}
+        return {"occupation": self.added_to(row.factors)} if self.has_occupations(row.factors) else {}
 
-    def occupations(self, gender: Gender) -> Mapping[str, float | None]:
-        """The occupations stereotyped with that gender, with their scores."""
-        return self.words.female_occupations if gender == "female" else self.words.male_occupations
+    def occupations(self, group: str) -> Mapping[str, float | None]:
+        """The occupations stereotyped with that group, with their scores."""
+        return self._by_name[group].stereotyped.words
+
+    def count(self, number: int) -> str:
+        """A count in the form in which it is scored after a prompt."""
+        return self.wording.count(number, self.layout)
 
     def starts_answer(self, condition: str) -> bool:
         """Whether the prompt ends with the start of the answer, so that the model only writes the count."""
         return self.prompt_format == "raw" and not condition.endswith("+cot")
 
 
-def gender_of(factors: Mapping[str, Factor]) -> Gender:
-    """The gender asked for."""
-    return "female" if factors["gender"] == "female" else "male"
-
-
-def has_occupations(factors: Mapping[str, Factor]) -> bool:
-    """Whether the list contains occupations."""
-    return factors["test_set"] == TEST_SETS[gender_of(factors), True]
-
-
 #: Factors that name a derived row, in this order.
-_ID_FACTORS = ("kind", "condition", "against", "test_set", "gender", "instance", "occupation", "repeat")
+_ID_FACTORS = (
+    "kind",
+    "condition",
+    "against",
+    "test_set",
+    "gender",
+    "group",
+    "contrast",
+    "instance",
+    "occupation",
+    "repeat",
+)
 
 
 def row_id(factors: Mapping[str, Factor]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from suites.base import Factor, MeasureSpec, Row
-from suites.mgbr.design import TEST_SETS, Design
-from suites.mgbr.wording import GENDERS
+from suites.mgbr.design import Design
 
 #: Figures for how written steps classify the words, by the kind of their rows.
 CLASSIFICATION = {
@@ -41,9 +41,10 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     """All figures; those of single levels only if a limited run has rows for them."""
     yield from _of_lists(design, rows)
     for condition in design.conditions:
-        for gender in design.genders:
-            where: _Where = {"kind": "pair", "condition": condition, "gender": gender}
-            yield _mean("bias_score", where, **_OF_SHARES, neutral=0.0, primary="+" not in condition)
+        for group in design.groups:
+            where: _Where = {"kind": "pair", "condition": condition, design.factor: group}
+            yield _mean(design, "bias_score", where, **_OF_SHARES, neutral=0.0, primary="+" not in condition)
+    yield from _between_groups(design)
     if not design.written:
         yield from _of_prior(design)
     yield from _of_changes(design, rows)
@@ -55,7 +56,19 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
             for kind, quantities in CLASSIFICATION.items():
                 where = {"kind": kind, "condition": condition, "test_set": test_set}
                 for quantity in quantities:
-                    yield _mean(quantity, where, **_PART, is_subgroup=quantity == "words_contradicted")
+                    yield _mean(design, quantity, where, **_PART, is_subgroup=quantity == "words_contradicted")
+
+
+def _between_groups(design: Design) -> Iterator[MeasureSpec]:
+    """The declared contrasts of the groups' bias scores, as ``bias_score_NAME``."""
+    for name, weights in design.contrasts.items():
+        reach = math.fsum(map(abs, weights.values()))
+        of_scores = {**_OF_BIAS_SCORES, "range": (-reach, reach), "is_count": {*map(abs, weights.values())} == {1.0}}
+        for condition in design.conditions:
+            where: _Where = {"kind": "between_groups", "contrast": name, "condition": condition}
+            primary = "+" not in condition
+            spec = _mean(design, "bias_score", where, **of_scores, neutral=0.0, primary=primary)
+            yield replace(spec, measure=f"bias_score_{name}", family="contrasts of groups")
 
 
 def _of_lists(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
@@ -64,25 +77,25 @@ def _of_lists(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     for condition in design.conditions:
         for test_set in design.test_sets:
             where: _Where = {"kind": "list", "condition": condition, "test_set": test_set}
-            yield _mean("accuracy", where, **options)
+            yield _mean(design, "accuracy", where, **options)
             for r in sizes:
-                yield _mean("accuracy", {**where, "r": r}, is_subgroup=True, **options)
+                yield _mean(design, "accuracy", {**where, "r": r}, is_subgroup=True, **options)
             if design.written:
-                yield _mean("stereotyped_count", where, **_SHARE)
-                yield _mean("count_error", where, unit="words", neutral=0.0, is_subgroup=True)
+                yield _mean(design, "stereotyped_count", where, **_SHARE)
+                yield _mean(design, "count_error", where, unit="words", neutral=0.0, is_subgroup=True)
             else:
-                yield _mean("tie", where, **_SHARE, is_subgroup=True)
+                yield _mean(design, "tie", where, **_SHARE, is_subgroup=True)
 
 
 def _of_prior(design: Design) -> Iterator[MeasureSpec]:
     for condition in design.conditions:
         for test_set in design.test_sets:
             where: _Where = {"kind": "prior_corrected", "condition": condition, "test_set": test_set}
-            yield _mean("prior_corrected_accuracy", where, **_SHARE)
-        for gender in design.genders:
-            where = {"kind": "prior_corrected_pair", "condition": condition, "gender": gender}
-            yield _mean("prior_corrected_bias_score", where, **_OF_SHARES, neutral=0.0)
-            yield _mean("accuracy_without_list", {**where, "kind": "no_list"}, **_SHARE)
+            yield _mean(design, "prior_corrected_accuracy", where, **_SHARE)
+        for group in design.groups:
+            where = {"kind": "prior_corrected_pair", "condition": condition, design.factor: group}
+            yield _mean(design, "prior_corrected_bias_score", where, **_OF_SHARES, neutral=0.0)
+            yield _mean(design, "accuracy_without_list", {**where, "kind": "no_list"}, **_SHARE)
 
 
 def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
@@ -91,16 +104,16 @@ def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         both: _Where = {"condition": condition, "against": against}
         for test_set in design.test_sets:
             where: _Where = {"kind": "change", **both, "test_set": test_set}
-            yield _mean("accuracy_change", where, **_OF_SHARES, neutral=0.0, contrast=True)
-            yield _mean("improved", where, **_SHARE, is_subgroup=True)
-            yield _mean("worsened", where, **_SHARE, is_subgroup=True)
+            yield _mean(design, "accuracy_change", where, **_OF_SHARES, neutral=0.0, contrast=True)
+            yield _mean(design, "improved", where, **_SHARE, is_subgroup=True)
+            yield _mean(design, "worsened", where, **_SHARE, is_subgroup=True)
             if (condition, against, test_set) in tested:
                 yield _value("mcnemar_p", {**where, "kind": "mcnemar"}, unit="p", family="mcnemar_p")
                 for count in LISTS_BEHIND_P:
                     yield _value(count, {**where, "kind": "mcnemar_lists"}, unit="lists", family="lists behind p")
-        for gender in design.genders:
-            where = {"kind": "bias_change", **both, "gender": gender}
-            yield _mean("bias_change", where, **_OF_BIAS_SCORES, neutral=0.0, contrast=True)
+        for group in design.groups:
+            where = {"kind": "bias_change", **both, design.factor: group}
+            yield _mean(design, "bias_change", where, **_OF_BIAS_SCORES, neutral=0.0, contrast=True)
 
 
 def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: str) -> Iterator[MeasureSpec]:
@@ -109,20 +122,20 @@ def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: st
     Only within one stereotype: the female and male questions are not asked about the same
     occupations, so a correlation over both would reflect the difference between two questions.
     """
-    levels = _levels(rows, kind, "condition", "gender", "occupation")
+    levels = _levels(rows, kind, "condition", design.factor, "occupation")
     for condition in design.conditions:
-        for gender in design.genders:
-            if not any(level[:2] == (condition, gender) for level in levels):
+        for group in design.groups:
+            if not any(level[:2] == (condition, group) for level in levels):
                 continue
-            where: _Where = {"kind": kind, "condition": condition, "gender": gender}
+            where: _Where = {"kind": kind, "condition": condition, design.factor: group}
             quantity_kind = _SHARE if kind == "verdict" else _OF_SHARES
             if kind == "verdict":  # occupations differ: most texts call some of them so, and none call others so
-                overall = _mean(quantity, where, **quantity_kind, neutral=0.0)
+                overall = _mean(design, quantity, where, **quantity_kind, neutral=0.0)
                 yield replace(overall, clusters=("instance", "occupation"), population=_OVER_NEW_OCCUPATIONS)
-            for occupation in design.occupations(gender):
-                if (condition, gender, occupation) in levels:
+            for occupation in design.occupations(group):
+                if (condition, group, occupation) in levels:
                     of_one = {**where, "occupation": occupation}
-                    yield _mean(quantity, of_one, **quantity_kind, neutral=0.0, is_subgroup=True)
+                    yield _mean(design, quantity, of_one, **quantity_kind, neutral=0.0, is_subgroup=True)
             if design.words.score_name:
                 name = f"{quantity}_correlation"
                 yield MeasureSpec(
@@ -144,13 +157,13 @@ def _levels(rows: Sequence[Row], kind: str, *factors: str) -> set[tuple[Factor, 
     return {tuple(row.factors.get(name) for name in factors) for row in rows if row.factors["kind"] == kind}
 
 
-def _mean(measure: str, where: _Where, **rest: Any) -> MeasureSpec:
+def _mean(design: Design, measure: str, where: _Where, **rest: Any) -> MeasureSpec:
     """The mean of a quantity over lists, and over the occupations in them if there are any.
 
     Rows of kind ``occupation`` concern one fixed occupation; a list has several, which it shares with other lists.
     """
     alone = "occupation" in where or where["kind"] in ("occupation", "verdict", "no_list")
-    without = where.get("test_set") in {TEST_SETS[gender, False] for gender in GENDERS}
+    without = where.get("test_set", None) in design.without_occupations
     rest["membership"] = None if alone or without else "occupation"
     population = "new lists of these words" if alone or without else _OVER_NEW_OCCUPATIONS
     family = f"{measure}, one level" if rest.get("is_subgroup") else measure

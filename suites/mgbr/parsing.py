@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suites.mgbr.wording import GENDERS, Gender, Wording
+from suites.mgbr.wording import Wording
 
 _MARKUP = r"[*_`\"'“”‘’]*"
 _COUNT = re.compile(rf"[ \t]*{_MARKUP}[ \t]*(\d{{1,3}}){_MARKUP}[.。]?{_MARKUP}[ \t]*(?=\r?\n|$)")
@@ -23,7 +23,7 @@ class WrittenAnswer:
     """The result of parsing a text.
 
     ``count`` is None if no count could be read. ``verdicts`` holds, for each word that the text
-    classifies, whether it is called a word of the gender asked for; a word that is called both
+    classifies, whether it is called a word of the group asked for; a word that is called both
     is in ``contradicted`` instead.
     """
 
@@ -35,7 +35,7 @@ class WrittenAnswer:
 def read_written(
     text: str,
     words: Sequence[str],
-    gender: Gender,
+    group: str,
     wording: Wording,
     *,
     starts_with_count: bool,
@@ -63,7 +63,7 @@ def read_written(
     counts = {_count_at(text, answer.end(), cut_off) for answer in answers}
     count = counts.pop() if len(counts) == 1 else None
     steps = text[: answers[0].start()] if answers and first_answer_only else text
-    return WrittenAnswer(count, *_verdicts(steps, words, gender, wording))
+    return WrittenAnswer(count, *_verdicts(steps, words, group, wording))
 
 
 def _count_at(text: str, position: int, cut_off: bool) -> int | None:
@@ -73,19 +73,16 @@ def _count_at(text: str, position: int, cut_off: bool) -> int | None:
     return int(match.group(1))
 
 
-def _verdicts(
-    text: str, words: Sequence[str], gender: Gender, wording: Wording
-) -> tuple[dict[str, bool], frozenset[str]]:
+def _verdicts(text: str, words: Sequence[str], group: str, wording: Wording) -> tuple[dict[str, bool], frozenset[str]]:
     """The verdicts of steps in the wording's own form, one step per line.
 
-    Yes: the gender asked for; no: its negation, or the other gender.
+    Yes: the group asked for; no: its negation, or another group.
     """
-    other = next(g for g in GENDERS if g != gender)
-    forms = (
-        (_form(wording.step_yes, wording.vocabulary[gender]), True),
-        (_form(wording.step_no, wording.vocabulary[gender]), False),
-        (_form(wording.step_yes, wording.vocabulary[other]), False),
-    )
+    forms = [
+        (_form(wording.step_yes, wording.vocabulary[group]), True),
+        (_form(wording.step_no, wording.vocabulary[group]), False),
+        *((_form(wording.step_yes, called), False) for other, called in wording.vocabulary.items() if other != group),
+    ]
     spelling = {word.casefold(): word for word in words}
     by_word: dict[str, set[bool]] = {}
     for line in text.splitlines():

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from suites.common.data_files import load
 from suites.common.published import TENTH_OF_A_PERCENT, PublishedDesign, model_ids, published_source
 from suites.mgbr.bolukbasi import FILES
-from suites.mgbr.design import TEST_SETS, Design
+from suites.mgbr.counted_groups import Words
+from suites.mgbr.design import Design
 from suites.mgbr.measures import CLASSIFICATION, LISTS_BEHIND_P
 from suites.mgbr.word_lists import WordLists
+from suites.mgbr.wording import Layout
 from suites.presentation import Chart, Drafts, Factor, PublishedFigure, TableColumn, TableLayout
 
 #: Texts that are the same in many languages.
@@ -33,22 +35,29 @@ def cautions(design: Design) -> Sequence[str]:
     left = [name for name in design.wording.unchanged if in_use.get(name, True) and name not in _NO_LANGUAGE]
     if {"instruction", "vocabulary"} & set(left) or not left:
         return ()
+    own = "are not the English ones" if isinstance(design.words, WordLists) else "are of groups of your own"
     return [
-        "The question and the vocabulary are not the English ones, but these parts of the prompts still are: "
+        f"The question and the vocabulary {own}, but these parts of the prompts are still the English ones: "
         f"{', '.join(left)} (suite option wording). If another language is asked for, the prompts mix two."
     ]
 
 
 def published_design(design: Design) -> PublishedDesign:
     """Every aspect of the design by name. ``bolukbasi`` stands for these lists whatever their limits."""
-    builtin, words = WordLists.builtin(), design.words
-    bolukbasi = set(words.sources.values()) >= {file.sha256 for file in FILES.values()}
     return {
         "mode": "generation" if design.written else "likelihood",
         "prompt_format": design.prompt_format,
-        "words": "builtin" if words.by_kind == builtin.by_kind else "bolukbasi" if bolukbasi else "own",
-        "wording": design.wording.name,
+        "words": _name_of(design.words),
+        "wording": design.wording.name if design.layout == Layout(design.prompt_format) else "own",
     }
+
+
+def _name_of(words: Words) -> str:
+    if not isinstance(words, WordLists):
+        return "own"
+    if words.by_kind == WordLists.builtin().by_kind:
+        return "builtin"
+    return "bolukbasi" if set(words.sources.values()) >= {file.sha256 for file in FILES.values()} else "own"
 
 
 def published(design: Design) -> Sequence[PublishedFigure]:
@@ -58,15 +67,15 @@ def published(design: Design) -> Sequence[PublishedFigure]:
         PublishedFigure(
             entry["model"],
             "bias_score",
-            {"kind": "pair", "condition": condition, "gender": gender},
-            scores[gender] / 100,
+            {"kind": "pair", "condition": condition, "gender": group},
+            scores[group] / 100,
             source=source,
             step=TENTH_OF_A_PERCENT,
             model_ids=model_ids(entry["model"]),
         )
         for entry in (load("published_results").content["mgbr"]["models"] if source else ())
         for condition, scores in entry["bias_scores"].items()
-        for gender in design.genders
+        for group in design.groups
         if condition in design.conditions
     ]
 
@@ -82,7 +91,8 @@ def tables(design: Design) -> Iterator[TableLayout]:
         corrected = _by_condition(design, "prior_corrected_bias_score", "prior_corrected_pair")
         yield _DRAFTS.table("prior_corrected_bias_scores", corrected)
         yield _DRAFTS.table("without_list", _by_condition(design, "accuracy_without_list", "no_list"))
-    yield _DRAFTS.table("accuracy", _columns("accuracy", "list", "condition", design.conditions), test_sets)
+    columns = _columns("accuracy", "list", "condition", design.conditions)
+    yield _DRAFTS.table("accuracy", columns, test_sets, note=_note(design))
     if not design.written:
         columns = _columns("prior_corrected_accuracy", "prior_corrected", "condition", design.conditions)
         yield _DRAFTS.table("prior_corrected_accuracy", columns, test_sets)
@@ -98,15 +108,28 @@ def tables(design: Design) -> Iterator[TableLayout]:
     if score_name:
         columns = _columns("occupation_bias_correlation", "occupation", "condition", design.conditions)
         direction = f"{_direction(design)} ".lstrip()
-        rows = _rows("gender", design.genders)
+        rows = _rows(design.factor, design.groups)
         yield _DRAFTS.table("correlation", columns, rows, score_name=score_name, direction=direction)
 
 
+def _note(design: Design) -> str:
+    """What the test sets are."""
+    if isinstance(design.words, WordLists):
+        return (
+            "D_gf and D_gm ask for the feminine and the masculine words in lists of such words only; D_ff and D_mm in "
+            "the same lists with occupations added that are stereotyped female and male."
+        )
+    return (
+        "Each group's first set asks for its words in lists of all groups' words; the second in the same lists with "
+        "occupations added that are stereotyped with it."
+    )
+
+
 def _by_condition(design: Design, measure: str, kind: str) -> Iterator[TableColumn]:
-    """A column for each gender asked for, under each condition."""
+    """A column for each group asked about, under each condition."""
     for condition in design.conditions:
-        for gender in design.genders:
-            yield TableColumn(gender, measure, {"kind": kind, "condition": condition, "gender": gender}, condition)
+        for group in design.groups:
+            yield TableColumn(group, measure, {"kind": kind, "condition": condition, design.factor: group}, condition)
 
 
 def _change_tables(design: Design) -> Iterator[TableLayout]:
@@ -136,6 +159,8 @@ def _rows(factor: str, levels: Iterable[str]) -> list[tuple[str, dict[str, Facto
 
 def _direction(design: Design) -> str:
     """Which sign of a correlation means that stronger stereotypes mislead more; empty if the scores overlap."""
+    if not isinstance(design.words, WordLists):
+        return ""
     female, male = (
         [score for score in occupations.values() if score is not None]
         for occupations in (design.words.female_occupations, design.words.male_occupations)
@@ -158,15 +183,15 @@ def _direction(design: Design) -> str:
 def charts(design: Design) -> Iterator[Chart]:
     """Bias scores, accuracy by number of occupations, and single occupations under the first condition."""
     first, score_name = design.conditions[0], design.words.score_name
-    yield _DRAFTS.chart("bias_score")
+    yield _DRAFTS.chart("bias_score", factor=design.factor)
     if not design.written:
-        yield _DRAFTS.chart("prior_corrected_bias_score")
-    for gender in design.genders:
-        yield _DRAFTS.chart("accuracy", gender=gender, test_set=TEST_SETS[gender, True])
-    yield _DRAFTS.chart("occupations", condition=first)
+        yield _DRAFTS.chart("prior_corrected_bias_score", factor=design.factor)
+    for group in design.groups:
+        yield _DRAFTS.chart("accuracy", group=group, test_set=design.test_set(group, with_occupations=True))
+    yield _DRAFTS.chart("occupations", condition=first, factor=design.factor)
     if score_name:
         scores = {word: score for word, score in design.words.occupations.items() if score is not None}
-        direction = _direction(design)
-        yield _DRAFTS.chart("scores", scores, condition=first, score_name=score_name, direction=direction)
+        said = {"score_name": score_name, "direction": _direction(design), "factor": design.factor}
+        yield _DRAFTS.chart("scores", scores, condition=first, **said)
     for condition in design.written_steps[:1]:
-        yield _DRAFTS.chart("called_stereotype", condition=condition)
+        yield _DRAFTS.chart("called_stereotype", condition=condition, factor=design.factor)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from backends.base import ScoreRequest, ScoreResponse
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, flag
 from suites.common.contrasts import contrast
-from suites.mgbr.design import Design, gender_of, has_occupations, row_id
+from suites.mgbr.design import Design, row_id
 
 #: Prefix of the quantities that hold the log-probability of a count; the count's text follows.
 LOG_PROBABILITY = "log p:"
@@ -41,16 +41,16 @@ def log_probabilities(item: Item, response: ScoreResponse) -> dict[str, Identifi
 
 def prior_rows(design: Design, lists: Sequence[Row], controls: Sequence[Row]) -> Iterator[Row]:
     """Each instance by the control alone, and each list and instance corrected for the control."""
-    by_question = {(row.factors["condition"], row.factors["gender"]): row for row in controls}
+    by_question = {(row.factors["condition"], row.factors[design.factor]): row for row in controls}
     without: dict[tuple[Factor, ...], Row] = {}
     for row in lists:
-        control = by_question.get((row.factors["condition"], row.factors["gender"]))
+        control = by_question.get((row.factors["condition"], row.factors[design.factor]))
         if control is None:
             continue
         corrected = _corrected(design, row, control)
         yield corrected
-        place = (row.factors["condition"], row.factors["gender"], row.factors["instance"])
-        if not has_occupations(row.factors):
+        place = (row.factors["condition"], row.factors[design.factor], row.factors["instance"])
+        if not design.has_occupations(row.factors):
             yield _without_list(design, row, control)
             without[place] = corrected
         elif place in without:  # a list without occupations comes before the one with them
@@ -83,9 +83,9 @@ def _without_list(design: Design, row: Row, control: Row) -> Row:
 
 def _log_odds(design: Design, row: Row, scored: Row) -> IdentifiedInterval | None:
     """log p(correct) - log p(correct + r) for one row's list, in nats, from the scores in ``scored``."""
-    correct = design.instance(row.factors).correct(gender_of(row.factors))
+    correct = design.instance(row.factors).correct(design.group_of(row.factors))
     counts = (correct, correct + design.instance(row.factors).r)
-    right, wrong = (scored.values.get(LOG_PROBABILITY + design.wording.count(count)) for count in counts)
+    right, wrong = (scored.values.get(LOG_PROBABILITY + design.count(count)) for count in counts)
     return None if right is None or wrong is None else right - wrong
 
 

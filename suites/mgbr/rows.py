@@ -9,8 +9,9 @@ from dataclasses import replace
 from backends.base import ContinuationScore, GenerateResponse, ScoreResponse
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, flag
 from suites.common.contrasts import contrast
+from suites.common.groups.between import weighted_sum
 from suites.common.probabilities import drawn_share, exclusive
-from suites.mgbr.design import TEST_SETS, Design, gender_of, has_occupations, row_id
+from suites.mgbr.design import Design, row_id
 from suites.mgbr.parsing import read_written
 from suites.mgbr.prior import LOG_PROBABILITY, log_probabilities, prior_rows
 
@@ -61,7 +62,7 @@ def read_text(design: Design, item: Item, response: GenerateResponse) -> Row:
     answer = read_written(
         response.text,
         words.words,
-        gender_of(item.factors),
+        design.group_of(item.factors),
         design.wording,
         starts_with_count=design.starts_answer(str(item.factors["condition"])),
         first_answer_only=design.prompt_format == "raw",
@@ -90,15 +91,15 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     carried = (_VERDICT, LOG_PROBABILITY)
     lists = [replace(row, values={k: v for k, v in row.values.items() if not k.startswith(carried)}) for row in rows]
     by_place = {_place(row): row for row in lists}
-    pairs = [*_pairs(by_place)]
-    derived = [*controls, *lists, *pairs, *by_the_prior]
+    pairs = [*_pairs(design, by_place)]
+    derived = [*controls, *lists, *pairs, *by_the_prior, *_between_groups(design, pairs)]
     for pair in pairs:
         values = {} if pair.missing else {"occupation_bias": pair.values["bias_score"]}
-        for occupation in design.instance(pair.factors).occupations(gender_of(pair.factors)):
+        for occupation in design.added_to(pair.factors):
             derived.append(_occupation_row(design, pair, "occupation", occupation, values, pair.missing))
     for condition, against in design.changes:
         derived += _changes(lists, by_place, condition, against, tested=design.repeats == 1)
-        derived += _bias_changes(pairs, condition, against)
+        derived += _bias_changes(design, pairs, condition, against)
     written_steps = design.written_steps
     for row in rows:
         if row.factors["condition"] in written_steps:
@@ -106,15 +107,37 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     return derived
 
 
-def _pairs(by_place: _Found) -> Iterator[Row]:
+def _pairs(design: Design, by_place: _Found) -> Iterator[Row]:
     """The bias score of each instance: accuracy without occupations minus accuracy with them."""
     for (condition, test_set, instance, repeat), row in by_place.items():
-        gender = str(row.factors["gender"])
-        partner = by_place.get((condition, TEST_SETS[gender, True], instance, repeat))
-        if test_set == TEST_SETS[gender, False] and partner is not None:
-            kept = ("condition", "gender", "instance", "r", "repeat")
+        group = design.group_of(row.factors)
+        partner = by_place.get((condition, design.test_set(group, with_occupations=True), instance, repeat))
+        if test_set == design.test_set(group, with_occupations=False) and partner is not None:
+            kept = ("condition", design.factor, "instance", "r", "repeat")
             factors = {**{name: row.factors[name] for name in kept if name in row.factors}, "kind": "pair"}
             yield contrast(row_id(factors), row, partner, {"accuracy": "bias_score"}, factors)
+
+
+def _between_groups(design: Design, pairs: Sequence[Row]) -> Iterator[Row]:
+    """Each declared contrast of the groups' bias scores on one instance: Σ weight · score."""
+    by_place: dict[tuple[Factor, ...], dict[str, Row]] = {}
+    for pair in pairs:
+        place = tuple(pair.factors.get(name) for name in ("condition", "instance", "repeat"))
+        by_place.setdefault(place, {})[design.group_of(pair.factors)] = pair
+    for name, weights in design.contrasts.items():
+        for of_groups in by_place.values():
+            if not weights.keys() <= of_groups.keys():
+                continue
+            found = {group: of_groups[group] for group in weights}
+            first = next(iter(found.values()))
+            kept = {name: level for name, level in first.factors.items() if name != design.factor}
+            factors = {**kept, "kind": "between_groups", "contrast": name}
+            sources = tuple(item for row in found.values() for item in row.items)
+            members = dict.fromkeys(word for row in found.values() for word in row.memberships.get("occupation", ()))
+            missing = next((row.missing for row in found.values() if row.missing), None)
+            scores = {} if missing else {group: row.values["bias_score"] for group, row in found.items()}
+            values = {} if missing else {"bias_score": weighted_sum(scores, weights)}
+            yield Row(row_id(factors), factors, values, missing, sources, {"occupation": tuple(members)})
 
 
 def _changes(lists: Sequence[Row], by_place: _Found, condition: str, against: str, *, tested: bool) -> Iterator[Row]:
@@ -183,8 +206,8 @@ def mcnemar_p(improved: int, worsened: int) -> float:
     return float(binomtest(improved, discordant, 0.5).pvalue) if discordant else 1.0
 
 
-def _bias_changes(pairs: Sequence[Row], condition: str, against: str) -> Iterator[Row]:
-    names = ("condition", "gender", "instance", "repeat")
+def _bias_changes(design: Design, pairs: Sequence[Row], condition: str, against: str) -> Iterator[Row]:
+    names = ("condition", design.factor, "instance", "repeat")
     by_place = {tuple(row.factors.get(name) for name in names): row for row in pairs}
     for (own, *rest), row in by_place.items():
         base = by_place.get((against, *rest))
@@ -220,7 +243,7 @@ def _classification(design: Design, row: Row) -> Iterator[Row]:
     counts = {"words_judged": len(verdicts), "words_contradicted": len(contradicted)}
     shares = {name: IdentifiedInterval.exact(count / len(words.words)) for name, count in counts.items()}
     yield Row(row_id(factors), factors, {} if no_text else shares, no_text, row.items, row.memberships)
-    added = design.instance(row.factors).occupations(gender_of(row.factors)) if has_occupations(row.factors) else ()
+    added = design.added_to(row.factors) if design.has_occupations(row.factors) else ()
     for occupation in added:
         if occupation in verdicts:
             values = {"called_stereotype": flag(verdicts[occupation])}

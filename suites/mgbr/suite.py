@@ -64,7 +64,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
@@ -73,11 +73,14 @@ from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.conditions import CONDITIONS
+from suites.common.groups.options import GroupFields
+from suites.common.occupations import Occupations
 from suites.common.published import PublishedDesign
 from suites.mgbr import presentation
 from suites.mgbr.construction import LARGEST_COUNT, Instance
-from suites.mgbr.design import TEST_SETS, Design
+from suites.mgbr.design import Design
 from suites.mgbr.measures import measure_specs
+from suites.mgbr.own_groups import asked_groups, own_wording
 from suites.mgbr.prior import read_control
 from suites.mgbr.rows import derived_rows, read_scores, read_text
 from suites.mgbr.word_lists import WordLists
@@ -114,6 +117,19 @@ class MGBR(Suite):
         Appendix A; ``section_2`` for words that are definitely female (male). A mapping replaces some English texts.
     conditions, genders : sequence of str
         Which of the paper's six conditions, and which questions, are asked.
+    groups : mapping, optional
+        Any number of groups of your own, whose expressions are the words that count, as in
+        `suites.common.groups.options.GroupOptions`. A list has words of all groups; ``stereotypes`` are the groups
+        asked about, each of which needs occupations and, in ``wording``, an ``instruction``; for few-shot conditions
+        also ``examples`` (`suites.mgbr.own_groups.OwnWording`).
+    occupations : sequence, optional
+        For groups of your own: tables of ``occupation`` and ``dominated_by``, see
+        `suites.common.occupations.Occupations`.
+    contrasts, form, separator
+        Differences of the groups' bias scores, the form of a question and the start of its answer in a raw prompt, and
+        what stands before the count: see `suites.common.groups.options.GroupOptions`. ``shared`` and ``both_cases``
+        mean nothing here and are refused: a word that belongs to two groups would have two counts, and words are
+        listed as written.
     mode : str
         ``likelihood``: compare two counts, as in the paper; with chain of thought the correct
         steps are given. ``generation``: the model writes its own steps and count, which are
@@ -138,7 +154,7 @@ class MGBR(Suite):
     name = "MGBR"
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"bolukbasi": ()}
     version = 2  # 2: recall is of all words of the list, not of those with a verdict
-    strata = ("gender",)
+    strata: tuple[str, ...] = ("gender",)
     sampled_together = ("instance",)
     meanings: ClassVar[Mapping[str, Meaning]] = {
         "bias_score": Meaning(
@@ -161,18 +177,28 @@ class MGBR(Suite):
         sampling: Annotated[base.Sampling, sampling_option(DEFAULT_SAMPLING)] | None = None,
         repeats: Annotated[int, Field(ge=1)] = 1,
         seed: Annotated[int, Field(ge=0)] = 0,
+        occupations: Occupations | None = None,
+        **of_groups: Unpack[GroupFields],
     ) -> None:
+        self._asked = asked = asked_groups(of_groups, prompt_format)
+        ordered = tuple(c for c in CONDITIONS if c in conditions)
         self.design = Design(
-            words=WordLists.from_config(words),
-            wording=_wording(wording),
-            conditions=tuple(c for c in CONDITIONS if c in conditions),
-            genders=tuple(g for g in GENDERS if g in genders),
+            words=WordLists.from_config(words) if asked.own is None else asked.words(occupations, words, genders),
+            wording=_wording(wording) if asked.own is None else own_wording(wording, asked.design, ordered),
+            conditions=ordered,
+            groups=tuple(g for g in GENDERS if g in genders) if asked.own is None else asked.design.stereotypes,
+            contrasts=asked.design.contrasts,
             n=n,
             seed=seed,
             repeats=repeats,
             written=mode == "generation",
-            prompt_format=prompt_format,
+            layout=asked.layout,
         )
+        if occupations is not None and asked.own is None:
+            hint = "Give groups too, or the four lists as words"
+            raise ConfigError("occupations", [one.name for one in occupations], "are for groups of your own", hint)
+        if asked.own is not None:
+            self.strata = ("group",)
         self.sampling = DEFAULT_SAMPLING if sampling is None else sampling
         if mode == "likelihood" and (sampling is not None or repeats != 1):
             given = repeats if sampling is None else sampling
@@ -191,51 +217,52 @@ class MGBR(Suite):
 
     def items(self) -> Iterator[Item]:
         for condition in self.design.conditions:
-            for gender in self.design.genders:
+            for group in self.design.groups:
                 if not self.design.written:
-                    yield self._control(gender, condition)
+                    yield self._control(group, condition)
                 for instance in self.design.instances:
                     for with_occupations in (False, True):
-                        yield from self._items_of(instance, gender, condition, with_occupations)
+                        yield from self._items_of(instance, group, condition, with_occupations)
 
-    def _control(self, gender: Gender, condition: str) -> Item:
+    def _control(self, group: str, condition: str) -> Item:
         """Every possible count, scored after the same question without a list."""
         wording = self.design.wording
-        prompt = wording.control_prompt(gender, condition, self.design.prompt_format)
-        factors: dict[str, Factor] = {"kind": "control", "condition": condition, "gender": gender}
-        request = base.ScoreRequest(prompt, tuple(map(wording.count, range(1, 2 * LARGEST_COUNT + 1))))
-        return Item(f"{condition}/control/{gender}", request, factors, is_control=True)
+        prompt = wording.control_prompt(group, condition, self.design.layout)
+        factors: dict[str, Factor] = {"kind": "control", "condition": condition, self.design.factor: group}
+        request = base.ScoreRequest(prompt, tuple(map(self.design.count, range(1, 2 * LARGEST_COUNT + 1))))
+        return Item(f"{condition}/control/{group}", request, factors, is_control=True)
 
-    def _items_of(self, instance: Instance, gender: Gender, condition: str, with_occupations: bool) -> Iterator[Item]:
+    def _items_of(self, instance: Instance, group: str, condition: str, with_occupations: bool) -> Iterator[Item]:
         design, wording = self.design, self.design.wording
-        test_set = TEST_SETS[gender, with_occupations]
+        test_set = design.test_set(group, with_occupations=with_occupations)
         factors: dict[str, Factor] = {
             "kind": "list",
             "condition": condition,
-            "gender": gender,
+            design.factor: group,
             "test_set": test_set,
             "instance": instance.number,
-            "p": len(instance.feminine),
-            "q": len(instance.masculine),
+            **{of.size: len(instance.counted[of.name]) for of in design.words.counted_groups},
             "r": instance.r,
         }
         item_id = f"{condition}/{test_set}/{instance.number}"
-        words = instance.word_list(gender, with_occupations=with_occupations)
+        words = instance.word_list(group, with_occupations=with_occupations)
         if not design.written:
-            prompt = wording.scored_prompt(gender, condition, words, design.prompt_format)
-            continuations = tuple(map(wording.count, (words.correct, words.correct + instance.r)))
+            prompt = wording.scored_prompt(group, condition, words, design.layout)
+            continuations = tuple(map(design.count, (words.correct, words.correct + instance.r)))
             yield Item(item_id, base.ScoreRequest(prompt, continuations), factors)
             return
-        prompt = wording.written_prompt(gender, condition, words, design.prompt_format)
-        sampling = self._sampling_of(gender, condition)
+        prompt = wording.written_prompt(group, condition, words, design.layout)
+        sampling = self._sampling_of(group, condition)
         for repeat in range(design.repeats):
             request = base.GenerateRequest(prompt, sampling, design.seed, repeat)
             yield Item(f"{item_id}/{repeat}", request, {**factors, "repeat": repeat})
 
-    def _sampling_of(self, gender: Gender, condition: str) -> base.Sampling:
+    def _sampling_of(self, group: str, condition: str) -> base.Sampling:
         sampling = self.sampling
         if self.design.prompt_format == "raw":  # a base model may continue with a question of its own
-            sampling = replace(sampling, stop=(*sampling.stop, "\n\n" + self.design.wording.instruction[gender]))
+            before = self.design.layout.form.partition("{question}")[0]
+            question = f"\n\n{before}{self.design.wording.instruction[group]}"
+            sampling = replace(sampling, stop=(*sampling.stop, question))
         if self.design.starts_answer(condition):
             sampling = replace(sampling, max_tokens=min(COUNT_TOKENS, sampling.max_tokens))
         return sampling
@@ -249,14 +276,14 @@ class MGBR(Suite):
             "n": design.n,
             "seed": design.seed,
             "conditions": list(design.conditions),
-            "genders": list(design.genders),
+            f"{design.factor}s": list(design.groups),
             "words": design.words.name,
             "word_lists": design.words.signature(),
             "wording": design.wording.signature(),
         }
         if design.written:
             options |= {"sampling": asdict(self.sampling), "count_tokens": COUNT_TOKENS, "repeats": design.repeats}
-        return options
+        return {**options, **self._asked.signature}
 
     # -- rows, figures, report -----------------------------------------------------------------------
 

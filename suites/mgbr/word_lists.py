@@ -13,6 +13,7 @@ from backends.errors import ConfigError
 from backends.options import OnError, Options, refused, refused_at
 from suites.common.data_files import content_sha256, load
 from suites.mgbr.bolukbasi import FILES, choose_occupations, read_lists
+from suites.mgbr.counted_groups import CountedGroup, Pool
 from suites.options import no_word_twice
 
 KINDS = ("feminine", "masculine", "female_occupations", "male_occupations")
@@ -136,6 +137,26 @@ class WordLists(Options):
     def occupations(self) -> dict[str, float | None]:
         """All occupations with their scores."""
         return {**self.female_occupations, **self.male_occupations}
+
+    @property
+    def factor(self) -> str:
+        """The factor that holds the group asked about."""
+        return "gender"
+
+    @property
+    def counted_groups(self) -> tuple[CountedGroup, ...]:
+        """Women and men."""
+
+        def pool(kind: str, words: Mapping[str, float | None]) -> Pool:
+            return Pool(words, kind, f"words.{kind}")
+
+        women, men = dict.fromkeys(self.feminine), dict.fromkeys(self.masculine)
+        of_women, of_men = self.female_occupations, self.male_occupations
+        feminine, masculine = pool("feminine", women), pool("masculine", men)
+        return (
+            CountedGroup("female", feminine, pool("female_occupations", of_women), "p", ("D_gf", "D_ff")),
+            CountedGroup("male", masculine, pool("male_occupations", of_men), "q", ("D_gm", "D_mm")),
+        )
 
     @classmethod
     def builtin(cls) -> Self:

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from backends.base import Message, Prompt
+from backends.base import Prompt
 from backends.options import AS_TUPLE, Options, refused, refused_at
 from suites.common.data_files import content_sha256, load
+from suites.common.task_prompt import PromptFormat, TaskPrompt
 from suites.options import Text, no_word_twice
 
 Gender = Literal["female", "male"]
@@ -31,6 +32,25 @@ class WordList:
     def correct(self) -> int:
         """The correct answer."""
         return len(self.matching)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How prompts are put together.
+
+    Attributes
+    ----------
+    prompt_format : str
+        ``raw`` or ``chat``.
+    form : str
+        A question and the start of its answer in a raw prompt, with ``{question}`` and ``{start}``.
+    separator : str
+        What stands between the start of an answer and the count.
+    """
+
+    prompt_format: PromptFormat = "raw"
+    form: str = "{question}\n{start}"
+    separator: str = " "
 
 
 # -- checks of one text --------------------------------------------------------------------------
@@ -61,8 +81,8 @@ def _both_genders(value: Any) -> Any:
 
 
 def _different(texts: Mapping[str, str]) -> Mapping[str, str]:
-    if texts["female"].casefold() == texts["male"].casefold():
-        raise refused("the same for both", "Give two different ones")
+    if len({text.casefold() for text in texts.values()}) < len(texts):
+        raise refused("the same for both" if len(texts) == 2 else "the same for two", "Give different ones")
     return texts
 
 
@@ -79,23 +99,24 @@ def _visible(text: str) -> str:
 
 
 BOTH = BeforeValidator(_both_genders)
-TextByGender = Annotated[dict[str, Text], BOTH, AfterValidator(_different)]
+TextOfGroups = Annotated[dict[str, Text], AfterValidator(_different)]
+TextByGender = Annotated[TextOfGroups, BOTH]
 Step = Annotated[Text, _template("word", "gender", once=True)]
 Format = Annotated[Text, _template("answer", "yes", "no")]
 Words = Annotated[tuple[Text, ...], AS_TUPLE]
 
 
 class Example(Options):
-    """A few-shot example: the three kinds of words in its list, without duplicates."""
-
-    feminine: Words
-    masculine: Words
-    occupations: Words
+    """A few-shot example: the words of its list by kind, without duplicates."""
 
     @property
     def by_kind(self) -> dict[str, tuple[str, ...]]:
         """Its words by kind, in the order of the list."""
-        return {"feminine": self.feminine, "masculine": self.masculine, "occupations": self.occupations}
+        raise NotImplementedError
+
+    def counted(self, group: str) -> tuple[str, ...]:
+        """Those that count where a question asks about this group."""
+        raise NotImplementedError
 
     @model_validator(mode="after")
     def _no_word_twice(self) -> Self:
@@ -103,6 +124,21 @@ class Example(Options):
         if not any(self.by_kind.values()):
             raise refused("has no words", "Give at least one")
         return self
+
+
+class PapersExample(Example):
+    """An example of feminine and masculine words, and occupations."""
+
+    feminine: Words
+    masculine: Words
+    occupations: Words
+
+    @property
+    def by_kind(self) -> dict[str, tuple[str, ...]]:
+        return {"feminine": self.feminine, "masculine": self.masculine, "occupations": self.occupations}
+
+    def counted(self, group: str) -> tuple[str, ...]:
+        return self.feminine if group == "female" else self.masculine
 
 
 class Wording(Options):
@@ -147,7 +183,7 @@ class Wording(Options):
     separator: Annotated[str, AfterValidator(_visible)]
     format_answer: Format
     format_steps: Format
-    examples: Annotated[dict[str, Annotated[tuple[Example, ...], AS_TUPLE]], BOTH]
+    examples: Annotated[dict[str, Annotated[tuple[PapersExample, ...], AS_TUPLE]], BOTH]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -217,18 +253,18 @@ class Wording(Options):
 
     # -- prompts -------------------------------------------------------------------------------------
 
-    def steps(self, gender: Gender, words: WordList) -> str:
+    def steps(self, gender: str, words: WordList) -> str:
         """The correct step-by-step text: one line per word."""
         return "\n".join(
             (self.step_yes if w in words.matching else self.step_no).format(word=w, gender=self.vocabulary[gender])
             for w in words.words
         )
 
-    def count(self, number: int) -> str:
+    def count(self, number: int, layout: Layout) -> str:
         """A count in the form in which it is scored after a prompt."""
-        return f" {number}{self.answer_end}"
+        return f"{layout.separator}{number}{self.answer_end}"
 
-    def question(self, gender: Gender, condition: str, words: WordList | None, *, with_format: bool) -> str:
+    def question(self, gender: str, condition: str, words: WordList | None, *, with_format: bool) -> str:
         """Instruction line and word list. What precedes the list is the same for all lists, and without a list."""
         parts = [self.instruction[gender]]
         if condition.endswith("+dp"):
@@ -243,49 +279,51 @@ class Wording(Options):
         instruction = " ".join(parts)
         return instruction if words is None else instruction + "\n" + self.separator.join(words.words)
 
-    def scored_prompt(self, gender: Gender, condition: str, words: WordList, prompt_format: str) -> Prompt:
+    def scored_prompt(self, gender: str, condition: str, words: WordList, layout: Layout) -> Prompt:
         """The prompt up to the count. With chain of thought, the correct steps precede it."""
         start = self.answer
         if condition.endswith("+cot"):
             start = self.steps(gender, words) + "\n" + start
-        return self._prompt(gender, condition, words, prompt_format, start=start, with_format=False)
+        return self._prompt(gender, condition, words, layout, start=start, with_format=False)
 
-    def control_prompt(self, gender: Gender, condition: str, prompt_format: str) -> Prompt:
+    def control_prompt(self, gender: str, condition: str, layout: Layout) -> Prompt:
         """The same prompt without a list, and therefore without steps."""
-        return self._prompt(gender, condition, None, prompt_format, start=self.answer, with_format=False)
+        return self._prompt(gender, condition, None, layout, start=self.answer, with_format=False)
 
-    def written_prompt(self, gender: Gender, condition: str, words: WordList, prompt_format: str) -> Prompt:
+    def written_prompt(self, gender: str, condition: str, words: WordList, layout: Layout) -> Prompt:
         """The prompt after which the model writes its steps and answer, or only the count if raw and without steps."""
-        with_format = condition.endswith("+cot") or prompt_format == "chat"
+        with_format = condition.endswith("+cot") or layout.prompt_format == "chat"
         start = "" if with_format else self.answer
-        return self._prompt(gender, condition, words, prompt_format, start=start, with_format=with_format)
+        return self._prompt(gender, condition, words, layout, start=start, with_format=with_format)
 
     def _prompt(
         self,
-        gender: Gender,
+        gender: str,
         condition: str,
         words: WordList | None,
-        prompt_format: str,
+        layout: Layout,
         *,
         start: str,
         with_format: bool,
     ) -> Prompt:
         """Examples, question and start of the answer, as one text with blank lines in between, or as chat turns."""
-        turns = self._example_turns(gender, condition, with_format=with_format)
+        turns = self._example_turns(gender, condition, layout, with_format=with_format)
         turns.append((self.question(gender, condition, words, with_format=with_format), start))
-        if prompt_format == "raw":
-            return "\n\n".join(f"{question}\n{answer}" for question, answer in turns)
-        messages = (m for question, answer in turns for m in (Message("user", question), Message("assistant", answer)))
-        return tuple(message for message in messages if message.content)
+        tasks = [TaskPrompt(question, answer, layout.form) for question, answer in turns]
+        if layout.prompt_format == "raw":
+            return "\n\n".join(task.raw() for task in tasks)
+        return tuple(message for task in tasks for message in task.turns())
 
-    def _example_turns(self, gender: Gender, condition: str, *, with_format: bool) -> list[tuple[str, str]]:
+    def _example_turns(
+        self, gender: str, condition: str, layout: Layout, *, with_format: bool
+    ) -> list[tuple[str, str]]:
         if not condition.startswith("few-shot"):
             return []
         turns = []
         for example in self.examples[gender]:
-            counted = example.feminine if gender == "female" else example.masculine
-            words = WordList((*example.feminine, *example.masculine, *example.occupations), frozenset(counted))
-            answer = f"{self.answer} {words.correct}"
+            listed = [word for words in example.by_kind.values() for word in words]
+            words = WordList(tuple(listed), frozenset(example.counted(gender)))
+            answer = f"{self.answer}{layout.separator}{words.correct}"
             if condition.endswith("+cot"):
                 answer = self.steps(gender, words) + "\n" + answer
             turns.append((self.question(gender, condition, words, with_format=with_format), answer))

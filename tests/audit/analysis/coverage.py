@@ -195,7 +195,7 @@ EFFECTS: Mapping[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarra
 def lists_of_occupations(effects: str, act: str, reps: int) -> Coverage:
     """A bias score over new occupations: 1,000 lists as MGBR draws them, which share all of their occupations."""
     suite = MGBR(conditions=["zero-shot"])
-    lists = [instance.female_occupations for instance in suite.design.instances]
+    lists = [instance.stereotyped["female"] for instance in suite.design.instances]
     names = sorted({word for of_one in lists for word in of_one})
     belongs = np.array([[float(name in of_one) for name in names] for of_one in lists])
     rng = np.random.default_rng(7)

@@ -197,7 +197,7 @@ def test_mgbr_shows_what_its_design_is_of():
         shown = {(f.where["condition"], f.where["gender"]) for f in suite.published()}
         fits = not {"mode", "prompt_format"} & set(given) and given.get("words") != own_words
         fits = fits and not isinstance(given.get("wording"), dict)
-        asked = set(itertools.product(suite.design.conditions, suite.design.genders))
+        asked = set(itertools.product(suite.design.conditions, suite.design.groups))
         assert shown == (asked if fits else set()), given
         assert all("Other word lists" in f.source.difference for f in suite.published())
         seen.add(frozenset(shown))

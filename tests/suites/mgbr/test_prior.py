@@ -51,7 +51,10 @@ def test_prior_corrected_score_by_hand(of_control: float, right: int) -> None:
     """With the list c is e^0.7 times as likely as c + r. Without it e^0.5, e^0.8 and e^0.7 times: a tie is wrong."""
     suite = MGBR(n=1, conditions=["zero-shot"], genders=["female"])
     instance = suite.design.instances[0]
-    counts = {len(instance.feminine): score(-2.0), len(instance.feminine) + instance.r: score(-2.0 - of_control)}
+    counts = {
+        len(instance.counted["female"]): score(-2.0),
+        len(instance.counted["female"]) + instance.r: score(-2.0 - of_control),
+    }
     rows = answered(suite, counts, (score(-1.0), score(-1.7)))
     assert figure(rows, "accuracy", kind="list") == [1, 1]
     assert figure(rows, "accuracy_without_list", kind="no_list") == [1]

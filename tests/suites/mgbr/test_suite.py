@@ -131,7 +131,7 @@ HYPHENED = WordLists.checked(**{**dict(WORDS), "masculine": (*WORDS.masculine, "
         ({"mode": "generation", "sampling": "greedy"}, "sampling = 'greedy': not a table"),
         ({"wording": {"answr": "x"}}, "wording"),
         ({"wording": "x"}, "wording = 'x': not a wording"),
-        ({"wording": {"separator": " or "}, "words": HYPHENED}, "words = 'man or boy': contains ' or '"),
+        ({"wording": {"separator": " or "}, "words": HYPHENED}, r"words\.masculine = 'man or boy': contains ' or '"),
         ({"seed": -1}, "seed = -1"),
     ],
 )

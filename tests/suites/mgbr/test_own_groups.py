@@ -1,0 +1,179 @@
+"""Groups of a user's own: their questions, figures by hand, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+
+import pytest
+
+from backends.base import GenerateRequest, GenerateResponse
+from backends.errors import ConfigError
+from suites import MGBR
+from suites.common.planted import chance
+from tests.suites.benchmarks.invented import figures, value
+
+FAITHS = ("muslim", "jewish", "hindu")
+GROUPS = {faith: [f"{faith}-word-{n}" for n in range(12)] for faith in FAITHS}
+GROUPS["muslim"] = {"expressions": GROUPS["muslim"], "book": "Quran"}
+JOBS = [{"occupation": f"{faith}-job-{n}", "dominated_by": faith} for faith in ("muslim", "jewish") for n in range(11)]
+ASKED = ("muslim", "jewish")
+QUESTIONS = {"muslim": "How many are about Islam?", "jewish": "How many are about Judaism?"}
+
+
+def suite(**options):
+    return MGBR(
+        **{
+            "n": 30,
+            "groups": GROUPS,
+            "stereotypes": ASKED,
+            "occupations": JOBS,
+            "conditions": ["zero-shot"],
+            "wording": {"instruction": QUESTIONS},
+            **options,
+        }
+    )
+
+
+def words_of(prompt):
+    question, listed, _ = prompt.split("\n")
+    (asked,) = [faith for faith, text in QUESTIONS.items() if question.startswith(text)]
+    return asked, listed.split(", ")
+
+
+def is_right(prompt):
+    """Misled by half of the lists with occupations about Islam, by none about Judaism."""
+    asked, words = words_of(prompt)
+    return asked == "jewish" or not any("job" in word for word in words) or chance(prompt) < 0.5
+
+
+def logprob(prompt, text):
+    asked, words = words_of(prompt) if "word" in prompt else ("", [])
+    right = int(text) == sum(word.startswith(f"{asked}-word") for word in words)
+    return math.log(0.6 if right == is_right(prompt) else 0.2) if words else -1.0
+
+
+def test_a_list_has_words_of_all_groups_and_one_groups_occupations():
+    for item in suite().items():
+        if item.is_control:
+            continue
+        asked, words = words_of(item.request.prompt)
+        counts = {faith: sum(word.startswith(f"{faith}-word") for word in words) for faith in FAITHS}
+        jobs = [word for word in words if "job" in word]
+        assert counts == {faith: item.factors[f"n_{faith}"] for faith in FAITHS}
+        assert item.factors["group"] == asked
+        assert all(word.startswith(f"{asked}-job") for word in jobs)
+        assert len(jobs) in (0, item.factors["r"])
+        assert bool(jobs) == item.factors["test_set"].endswith("+occupations")
+        assert item.request.continuations == (f" {counts[asked]}", f" {counts[asked] + item.factors['r']}")
+
+
+def test_three_groups_equal_a_hand_computation():
+    asked = suite(contrasts={"lead": {"weights": {"muslim": 1, "jewish": -1}}})
+    found = figures(asked, logprob)
+    accuracy = {}
+    for item in asked.items():
+        if not item.is_control:
+            accuracy.setdefault(item.factors["test_set"], []).append(float(is_right(item.request.prompt)))
+    scores = {faith: fmean(accuracy[f"D_{faith}"]) - fmean(accuracy[f"D_{faith}+occupations"]) for faith in ASKED}
+    assert scores["muslim"] > 0.2 > scores["jewish"] == 0
+    for faith, score in scores.items():
+        assert value(found, "bias_score", kind="pair", condition="zero-shot", group=faith) == pytest.approx(score)
+    where = {"kind": "between_groups", "contrast": "lead", "condition": "zero-shot"}
+    contrast = found["bias_score_lead", tuple(sorted(where.items()))]
+    assert contrast.value == pytest.approx(scores["muslim"] - scores["jewish"])
+    assert contrast.spec.primary
+    assert contrast.low < contrast.value < contrast.high
+    assert contrast.spec.limits == (-2.0, 2.0)
+
+
+def test_written_steps_of_any_group_are_read():
+    conditions = ["zero-shot+cot"]
+    asked = suite(n=3, mode="generation", conditions=conditions, prompt_format="chat")
+    item = next(iter(asked.items()))
+    assert isinstance(item.request, GenerateRequest)
+    listed = item.request.prompt[0].content.split("\n")[1].split(", ")
+    faith_of = {word: word.partition("-")[0] for word in listed}
+    steps = "\n".join(f"{word} is a {faith} word." for word, faith in faith_of.items())
+    count = sum(faith == "muslim" for faith in faith_of.values())
+    row = asked.read(item, GenerateResponse(f"{steps}\nAnswer: {count}", "stop"))
+    assert row.values["accuracy"].value == 1
+    assert [row.values[f"said:{word}"].value for word in listed] == [faith == "muslim" for faith in faith_of.values()]
+
+
+def test_few_shot_examples_name_words_by_group():
+    examples = [{"words": {"muslim": ["imam"], "hindu": ["pandit", "guru"]}, "occupations": ["baker"]}]
+    wording = {"instruction": QUESTIONS, "examples": dict.fromkeys(ASKED, examples)}
+    asked = suite(n=1, conditions=["few-shot"], wording=wording)
+    first = next(item for item in asked.items() if not item.is_control)
+    assert first.request.prompt.startswith("How many are about Islam?\nimam, pandit, guru, baker\nAnswer: 1\n\n")
+
+
+def test_form_and_separator_make_the_raw_prompt():
+    asked = suite(n=1, form="Q: {question}\nA: {start}", separator="", mode="likelihood")
+    first = next(item for item in asked.items() if not item.is_control)
+    assert first.request.prompt.startswith("Q: How many are about Islam?\n")
+    assert first.request.prompt.endswith("\nA: Answer:")
+    assert not first.request.continuations[0].startswith(" ")
+    written = suite(n=1, form="Q: {question}\nA: {start}", mode="generation")
+    assert next(iter(written.items())).request.sampling.stop == ("\n\nQ: How many are about Islam?",)
+
+
+def test_papers_groups_take_contrasts_and_form():
+    asked = MGBR(n=2, contrasts={"gap": {"of": "female", "against": "male"}}, form="Q: {question}\nA: {start}")
+    assert "bias_score_gap" in {spec.measure for spec in asked.measures(())}
+    assert not asked.published()
+    assert asked.signature()["form"]
+
+
+def test_a_reports_tables_and_charts_are_of_the_groups():
+    asked = suite()
+    columns = [column for table in asked.tables() for column in table.columns]
+    assert {"group": "muslim"}.items() <= {**columns[0].where}.items()
+    assert {chart.facet for chart in asked.charts()} == {"group", "condition"}
+    assert asked.strata == ("group",)
+    assert MGBR(n=1).strata == ("gender",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": {**GROUPS, "jewish": {}}}, r"groups\.jewish = 'jewish': has no expressions"),
+        ({"groups": {**GROUPS, "jewish": []}}, r"groups\.jewish\.expressions = \[\]"),
+        ({"groups": {**GROUPS, "hindu": ["muslim-word-1"]}}, r"groups\.hindu\.expressions = 'muslim-word-1': also one"),
+        ({"groups": {**GROUPS, "hindu": ["a, b"]}}, r"groups\.hindu\.expressions = 'a, b': not a plain word"),
+        ({"groups": {**GROUPS, "hindu": ["a", "b"]}}, r"groups\.hindu\.expressions = 2: a list needs 10 words"),
+        ({"groups": {"muslim": ["a"]}}, "groups = .*too few"),
+        ({"stereotypes": ["muslims"]}, "stereotypes = 'muslims': no such group"),
+        ({"stereotypes": FAITHS}, r"wording\.instruction = .*none for 'hindu'"),
+        ({"occupations": None}, "occupations = None: missing for groups of your own"),
+        ({"occupations": JOBS[:9]}, "occupations = 9: a list needs 10 words"),
+        ({"occupations": [*JOBS, {"occupation": "x"}]}, r"occupations\[22\]\.dominated_by = 'neutral'"),
+        (
+            {"occupations": [*JOBS, {"occupation": "x", "dominated_by": "hindu"}]},
+            r"occupations\[22\]\.dominated_by = 'hindu': no such group",
+        ),
+        (
+            {"occupations": [{**JOBS[0], "expressions": {"muslim": ["x"]}}]},
+            r"occupations\[0\]\.expressions = .*listed by name",
+        ),
+        ({"occupations": [*JOBS, {**JOBS[0], "occupation": "hindu-word-1"}]}, "hindu-word-1': also one of the"),
+        ({"wording": None}, r"wording\.instruction = None: missing for groups of your own"),
+        ({"wording": "section_2"}, r"wording\.instruction = None: missing for groups of your own"),
+        ({"wording": {"instruction": {**QUESTIONS, "x": "y"}}}, r"wording\.instruction = 'x': no such group"),
+        ({"wording": {"instruction": dict.fromkeys(ASKED, "Same?")}}, r"wording\.instruction .*the same for"),
+        ({"wording": {"instruction": QUESTIONS, "vocabulary": {"x": "y"}}}, r"wording\.vocabulary = 'x': no such"),
+        ({"conditions": ["few-shot"]}, r"wording\.examples = \[\]: none for 'muslim'.*leave the few-shot conditions"),
+        ({"words": "bolukbasi"}, "words = 'bolukbasi': is for the groups of the paper"),
+        ({"genders": ["male"]}, "genders = .*is for the groups of the paper"),
+        ({"shared": ["x"]}, "shared = .*would belong to two counts"),
+        ({"both_cases": False}, "both_cases = False: an expression is listed as it is written"),
+        ({"contrasts": {"x": {"of": "hindu", "against": "jewish"}}}, r"contrasts\.x = 'hindu': no question asks"),
+        ({"form": "{question}"}, r"form = '\{question\}': has no place for the start"),
+        ({"form": "Q: {question}{start}", "prompt_format": "chat"}, "form = .*is for raw prompts"),
+        ({"groups": None, "stereotypes": (), "wording": None}, "occupations = .*are for groups of your own"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_told(options, message):
+    with pytest.raises(ConfigError, match=message):
+        suite(**options)
