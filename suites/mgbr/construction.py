@@ -34,7 +34,7 @@ class Instance:
     ----------
     number : int
         From 1.
-    counted : mapping
+    words : mapping
         Group → its words in the list.
     listed : tuple of str
         The words of all groups, in the order listed.
@@ -43,7 +43,7 @@ class Instance:
     """
 
     number: int
-    counted: Mapping[str, frozenset[str]]
+    words: Mapping[str, frozenset[str]]
     listed: tuple[str, ...]
     stereotyped: Mapping[str, tuple[str, ...]]
 
@@ -54,12 +54,12 @@ class Instance:
 
     def correct(self, group: str) -> int:
         """How many of its words are of that group."""
-        return len(self.counted[group])
+        return len(self.words[group])
 
     def word_list(self, group: str, *, with_occupations: bool) -> WordList:
         """The words of a question, and which of them are of that group."""
         added = self.stereotyped[group] if with_occupations else ()
-        return WordList((*self.listed, *added), self.counted[group])
+        return WordList((*self.listed, *added), self.words[group])
 
 
 def draw_instances(groups: Sequence[CountedGroup], n: int, seed: int, *, never: Collection[str]) -> list[Instance]:
@@ -105,10 +105,10 @@ class _Draw:
         self._words = {pool.purpose: _allowed(pool, never) for pool in pools}
 
     def instance(self, attempt: int, *, number: int) -> Instance:
-        counted = {group.name: self._some(group.words, attempt, group.size) for group in self._groups}
+        words = {group.name: self._some(group.words, attempt, group.size) for group in self._groups}
         stereotyped = {g.name: self._some(g.stereotyped, attempt, "r") for g in self._groups if g.stereotyped.words}
-        listed = self._shuffled([word for words in counted.values() for word in words], attempt, "order")
-        return Instance(number, {name: frozenset(of) for name, of in counted.items()}, tuple(listed), stereotyped)
+        listed = self._shuffled([word for of_group in words.values() for word in of_group], attempt, "order")
+        return Instance(number, {name: frozenset(of) for name, of in words.items()}, tuple(listed), stereotyped)
 
     def _some(self, pool: Pool, attempt: int, size: str) -> tuple[str, ...]:
         """As many words as the hash of ``size`` says."""

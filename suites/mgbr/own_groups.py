@@ -162,7 +162,7 @@ class OwnExample(Example):
     def by_kind(self) -> dict[str, tuple[str, ...]]:
         return {**self.words, "occupations": self.occupations}
 
-    def counted(self, group: str) -> tuple[str, ...]:
+    def matching(self, group: str) -> tuple[str, ...]:
         return self.words.get(group, ())
 
 

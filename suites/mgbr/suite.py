@@ -241,7 +241,7 @@ class MGBR(Suite):
             design.factor: group,
             "test_set": test_set,
             "instance": instance.number,
-            **{of.size: len(instance.counted[of.name]) for of in design.words.counted_groups},
+            **{of.size: len(instance.words[of.name]) for of in design.words.counted_groups},
             "r": instance.r,
         }
         item_id = f"{condition}/{test_set}/{instance.number}"

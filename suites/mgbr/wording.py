@@ -114,7 +114,7 @@ class Example(Options):
         """Its words by kind, in the order of the list."""
         raise NotImplementedError
 
-    def counted(self, group: str) -> tuple[str, ...]:
+    def matching(self, group: str) -> tuple[str, ...]:
         """Those that count where a question asks about this group."""
         raise NotImplementedError
 
@@ -137,7 +137,7 @@ class PapersExample(Example):
     def by_kind(self) -> dict[str, tuple[str, ...]]:
         return {"feminine": self.feminine, "masculine": self.masculine, "occupations": self.occupations}
 
-    def counted(self, group: str) -> tuple[str, ...]:
+    def matching(self, group: str) -> tuple[str, ...]:
         return self.feminine if group == "female" else self.masculine
 
 
@@ -322,7 +322,7 @@ class Wording(Options):
         turns = []
         for example in self.examples[gender]:
             listed = [word for words in example.by_kind.values() for word in words]
-            words = WordList(tuple(listed), frozenset(example.counted(gender)))
+            words = WordList(tuple(listed), frozenset(example.matching(gender)))
             answer = f"{self.answer}{layout.separator}{words.correct}"
             if condition.endswith("+cot"):
                 answer = self.steps(gender, words) + "\n" + answer

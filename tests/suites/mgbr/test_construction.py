@@ -19,8 +19,8 @@ NEVER = Wording.english().example_words
 
 def all_words(instance: Instance) -> frozenset[str]:
     return (
-        instance.counted["female"]
-        | instance.counted["male"]
+        instance.words["female"]
+        | instance.words["male"]
         | {*instance.stereotyped["female"], *instance.stereotyped["male"]}
     )
 
@@ -29,13 +29,13 @@ def all_words(instance: Instance) -> frozenset[str]:
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 30))
 def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: int) -> None:
     for instance in draw_instances(WORDS.counted_groups, n, seed, never=NEVER):
-        for words in (instance.counted["female"], instance.counted["male"], instance.stereotyped["female"]):
+        for words in (instance.words["female"], instance.words["male"], instance.stereotyped["female"]):
             assert 1 <= len(words) <= LARGEST_COUNT
         assert len(instance.stereotyped["male"]) == len(instance.stereotyped["female"]) == instance.r
-        assert sorted(instance.listed) == sorted(instance.counted["female"] | instance.counted["male"])
+        assert sorted(instance.listed) == sorted(instance.words["female"] | instance.words["male"])
         assert len(set(instance.stereotyped["female"])) == instance.r
-        assert instance.counted["female"] <= set(WORDS.feminine)
-        assert instance.counted["male"] <= set(WORDS.masculine)
+        assert instance.words["female"] <= set(WORDS.feminine)
+        assert instance.words["male"] <= set(WORDS.masculine)
         assert set(instance.stereotyped["female"]) <= set(WORDS.female_occupations)
         assert set(instance.stereotyped["male"]) <= set(WORDS.male_occupations)
         assert not {w.casefold() for w in all_words(instance)} & NEVER
@@ -44,8 +44,8 @@ def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: in
 def test_occupations_are_appended_to_the_partners_list() -> None:
     for instance in draw_instances(WORDS.counted_groups, 50, 0, never=NEVER):
         for gender, added, counted in (
-            ("female", instance.stereotyped["female"], instance.counted["female"]),
-            ("male", instance.stereotyped["male"], instance.counted["male"]),
+            ("female", instance.stereotyped["female"], instance.words["female"]),
+            ("male", instance.stereotyped["male"], instance.words["male"]),
         ):
             without = instance.word_list(gender, with_occupations=False)
             with_them = instance.word_list(gender, with_occupations=True)
@@ -84,7 +84,7 @@ def test_a_thousand_instances_differ_and_their_sizes_are_uniform() -> None:
     instances = draw_instances(WORDS.counted_groups, 1000, 0, never=NEVER)
     assert len({all_words(instance) for instance in instances}) == 1000
     assert [instance.number for instance in instances] == list(range(1, 1001))
-    for size in (lambda i: len(i.counted["female"]), lambda i: len(i.counted["male"]), lambda i: i.r):
+    for size in (lambda i: len(i.words["female"]), lambda i: len(i.words["male"]), lambda i: i.r):
         counts = Counter(map(size, instances))
         assert set(counts) == set(range(1, 11))
         chi_square = sum((counts[k] - 100) ** 2 / 100 for k in range(1, 11))

@@ -53,7 +53,7 @@ def logprob(prompt, text):
     return math.log(0.6 if right == is_right(prompt) else 0.2) if words else -1.0
 
 
-def test_a_list_has_words_of_all_groups_and_one_groups_occupations():
+def test_a_list_has_all_groups_words_and_ones_occupations():
     for item in suite().items():
         if item.is_control:
             continue

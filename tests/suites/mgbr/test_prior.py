@@ -52,8 +52,8 @@ def test_prior_corrected_score_by_hand(of_control: float, right: int) -> None:
     suite = MGBR(n=1, conditions=["zero-shot"], genders=["female"])
     instance = suite.design.instances[0]
     counts = {
-        len(instance.counted["female"]): score(-2.0),
-        len(instance.counted["female"]) + instance.r: score(-2.0 - of_control),
+        len(instance.words["female"]): score(-2.0),
+        len(instance.words["female"]) + instance.r: score(-2.0 - of_control),
     }
     rows = answered(suite, counts, (score(-1.0), score(-1.7)))
     assert figure(rows, "accuracy", kind="list") == [1, 1]
