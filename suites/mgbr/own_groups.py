@@ -212,10 +212,10 @@ def own_wording(given: object, groups: GroupDesign, conditions: Collection[str])
     return wording
 
 
-def _check_names(field: str, given: Collection[str], known: Sequence[str], *, needed: bool = False) -> None:
+def _check_names(field: str, given: Collection[str], groups: Sequence[str], *, needed: bool = False) -> None:
     """Refuse groups that there are not, and if ``needed`` one without an entry."""
-    if unknown := [name for name in given if name not in known]:
-        raise ConfigError(f"wording.{field}", unknown[0], "no such group", f"Groups: {', '.join(known)}")
-    if needed and (absent := [name for name in known if name not in given]):
+    if ungroups := [name for name in given if name not in groups]:
+        raise ConfigError(f"wording.{field}", ungroups[0], "no such group", f"Groups: {', '.join(groups)}")
+    if needed and (absent := [name for name in groups if name not in given]):
         hint = "Give one, or leave the few-shot conditions out" if field == "examples" else "Give one"
         raise ConfigError(f"wording.{field}", list(given), f"none for {absent[0]!r}", hint)

@@ -92,7 +92,7 @@ def tables(design: Design) -> Iterator[TableLayout]:
         yield _DRAFTS.table("prior_corrected_bias_scores", corrected)
         yield _DRAFTS.table("without_list", _by_condition(design, "accuracy_without_list", "no_list"))
     columns = _columns("accuracy", "list", "condition", design.conditions)
-    yield _DRAFTS.table("accuracy", columns, test_sets, note=_note(design))
+    yield _DRAFTS.table("accuracy", columns, test_sets, note=_test_sets_note(design))
     if not design.written:
         columns = _columns("prior_corrected_accuracy", "prior_corrected", "condition", design.conditions)
         yield _DRAFTS.table("prior_corrected_accuracy", columns, test_sets)
@@ -112,7 +112,7 @@ def tables(design: Design) -> Iterator[TableLayout]:
         yield _DRAFTS.table("correlation", columns, rows, score_name=score_name, direction=direction)
 
 
-def _note(design: Design) -> str:
+def _test_sets_note(design: Design) -> str:
     """What the test sets are."""
     if isinstance(design.words, WordLists):
         return (
