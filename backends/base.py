@@ -388,6 +388,15 @@ class SupportsSecondAnswers(Protocol):
         ...
 
 
+@runtime_checkable
+class ScoresApart(Protocol):
+    """A backend that may score each continuation by a request of its own: then one of a question is asked twice."""
+
+    def scores_apart(self, request: Request) -> bool:
+        """Whether the continuations of this request are scored by separate requests, which may differ in model."""
+        ...
+
+
 class DrawsCompared(NamedTuple):
     """Tokens drawn after a run's own questions that fit its scores, and how large a lie they would not have shown.
 

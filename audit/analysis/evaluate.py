@@ -19,7 +19,7 @@ from audit.analysis.measures import measure_rows
 from audit.analysis.responses import ParsedResponses
 from audit.analysis.self_check import with_foreign_share
 from audit.analysis.table import Bools, RowTable
-from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, Where, where_key
+from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, SelfCheck, Where, where_key
 from suites.base import MeasureSpec, Suite
 
 #: Maximum number of items shown behind a derived row.
@@ -57,8 +57,8 @@ class EvaluationOptions:
         Level of all intervals, in (0, 1).
     seed : int
         Seed for resampling.
-    foreign : mapping of model name to float
-        The share of a model's answers that may be another model's; its figures are bounded accordingly.
+    foreign : mapping of model name to SelfCheck
+        Models of which a share of the answers may be another model's; their figures are bounded accordingly.
     """
 
     signature: Mapping[str, Any]
@@ -69,7 +69,7 @@ class EvaluationOptions:
     lineage: Collection[frozenset[str]]
     confidence: float
     seed: int
-    foreign: Mapping[str, float] = field(default_factory=dict)
+    foreign: Mapping[str, SelfCheck] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,10 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
     """Measure one suite for every model, and compare the models."""
     name, by_model = responses.name, responses.by_model
     specs = {model: list(responses.suite.measures(parsed.rows)) for model, parsed in by_model.items()}
-    for model, share in options.foreign.items():
-        by_model[model].rows = with_foreign_share(by_model[model].rows, specs[model], share)
+    for model, check in options.foreign.items():
+        parsed = by_model[model]
+        answers = {item: len(found.keys) for item, found in parsed.by_item.items()} if check.one_of_several else {}
+        parsed.rows = with_foreign_share(parsed.rows, specs[model], check.foreign_at_most, answers)
     tables = {model: RowTable(parsed.rows) for model, parsed in by_model.items()}
     measures = {
         model: measure_rows(

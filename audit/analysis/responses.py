@@ -93,9 +93,9 @@ class Responses:
         """Whether the item at this position has an answer."""
         return self._found[place].failure is None
 
-    def held(self, keys: Collection[str]) -> set[str]:
-        """Those of ``keys`` that belong to items here."""
-        return {key for found in list(self._found.values()) for key in found.keys if key in keys}
+    def held(self, keys: Collection[str]) -> dict[str, int]:
+        """Those of ``keys`` that belong to items here, with how many answers such an item has."""
+        return {key: len(found.keys) for found in list(self._found.values()) for key in found.keys if key in keys}
 
     def retract(self, keys: Collection[str]) -> list[Place]:
         """Discard the answers under ``keys``: their items count as not asked, and follow-ups are dropped.

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from audit.results import SelfCheck
-from audit.store import AnswerPair
+from audit.store import COMPARED_WITHIN, AnswerPair
 from backends.base import Answer, ContinuationScore, DrawsCompared, Response, ScoreResponse
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 #: In nats: a score that varies by no more counts as exact.
 EXACT_WITHIN = 0.01
-#: In nats: continuations less likely by more than this than a question's likeliest one are not compared.
-COMPARED_WITHIN = 8.0
 #: Share of the repeats that wait until all first questions are answered; the others come at random times.
 ASKED_AT_THE_END = 0.25
 
@@ -34,6 +33,7 @@ def self_check(
     *,
     unanswered: int,
     confidence: float,
+    one_of_several: bool = False,
     drawn: DrawsCompared | None = None,
 ) -> SelfCheck:
     """The rate at which second answers disagree with the first, and what it implies.
@@ -48,6 +48,8 @@ def self_check(
         Repeats without an answer.
     confidence : float
         Level of the two-sided interval of the rate: Clopper and Pearson (Biometrika 26, 1934).
+    one_of_several : bool
+        Whether of some questions one continuation was repeated: then shares are of continuations' scores.
     drawn : DrawsCompared, optional
         What draws after the questions could show.
     """
@@ -62,7 +64,8 @@ def self_check(
         disagreed=disagreed,
         rate_low=low,
         rate_high=high,
-        foreign_at_most=foreign_share(high),
+        foreign_at_most=foreign_share(high, one_of_several=one_of_several),
+        one_of_several=one_of_several,
         noise=max([noise[0], *agreeing]),
         largest_move=max(moves, default=0.0),
         draws=drawn.draws if drawn else 0,
@@ -88,7 +91,7 @@ def proportion_interval(count: int, n: int, confidence: float) -> tuple[float, f
     return low, high
 
 
-def foreign_share(rate: float) -> float:
+def foreign_share(rate: float, *, one_of_several: bool = False) -> float:
     """The largest share f of foreign answers that is compatible with this rate of disagreeing pairs.
 
     If the first share f of a run is foreign, and a question is repeated at a random time in the rest of the run, or
@@ -100,9 +103,16 @@ def foreign_share(rate: float) -> float:
     At a rate of a or more the bound is 1: if all first answers are foreign, because the server was busy throughout,
     only the repeats at the end reveal it. A share above one half that is mixed at random is equivalent to one below a
     half with the models exchanged: the canary would then have identified the other model.
+
+    ``one_of_several``: of a question whose continuations were scored by separate requests, one within `COMPARED_WITHIN`
+    of the likeliest is repeated. If the other model finds all of them far less likely, its first answers may never be
+    chosen. Then a pair disagrees where the second answer is foreign, with probability f mixed at random, and
+    (1 - a) f at a server that is foreign while it is busy: less often than in a block, up to f = 1/2.
     """
     if rate >= ASKED_AT_THE_END:
         return 1.0
+    if one_of_several:
+        return rate / (1 - ASKED_AT_THE_END)
     from scipy.optimize import brentq
 
     return float(brentq(lambda share: _least_rate(share) - rate, 0.0, 0.5))
@@ -153,19 +163,23 @@ def _widened(score: ContinuationScore, noise: float) -> ContinuationScore:
     return dataclasses.replace(score, low=low, high=min(score.high + noise, 0.0), exactness="bounded")
 
 
-def with_foreign_share(rows: Sequence[Row], specs: Iterable[MeasureSpec], share: float) -> list[Row]:
+def with_foreign_share(
+    rows: Sequence[Row], specs: Iterable[MeasureSpec], share: float, answers: Mapping[str, int] = MappingProxyType({})
+) -> list[Row]:
     """The rows, with each number bounded by its possible expectation if ``share`` of the answers are foreign.
 
     Which answers are foreign is unknown: each one is with this probability, and then says nothing, so that the number
     may be anywhere in its range (corrupted sampling, Horowitz and Manski, Econometrica 63, 1995). A row made from k
-    answers is foreign if any of them is. The bounds of the mean over many rows contain its true value.
+    answers is foreign if any of them is; ``answers`` has their number by item, where it is not 1. The bounds of the
+    mean over many rows contain its true value.
     """
     ranges = _ranges(rows, specs)
     return [
         dataclasses.replace(
-            row, values={name: _mixed(value, ranges[name], row, share) for name, value in row.values.items()}
+            row, values={name: _mixed(value, ranges[name], foreign) for name, value in row.values.items()}
         )
         for row in rows
+        for foreign in [1 - (1 - share) ** sum(answers.get(item, 1) for item in row.items)]
     ]
 
 
@@ -188,8 +202,7 @@ def _ranges(rows: Sequence[Row], specs: Iterable[MeasureSpec]) -> dict[str, tupl
     }
 
 
-def _mixed(value: IdentifiedInterval, ends: tuple[float, float], row: Row, share: float) -> IdentifiedInterval:
+def _mixed(value: IdentifiedInterval, ends: tuple[float, float], foreign: float) -> IdentifiedInterval:
     least, most = ends
-    foreign = 1 - (1 - share) ** len(row.items)
     low, high = value.low - foreign * (value.low - least), value.high + foreign * (most - value.high)
     return IdentifiedInterval(value.value, low, high)

@@ -3,7 +3,8 @@
 A server may answer some requests with another model: for a while, at random, or only under load. So a random sample of
 a run's questions is repeated verbatim at a random later time. Some are held back until nothing else is in flight, which
 exposes servers that answer differently when busy. The number of repeats depends only on the number of questions: see
-`number_to_repeat`.
+`number_to_repeat`. Where each continuation is scored by a request of its own, which another model may answer, one of a
+question's continuations is repeated rather than all.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import random
 from collections.abc import Iterable, Sequence
 
 from audit.collect.plan import PlannedRequest, Question
-from audit.store import AnswerPair
-from backends.base import Answer, SupportsSecondAnswers
+from audit.store import COMPARED_WITHIN, AnswerPair, KeyedRequest, join_answers, split_response
+from backends.base import Backend, Request, Response, ScoreRequest, ScoreResponse, ScoresApart, SupportsSecondAnswers
+from backends.errors import BackendError
 
 #: Share of a model's scored questions that is repeated, or `ENOUGH` questions if that is more, but at most
 #: `LARGEST_SHARE`.
@@ -31,6 +33,13 @@ ALONE = 0.25
 def number_to_repeat(scored: int) -> int:
     """How many of ``scored`` questions are repeated."""
     return min(max(math.ceil(SHARE * scored), ENOUGH), math.ceil(LARGEST_SHARE * scored))
+
+
+def part_to_repeat(backend: Backend | SupportsSecondAnswers, request: Request) -> Request:
+    """What of a question is asked again: all, or one continuation, here the first, if each takes its own requests."""
+    if isinstance(request, ScoreRequest) and isinstance(backend, ScoresApart) and backend.scores_apart(request):
+        return dataclasses.replace(request, continuations=request.continuations[:1])
+    return request
 
 
 class EvenSample:
@@ -76,7 +85,8 @@ class RepeatedQuestions:
         self._backend, self._total = backend, total
         self._sample = EvenSample(number_to_repeat(scored), scored, seed)
         self._chosen: set[str] = set()
-        self._complete = {pair.keys[0] for pair in pairs if pair.second is not None}
+        self._seed = seed
+        self._complete = {key for pair in pairs if pair.second is not None for key in pair.keys}
         self._awaited = {pair.keys[0]: pair for pair in pairs if pair.second is None}
         self._draw = random.Random(seed)
         self._numbers = itertools.count()
@@ -86,21 +96,42 @@ class RepeatedQuestions:
 
     def chooses(self, planned: PlannedRequest) -> bool:
         """Whether the question of this request, now answered, should be repeated."""
-        key = planned.part.keys[0]
-        return key not in self._complete and (key in self._awaited or key in self._chosen)
+        keys = planned.part.keys
+        is_wanted = keys[0] in self._chosen or any(key in self._awaited for key in keys)
+        return is_wanted and self._complete.isdisjoint(keys)
 
-    def add(self, planned: PlannedRequest, first: Answer) -> AnswerPair:
+    def add(self, planned: PlannedRequest, first: Response) -> AnswerPair:
         """Schedule a repeat at a random time in the rest of the job. Returns the pair, whose second answer is open."""
-        key = planned.part.keys[0]
-        self._complete.add(key)
-        self._awaited.pop(key, None)
-        again = dataclasses.replace(planned, first=first)
+        part, first = self._part_to_repeat(planned.part, first)
+        self._complete.update(planned.part.keys)
+        for key in planned.part.keys:
+            self._awaited.pop(key, None)
+        again = dataclasses.replace(planned, part=part, first=first)
         if self._draw.random() < ALONE:
             self._alone.append(again)
         else:
             when = self._sent + self._draw.randint(1, max(self._total - self._sent, 1))
             heapq.heappush(self._later, (when, next(self._numbers), again))
-        return AnswerPair(planned.part.fingerprint, planned.part.keys, first, None)
+        return AnswerPair(part.fingerprint, part.keys, first, None)
+
+    def _part_to_repeat(self, part: KeyedRequest, first: Response) -> tuple[KeyedRequest, Response]:
+        """What of this part is asked again, with its first answer.
+
+        Where each continuation takes requests of its own, that is one of those that can be compared, at random.
+        """
+        awaited = next((self._awaited[key].keys for key in part.keys if key in self._awaited), None)
+        keys = awaited or part.keys
+        is_one = part_to_repeat(self._backend, part.request) != part.request
+        if awaited is None and is_one and isinstance(first, ScoreResponse):
+            least = max(score.high for score in first.scores) - COMPARED_WITHIN
+            near = [key for key, score in zip(part.keys, first.scores, strict=True) if score.high >= least]
+            keys = (random.Random(f"{self._seed} {part.keys[0]}").choice(near),)
+        if keys == part.keys or not set(keys) <= set(part.keys):
+            return part, first
+        left = part.without(set(part.keys) - set(keys))
+        answer = join_answers(left.request, left.keys, dict(zip(part.keys, split_response(first), strict=True)))
+        assert isinstance(answer, ScoreResponse)
+        return left, answer
 
     def resume(self, questions: Iterable[Question]) -> None:
         """Schedule repeats that an interrupted run left open, for questions whose first answers are stored."""
@@ -108,7 +139,7 @@ class RepeatedQuestions:
             pair = next((self._awaited[key] for key in question.keyed.keys if key in self._awaited), None)
             if pair is not None and self._backend.repeats_itself(question.keyed.request):
                 part = question.keyed.without(set(question.keyed.keys) - set(pair.keys))
-                if part.keys == pair.keys:
+                if part.keys == pair.keys and not isinstance(pair.first, BackendError):
                     self.add(PlannedRequest(question, part, {}), pair.first)
 
     def sent(self, planned: PlannedRequest) -> list[PlannedRequest]:

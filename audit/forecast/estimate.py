@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from audit.collect import CHUNK, PackedItems
 from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
-from audit.collect.repeated_questions import EvenSample, number_to_repeat
+from audit.collect.repeated_questions import EvenSample, number_to_repeat, part_to_repeat
 from audit.config import AuditConfig
 from audit.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
 from audit.resolve import DescribedBackend, resolve_audit
@@ -287,7 +287,7 @@ def count_requests(
                 part = keyed.without(stored.parts(keyed))
                 is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)
                 is_twice = again is not None and is_checked and again.takes_next()
-                _count_request(counts, part.request, backend, draw, times=1 + is_twice)
+                _count_request(counts, part.request, backend, draw, is_twice=is_twice)
                 following += suite.most_follow_ups(item) if suite is not None else ()
             elif suite is not None:
                 following += suite.follow_ups(item, answer)
@@ -319,23 +319,28 @@ def _count_following(
             answered.update(keyed.keys)
             seen.update(keyed.keys)
             counts.follow_ups += 1
-            _count_request(counts, keyed.request, backend, draw, times=1)
+            _count_request(counts, keyed.request, backend, draw)
 
 
 def _count_request(
-    counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, times: int
+    counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, is_twice: bool = False
 ) -> None:
     prompt = request.text if isinstance(request, ClassifyRequest) else request.prompt
     text = prompt_text(request)
     cost = request_cost(backend, request)
     kind = _KINDS[type(request)]
     counts.requests_by_kind[kind] += 1
-    tokens = timed_tokens(request, shared_length(counts.previous_text, text))
-    counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + times * tokens
+    shared = shared_length(counts.previous_text, text)
+    asked = [request]
+    if is_twice:
+        counts.asked_again += 1
+        asked.append(part_to_repeat(backend, request))
+    for one in asked:
+        sent = request_cost(backend, one)
+        counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + timed_tokens(one, shared)
+        counts.prompt_characters += sent.times_sent * _length(prompt)
+        counts.generated_tokens += sent.times_sent * sent.generated_tokens
     counts.previous_text = text
-    counts.asked_again += times - 1
-    counts.prompt_characters += times * cost.times_sent * _length(prompt)
-    counts.generated_tokens += times * cost.times_sent * cost.generated_tokens
     counted = counts.requests + counts.follow_ups
     if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
         counts.sample.append((prompt, cost.times_sent))

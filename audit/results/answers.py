@@ -79,6 +79,9 @@ class SelfCheck(Reported):
         Interval of the rate of disagreeing pairs (Clopper and Pearson), at the run's confidence.
     foreign_at_most : float
         The largest share of all answers that may be another model's, given ``rate_high``.
+    one_of_several : bool
+        Whether each continuation took requests of its own, so that one of a question was asked again: an answer is then
+        the score of one continuation.
     noise : float
         Nats by which the model's scores vary: the largest difference in an agreeing pair, or the probe's finding.
     largest_move : float
@@ -98,6 +101,7 @@ class SelfCheck(Reported):
     foreign_at_most: float
     noise: float
     largest_move: float
+    one_of_several: bool = False
     draws: int = 0
     drawn_probability: float | None = None
     unseen_factor: float | None = None

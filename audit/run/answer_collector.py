@@ -124,9 +124,13 @@ class AnswerCollector:
         """The answers to one suite by model, which are dropped here to free memory: call it once per suite."""
         return {model: self._questions.pop((model, suite)).responses.parsed() for model in self._resolved.models}
 
-    def held(self, keys: Collection[str]) -> set[str]:
-        """Those of ``keys`` that belong to questions of this audit."""
-        return set().union(*(questions.responses.held(keys) for questions in self._questions.values()))
+    def held(self, keys: Collection[str]) -> dict[str, int]:
+        """Those of ``keys`` that belong to questions of this audit, with the most answers that such a question has."""
+        most: dict[str, int] = {}
+        for questions in self._questions.values():
+            for key, answers in questions.responses.held(keys).items():
+                most[key] = max(most.get(key, 0), answers)
+        return most
 
     def read_again(self, model: str, noise: float) -> None:
         """Read a model's stored answers again, as intervals as wide as its measured noise (nats). Blocks."""

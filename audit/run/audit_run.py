@@ -265,6 +265,7 @@ class _Run:
                 noise,
                 unanswered=unanswered,
                 confidence=self._audit.confidence,
+                one_of_several=any(len(pair.keys) == 1 < held[pair.keys[0]] for pair in pairs),
                 drawn=backend.draws_compared if isinstance(backend, SupportsDraws) else None,
             )
             checks.append(check)
@@ -281,7 +282,7 @@ class _Run:
     ) -> AuditResult:
         """All figures, from the collected answers."""
         audit = self._audit
-        foreign = {check.model: check.foreign_at_most for check in checks if check.disagreed}
+        foreign = {check.model: check for check in checks if check.disagreed}
         suites = [self._evaluate_suite(name, foreign) for name in audit.suites]
         results = [suite.result for suite in suites]
         compare = functools.partial(
@@ -355,7 +356,7 @@ class _Run:
         )
 
     def _evaluation(
-        self, name: str, by_model: Mapping[str, ParsedResponses], foreign: Mapping[str, float]
+        self, name: str, by_model: Mapping[str, ParsedResponses], foreign: Mapping[str, SelfCheck]
     ) -> tuple[SuiteResponses, EvaluationOptions]:
         """The arguments of `evaluate_suite` for one suite."""
         audit, suite = self._audit, self._audit.suites[name]
@@ -372,7 +373,7 @@ class _Run:
         )
         return SuiteResponses(name, suite, by_model), options
 
-    def _evaluate_suite(self, name: str, foreign: Mapping[str, float]) -> _SuiteOutcome:
+    def _evaluate_suite(self, name: str, foreign: Mapping[str, SelfCheck]) -> _SuiteOutcome:
         by_model = self.collector.release(name)
         result = evaluate_suite(*self._evaluation(name, by_model, foreign))
         rows = {model: parsed.rows for model, parsed in by_model.items()}

@@ -10,11 +10,12 @@ from audit.store.answers import Entry, StoredAnswer
 from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request, split_response
 from audit.store.keys import KeyedRequest, answer_keys, canonical_json, fingerprint_id, keyed_request, to_bytes
 from audit.store.nights import Night
-from audit.store.second_answers import AnswerPair
+from audit.store.second_answers import COMPARED_WITHIN, AnswerPair
 from audit.store.sqlite.database import StoreError
 from audit.store.store import Store
 
 __all__ = [
+    "COMPARED_WITHIN",
     "AnswerPair",
     "Entry",
     "KeyedRequest",

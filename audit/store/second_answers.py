@@ -19,6 +19,9 @@ from audit.store.keys import from_json_bytes, to_bytes, to_json_bytes
 from audit.store.sqlite.database import Database
 from backends.base import Answer
 
+#: In nats: continuations less likely by more than this than a question's likeliest one are not compared.
+COMPARED_WITHIN = 8.0
+
 _COLUMNS = "key, fingerprint, keys, first, second, checksum, at"
 
 
@@ -26,8 +29,8 @@ _COLUMNS = "key, fingerprint, keys, first, second, checksum, at"
 class AnswerPair:
     """Two answers of one model to one question.
 
-    ``keys`` are the keys of the first answer in the store; ``second`` is None until it arrives. ``at`` is when the pair
-    was last written, in seconds since the epoch.
+    ``keys`` are the keys of the first answer in the store: of all continuations of a question, or of the one that was
+    repeated. ``second`` is None until it arrives. ``at`` is when the pair was last written, in seconds since the epoch.
     """
 
     fingerprint: str

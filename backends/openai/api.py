@@ -53,6 +53,8 @@ class ServerApi:
         Whether a drawn token is known never to displace a likelier one from the list.
     on_draw : callable
         Receives each token drawn at temperature 1 and the list (`TopLogprobs`) it came with, or None for an echo.
+    echoed_prompts : dict of str to bytes, optional
+        Digests of the tokens of prompts that were echoed, which need not be echoed again.
     always_sent : dict
         Fields of every request.
     parameters : Parameters
@@ -69,6 +71,7 @@ class ServerApi:
         self.temperature = 0.0
         self.on_draw: Callable[[str, Any], None] = lambda drawn, top: None
         self.draws_apart = False
+        self.echoed_prompts: dict[str, bytes] | None = None
         self._draw_options: dict[str, Any] | None = None
         self._seeded = False
         self.always_sent: dict[str, Any] = {}

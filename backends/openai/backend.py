@@ -67,7 +67,7 @@ from backends.openai.probe.own_questions import Drawn, OwnQuestions, check_own, 
 from backends.openai.probe.report import Watched
 from backends.openai.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
-from backends.openai.scoring import RemoteTokenizer, Routes, tokens_drawn
+from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, Routes, tokens_drawn
 from backends.openai.usage import PriceTable, Usage
 from backends.options import AS_TUPLE, OnError, checked_options
 
@@ -225,6 +225,7 @@ class OpenAIBackend(Backend):
         self._since_canary = 0
         self._first_verified = self._last_verified = 0.0
         self._own = OwnQuestions()
+        self._echoed_prompts: dict[str, bytes] = {}
         self._requests_of_canary = 0
         self._changed: ModelChangedError | None = None
         self._unfinished: dict[Request, dict[str, dict[str, object]]] = {}
@@ -338,6 +339,13 @@ class OpenAIBackend(Backend):
         """True for scores, unless they are counted from drawn answers."""
         return isinstance(request, ScoreRequest) and self._route_of(request) not in (None, "sampled")
 
+    def scores_apart(self, request: Request) -> bool:
+        """As in `ScoresApart`: on the routes that read a continuation as the end of a prompt."""
+        if not isinstance(request, ScoreRequest) or self._report is None:
+            return False
+        route = self._route_of(request)
+        return (self._report.capabilities.text_route if route == "rendered" else route) in ONE_AT_A_TIME
+
     def checking_requests(self, questions: int, scored: int) -> int:
         """As in `SupportsCheckingRequests`: canaries, and at the end lists and draws after some of the questions."""
         if self._report is None or not questions:
@@ -396,7 +404,8 @@ class OpenAIBackend(Backend):
             sent = -(-self.samples // MOST_CHOICES) if found.together == "n" else self.samples
             tokens = self.samples * (tokens_drawn(request.continuations) + extra)
             return RequestCost(sent, -(-tokens // sent))
-        return RequestCost(len(request.continuations), 1)
+        prompt_alone = self._route_of(request) == "echo" and self._tokenizer is None
+        return RequestCost(len(request.continuations) + prompt_alone, 1)
 
     def _is_drawn(self, request: ScoreRequest) -> bool:
         return self._route_of(request) == "sampled"
@@ -442,6 +451,7 @@ class OpenAIBackend(Backend):
         api = self._api.with_replay_cache(self._unfinished.setdefault(request, {}), request)
         drawn: list[Drawn] = []
         api.on_draw = lambda text, top: drawn.append((text, top))
+        api.echoed_prompts = self._echoed_prompts
         if self._batched is not None and (isinstance(request, GenerateRequest) or self._is_drawn(request)):
             api = api.in_batches(self._batched)
         response: Response

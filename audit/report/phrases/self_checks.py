@@ -16,9 +16,9 @@ def contradictions(checks: Iterable[SelfCheck]) -> Iterator[str]:
     for check in checks:
         if check.disagreed:
             yield (
-                f"{check.model}: {check.disagreed} of {_questions(check.asked_again)} asked a second time got another "
-                f"answer ({_rate(check)}; up to {check.largest_move:.2g} nats apart). One model would have repeated "
-                f"itself: up to {_percent(check.foreign_at_most)} of its answers may be another model's, and its "
+                f"{check.model}: {check.disagreed} of {_repeated(check)} got another answer ({_rate(check)}; up to "
+                f"{check.largest_move:.2g} nats apart). One model would have repeated itself: up to "
+                f"{_percent(check.foreign_at_most)} of its {_unit(check)} may be another model's, and its "
                 "figures are bounded accordingly. These answers are quarantined"
             )
         if check.unanswered and check.unanswered > check.asked_again:
@@ -32,9 +32,10 @@ def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
         name = one_line(check.model)
         if check.asked_again and not check.disagreed:
             yield (
-                f"{name}: {_questions(check.asked_again)} asked a second time got the same answer ({_rate(check)}). "
+                f"{name}: {_repeated(check)} got the same answer ({_rate(check)}). "
                 f"If which model answers does not depend on the question and no answer comes from a cache, another "
-                f"model may have given up to {_percent(check.foreign_at_most)} of all answers without being noticed; "
+                f"model may have given up to {_percent(check.foreign_at_most)} of all {_unit(check)} without being "
+                "noticed; "
                 "otherwise any share."
             )
         if check.draws:
@@ -54,6 +55,15 @@ def _draws(check: SelfCheck) -> str:
         f"word ({share}) were false {size} in all of them, or exchanged with another that is no further away, these "
         "draws would probably not show it."
     )
+
+
+def _repeated(check: SelfCheck) -> str:
+    which = " with one of their continuations" if check.one_of_several else ""
+    return f"{_questions(check.asked_again)} asked a second time{which}"
+
+
+def _unit(check: SelfCheck) -> str:
+    return "continuations' scores" if check.one_of_several else "answers"
 
 
 def _questions(n: int) -> str:

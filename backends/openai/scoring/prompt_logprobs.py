@@ -6,8 +6,10 @@ gives strings and offsets. Both are parsed strictly: inconsistent responses are 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,6 +22,10 @@ from backends.openai.scoring.censoring import bounded
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob
 
+#: Routes that score each continuation by requests of its own.
+ONE_AT_A_TIME = ("echo", "prompt_logprobs")
+#: Prompts whose tokens are remembered.
+_MOST_PROMPTS = 20_000
 _GREEDY: Mapping[str, Any] = {"max_tokens": 1, "temperature": 0.0}
 
 
@@ -103,14 +109,12 @@ async def score_by_echo(
 ) -> tuple[ContinuationScore, ...]:
     """One request per continuation; the prompt's tokens are recognised by their characters."""
     scores: list[ContinuationScore] = []
-    prompt_alone: tuple[str, ...] = ()
-    if prompt and tokenizer is not None:
-        prompt_alone = tuple(p.data.decode("utf-8", "replace") for p in await tokenizer.pieces(prompt) if p.data)
-    elif prompt:
-        echo, drawn = await _echoed(api, prompt, api.list_options() if api.draws_with_lists else _GREEDY)
-        prompt_alone = tuple(t.text for t in echo)
-        if api.draws_with_lists:
-            api.on_draw(drawn, None)
+    if not prompt:
+        prompt_alone = _digest(())
+    elif tokenizer is not None:
+        prompt_alone = _digest(p.data.decode("utf-8", "replace") for p in await tokenizer.pieces(prompt) if p.data)
+    else:
+        prompt_alone = await _echoed_alone(api, prompt)
     for continuation in continuations:
         tokens = await echoed(api, prompt + continuation)
         own = [
@@ -121,11 +125,28 @@ async def score_by_echo(
         if own[0].start < 0:
             scores.append(_straddled(own, "echo"))
             continue
-        before = tuple(t.text for t in tokens[: len(tokens) - len(own)])
+        before = _digest(t.text for t in tokens[: len(tokens) - len(own)])
         scores.append(
             ContinuationScore.exact(own, boundary="clean" if before == prompt_alone else "merged", route="echo")
         )
     return tuple(scores)
+
+
+async def _echoed_alone(api: ServerApi, prompt: str) -> bytes:
+    """A digest of the prompt's own tokens, from an echo of it, or from memory if it was echoed before."""
+    known = {} if api.echoed_prompts is None else api.echoed_prompts
+    if prompt not in known:
+        echo, drawn = await _echoed(api, prompt, api.list_options() if api.draws_with_lists else _GREEDY)
+        if api.draws_with_lists:
+            api.on_draw(drawn, None)
+        while len(known) >= _MOST_PROMPTS:
+            known.pop(next(iter(known)))
+        known[prompt] = _digest(t.text for t in echo)
+    return known[prompt]
+
+
+def _digest(tokens: Iterable[str]) -> bytes:
+    return hashlib.blake2b(json.dumps(list(tokens)).encode(), digest_size=16).digest()
 
 
 def _scored(value: float | None) -> float:

@@ -23,7 +23,7 @@ from audit.store import AnswerPair
 from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
 from backends.errors import BackendError
 from suites.base import IdentifiedInterval, MeasureSpec, Row
-from tests.audit.analysis.self_check_trials import foreign_trials
+from tests.audit.analysis.self_check_trials import ALIKE, LOW, foreign_trials
 
 
 def scored(*logprobs: float) -> ScoreResponse:
@@ -54,6 +54,30 @@ def test_the_rate_bounds_the_share_mixed_or_in_a_block(share):
     assert foreign_share(block) == pytest.approx(share if block < ALONE else 1.0)
     assert min(foreign_share(share), foreign_share(2 * share * (1 - share))) >= share
     assert ASKED_AT_THE_END == ALONE
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.3])
+def test_the_rate_of_single_continuations_bounds_the_share(share):
+    # Of a busy server whose first foreign answers are too low to be chosen, second ones disagree unless asked alone.
+    busy, block = 0.75 * share, 0.25 * share - 0.75 * (1 - share) * math.log(1 - share)
+    for rate in (busy, share, 2 * share * (1 - share), block):
+        assert foreign_share(rate, one_of_several=True) >= share - 1e-12
+    assert foreign_share(busy, one_of_several=True) == pytest.approx(share)
+    assert foreign_share(0.25, one_of_several=True) == 1.0
+
+
+@pytest.mark.parametrize("other", [ALIKE, LOW])
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.5])
+def test_a_mixed_server_of_three_apart_is_bounded_and_seen(share, other):
+    trials = foreign_trials(share, "mixed", n_questions=1440, trials=100, seed=5, continuations=3, other=other)
+    assert np.mean(trials.bounds >= share) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 100)
+    rate = share if other == LOW and share < 0.5 else 2 * share * (1 - share)
+    assert np.mean(trials.seen) == pytest.approx(1 - (1 - rate) ** 60, abs=0.1)
+
+
+def test_a_busy_server_of_three_apart_is_bounded():
+    trials = foreign_trials(0.05, "busy", n_questions=1440, trials=100, seed=5, continuations=3, other=LOW)
+    assert np.mean(trials.bounds >= 0.05) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 100)
 
 
 def test_sixty_agreeing_pairs_leave_six_per_cent():
@@ -104,6 +128,8 @@ def test_a_foreign_share_opens_each_number_towards_its_range():
     assert (one.low, one.value, one.high) == pytest.approx((0.36, 0.4, 0.46))
     assert (two.low, two.value, two.high) == pytest.approx((0.4 - 0.19 * 0.4, 0.4, 0.4 + 0.19 * 0.6))
     assert with_foreign_share(rows, [], 0.1)[0].values["p"] == number  # a range of one value
+    three = with_foreign_share(rows, [spec], 0.1, {"a": 3})[0].values["p"]  # made of three answers
+    assert (three.low, three.high) == pytest.approx((0.4 * 0.9**3, 1 - 0.6 * 0.9**3))
 
 
 @pytest.mark.parametrize("world", ["busy", "block"])

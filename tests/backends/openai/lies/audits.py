@@ -66,8 +66,8 @@ class Questions(Suite):
 class AuditOutcome(Outcome):
     """What one audit accepted. ``ended``: complete, or how it says that something is wrong.
 
-    ``foreign`` is the share of the answered questions that have a wrong exact score, ``foreign_at_most`` what the
-    report says that it may be.
+    ``foreign`` is the share of the answers that have a wrong exact score, ``foreign_at_most`` what the report says that
+    it may be. An answer is that to a question, or to one continuation where each takes a request.
     """
 
     asked: int = 0
@@ -126,8 +126,11 @@ def _count(outcome: AuditOutcome, server: WordServer, audit: Audit, fingerprint:
                 answer = store.answers.read_many([key]).get(key)
                 if isinstance(answer, ScoreResponse):
                     count(outcome, server, ScoreRequest(item.request.prompt, (continuation,)), answer)
-            answered += outcome.exact > exact
-            foreign += outcome.wrong > wrong
+            if server.style in ONE_AT_A_TIME:
+                answered, foreign = outcome.exact, outcome.wrong
+            else:
+                answered += outcome.exact > exact
+                foreign += outcome.wrong > wrong
     outcome.foreign = foreign / max(answered, 1)
 
 

@@ -1,4 +1,4 @@
-"""What checking costs at honest servers, as the page of lies says it: probes are counted, the rest is as planned."""
+"""What checking costs at honest servers, as the page of lies says it: probes are counted, and a few questions twice."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.collect.repeated_questions import number_to_repeat
+from audit.collect.repeated_questions import number_to_repeat, part_to_repeat
+from backends.base import Request
 from backends.openai import OpenAIBackend
-from tests.backends.openai.lies.audits import CONTINUATIONS, ONE_AT_A_TIME
+from tests.backends.openai.lies.audits import Questions
 from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import MODEL, STYLES, Style, WordServer
 
 QUESTIONS = 2000
+_COUNTED = 5
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,20 @@ async def cost(style: Style, seed: int) -> Cost:
             await backend.probe()
             checks = backend.checking_requests(QUESTIONS, QUESTIONS)
             probe = backend.usage.requests
+            first = [item.request for item in Questions(style, _COUNTED).items()]
+            own = await _requests(backend, first)
+            again = await _requests(backend, [part_to_repeat(backend, request) for request in first])
             await backend.close()
-    each = CONTINUATIONS if style in ONE_AT_A_TIME else 1
-    return Cost(each * QUESTIONS, probe, each * number_to_repeat(QUESTIONS), checks)
+    return Cost(own * QUESTIONS, probe, again * number_to_repeat(QUESTIONS), checks)
+
+
+async def _requests(backend: OpenAIBackend, questions: Sequence[Request]) -> int:
+    """How many requests each question takes."""
+    before = backend.usage.requests
+    await backend.run(questions)
+    each, rest = divmod(backend.usage.requests - before, len(questions))
+    assert rest == 0
+    return each
 
 
 async def cost_table() -> list[str]:

@@ -32,14 +32,15 @@ Trials are kept in a file and repeated only when the file is removed; the last l
 Where a cell counts fewer than six seeds, the others were not run. A cell is empty where a style cannot tell the lie.
 Lies that begin after the probe are tried on audits of 160 questions, of which 40 are asked again, and lies about the
 audited words on audits of 1,440 (480 on the styles `echo`, `ids` and `whole`). The largest share of wrong answers that
-such an audit does not rule out (up to 9.1 % where no two answers disagree) is on the report's first screen; *within the
-bound* counts runs in which no larger share of the questions got wrong scores.
+such an audit does not rule out (up to 9.1 % where no two answers disagree, 11.7 % of the continuations on `echo` and
+`ids`) is on the report's first screen; *within the bound* counts runs in which no larger share of them was wrong.
 
 """
 _COSTS = """## What checking costs
 
 Requests for an audit of 2,000 questions at honest servers of these styles, without those to a tokenizer. On the styles
-`echo` and `ids` each of three continuations takes a request, and so do those that are asked again.
+`echo` and `ids` each of three continuations takes a request (on `echo` the prompt takes one more), and one continuation
+of a question is asked again.
 """
 _HONEST = """## Real, honest servers
 

@@ -12,6 +12,7 @@ from audit.report.phrases.self_checks import self_check_sentences
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.audits import Questions, audit_trials
 from tests.backends.openai.lies.costs import cost
+from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import MODEL, Style, WordServer
 
 
@@ -51,9 +52,36 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
     assert first.checking_requests(2000, 2000) > 0
 
 
+@pytest.mark.parametrize(("style", "each"), [("echo", 4), ("ids", 3)])
+async def test_one_of_three_apart_is_asked_again(style: Style, each: int, tmp_path: Path) -> None:
+    async with WordServer(style, seed=0).running() as server:
+        probing, backend = (
+            OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path) for _ in range(2)
+        )
+        ask_directly(probing, server)
+        await probing.describe()
+        ask_directly(backend, server)
+        result = await Audit({"m": backend}, [Questions(style, 40)], db=tmp_path / "a.db", out=tmp_path / "out").run()
+    (check,) = result.self_checks
+    assert result.complete
+    assert (check.asked_again, check.disagreed, check.one_of_several) == (10, 0, True)
+    # An echo of the prompt alone and one request a continuation; one of those is repeated.
+    more = backend.usage.requests - 40 * each - 10 - backend.checking_requests(40, 40)
+    assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 40)) <= 2  # of honest runs, one in 50 draws anew
+    said = " ".join(self_check_sentences([check]))
+    assert "10 questions asked a second time with one of their continuations got the same answer" in said
+    assert f"up to {100 * check.foreign_at_most:.1f} % of all continuations' scores" in said
+
+
 @pytest.mark.parametrize(
     ("style", "seed"),
-    [("lists", 0), ("chat", 1), *(pytest.param(style, 1, marks=pytest.mark.battery) for style in ("lists", "whole"))],
+    [
+        ("lists", 0),
+        ("chat", 1),
+        ("echo", 0),
+        ("ids", 1),
+        *(pytest.param(style, 1, marks=pytest.mark.battery) for style in ("lists", "whole", "echo")),
+    ],
 )
 async def test_checking_2000_questions_takes_400_requests_at_most(style: Style, seed: int) -> None:
     assert (await cost(style, seed)).together <= 400
