@@ -86,10 +86,12 @@ def _server_terms() -> Terms:
             "2f(1 − f); if it is the first part of a run, with probability f/4 − ¾(1 − f)ln(1 − f), which is less. The "
             "upper end of the interval of that rate (Clopper and Pearson) bounds f by the latter; from ¼ on there is "
             "no bound: if another model gives all answers while the server is busy, only the questions asked alone "
-            "show it. This assumes that which model answers does not depend on the question, and that no answer comes "
-            "from a cache. If two answers disagree, each figure is bounded by what a share f of foreign answers could "
-            "hide. Scores that vary by more than 0.01 nats when repeated are read as intervals of that width. Local "
-            "models and written texts are not asked again.",
+            "show it. Where each continuation takes requests of its own, one of a question is repeated, f is a share "
+            "of continuations' scores, and the rate is taken to be ¾f at least, since foreign first answers may all be "
+            "too low to be compared. This assumes that which model answers does not depend on the question, and that "
+            "no answer comes from a cache. If two answers disagree, each figure is bounded by what a share f of "
+            "foreign answers could hide. Scores that vary by more than 0.01 nats when repeated are read as intervals "
+            "of that width. Local models and written texts are not asked again.",
         ),
         (
             "What no question to a server can show",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -15,17 +15,24 @@ from backends.openai.probe.report import ProbeReport
 
 
 @pytest.mark.parametrize(
-    ("prompt", "times", "tokens"),
+    ("route", "prompt", "times", "tokens"),
     [
-        ("text", 50, 6),  # drawn: no token is shorter than a byte
-        ((Message("user", "chat"),), 3, 1),  # one request per continuation, each of which generates a token
+        ("sampled", "text", 50, 6),  # drawn: no token is shorter than a byte
+        ("sampled", (Message("user", "chat"),), 3, 1),  # one request per continuation, each of which generates a token
+        ("prompt_logprobs", "text", 3, 1),
+        ("echo", "text", 4, 1),  # and one for the prompt alone
     ],
 )
 def test_request_cost_follows_the_probed_route(
-    prompt: Prompt, times: int, tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    route: Literal["sampled", "prompt_logprobs", "echo"],
+    prompt: Prompt,
+    times: int,
+    tokens: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backend = OpenAIBackend("http://h/v1", model="m", api_key_env=None, samples=50, probe_folder=tmp_path)
-    found = ServerCapabilities(text_route="sampled", chat_route="chat_first")
+    found = ServerCapabilities(text_route=route, chat_route="chat_first")
     monkeypatch.setattr(backend, "_report", ProbeReport("http://h/v1", "m", found, ()))
     cost = backend.request_cost(ScoreRequest(prompt, (" a", " b", " girl")))
     assert (cost.times_sent, cost.generated_tokens) == (times, tokens)
