@@ -389,10 +389,10 @@ class SupportsSecondAnswers(Protocol):
 
 
 @runtime_checkable
-class ScoresApart(Protocol):
+class ScoresSeparately(Protocol):
     """A backend that may score each continuation by a request of its own: then one of a question is asked twice."""
 
-    def scores_apart(self, request: Request) -> bool:
+    def scores_separately(self, request: Request) -> bool:
         """Whether the continuations of this request are scored by separate requests, which may differ in model."""
         ...
 

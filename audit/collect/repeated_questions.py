@@ -18,7 +18,15 @@ from collections.abc import Iterable, Sequence
 
 from audit.collect.plan import PlannedRequest, Question
 from audit.store import COMPARED_WITHIN, AnswerPair, KeyedRequest, join_answers, split_response
-from backends.base import Backend, Request, Response, ScoreRequest, ScoreResponse, ScoresApart, SupportsSecondAnswers
+from backends.base import (
+    Backend,
+    Request,
+    Response,
+    ScoreRequest,
+    ScoreResponse,
+    ScoresSeparately,
+    SupportsSecondAnswers,
+)
 from backends.errors import BackendError
 
 #: Share of a model's scored questions that is repeated, or `ENOUGH` questions if that is more, but at most
@@ -37,7 +45,11 @@ def number_to_repeat(scored: int) -> int:
 
 def part_to_repeat(backend: Backend | SupportsSecondAnswers, request: Request) -> Request:
     """What of a question is asked again: all, or one continuation, here the first, if each takes its own requests."""
-    if isinstance(request, ScoreRequest) and isinstance(backend, ScoresApart) and backend.scores_apart(request):
+    if (
+        isinstance(request, ScoreRequest)
+        and isinstance(backend, ScoresSeparately)
+        and backend.scores_separately(request)
+    ):
         return dataclasses.replace(request, continuations=request.continuations[:1])
     return request
 

@@ -339,8 +339,8 @@ class OpenAIBackend(Backend):
         """True for scores, unless they are counted from drawn answers."""
         return isinstance(request, ScoreRequest) and self._route_of(request) not in (None, "sampled")
 
-    def scores_apart(self, request: Request) -> bool:
-        """As in `ScoresApart`: on the routes that read a continuation as the end of a prompt."""
+    def scores_separately(self, request: Request) -> bool:
+        """As in `ScoresSeparately`: on the routes that read a continuation as the end of a prompt."""
         if not isinstance(request, ScoreRequest) or self._report is None:
             return False
         route = self._route_of(request)

@@ -45,16 +45,16 @@ def scored(logprobs: Sequence[float]) -> ScoreResponse:
 
 
 class Repeating:
-    """Wants every question asked twice; ``apart``: each continuation takes a request of its own."""
+    """Wants every question asked twice; ``separate``: each continuation takes a request of its own."""
 
-    def __init__(self, *, apart: bool = True) -> None:
-        self._apart = apart
+    def __init__(self, *, separate: bool = True) -> None:
+        self._separate = separate
 
     def repeats_itself(self, request: Request) -> bool:
         return True
 
-    def scores_apart(self, request: Request) -> bool:
-        return self._apart
+    def scores_separately(self, request: Request) -> bool:
+        return self._separate
 
     def score_noise(self) -> tuple[float, float]:
         return 0.0, 0.02

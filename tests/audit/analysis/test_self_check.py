@@ -68,14 +68,14 @@ def test_the_rate_of_single_continuations_bounds_the_share(share):
 
 @pytest.mark.parametrize("other", [ALIKE, LOW])
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.5])
-def test_a_mixed_server_of_three_apart_is_bounded_and_seen(share, other):
+def test_a_mixed_server_of_three_separate_is_bounded_and_seen(share, other):
     trials = foreign_trials(share, "mixed", n_questions=1440, trials=100, seed=5, continuations=3, other=other)
     assert np.mean(trials.bounds >= share) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 100)
     rate = share if other == LOW and share < 0.5 else 2 * share * (1 - share)
     assert np.mean(trials.seen) == pytest.approx(1 - (1 - rate) ** 60, abs=0.1)
 
 
-def test_a_busy_server_of_three_apart_is_bounded():
+def test_a_busy_server_of_three_separate_is_bounded():
     trials = foreign_trials(0.05, "busy", n_questions=1440, trials=100, seed=5, continuations=3, other=LOW)
     assert np.mean(trials.bounds >= 0.05) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 100)
 

@@ -43,21 +43,21 @@ def planned(at: int) -> PlannedRequest:
     return PlannedRequest(Question(item, keyed_request(item.request, "fp")), keyed_request(item.request, "fp"), {})
 
 
-def repeated(n: int, values, *, apart: bool = True) -> list[PlannedRequest]:
+def repeated(n: int, values, *, separate: bool = True) -> list[PlannedRequest]:
     """What is asked again of ``n`` questions with three continuations, if each of them is wanted twice."""
-    second = RepeatedQuestions(Repeating(apart=apart), (), 1, n, n)
+    second = RepeatedQuestions(Repeating(separate=separate), (), 1, n, n)
     for at in range(n):
         second.add(planned(at), scored(values))
     return [*second.rest(), *second.alone()]
 
 
 def test_a_question_answered_at_once_is_repeated_whole():
-    assert {again.part.keys for again in repeated(5, [-1.0, -2.0, -3.0], apart=False)} == {
+    assert {again.part.keys for again in repeated(5, [-1.0, -2.0, -3.0], separate=False)} == {
         planned(at).part.keys for at in range(5)
     }
 
 
-def test_of_continuations_apart_each_is_as_likely():
+def test_of_separate_continuations_each_is_as_likely():
     again = repeated(600, [-1.0, -2.0, -3.0])
     words = Counter(request.part.request.continuations for request in again)
     assert set(words) == {("a",), ("b",), ("c",)}
@@ -94,7 +94,7 @@ def test_an_open_repeat_of_one_part_is_resumed_as_it_was():
 
 
 def test_an_open_repeat_of_a_whole_question_stays_whole():
-    whole = RepeatedQuestions(Repeating(apart=False), (), 1, 1, 4)  # as an earlier version left it
+    whole = RepeatedQuestions(Repeating(separate=False), (), 1, 1, 4)  # as an earlier version left it
     pair = whole.add(planned(0), scored([-1.0, -1.0, -1.0]))
     later = RepeatedQuestions(Repeating(), [pair], 2, 1, 4)
     later.resume([planned(0).question])

@@ -53,7 +53,7 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("style", "each"), [("echo", 4), ("ids", 3)])
-async def test_one_of_three_apart_is_asked_again(style: Style, each: int, tmp_path: Path) -> None:
+async def test_one_of_three_separate_is_asked_again(style: Style, each: int, tmp_path: Path) -> None:
     async with WordServer(style, seed=0).running() as server:
         probing, backend = (
             OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path) for _ in range(2)
