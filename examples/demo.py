@@ -1,4 +1,4 @@
-"""The main use case: all of OccuGender, on one model with two engines, and on a second model.
+"""The main use case: all of OccuGender, on one model with two engines, and on a second model. `make engines` runs it.
 
     audit run examples/demo.py
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import time
 from types import TracebackType
@@ -13,7 +14,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from audit.collect.jobs import Progress as JobProgress
 
-_LINE_SECONDS = 10.0
+_LINE_SECONDS = 10.0  # between two lines; the first ones come sooner
+
+
+def duration(seconds: float) -> str:
+    """A time as a person writes it: 45 s, 7 min, 5 h 48 min."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class Display:
@@ -84,7 +93,11 @@ class Display:
             self._bars.update(task, completed=_completed(event), total=event.total, counts=counts, items=items)
             return
         finished = event.total is not None and event.done >= event.total
-        if not finished and not self._verbose and now - self._printed.get(event.job, 0.0) < _LINE_SECONDS:
+        if (
+            not finished
+            and not self._verbose
+            and now - self._printed.get(event.job, -math.inf) < self._pause(event, now)
+        ):
             return
         self._printed[event.job] = now
         if self._json:
@@ -109,7 +122,11 @@ class Display:
         left = event.total - event.done
         if event.work_asked:
             asked, left = event.work_asked, event.work_left
-        return f", {left * (now - began) / asked:.0f} s left"
+        return f", {duration(left * (now - began) / asked)} left"
+
+    def _pause(self, event: JobProgress, now: float) -> float:
+        """Seconds between two lines: a job's first ones follow at 1, 2, 4 and 8 seconds."""
+        return min(_LINE_SECONDS, max(1.0, (now - self._began[event.job, event.total]) / 2))
 
 
 def _completed(event: JobProgress) -> float:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from audit.collect import CHUNK, PackedItems
 from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
+from audit.collect.progress import duration
 from audit.collect.repeated_questions import EvenSample, number_to_repeat, part_to_repeat
 from audit.config import AuditConfig
 from audit.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
@@ -113,7 +114,7 @@ class RunEstimate(BaseModel):
             lines.append(f"  by kind, with follow-ups: {kinds or 'none'}")
             generated = f"generated up to {m.most_generated_tokens:,}"
             lines.append(f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), {generated}")
-            seconds = "unknown" if m.seconds is None else f"{'at most ' * bool(m.follow_ups)}{m.seconds:.0f} s"
+            seconds = "unknown" if m.seconds is None else f"{'at most ' * bool(m.follow_ups)}{duration(m.seconds)}"
             cost = "" if m.cost is None else f"\n  cost about {m.cost:.4f}"
             lines.append(f"  time {seconds} ({m.seconds_by}){cost}")
             if m.probe_requests:

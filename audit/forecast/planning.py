@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from audit.analysis.components import POWER, Components
 from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.collect import levels_behind
+from audit.collect.progress import duration
 from audit.config import AuditConfig
 from audit.forecast.estimate import dry_run_audit
 from audit.results import AuditResult, FigureName, VarianceComponents, where_key
@@ -114,7 +115,7 @@ class SamplePlan(BaseModel):
             "`largest_change` bounds (by default 150 levels of each factor for ±0.02 of a probability)."
         )
         for cost in self.costs:
-            seconds = "time unknown" if cost.seconds is None else f"{cost.seconds:,.0f} s"
+            seconds = "time unknown" if cost.seconds is None else duration(cost.seconds)
             lines.append(
                 f"{cost.model}: {cost.requests:,} requests, {seconds}"
                 + ("" if cost.cost is None else f", cost about {cost.cost:.4f}")

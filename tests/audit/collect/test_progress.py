@@ -33,6 +33,16 @@ def test_a_line_says_how_far_it_is_and_how_long_it_will_take(clock, capsys):
     ]
 
 
+def test_the_first_lines_come_at_once_with_rate_and_time_left(clock, capsys):
+    display = progress.Display()
+    for second in range(30):
+        display(Progress("m", 2 * second, 20_000, 0, 0, 0))
+        clock[0] += 1
+    shown = [line.split(",")[0] for line in lines(capsys)]
+    assert shown == [f"m: {2 * second}/20000" for second in (0, 1, 2, 4, 8, 16, 26)]
+    assert [progress.duration(seconds) for seconds in (0.2, 45, 420, 20_878)] == ["0 s", "45 s", "7 min", "5 h 48 min"]
+
+
 def test_the_time_left_follows_the_work_of_unlike_items(clock, capsys):
     display = progress.Display()
     display(Progress("m", 10, 100, 10, 0, 0, "", 0, 1000))
