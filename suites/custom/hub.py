@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,13 @@ from suites.custom.source import DataRows, Source
 
 def parquet_rows(path: Path) -> DataRows:
     """The rows of a Parquet file, counted from 1."""
-    return _rows(path, str(path), "parquet", local=True, data_files=str(path), split="train")
+    try:
+        return _rows(path, "parquet", local=True, split="train", data_files=str(path))
+    except MissingExtra:
+        raise
+    except Exception as error:
+        problem = f"cannot be read: {_said(error)}"
+        raise ConfigError(str(path), str(path), problem, "Save the rows as Parquet again") from None
 
 
 def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
@@ -32,39 +39,95 @@ def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
         raise source.refuse(("data", error.field), error.value, error.problem, error.hint) from None
     folder = source.path.parent / Path(of.dataset).expanduser()
     name = str(folder) if folder.is_dir() else of.dataset
-    options = {key: value for key, value in (("name", of.config), ("revision", of.revision)) if value is not None}
+    options = {"name": of.config, "revision": of.revision}
     try:
-        return _rows(Path(of.dataset), of.dataset, name, local=folder.is_dir(), split=of.split, **options)
+        return _rows(Path(of.dataset), name, local=folder.is_dir(), split=of.split, **options)
     except MissingExtra:
         raise
-    except ConfigError as error:
-        raise source.refuse(("data",), of.dataset, error.problem, error.hint) from None
+    except Exception as error:  # a dozen kinds: no network, no such split, no such data set
+        field, problem, hint = _cause(error)
+        raise source.refuse(("data", field), getattr(of, field), problem, hint) from None
 
 
-def _rows(path: Path, shown: str, name: str, *, local: bool, **options: Any) -> DataRows:
+class _OtherVersionError(Exception):
+    """The Hub did not answer, and what is in the cache is not the asked revision."""
+
+
+def _rows(path: Path, name_or_folder: str, *, local: bool, split: str, **options: Any) -> DataRows:
     """``local``: files that may change under the same name and time, so nothing is read from the package's cache."""
     if importlib.util.find_spec("datasets") is None:
         raise MissingExtra("data", "datasets", "datasets")
     import datasets
 
     datasets.disable_progress_bars()
-    with tempfile.TemporaryDirectory() as cache:
-        return _loaded(path, shown, name, {**options, "cache_dir": cache} if local else options)
+    given = {key: value for key, value in options.items() if value is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        builder = datasets.load_dataset_builder(name_or_folder, **given, **({"cache_dir": folder} if local else {}))
+        # Where the Hub does not answer, the package takes the newest version in its cache, whatever was asked for.
+        is_of_cache = "packaged_modules.cache" in type(builder).__module__
+        if is_of_cache and options.get("revision") not in (None, builder.hash):
+            raise _OtherVersionError
+        builder.download_and_prepare()
+        return _of_builder(path, builder.as_dataset(split=split))
 
 
-def _loaded(path: Path, shown: str, name: str, options: Mapping[str, Any]) -> DataRows:
+def _of_builder(path: Path, loaded: Any) -> DataRows:
     import datasets
 
-    try:
-        loaded = datasets.load_dataset(name, **options)
-    except Exception as error:  # a dozen kinds: no network, no such split, not a Parquet file
-        problem = f"cannot be loaded: {one_line(error)}"
-        raise ConfigError(str(path), shown, problem, "Fix the name, the split or the file") from None
     labels = {name: of for name, of in loaded.features.items() if isinstance(of, datasets.ClassLabel)}
     rows = [
         {key: labels[key].int2str(value) if key in labels else value for key, value in row.items() if value is not None}
         for row in loaded
     ]
     if not rows:
-        raise ConfigError(str(path), shown, "holds no rows", "Name another split")
+        raise ValueError("Unknown split: it holds no rows")
     return DataRows(path, rows, range(1, len(rows) + 1))
+
+
+#: What the package says → field, problem and hint. ``…`` of the hint is the rest of what it says.
+_CAUSES = (
+    (r"Revision '.*' doesn't exist", "revision", "no such branch, tag or commit", "Fix it, or leave it out"),
+    (
+        r"is a gated dataset",
+        "dataset",
+        "gated: its owner decides who may read it",
+        "Ask for access on its page, and give your token as HF_TOKEN",
+    ),
+    (
+        r"doesn't exist on the Hub or cannot be accessed",
+        "dataset",
+        "no such data set on the Hub, or a private one",
+        "Fix owner/name; for a private one, give your token as HF_TOKEN",
+    ),
+    (
+        r"Couldn't reach|offline mode is enabled|ConnectError|Timeout|50[0-9] Server Error|429",
+        "dataset",
+        "the Hub does not answer, and no copy is in the cache",
+        "Check the network, HF_ENDPOINT and HF_HUB_OFFLINE, or give a file",
+    ),
+    (
+        r"No \(supported\) data files|doesn't contain any data files",
+        "dataset",
+        "holds no file of rows",
+        "Name a data set with .csv, .jsonl or .parquet files",
+    ),
+    (r"Unknown split", "split", "no such split, or one without rows", ""),
+    (r"BuilderConfig .* not found|Config name is missing", "config", "no such configuration", ""),
+)
+
+
+def _cause(error: Exception) -> tuple[str, str, str]:
+    """The field that an error is about, the problem, and a hint."""
+    if isinstance(error, _OtherVersionError):
+        problem = "the Hub does not answer, and the copy in the cache may be of another revision"
+        return "revision", problem, "Connect, or give the 40 digits of the commit that is in the cache"
+    said = f"{type(error).__name__}: {_said(error)}"
+    for pattern, field, problem, hint in _CAUSES:
+        if re.search(pattern, said):
+            choices = re.search(r"\[.*\]", said)
+            return field, problem, hint or f"Give one of {choices[0] if choices else 'those it has'}"
+    return "dataset", f"cannot be loaded: {said}", "Fix the name, the split or the files"
+
+
+def _said(error: Exception) -> str:
+    return one_line(error).removeprefix(f"{type(error).__name__}: ").rstrip(".")
