@@ -68,12 +68,20 @@ class Design:
         first: dict[str, tuple[Factor, int]] = {}
         for row, one in zip(of_row, self.factors, strict=True):
             place, level = (self.source.rows_field, row, name), one.get(name)
-            if level is None or level != level:  # NaN equals nothing
+            if level is None or level != level or not spelling(level):  # NaN equals nothing
                 raise self.source.refuse(place, level, f"missing, but {field} names it", "Give it in every row")
-            alike, before = first.setdefault(spelling(level), (level, row))
-            if field != "sampled" and (alike != level or type(alike) is not type(level)):
-                problem = f"another level than {alike!r} in {self.source.where((self.source.rows_field, before, name))}"
+            if field == "sampled":
+                continue
+            spelt = spelling(level) if isinstance(level, str) else str(float(level))  # 3 is 3.0
+            alike, before = first.setdefault(spelt, (level, row))
+            if alike != level or type(alike) is not type(level):
+                where = self.source.where((self.source.rows_field, before, name))
+                problem = f"another level than {alike!r} in {where}"
                 raise self.source.refuse(place, level, problem, "Write it alike, or more differently")
+            kind, (earlier, before) = _kind_of(level), next(iter(first.values()))
+            if kind != _kind_of(earlier):
+                other = f"a {_kind_of(earlier)} in {self.source.where((self.source.rows_field, before, name))}"
+                raise self.source.refuse(place, level, f"a {kind}, but {other}", "Write all of them alike")
 
     def figures(
         self, spec: MeasureSpec, *, all_strata: bool = False, having: Sequence[bool] | None = None
@@ -186,3 +194,8 @@ class Design:
             "primary": list(head.primary),
             "neutral": dict(head.neutral),
         }
+
+
+def _kind_of(level: Factor) -> str:
+    """What a level is, in words."""
+    return "text" if isinstance(level, str) else "truth value" if isinstance(level, bool) else "number"

@@ -27,17 +27,25 @@ def _named(name: str) -> str:
     return name
 
 
+def control_character(text: str) -> str | None:
+    """The first control character of a text other than tabs and line breaks, such as a zero byte; None without any."""
+    return next((sign for sign in text if unicodedata.category(sign) == "Cc" and sign not in "\t\n\r"), None)
+
+
 def _unspaced(text: str) -> str:
-    if not text.strip():
+    if not spelling(text):
         raise refused("an empty text", "Give one")
+    if (sign := control_character(text)) is not None:
+        raise refused(f"contains the control character {sign!r}", "Remove it")
     if text != text.strip():
         raise refused("has spaces around it", "Remove them")
     return text
 
 
 def spelling(level: object) -> str:
-    """A name as a reader sees it: whatever its case, type, spaces around it and form of its accents."""
-    return unicodedata.normalize("NFKC", str(level)).strip().casefold()
+    """A name as a reader sees it: whatever its case, type, spaces, invisible signs and form of its accents."""
+    visible = (sign for sign in unicodedata.normalize("NFKC", str(level)) if unicodedata.category(sign) != "Cf")
+    return " ".join("".join(visible).split()).casefold()
 
 
 def _each_once(words: tuple[str, ...]) -> tuple[str, ...]:

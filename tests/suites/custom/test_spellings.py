@@ -1,0 +1,88 @@
+"""What looks alike and is not, or cannot be seen at all: told with file and line, in every kind of file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from backends.errors import ConfigError
+from suites import OccuGender, from_file
+
+JOBS = 'kind = "templates"\nslot = "job"\ntemplates = ["The [JOB] said that"]\nfillers = ["cook"]\n[groups]\n'
+NUL = "\\u0000"
+
+
+def rows(*groups: object) -> str:
+    pairs = ({"stereotype": f"A {n}", "counterpart": "B", "group": group} for n, group in enumerate(groups))
+    return "".join(json.dumps(pair) + "\n" for pair in pairs)
+
+
+CASES = {
+    "a zero byte in JSON": (
+        "m.jsonl",
+        f'{{"stereotype": "A{NUL}", "counterpart": "B"}}',
+        "m.jsonl:1: stereotype",
+        "'\\x00'",
+    ),
+    "a zero byte in an expression": (
+        "m.toml",
+        f'{JOBS}men = ["he{NUL}"]\nwomen = ["she"]\n',
+        "m.toml:6: groups.men",
+        "'\\x00'",
+    ),
+    "a bell in a sentence": ("m.csv", "stereotype,counterpart\nA\x07,B\n", "m.csv:2: stereotype", "'\\x07'"),
+    "a bell in a group": ("m.jsonl", rows("x", "y\x07"), "m.jsonl:2: group", "'\\x07'"),
+    "a sentence nobody can see": (
+        "m.jsonl",
+        '{"stereotype": "\\u200b", "counterpart": "B"}',
+        "m.jsonl:1: stereotype",
+        "empty",
+    ),
+    "an expression twice": (
+        "m.toml",
+        f'{JOBS}men = ["he", "he"]\nwomen = ["she"]\n',
+        "m.toml:6: groups.men",
+        "given twice",
+    ),
+    "a filler's expression twice": (
+        "m.toml",
+        JOBS.replace('["cook"]', '[{text = "cook", expressions = {men = ["x", "x"]}}]')
+        + 'men = ["he"]\nwomen = ["she"]\n',
+        "m.toml:4: fillers[0].expressions.men",
+        "given twice",
+    ),
+    "a text beside a number": ("m.jsonl", rows("x", 3), "m.jsonl:2: group", "a number, but a text in m.jsonl:1: group"),
+    "a whole number beside another": ("m.jsonl", rows(3, 3.0), "m.jsonl:2: group", "another level than 3"),
+    "a truth value beside a number": ("m.jsonl", rows(1, True), "m.jsonl:2: group", "another level than 1"),
+    "two spaces": ("m.jsonl", rows("Red hat", "Red  hat"), "m.jsonl:2: group", "another level than 'Red hat'"),
+    "a space without width": ("m.jsonl", rows("Reds", "Reds\u200b"), "m.jsonl:2: group", "another level than 'Reds'"),
+    "a hard space": ("m.jsonl", rows("Red hat", "Red\u00a0hat"), "m.jsonl:2: group", "another level than 'Red hat'"),
+    "two forms of an accent": ("m.jsonl", rows("caf\u00e9", "cafe\u0301"), "m.jsonl:2: group", "another level than"),
+    "spaces for a group": ("m.csv", "stereotype,counterpart,group\nA,B,x\nC,D, \n", "m.csv:3: group", "missing"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_looks_alike_or_is_unseen_is_told(case, tmp_path):
+    name, text, place, said = CASES[case]
+    (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(ConfigError) as told:
+        from_file(tmp_path / name)
+    assert told.value.field.startswith(place)
+    assert said in str(told.value)
+
+
+def test_numbers_and_invisible_signs_within_words_stay(tmp_path):
+    """Persian joins and separates letters with signs that are not seen; levels may be whole numbers and fractions."""
+    (tmp_path / "m.jsonl").write_text(rows("می‌روم", "می‌خواهم"), "utf-8")
+    assert len(from_file(tmp_path / "m.jsonl").sets) == 2
+    (tmp_path / "n.jsonl").write_text(rows(1, 1.5), "utf-8")
+    assert len(from_file(tmp_path / "n.jsonl").sets) == 2
+
+
+def test_options_in_python_are_checked_alike():
+    with pytest.raises(ConfigError, match=r"groups\.men\.expressions\[1\] = 'he': given twice"):
+        OccuGender(groups={"men": ["he", "he"], "women": ["she"]})
+    with pytest.raises(ConfigError, match=r"groups\.men\.expressions\[0\] = 'he\\x00': contains the control character"):
+        OccuGender(groups={"men": ["he\0"], "women": ["she"]})
