@@ -51,5 +51,5 @@ def plugins(kind: PluginKind) -> dict[str, Plugin]:
     for entry in importlib.metadata.entry_points(group=f"bias_audit.{kind}"):
         package = entry.dist.name if entry.dist is not None else "unknown"
         before = found[entry.name].packages if entry.name in found else ()
-        found[entry.name] = Plugin(entry.name, tuple(dict.fromkeys((*before, package))), entry)
+        found[entry.name] = Plugin(entry.name, tuple(sorted({*before, package})), entry)
     return dict(sorted(found.items()))

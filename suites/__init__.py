@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from suites.base import Suite as Suite
     from suites.benchmarks import BBQ, BOLD, EEC, BiasNLI, CrowSPairs, GeneralAbility, StereoSet, WinoBias, WinoQueer
+    from suites.common.text_scorer import shipped_scorers as shipped_scorers
     from suites.custom import from_file as from_file
     from suites.custom import suite_schema as suite_schema
     from suites.debiasing import DebiasingPositions
@@ -46,6 +47,7 @@ _MODULES = {
     "OccuGender": "suites.occugender",
     "Suite": "suites.base",
     "from_file": "suites.custom",
+    "shipped_scorers": "suites.common.text_scorer",
     "suite_schema": "suites.custom",
 }
 

@@ -95,6 +95,21 @@ def test_a_plugin_that_is_no_suite_is_refused(tmp_path, monkeypatch):
         load_audit(tmp_path / "audit.toml")
 
 
+@pytest.mark.parametrize(("kind", "name"), [("scorers", "profanity"), ("backends", "fake"), ("suites", "OccuGender")])
+def test_two_plugins_of_a_shipped_name_are_listed_unused(kind, name, tmp_path, monkeypatch, capsys):
+    from audit.cli import main
+
+    for package in ("one-package", "other-package"):
+        install(tmp_path, package, {f"bias_audit.{kind}": {name: "backends.fake:FakeBackend"}})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SystemExit):
+        main(["ls", kind, "--json"])
+    listed = json.loads(capsys.readouterr().out)
+    of_name = {row["package"]: row["about"] for row in listed if name in row.values()}
+    assert set(of_name) == {"bias-audit", "one-package, other-package"}
+    assert of_name["one-package, other-package"].startswith("not used")
+
+
 def test_a_plugin_of_a_shipped_suites_name_is_listed_beside_it(tmp_path, monkeypatch, capsys):
     from audit.cli import main
 

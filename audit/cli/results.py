@@ -13,6 +13,7 @@ from audit.config import own_kinds
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 from backends.plugins import PluginKind, plugins
+from suites import shipped_scorers
 
 #: The package of everything that is not a plugin.
 OWN = "bias-audit"
@@ -198,14 +199,19 @@ def list_entries(
 
 def _available(what: PluginKind) -> Iterator[dict[str, str]]:
     """Everything of that kind that a config can name, with the package that provides it."""
-    own = own_kinds("suite" if what == "suites" else "backend") if what != "scorers" else {}
     kind = what.removesuffix("s")
-    for name, load in own.items():
-        yield {kind: name, "about": _about(what, load), "package": OWN}
+    own = shipped_scorers() if what == "scorers" else _abouts(what)
+    for name, about in own.items():
+        yield {kind: name, "about": about, "package": OWN}
     for name, plugin in plugins(what).items():
         clash = f"not used: {OWN} has one of this name, which a config means"
         about = clash if name in own else _about(what, plugin.load)
         yield {kind: name, "about": about, "package": ", ".join(plugin.packages)}
+
+
+def _abouts(what: PluginKind) -> dict[str, str]:
+    own = own_kinds("suite" if what == "suites" else "backend")
+    return {name: _about(what, load) for name, load in own.items()}
 
 
 def _about(what: PluginKind, load: Callable[[], Any]) -> str:

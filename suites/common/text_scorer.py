@@ -96,6 +96,12 @@ _KINDS = {
 }
 
 
+def shipped_scorers() -> dict[str, str]:
+    """The names of scorers that need no plugin → what each scores."""
+    own = {of.embedded: f"{field}: {of.embedded_what}" for field, of in _KINDS.items()}
+    return {**own, "paper": "; ".join(f"{field}: {of.paper}" for field, of in _KINDS.items())}
+
+
 def text_scorer(field: str, choice: object) -> TextScorer:
     """The scorer of one figure, ``toxicity`` or ``regard``, by name.
 
