@@ -33,7 +33,7 @@ LABELS = ("hate", "offensive", "positive", "negative", "neutral", "other")
 def published_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Stand-ins for the files that a user fetches: pairs and word lists of the same form."""
     pairs = PairSet("published", SMALL.groups, SMALL.sha256)
-    monkeypatch.setattr("suites.genderpair.suite.pair_set", lambda given: pairs)
+    monkeypatch.setattr("suites.genderpair.own_groups.pair_set", lambda given: pairs)
     occupations = [
         Profession(f"{'fm'[side > 0]}{i} worker", 0.0, side * (0.6 + i / 40)) for side in (-1, 1) for i in range(12)
     ]
