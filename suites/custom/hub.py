@@ -21,6 +21,8 @@ def parquet_rows(path: Path) -> DataRows:
     except MissingExtra:
         raise
     except Exception as error:
+        if _NO_ROWS in str(error):
+            raise ConfigError(path.name, path.name, "holds no rows", "Add one row for each question") from None
         problem = f"cannot be read: {_said(error)}"
         raise ConfigError(str(path), str(path), problem, "Save the rows as Parquet again") from None
 
@@ -79,12 +81,12 @@ def _of_builder(path: Path, loaded: Any) -> DataRows:
         {key: labels[key].int2str(value) if key in labels else value for key, value in row.items() if value is not None}
         for row in loaded
     ]
-    if not rows:
-        raise ValueError("Unknown split: it holds no rows")
     return DataRows(path, rows, range(1, len(rows) + 1))
 
 
-#: What the package says → field, problem and hint. ``…`` of the hint is the rest of what it says.
+#: What the package says of a split or slice without rows.
+_NO_ROWS = "corresponds to no data"
+#: What the package says → field, problem and hint; without a hint, the choices that the package lists.
 _CAUSES = (
     (r"Revision '.*' doesn't exist", "revision", "no such branch, tag or commit", "Fix it, or leave it out"),
     (
@@ -111,7 +113,8 @@ _CAUSES = (
         "holds no file of rows",
         "Name a data set with .csv, .jsonl or .parquet files",
     ),
-    (r"Unknown split", "split", "no such split, or one without rows", ""),
+    (_NO_ROWS, "split", "holds no rows", "Name another split"),
+    (r"Unknown split", "split", "no such split", ""),
     (r"BuilderConfig .* not found|Config name is missing", "config", "no such configuration", ""),
 )
 

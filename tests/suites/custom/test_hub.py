@@ -48,14 +48,14 @@ def test_parquet_and_a_data_set_give_a_tables_questions(folder):
     [
         ('\ndata = {dataset = "pairs"}', "m.toml:3: data.split", "missing"),
         ('data = {dataset = "pairs", split = "test", revison = "x"}', "m.toml:2: data.revison", "'revision'"),
-        ('data = {dataset = "pairs", split = "dev"}', "m.toml:2: data.split", "no such split, or one without"),
+        ('data = {dataset = "pairs", split = "dev"}', "m.toml:2: data.split", "no such split"),
         ('data = {dataset = "no/such", split = "test"}', "m.toml:2: data.dataset", "the Hub does not answer"),
         (
             'data = {dataset = "pairs", split = "test"}\ncolumns = {stereotype = "sent"}',
             "m.toml:3: columns.stereotype",
             "no such column",
         ),
-        ('data = {dataset = "pairs", split = "test[:0]"}', "m.toml:2: data", "no data"),
+        ('data = {dataset = "pairs", split = "test[:0]"}', "m.toml:2: data.split", "no rows"),
     ],
 )
 def test_a_data_set_that_cannot_be_read_is_told(text, place, said, folder, monkeypatch):
@@ -70,6 +70,14 @@ def test_a_row_that_cannot_be_used_is_told_by_its_number(folder):
     datasets.Dataset.from_list([ROWS[0], {**ROWS[1], "stereotype": " x"}]).to_parquet(str(folder / "bad.parquet"))
     with pytest.raises(ConfigError, match=r"bad\.parquet:2: stereotype"):
         from_file(folder / "bad.parquet")
+
+
+def test_a_parquet_file_that_cannot_be_used_is_told(folder):
+    datasets.Dataset.from_dict({"stereotype": [], "counterpart": []}).to_parquet(str(folder / "none.parquet"))
+    (folder / "odd.parquet").write_bytes(b"PAR1 and nothing else")
+    for name, said in (("none", "rows"), ("odd", "cannot be read")):
+        with pytest.raises(ConfigError, match=rf"{name}\.parquet.*{said}"):
+            from_file(folder / f"{name}.parquet")
 
 
 def test_without_the_package_the_install_command_is_told(folder, monkeypatch):

@@ -104,9 +104,7 @@ def test_data_sets_are_read_by_name_and_errors_told(hub, reader):
         assert told.startswith(f"m.toml:2: {expected}")
         assert "\n" not in told
     told = reader("own/pairs", split="dev")
-    assert str(told).startswith(
-        "m.toml:2: data.split = 'dev': no such split, or one without rows. Give one of ['test']"
-    )
+    assert str(told).startswith("m.toml:2: data.split = 'dev': no such split. Give one of ['test']")
     private = "m.toml:2: data.dataset = 'own/secret': no such data set on the Hub, or a private one."
     assert str(reader("own/secret")).startswith(private)
     assert reader("own/secret", token="key") == ["Secrets 0.", "Secrets 1."]
