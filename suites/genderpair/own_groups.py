@@ -41,6 +41,8 @@ _MEANINGLESS = {
     "stereotypes": "each group is asked about, with pairs of its own",
     "both_cases": "an expression stands in the prompt as it is written",
 }
+#: What other figures of this suite are named after their quantity.
+_TAKEN = ("balanced", "released", "by_text", "by_likelihood", "sd", "repeat_sd", "scorer_gap", "identity_neutral")
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ def asked_groups(
         check_form(given.form, separator, prompt_format, has_start=False, refuse=refuse_option)
     names = tuple(groups)
     for contrast, weights in design.contrasts.items():
+        if contrast in _TAKEN:
+            raise ConfigError(f"contrasts.{contrast}", contrast, "ends the name of another measure", "Give it another")
         if absent := [group for group in weights if group not in names]:
             raise ConfigError(f"contrasts.{contrast}", absent[0], "not asked about", "Name it in groups")
     signature = {**given.given, **({"separator": separator} if separator else {})}

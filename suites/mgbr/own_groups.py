@@ -126,7 +126,7 @@ def own_words(groups: GroupDesign, declared: Mapping[str, Group], occupations: S
             Pool(dict.fromkeys(_words_of(name, declared[name])), f"words of {name}", f"groups.{name}.expressions"),
             Pool(stereotyped.get(name, {}), f"occupations of {name}", "occupations"),
             f"n_{name}",
-            (f"D_{name}", f"D_{name}+occupations"),
+            (f"D_{name}", f"D_{name} with occupations"),
         )
         for name in groups.names
     )

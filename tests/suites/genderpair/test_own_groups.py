@@ -114,6 +114,7 @@ def test_signatures_differ_with_what_is_asked():
         ({"stereotypes": ["muslim"]}, "stereotypes = .*each group is asked about"),
         ({"both_cases": True}, "both_cases = True: an expression stands in the prompt as it is written"),
         ({"contrasts": {"m": {"of": "muslims"}}}, r"contrasts\.m\.of = 'muslims': no such group"),
+        ({"contrasts": {"sd": {"of": "muslim"}}}, r"contrasts\.sd = 'sd': ends the name of another measure"),
         ({"form": "{text}"}, r"form = '\{text\}'"),
         ({"form": "Q: {question}", "prompt_format": "chat"}, "form = .*is for raw prompts"),
         ({"separator": " ", "prompt_format": "chat"}, "separator = ' ': is for raw prompts"),

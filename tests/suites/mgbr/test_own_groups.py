@@ -64,7 +64,7 @@ def test_a_list_has_all_groups_words_and_ones_occupations():
         assert item.factors["group"] == asked
         assert all(word.startswith(f"{asked}-job") for word in jobs)
         assert len(jobs) in (0, item.factors["r"])
-        assert bool(jobs) == item.factors["test_set"].endswith("+occupations")
+        assert bool(jobs) == item.factors["test_set"].endswith(" with occupations")
         assert item.request.continuations == (f" {counts[asked]}", f" {counts[asked] + item.factors['r']}")
 
 
@@ -75,7 +75,7 @@ def test_three_groups_equal_a_hand_computation():
     for item in asked.items():
         if not item.is_control:
             accuracy.setdefault(item.factors["test_set"], []).append(float(is_right(item.request.prompt)))
-    scores = {faith: fmean(accuracy[f"D_{faith}"]) - fmean(accuracy[f"D_{faith}+occupations"]) for faith in ASKED}
+    scores = {faith: fmean(accuracy[f"D_{faith}"]) - fmean(accuracy[f"D_{faith} with occupations"]) for faith in ASKED}
     assert scores["muslim"] > 0.2 > scores["jewish"] == 0
     for faith, score in scores.items():
         assert value(found, "bias_score", kind="pair", condition="zero-shot", group=faith) == pytest.approx(score)
@@ -99,6 +99,16 @@ def test_written_steps_of_any_group_are_read():
     row = asked.read(item, GenerateResponse(f"{steps}\nAnswer: {count}", "stop"))
     assert row.values["accuracy"].value == 1
     assert [row.values[f"said:{word}"].value for word in listed] == [faith == "muslim" for faith in faith_of.values()]
+
+
+def test_no_two_groups_lists_have_one_name():
+    names = ("a", "a+occupations", "a.with.occupations")
+    groups = {name: [f"{name}-{n}" for n in range(10)] for name in names}
+    jobs = [{"occupation": f"{name}-job-{n}", "dominated_by": name} for name in names for n in range(10)]
+    questions = {"instruction": {name: f"How many {name}?" for name in names}}
+    asked = suite(n=2, groups=groups, stereotypes=(), occupations=jobs, wording=questions)
+    assert len({item.factors["test_set"] for item in asked.items() if not item.is_control}) == 2 * len(names)
+    assert len({item.id for item in asked.items()}) == len([*asked.items()])
 
 
 def test_few_shot_examples_name_words_by_group():
