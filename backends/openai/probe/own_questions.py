@@ -52,12 +52,12 @@ _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
 #: Entries of each list, and how many of the lists that came with a draw are kept.
 _LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
-_LEVELS = Levels(at_once=1e-5, first=0.02, second=0.002)
+_LEVELS = Levels(at_once=1e-5, first=0.02, fresh=0.002, most_fresh=1)
 #: Tests of some draws at each of a few places, and of one at each of many.
 _OF_FEW, _OF_MANY = (p_value, pooled_p_value, audited_bound), (single_draws_bound,)
 #: Levels of `audited_bound`, by Bonferroni: of one of three bounds where the first look contradicts alone, and of one
 #: of three tests where both looks must.
-ALONE, TWICE = _LEVELS.at_once / 3, _LEVELS.second / 3
+ALONE, TWICE = _LEVELS.at_once / 3, _LEVELS.fresh / 3
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
 #: How many questions must differ to count as a contradiction.

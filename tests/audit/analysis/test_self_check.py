@@ -66,7 +66,7 @@ def test_the_rate_of_single_continuations_bounds_the_share(share):
     assert foreign_share(0.25, one_of_several=True) == 1.0
 
 
-@pytest.mark.parametrize("other", [ALIKE, LOW])
+@pytest.mark.parametrize("other", [pytest.param(ALIKE, marks=pytest.mark.battery), LOW])
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.5])
 def test_a_mixed_server_of_three_separate_is_bounded_and_seen(share, other):
     trials = foreign_trials(share, "mixed", n_questions=1440, trials=100, seed=5, continuations=3, other=other)

@@ -1,13 +1,14 @@
 """Tokens drawn by the server: evidence of its probabilities that is independent of its lists.
 
-A first set of draws is compared with the lists at level 0.02; if it does not fit, a fresh second set is compared at
-0.005: a true list is refused once in 10,000 probes. If each draw takes a request, a set consists of some draws of one
-token and some texts that come with a list for each of their tokens.
+A first set of draws is compared with the lists at level 0.02. If it does not fit, up to three fresh sets follow, which
+are compared together, at 0.005 / 3 after each: a true list is refused once in 10,000 probes at most. If each draw takes
+a request, a set consists of some draws of one token and some texts that come with a list for each of their tokens.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -141,11 +142,16 @@ class Look:
 
 @dataclass(frozen=True)
 class Levels:
-    """Below which p-values a first look does not fit for certain, does not fit, and a second one does not fit."""
+    """Below which p-values a first look does not fit for certain, does not fit, and fresh ones do not fit.
+
+    Fresh looks are compared together, after each of ``most_fresh``, at an equal share of ``fresh`` (Bonferroni): a lie
+    of a tenth of each probability shows in most sets of draws, but not in all.
+    """
 
     at_once: float = 0.0
     first: float = 0.02
-    second: float = 0.005
+    fresh: float = 0.005
+    most_fresh: int = 3
 
 
 async def compare_draws(
@@ -153,25 +159,29 @@ async def compare_draws(
 ) -> tuple[list[Place], bool, str]:
     """The places of the deciding sets, whether they fit their lists, and a message that says so.
 
-    The second look follows if the first does not fit.
+    The second look follows if the first does not fit, as often as `Levels.most_fresh` if its draws do.
     """
     levels = levels or Levels()
     noise, before = session.capabilities.repeat_noise, ""
     sets, p = await _look(looks[0], noise)
     fits = p >= levels.first
     if not fits and p >= levels.at_once:
-        before = f"p = {p:.2g}, and then "
-        sets, p = await _look(looks[1], noise)
-        fits = p >= levels.second
+        before, sets = f"p = {p:.2g}, and then ", []
+        for _ in range(levels.most_fresh):
+            sets, p = await _look(looks[1], noise, sets)
+            fits = p >= levels.fresh / levels.most_fresh
+            if not fits:
+                break
     places = [place for places in sets for place in places]
     n = sum(place.n for place in places)
     message = f"{n} draws at {len(places)} places: {before}p = {p:.2g} that they come from the lists"
     return places, fits, message
 
 
-async def _look(look: Look, noise: float) -> tuple[Sets, float]:
-    """The sets, and Bonferroni's p-value: the least of the sets' and tests', times their number."""
-    sets = await look.draw()
+async def _look(look: Look, noise: float, before: Sets = ()) -> tuple[Sets, float]:
+    """New sets, joined to those ``before``, and Bonferroni's p-value: the least of each test, times their number."""
+    drawn_now = await look.draw()
+    sets = [[*old, *new] for old, new in itertools.zip_longest(before, drawn_now, fillvalue=())]
     values = await asyncio.to_thread(lambda: [test(places, noise=noise) for places in sets for test in look.tests])
     return sets, min(1.0, len(values) * min(values))
 

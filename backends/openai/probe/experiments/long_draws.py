@@ -35,7 +35,7 @@ _TASKS = (
     "Describe what a baker does in the morning.",
 )
 #: Tokens per text, and draws of each. Not longer: a slow server has a time limit for each answer.
-_TOKENS, _TIMES = 64, 2
+_TOKENS, _TIMES = 64, 3
 #: Entries of each list.
 _LISTED = 100
 #: Nats by which a drawn token's own value may differ from the list's, and the share of tokens that may differ by more.
