@@ -59,9 +59,10 @@ class Audit(config.AuditConfig):
         item by item, with a decision of its own.
     small_sample : bool
         Accept a ``limit`` that leaves too few occupations, templates… to decide anything.
-    until : "decided", optional
+    until : "decided" or float, optional
         Ask in a random order, fixed by ``seed``, until the question is decided: did a model get worse than the baseline
-        given to `run`, are the ``limits`` kept, or else how do the models compare? ``limit`` is then an upper bound.
+        given to `run`, are the ``limits`` kept, or else how do the models compare? A number: until the sampling error
+        of every primary mean is within it (0.03: an interval from 0.22 to 0.28). ``limit`` is then an upper bound.
     shard : (int, int), optional
         Ask only a part of the items: (2, 3), or "2/3", is the second of three, chosen by a hash of the prompt. Parts
         can be asked on different machines; `audit cache merge` joins their stores, and the whole audit then asks

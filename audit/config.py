@@ -150,7 +150,10 @@ class AuditConfig:
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         small_sample: bool = False,
-        until: Annotated[Literal["decided"] | None, OnError("unknown", 'Give "decided", or leave it out')] = None,
+        until: Annotated[
+            Literal["decided"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
+            OnError("unknown", 'Give "decided", half the width of an interval (e.g. 0.03), or leave it out'),
+        ] = None,
         shard: Annotated[tuple[int, int] | None, BeforeValidator(_check_shard)] = None,
     ) -> None:
         for option, path in (("db", db), ("out", out)):

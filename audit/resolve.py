@@ -16,6 +16,7 @@ from audit.collect import (
     assign_looks,
     leading_specs,
     plan_looks,
+    plan_precision_looks,
     sampled_factors,
 )
 from audit.config import AuditConfig
@@ -108,7 +109,7 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
             scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store)
     if audit.until is None:
         return ResolvedAudit(models, scorers, items)
-    looks = plan_looks(map(len, items.values()))
+    looks = (plan_looks if audit.until == "decided" else plan_precision_looks)(map(len, items.values()))
     look_of = {
         name: await asyncio.to_thread(_assign_looks, suite, items[name], audit, looks, store)
         for name, suite in audit.suites.items()

@@ -68,12 +68,21 @@ class Components(NamedTuple):
         self, levels: Mapping[str, float], *, repeats: float = 1.0, alpha: float = 0.05, uneven: Uneven | None = None
     ) -> float:
         """The smallest difference that such a design detects with `POWER`, by t with Satterthwaite's df."""
-        parts = self._parts(levels, repeats, uneven or {})
+        total, df = self._total(levels, repeats, uneven or {})
+        return float(special.stdtrit(df, 1 - alpha / 2) + special.stdtrit(df, POWER)) * math.sqrt(total)
+
+    def half_width(self, levels: Mapping[str, float], *, confidence: float, uneven: Uneven | None = None) -> float:
+        """Half the width of the figure's interval in such a design, by t with Satterthwaite's df."""
+        total, df = self._total(levels, 1.0, uneven or {})
+        return float(special.stdtrit(df, (1 + confidence) / 2)) * math.sqrt(total)
+
+    def _total(self, levels: Mapping[str, float], repeats: float, uneven: Uneven) -> tuple[float, float]:
+        """The variance of the figure and its degrees of freedom (1 if nothing varies)."""
+        parts = self._parts(levels, repeats, uneven)
         total = sum(part for part, _ in parts)
         if total <= 0:
-            return 0.0
-        df = total**2 / sum(part**2 / max(df, 1.0) for part, df in parts)
-        return float(special.stdtrit(df, 1 - alpha / 2) + special.stdtrit(df, POWER)) * math.sqrt(total)
+            return 0.0, 1.0
+        return total, total**2 / sum(part**2 / max(df, 1.0) for part, df in parts)
 
     def _parts(self, levels: Mapping[str, float], repeats: float, uneven: Uneven) -> list[tuple[float, float]]:
         """The parts of the figure's variance, each with its degrees of freedom."""

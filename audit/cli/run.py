@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,8 +31,12 @@ SmallSample = Annotated[
     bool, typer.Option("--small-sample", help="Accept a --limit that is too small to decide anything.")
 ]
 Until = Annotated[
-    Literal["decided"] | None,
-    typer.Option(help="`decided`: ask in random order until the question is decided, up to --limit and --max-cost."),
+    str | None,
+    typer.Option(
+        metavar="decided|WIDTH",
+        help="Ask in random order until the question is `decided`, or every primary mean is known within so much "
+        "(0.03), up to --limit and --max-cost.",
+    ),
 ]
 Baseline = Annotated[
     str | None,
@@ -103,7 +107,7 @@ def run(
     With --until decided a run first asks a random part of the items, and continues only while its question is open: did
     the model get worse than --baseline, are the config's limits kept, or else how do the models compare? Its intervals
     are wider than those of a run that asks everything, so that they hold wherever the run stops. The seed fixes the
-    order: a repeated run asks the same items.
+    order: a repeated run asks the same items. --until 0.03 continues while a primary mean's sampling error is larger.
     """
     options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": until, "shard": shard}
     given = {name: value for name, value in options.items() if value is not None}

@@ -6,7 +6,7 @@ ones as fast as each endpoint sustains, writes every answer before it counts, an
 
 from __future__ import annotations
 
-from audit.collect.interim_looks import ALL_AT_ONCE, InterimLook, assign_looks, plan_looks
+from audit.collect.interim_looks import ALL_AT_ONCE, InterimLook, assign_looks, plan_looks, plan_precision_looks
 from audit.collect.items import PackedItems
 from audit.collect.jobs import Job, OnEvent, Outcome
 from audit.collect.plan import CHUNK, Plan, Question, look_up
@@ -14,6 +14,7 @@ from audit.collect.sample import SAMPLE_VERSION, Sample
 from audit.collect.sample_requirement import (
     Requirement,
     cells_behind,
+    items_behind,
     leading_specs,
     levels_behind,
     levels_by_stratum,
@@ -38,11 +39,13 @@ __all__ = [
     "ShutdownRequest",
     "assign_looks",
     "cells_behind",
+    "items_behind",
     "leading_specs",
     "levels_behind",
     "levels_by_stratum",
     "look_up",
     "plan_looks",
+    "plan_precision_looks",
     "run_jobs",
     "sampled_factors",
     "stop_on_signals",

@@ -1,4 +1,4 @@
-"""The interim looks of a run with `until="decided"`: when it evaluates, and which items it has asked by then.
+"""The interim looks of a run with `until`: when it evaluates, and which items it has asked by then.
 
 The items are taken in an order that the seed fixes in advance: balanced, otherwise random. So the data of each look are
 a random sample that contains those of the look before. Look j may spend the share ``error`` of the error allowed over
@@ -42,6 +42,17 @@ def plan_looks(sizes: Iterable[int]) -> tuple[InterimLook, ...]:
         InterimLook(number, share, (_LAST_PARTS if share == 1.0 else 1) / parts)
         for number, share in enumerate(shares, 1)
     )
+
+
+def plan_precision_looks(sizes: Iterable[int]) -> tuple[InterimLook, ...]:
+    """The looks of a run that ends by the width of its intervals.
+
+    Each look has all of the error: the width says when to stop, and not where the interval lies, so that it still holds
+    the truth as often as one of a fixed sample (Chow and Robbins 1965, Annals of Mathematical Statistics 36(2)).
+    """
+    largest = max(sizes)
+    shares = [tenths / 10 for tenths in range(1, 11) if tenths == 10 or tenths / 10 * largest >= _MIN_ITEMS]
+    return tuple(InterimLook(number, share, 1.0) for number, share in enumerate(shares, 1))
 
 
 def assign_looks(units: Sequence[int], of_item: Sequence[int], looks: Sequence[InterimLook]) -> list[int]:

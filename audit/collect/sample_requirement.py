@@ -28,27 +28,28 @@ def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
 
     A figure of derived rows may be conditioned on factors that no item has; all items are then taken to be behind it.
     """
-    behind = _behind(items, spec)
+    behind = items_behind(items, spec)
     return {factor: len(set().union(*strata.values())) for factor, strata in _levels(behind, spec).items()}
 
 
 def cells_behind(items: Collection[Item], spec: MeasureSpec) -> int:
     """The number of combinations of these levels that occur."""
     factors = sampled_factors([spec])
-    return len({tuple(item.factors.get(factor) for factor in factors) for item in _behind(items, spec)})
+    return len({tuple(item.factors.get(factor) for factor in factors) for item in items_behind(items, spec)})
 
 
 def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, int]]:
     """`levels_behind` by stratum if each level belongs to only one; otherwise the total, under None."""
     found: dict[str, dict[Factor, int]] = {}
-    for factor, strata in _levels(_behind(items, spec), spec).items():
+    for factor, strata in _levels(items_behind(items, spec), spec).items():
         levels = len(set().union(*strata.values()))
         is_nested = levels == sum(map(len, strata.values()))
         found[factor] = {stratum: len(own) for stratum, own in strata.items()} if is_nested else {None: levels}
     return found
 
 
-def _behind(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
+def items_behind(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
+    """The items behind a figure; all of them if its condition is on factors that no item has."""
     return [item for item in items if _matches(item.factors, spec.where)] or items
 
 

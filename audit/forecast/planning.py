@@ -167,7 +167,7 @@ def by_figure(
     return found
 
 
-def _as_components(one: VarianceComponents, times: float = 1.0) -> Components:
+def as_components(one: VarianceComponents, times: float = 1.0) -> Components:
     def scaled(variance: float | None) -> float | None:
         return None if variance is None else times * variance
 
@@ -183,7 +183,7 @@ def _as_components(one: VarianceComponents, times: float = 1.0) -> Components:
 def basis_of(of_figure: Sequence[VarianceComponents]) -> tuple[Components, VarianceComponents, str]:
     """The components of the least precise difference: between a pair of models, or else between two unrelated ones."""
     pairs = [one for one in of_figure if one.against is not None]
-    candidates = [(_as_components(one, 1.0 if pairs else 2.0), one) for one in pairs or of_figure]
+    candidates = [(as_components(one, 1.0 if pairs else 2.0), one) for one in pairs or of_figure]
     found, one = max(
         candidates, key=lambda pair: pair[0].minimum_detectable_effect(pair[1].levels, uneven=pair[1].uneven)
     )

@@ -52,7 +52,7 @@ def sample_power(audit: AuditConfig) -> list[str]:
 
 
 def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents], alpha: float) -> str:
-    design = _design_of(spec, items)
+    design = design_of(spec, items)
     described = ", ".join(f"{n:,} {factor}{'s' if n != 1 else ''}" for factor, n in design.levels.items())
     if design.fewest < FEWEST_CLUSTERS:
         of_kind = f", {design.fewest} of one group" if design.fewest < min(design.levels.values()) else ""
@@ -63,15 +63,13 @@ def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceC
     if earlier:
         found, _, basis = basis_of(earlier)
         if set(found.factors) <= set(design.levels):
-            found = _thinned(found, design, cells)
+            found = thinned(found, design, cells)
             finds = smallest_found(found, design, alpha=alpha, is_count=spec.from_counts)
             return f"{finds:.3f} with {described} (by an earlier run, {basis})"
     low, high = spec.limits
     if not math.isfinite(high - low):
         return f"unknown with {described} (no earlier run, and its values have no range)"
-    finds = smallest_found(
-        _thinned(_usual(spec, design), design, cells), design, alpha=alpha, is_count=spec.from_counts
-    )
+    finds = smallest_found(thinned(_usual(spec, design), design, cells), design, alpha=alpha, is_count=spec.from_counts)
     bound = _bound(spec, design, alpha)
     worst = "none for certain" if bound >= high - low else f"at worst {bound:.2g}"
     return f"about {finds:.2g}, {worst} with {described} (no earlier run)"
@@ -86,7 +84,7 @@ def _usual(spec: MeasureSpec, design: Design) -> Components:
     return Components(factors, of_item, None, dict(factors), 1.0)
 
 
-def _thinned(found: Components, design: Design, cells: int) -> Components:
+def thinned(found: Components, design: Design, cells: int) -> Components:
     """The components of a sample that has so many of a design's combinations: their part of the variance is larger."""
     times = max(design.cells / max(cells, 1), 1.0)
     cross, sampling = (None if part is None else part * times for part in (found.cross, found.sampling))
@@ -95,14 +93,14 @@ def _thinned(found: Components, design: Design, cells: int) -> Components:
 
 def _more(spec: MeasureSpec, items: Sequence[Item], every: Sequence[Item]) -> str:
     """That no limit helps a figure of which the whole suite has too few levels."""
-    if len(items) == len(every) or _design_of(spec, items).fewest >= FEWEST_CLUSTERS:
+    if len(items) == len(every) or design_of(spec, items).fewest >= FEWEST_CLUSTERS:
         return ""
     whole = levels_behind(every, spec)
     few = [f"{n} {factor}{'s' if n != 1 else ''}" for factor, n in whole.items() if n < FEWEST_CLUSTERS]
     return f". No limit helps: the whole suite has {' and '.join(few)}" if few else ""
 
 
-def _design_of(spec: MeasureSpec, items: Sequence[Item]) -> Design:
+def design_of(spec: MeasureSpec, items: Sequence[Item]) -> Design:
     """The levels behind a figure, by stratum where strata have unequal numbers of them."""
     weights = spec.weights or {}
     uneven = {

@@ -17,12 +17,13 @@ from audit.results.steps import AttributionStep, EngineDrift
 
 
 class UntilDecided(Reported):
-    """How a run with ``until="decided"`` ended.
+    """How a run with ``until`` ended.
 
     Attributes
     ----------
     question
-        What was to be decided: the comparison with a baseline, the limits, or the comparison of the models.
+        What was to be decided: the comparison with a baseline, the limits, the comparison of the models, or whether
+        every primary mean is known ``within`` so much.
     decided : bool
         False if the question is still open: everything was asked, the run was stopped, or no further item can close it.
     alike : bool
@@ -33,10 +34,10 @@ class UntilDecided(Reported):
         Items asked of each model, and items in total.
     confidence : float
         Level at which the run's statements hold jointly, wherever it stops. The result's own ``confidence``, that of
-        its intervals, is higher: each look has a share of the error.
+        its intervals, is higher: each look has a share of the error, unless it is their width that is in question.
     """
 
-    question: Literal["baseline", "limits", "comparison"]
+    question: Literal["baseline", "limits", "comparison", "precision"]
     decided: bool
     look: int
     looks: int
@@ -44,6 +45,7 @@ class UntilDecided(Reported):
     of_items: int
     confidence: float
     alike: bool = False
+    within: float | None = None
 
 
 class AuditResult(Reported):

@@ -50,6 +50,7 @@ from audit.run.stopping_rule import (
     StoppingQuestion,
     comparison_answer,
     gate_answer,
+    precision_answer,
     stopping_question,
 )
 from audit.store import Store, StoredRow, StoreError
@@ -192,6 +193,7 @@ class _Run:
                 items=sum(len(self._asked(suite)) for suite in self._audit.suites),
                 of_items=sum(map(len, self._resolved.items.values())),
                 confidence=self._audit.confidence,
+                within=self._audit.until if isinstance(self._audit.until, float) else None,
             )
             if answer or stop.requested or any(o.stopped for rounds in outcomes.values() for o in rounds):
                 break
@@ -206,6 +208,8 @@ class _Run:
         responses = {name: self.collector.parsed(name) for name in self._audit.suites}
         results = [evaluate_suite(*self._evaluation(name, responses[name], {})) for name in responses]
         result = self._result(results, {}, complete=True, interrupted=False)
+        if isinstance(self._audit.until, float):
+            return precision_answer(self._audit.until, result)
         if question == "comparison":
             return comparison_answer(result.comparisons, result, self._resolved.items)
         rules = GateRules(self._audit.margins, self._audit.limits, self._audit.largest_change)

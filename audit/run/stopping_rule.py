@@ -1,4 +1,4 @@
-"""When a run with `until="decided"` may stop: the rule that is applied after each interim look.
+"""When a run with `until` may stop: the rule that is applied after each interim look.
 
 With a baseline or limits the question is the gate's: did the model get worse? It is answered once a figure regressed,
 a limit is broken, or every figure is conclusive. Otherwise the question is how the models compare. If a suite declares
@@ -6,6 +6,9 @@ primary figures, only these decide when to stop; the others appear in the report
 
 Decisions are about the same population as with a fixed sample: new items of these kinds, such as new occupations and
 templates. A run that asks all items makes the fixed-sample decision, at the error left for the last look.
+
+With `until` a number, the question is whether the sampling error of every primary mean is within it. What is asked
+then stops by the width of the intervals, which says nothing of where they lie.
 
 What was asked may be alike, and only the room for kinds of templates that were not asked leave the figure open. Items
 of the same templates cannot change that: once all of a suite's levels are among those asked, the asking ends too.
@@ -23,7 +26,7 @@ from audit.results import OPEN_VERDICTS, AuditResult, Comparison, Measure
 from backends.errors import ConfigError
 from suites.base import Item
 
-StoppingQuestion = Literal["baseline", "limits", "comparison"]
+StoppingQuestion = Literal["baseline", "limits", "comparison", "precision"]
 #: How the asking may end early: decided, or alike in all that could be asked. None: it goes on.
 StoppingAnswer = Literal["decided", "alike"]
 
@@ -36,6 +39,11 @@ def stopping_question(audit: AuditConfig, baseline: str | None) -> StoppingQuest
     ConfigError
         If there is nothing to decide.
     """
+    if isinstance(audit.until, float):
+        if baseline is not None:
+            hint = "Give --until decided, or leave the baseline out"
+            raise ConfigError("--baseline", baseline, f"--until {audit.until:g} compares with nothing", hint)
+        return "precision"
     if baseline is not None:
         return "baseline"
     if audit.limits:
@@ -68,6 +76,13 @@ def comparison_answer(
     primary = {measure.figure.key[1:] for measure in _leading(result)}
     leading = [c for c in figures if c.figure.key[1:] in primary] or figures
     return _answer(leading, [c for c in leading if c.verdict == "inconclusive"], result, whole)
+
+
+def precision_answer(within: float, result: AuditResult) -> StoppingAnswer | None:
+    """Decided where the sampling error of every primary mean is within ``within``, whatever missing answers were."""
+    ends = [(measure.sampling_low, measure.sampling_high) for measure in _leading(result)]
+    is_known = [low is not None and high is not None and high - low <= 2 * within for low, high in ends]
+    return "decided" if is_known and all(is_known) else None
 
 
 def _answer(

@@ -68,6 +68,14 @@ def scope(figures: Figures) -> str:
 
 def until_words(until: UntilDecided, confidence: float) -> str:
     """Why the run stopped, and what that means for the intervals."""
+    if until.question == "precision":
+        asked = f"{until.items:,} of {until.of_items:,} items"
+        reached = f"was reached after {asked}" if until.decided else f"was not reached with {asked}"
+        return (
+            f"Asked in random order until the sampling error of every primary mean is within ±{until.within:g}, which "
+            f"{reached}. The width alone ended the run, so intervals hold at {100 * until.confidence:.4g} % as in a "
+            "run that asks everything."
+        )
     question = {
         "baseline": "whether a model got worse than the baseline",
         "limits": "whether the limits are kept",

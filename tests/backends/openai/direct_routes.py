@@ -18,7 +18,7 @@ from backends.openai.usage import Usage
 async def direct_routes(
     base_url: str, model: str, capabilities: ServerCapabilities, samples: int | None = None
 ) -> AsyncIterator[Routes]:
-    client = HttpClient(base_url, ApiKey(None, None), timeout=120, max_connections=2)
+    client = HttpClient(base_url, ApiKey(None, None), timeout=120, max_connections=8)
     api = ServerApi(client, model, Usage())
     api.configure(capabilities)
     family = capabilities.family
