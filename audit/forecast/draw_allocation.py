@@ -177,7 +177,7 @@ def _figure(suite: Suite, spec: MeasureSpec, one: VarianceComponents, drawn: Seq
         yield _Figure(spec, found._replace(cross=of_items, sampling=None), by_draws, of_draws)
 
 
-class _Asked(NamedTuple):
+class _Tried(NamedTuple):
     """So many items, each drawn so often: half the width of the widest interval, and the share without a value."""
 
     items: int
@@ -199,7 +199,7 @@ def _allocation(
     sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(leading_specs(suite)))
     sizes = {math.ceil(len(items) * step / _STEPS) for step in range(1, _STEPS + 1)}
     sizes |= {min(budget // draws, len(items)) for draws in DRAWS} if budget is not None else set()
-    tried: list[_Asked] = []
+    tried: list[_Tried] = []
     floors: dict[int, float] = {}
     for size in sorted(size for size in sizes if size >= min(sample.smallest, len(items))):
         taken = sample.take(size)
@@ -208,7 +208,7 @@ def _allocation(
         for draws in DRAWS:
             widest = max(_half_width(*one, one[0].errors[draws], audit.confidence) for one in designs)
             missing = max(figure.errors[draws].missing for figure in figures)
-            tried.append(_Asked(len(taken), draws, widest, missing))
+            tried.append(_Tried(len(taken), draws, widest, missing))
     if within is not None:
         best = _fewest_draws([one for one in tried if one.half_width <= within], len(items))
     else:
@@ -227,7 +227,7 @@ def _allocation(
     )
 
 
-def _fewest_draws(enough: Sequence[_Asked], of_items: int) -> _Asked | None:
+def _fewest_draws(enough: Sequence[_Tried], of_items: int) -> _Tried | None:
     """Of nearly the fewest draws, the fewest of each item: a small pilot sees less of how items vary than of draws.
 
     It leaves items unasked if it can, since a run that stops by its width may need them.

@@ -119,10 +119,10 @@ def _counts_for(words: tuple[str, ...]) -> Floats:
 
 def _answer(answer: ScoreResponse, counts: Floats, draws: int) -> ScoreResponse:
     return ScoreResponse(
-        tuple(_counted(score, count, draws) for score, count in zip(answer.scores, counts.tolist(), strict=True))
+        tuple(_of_count(score, count, draws) for score, count in zip(answer.scores, counts.tolist(), strict=True))
     )
 
 
-def _counted(score: ContinuationScore, count: float, draws: int) -> ContinuationScore:
+def _of_count(score: ContinuationScore, count: float, draws: int) -> ContinuationScore:
     share = math.log(min(count / draws, 1.0)) if count > 0.5 else None
     return dataclasses.replace(score, logprob=share, low=share, high=share or 0.0, samples=draws)
