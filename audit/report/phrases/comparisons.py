@@ -178,6 +178,8 @@ def _too_little(c: Comparison) -> str:
 def _signed(number: float | None) -> str:
     if number is None:
         return "unknown"
+    if abs(number) < ROUNDING:
+        return "0"
     return ("-" if number <= -ROUNDING else "+") + _digits(abs(number))
 
 

@@ -50,6 +50,7 @@ PAIR_SENTENCES: Mapping[Verdict, str] = {
     "inconclusive": "{a} and {b}: inconclusive, neither a difference nor equivalence is shown",
     "not comparable": "{a} and {b} cannot be compared",
 }
+_ALIKE_AS_ASKED = "{a} and {b}: inconclusive, alike on what was asked, but kinds not asked may differ"
 
 
 def scope(figures: Figures) -> str:
@@ -369,7 +370,8 @@ def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
 
 def _pair(c: Comparison) -> str:
     """The verdict on one pair, with the interval that decided."""
-    sentence = PAIR_SENTENCES[c.verdict].format(
+    as_asked = c.verdict == "inconclusive" and c.open_because == "kinds not asked"
+    sentence = (_ALIKE_AS_ASKED if as_asked else PAIR_SENTENCES[c.verdict]).format(
         a=one_line(c.a),
         b=one_line(c.b),
         by="" if c.difference is None else f" by {number(abs(c.difference), 3)}",

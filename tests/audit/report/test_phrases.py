@@ -97,6 +97,16 @@ def test_ties_are_named_and_inconclusive_is_not_equal() -> None:
     )
 
 
+def test_alike_on_what_was_asked_is_not_said_to_be_unclear() -> None:
+    result = _result({"gap": [0.4, 0.4]}, ("a", "b"))
+    same = {"verdict": "inconclusive", "open_because": "kinds not asked", "low": 0.0, "high": 0.0, "difference": 0.0}
+    comparisons = [c.model_copy(update=same) for c in result.comparisons]
+    (said,) = _said(result.model_copy(update={"comparisons": comparisons}), "comparison")
+    assert said == (
+        "Gap: a and b: inconclusive, alike on what was asked, but kinds not asked may differ (95% interval 0 to 0)."
+    )
+
+
 @pytest.mark.parametrize(("margin", "told"), [(0.005, "±0.005"), (0.015, "±0.015"), (0.125, "±0.125"), (0.1, "±0.1")])
 def test_a_margin_is_written_as_it_was_given(margin: float, told: str) -> None:
     measures = _result({"gap": [0.4, 0.401]}, ("a", "b")).measures
