@@ -7,6 +7,7 @@ from audit.report.phrases.comparisons import with_words
 from audit.report.phrases.findings import (
     HEADINGS,
     PAIR_SENTENCES,
+    compared_in_short,
     is_weak,
     scope,
     suite_summary,
@@ -36,6 +37,7 @@ __all__ = [
     "answer_line",
     "asked",
     "changed_notes",
+    "compared_in_short",
     "contradictions",
     "first_rows",
     "gate_outcome",

@@ -98,8 +98,9 @@ def summary(figures: Figures) -> list[Sentence]:
     sentences = []
     if not result.complete:
         sentences.append(Sentence("caution", "This run is incomplete: figures may change when it is finished."))
+    sentences += _weak_claims(figures, [info.name for info in result.suites])
     for info in result.suites:
-        sentences += suite_summary(figures, info.name, named=len(result.suites) > 1)
+        sentences += _suite_sentences(figures, info.name, named=len(result.suites) > 1)
     problems = [Sentence("caution", one_line(problem)) for problem in result.problems]
     checks = [Sentence("caution", sentence) for sentence in self_check_sentences(result.self_checks)]
     said = [
@@ -111,7 +112,36 @@ def summary(figures: Figures) -> list[Sentence]:
     return sorted(sentences, key=lambda s: list(HEADINGS).index(s.kind))
 
 
-def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[Sentence]:
+def suite_summary(figures: Figures, suite: str) -> list[Sentence]:
+    """The sentences about one suite, as its chapter begins."""
+    return [*_suite_sentences(figures, suite, named=False), *_weak_claims(figures, [suite])]
+
+
+def compared_in_short(figures: Figures) -> list[str]:
+    """How the models compare in each suite's headline figure: how many pairs differ, and the largest difference."""
+    said = []
+    for info in figures.result.suites:
+        pairs = _headline_pairs(figures, info.name)
+        if pairs:
+            subject = measure_label(pairs[0][1].measure)
+            said.append(f"{one_line(info.title)}, {subject}: {_compared(pairs, listed=1)}")
+    return said
+
+
+def _headline_pairs(figures: Figures, suite: str) -> list[tuple[str, Comparison]]:
+    """The comparisons of the headline figure, each with what distinguishes its condition."""
+    headline = [(name, where) for name, where in figures.headline(suite) if figures.by_model(suite, name, where)]
+    if not headline:
+        return []
+    conditions = figures.distinguishing_labels(suite, headline[0][0], [where for _, where in headline])
+    return [
+        (label, c)
+        for label, (name, where) in zip(conditions, headline, strict=True)
+        for c in figures.comparisons(suite, name, where)
+    ]
+
+
+def _suite_sentences(figures: Figures, suite: str, *, named: bool) -> list[Sentence]:
     """The sentences about one suite, preceded by its name if ``named``. Conditions that agree share a sentence."""
     prefix = f"{one_line(figures.suite(suite).title)}: " if named else ""
     headline = [(n, w, ms) for n, w in figures.headline(suite) if (ms := figures.by_model(suite, n, w))]
@@ -125,11 +155,7 @@ def suite_summary(figures: Figures, suite: str, *, named: bool = False) -> list[
             shown = [(label if len(group) > 1 else "", m) for label, ms in group for m in ms]
             subject = _subject(measure, [label for label, _ in group], group[0][1])
             sentences.append(Sentence("finding", f"{prefix}{subject}: {_finding(figures, shown)}"))
-        pairs = [
-            (label, c)
-            for label, (name, where, _) in zip(conditions, headline, strict=True)
-            for c in figures.comparisons(suite, name, where)
-        ]
+        pairs = _headline_pairs(figures, suite)
         if pairs:
             subject = _subject(measure, conditions, headline[0][2])
             sentences.append(Sentence("comparison", f"{prefix}{subject}: {_compared(pairs)}"))
@@ -334,9 +360,9 @@ def _who(condition: str, measure: Measure) -> str:
     return f"{one_line(measure.model)} ({condition})" if condition else one_line(measure.model)
 
 
-def _compared(pairs: Sequence[tuple[str, Comparison]]) -> str:
-    """Each pair's verdict; the counts when there are many."""
-    if len(pairs) <= _LISTED:
+def _compared(pairs: Sequence[tuple[str, Comparison]], listed: int = _LISTED) -> str:
+    """Each pair's verdict; the counts when there are more than ``listed``."""
+    if len(pairs) <= listed:
         said: dict[str, list[str]] = {}
         for condition, c in pairs:
             said.setdefault(_pair(c), []).append(condition)
@@ -384,7 +410,7 @@ def _pair(c: Comparison) -> str:
 
 
 def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
-    """The suite's own cautions; then low coverage, figures known only by bounds, and missing answers."""
+    """The suite's own cautions; then figures known only by bounds, and missing answers."""
     many = len(figures.result.suites) > 1
     info = figures.suite(suite)
     title = one_line(info.title)
@@ -392,14 +418,6 @@ def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
         yield Sentence("caution", f"{title}: {one_line(caution)}" if many else one_line(caution))
     place = f" on {title}" if many else ""
     entries = [entry for entry in figures.result.data_quality if entry.suite == suite]
-    weak = [f"{one_line(e.model)} {number(100 * e.probability_mass, 1)} %" for e in entries if is_weak(e)]  # type: ignore[operator]
-    if weak:
-        yield Sentence(
-            "caution",
-            f"Weak claim{place}: for some prompts the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of "
-            f"what the model expects to come next (lowest coverage: {', '.join(weak)}). The figures only say how that "
-            "small mass is distributed.",
-        )
     for e in entries:
         if e.censored:
             yield Sentence(
@@ -417,6 +435,25 @@ def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
                 "Values are those of the answered items; intervals and decisions hold whatever the missing answers "
                 "would have been. Run the audit again to repeat the failed requests.",
             )
+
+
+def _weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[Sentence]:
+    """That the models expect something else than the listed answers, in one sentence for all suites."""
+    lowest: dict[str, float] = {}
+    where: dict[str, None] = {}
+    for e in figures.result.data_quality:
+        if e.suite in suites and is_weak(e) and e.probability_mass is not None:
+            lowest[e.model] = min(e.probability_mass, lowest.get(e.model, 1.0))
+            where[one_line(figures.suite(e.suite).title)] = None
+    if lowest:
+        place = f" on {_enumeration(where)}" if len(figures.result.suites) > 1 else ""
+        shares = ", ".join(f"{one_line(model)} {number(100 * share, 1)} %" for model, share in lowest.items())
+        yield Sentence(
+            "caution",
+            f"Weak claim{place}: for some prompts the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of "
+            f"what the model expects to come next (lowest coverage: {shares}). The figures only say how that "
+            "small mass is distributed.",
+        )
 
 
 def is_weak(entry: DataQuality) -> bool:

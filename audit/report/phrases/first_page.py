@@ -166,12 +166,23 @@ def plain_rows(figures: Figures) -> Iterator[PlainRow]:
 
 
 def first_rows(figures: Figures) -> list[tuple[str, list[PlainRow]]]:
-    """Each suite's title and rows; where there are several suites, the first few of each."""
+    """Each suite's title and rows; where there are several suites, the first few of each that have a value."""
     rows = list(plain_rows(figures))
     infos = figures.result.suites
-    most = len(rows) if len(infos) == 1 else _ROWS_OF_A_SUITE
-    by_suite = [(one_line(info.title), [row for row in rows if row.suite == info.name][:most]) for info in infos]
+    by_suite = [(one_line(info.title), [row for row in rows if row.suite == info.name]) for info in infos]
+    if len(infos) > 1:
+        by_suite = [(title, _few_with_a_value(own)) for title, own in by_suite]
     return [(title, own) for title, own in by_suite if own]
+
+
+def _few_with_a_value(rows: Sequence[PlainRow]) -> list[PlainRow]:
+    """The first few rows, those first in which some model has a value; of rows without any, one."""
+    known = [
+        row
+        for row in rows
+        if any(cell.measure is not None and cell.measure.bound_low is not None for cell in row.cells)
+    ]
+    return (known or list(rows[:1]))[:_ROWS_OF_A_SUITE]
 
 
 def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> PlainCell:

@@ -16,6 +16,7 @@ from audit.report import write_report
 from audit.report.exports import markdown_report
 from audit.report.figures import Figures
 from audit.report.formatting import one_line
+from audit.report.phrases import compared_in_short, first_rows, summary
 from audit.report.phrases.first_page import asked, next_steps, plain_rows, plain_sentence
 from audit.report.phrases.limits import limit_lines, limits_overview
 from audit.results import AuditResult, Example, LimitCheck, LimitOverNights
@@ -35,6 +36,8 @@ from suites.base import Suite
 from suites.common.gender_figures import STEREOTYPE_GAP
 from suites.presentation import Meaning
 from tests.audit.report import made_up as mu
+from tests.audit.report.length import lengths
+from tests.audit.report.opened import CHROMIUM
 
 SUITES = (OccuGender, DebiasingPositions, MGBR, GenderPair, CrowSPairs, WinoQueer, StereoSet, WinoBias, BBQ, BiasNLI)
 GAP = {"above": "gets {points} more", "below": "gets {points} less"}
@@ -287,3 +290,41 @@ def test_a_certificate_of_four_suites_and_limits_is_one_sheet(browser: Browser, 
     assert re.findall(rb"/Count (\d+)", page.pdf(format="A4")) == [b"1"]
     page.screenshot(path=tmp_path / "certificate.png", full_page=True)
     page.close()
+
+
+def test_of_several_suites_rows_with_a_value_come_first() -> None:
+    suite = DebiasingPositions()
+    infos = [mu.suite_info(suite.name, suite.name, charts=suite.charts()), mu.toy_suite()]
+    measured = [m for m in mu.measured(suite, ["a"]) if not m.is_subgroup]
+    unknown = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"))
+    some = [m.model_copy(update=unknown) if m.where.get("bias") == "explicit" else m for m in measured]
+    (_, rows), *_ = first_rows(Figures(mu.result(["a"], infos, [*some, *mu.toy_measures(["a"])])))
+    assert [row.condition.split(",")[0] for row in rows] == ["implicit"] * 3
+    (_, rows), *_ = first_rows(
+        Figures(mu.result(["a"], infos, [m.model_copy(update=unknown) for m in measured] + mu.toy_measures(["a"])))
+    )
+    assert [row.cells[0].points for row in rows] == ["–"]  # what was asked in vain is not left out
+
+
+def test_of_several_suites_comparisons_and_cautions_are_short() -> None:
+    four = mu.four_suites(2)
+    weak = [e.model_copy(update={"probability_mass": 0.03}) for e in four.data_quality[:4]]
+    figures = Figures(four.model_copy(update={"data_quality": [*weak, *four.data_quality[4:]]}))
+    said = compared_in_short(figures)
+    assert [line.split(",")[0] for line in said] == [info.title for info in four.suites]
+    assert re.match(r"OccuGender, stereotype gap: of 2 comparisons, ", said[0])
+    claims = [s.text for s in summary(figures) if s.text.startswith("Weak claim")]
+    assert len(claims) == 1
+    assert "on OccuGender and DebiasingPositions:" in claims[0]
+    assert "model 0 (engine) 3.0 %, model 1 (engine) 3.0 %" in claims[0]
+
+
+@pytest.mark.battery
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_the_first_page_of_four_suites_is_one_sheet(tmp_path: Path, browser: Browser) -> None:
+    found = lengths(browser, write_report(mu.four_suites(2), tmp_path, formats=["html"])["html"])
+    assert found["first page"].sheets == 1
+    assert found["as it opens"].words < 8000
+    assert found["as it opens"].sheets < 18
+    assert found["all unfolded"].words > found["as it opens"].words > found["first page"].words > 100
