@@ -124,7 +124,7 @@ def compared_in_short(figures: Figures) -> list[str]:
         pairs = _headline_pairs(figures, info.name)
         if pairs:
             subject = measure_label(pairs[0][1].measure)
-            said.append(f"{one_line(info.title)}, {subject}: {_compared(pairs, listed=1)}")
+            said.append(f"{one_line(info.title)}, {subject}: {_compared(pairs, short=True)}")
     return said
 
 
@@ -360,9 +360,9 @@ def _who(condition: str, measure: Measure) -> str:
     return f"{one_line(measure.model)} ({condition})" if condition else one_line(measure.model)
 
 
-def _compared(pairs: Sequence[tuple[str, Comparison]], listed: int = _LISTED) -> str:
-    """Each pair's verdict; the counts when there are more than ``listed``."""
-    if len(pairs) <= listed:
+def _compared(pairs: Sequence[tuple[str, Comparison]], short: bool = False) -> str:
+    """Each pair's verdict; the counts when there are many, or in ``short``."""
+    if len(pairs) <= (1 if short else _LISTED):
         said: dict[str, list[str]] = {}
         for condition, c in pairs:
             said.setdefault(_pair(c), []).append(condition)
@@ -391,18 +391,24 @@ def _compared(pairs: Sequence[tuple[str, Comparison]], listed: int = _LISTED) ->
         else ""
     )
     place = f" ({condition})" if condition else ""
-    return f"{counted} Furthest apart{place}: {_pair(largest)}{tail}"
+    furthest = f"{_verdict_words(largest)}." if short else _pair(largest)
+    return f"{counted} Furthest apart{place}: {furthest}{tail}"
 
 
-def _pair(c: Comparison) -> str:
-    """The verdict on one pair, with the interval that decided."""
+def _verdict_words(c: Comparison) -> str:
+    """The verdict on one pair, as a clause."""
     as_asked = c.verdict == "inconclusive" and c.open_because == "kinds not asked"
-    sentence = (_ALIKE_AS_ASKED if as_asked else PAIR_SENTENCES[c.verdict]).format(
+    return (_ALIKE_AS_ASKED if as_asked else PAIR_SENTENCES[c.verdict]).format(
         a=one_line(c.a),
         b=one_line(c.b),
         by="" if c.difference is None else f" by {number(abs(c.difference), 3)}",
         margin=f"{c.margin:g}",
     )
+
+
+def _pair(c: Comparison) -> str:
+    """The verdict on one pair, with the interval that decided."""
+    sentence = _verdict_words(c)
     if c.verdict != "not comparable" and c.low is not None and c.high is not None:
         sentence += f" ({decided_interval(c)})"
     noise = c.within_noise and c.verdict != "not comparable"
