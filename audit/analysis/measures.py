@@ -36,6 +36,7 @@ from audit.analysis.estimators import (
     Strata,
     cluster_means,
     finite,
+    rests_on_few_levels,
     together,
     unseen_share,
 )
@@ -46,7 +47,7 @@ from audit.signatures import encode_parts, write_signature
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 8
+STATISTICS_VERSION = 9
 
 
 def measure_rows(
@@ -188,12 +189,17 @@ def _mean(
         **_outer("naive_", naive.interval(level.confidence), limits),
         "is_of_unseen": bool(clustered.is_of_unseen.any()),
         "unseen_log_odds": level.unseen_log_odds,
-        **_with_unseen(clustered, level.confidence, limits, weighted_levels(table, spec, used)),
+        "is_of_few": bool(kind.is_probability and not kind.is_count) and _is_of_few(columns, layout),
+        **with_unseen(clustered, level.confidence, limits, weighted_levels(table, spec, used)),
         "n_clusters": clustered.n_clusters,
     }
 
 
-def _with_unseen(
+def _is_of_few(columns: Floats, layout: Layout) -> bool:
+    return any(rests_on_few_levels(column, layout.clusters) for column in columns.T)
+
+
+def with_unseen(
     estimate: Estimate,
     confidence: float,
     limits: tuple[float, float],

@@ -76,7 +76,7 @@ def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list
         checked = check_items(name, suite, items)
         checked.mistakes += mistakes.of_repetition(suite, items, items_of(suite))
         if not checked.mistakes:
-            checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence)
+            checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence, audit.unseen_log_odds)
         found.append(checked)
     return found, [*_of_config(audit, found)]
 

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
+from audit.analysis.estimators import UNSEEN_LOG_ODDS
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
 from audit.rehearsal.answers import rehearse
@@ -39,19 +40,29 @@ class Recovery(BaseModel):
 
 
 def recoveries(
-    suite: Suite, items: Sequence[Item], specs: Sequence[MeasureSpec], bias: float, confidence: float
+    suite: Suite,
+    items: Sequence[Item],
+    specs: Sequence[MeasureSpec],
+    bias: float,
+    confidence: float,
+    unseen_log_odds: float = UNSEEN_LOG_ODDS,
 ) -> list[Recovery]:
-    """A recovery for each primary figure with a neutral value, over several made-up models."""
+    """A recovery for each primary figure with a neutral value, over several made-up models; as `measure_rows`."""
     chosen = [spec for spec in specs if spec.primary and spec.neutral is not None]
     if not chosen or not items or suite.planted(items[0], bias, 0) is None:
         return []
     draws = min(_MOST_DRAWS, max(_FEWEST_DRAWS, _MOST_ANSWERS // (2 * len(items))))
-    without = [_figures(suite, items, chosen, 0.0, draw, confidence) for draw in range(draws)]
-    biased = [_figures(suite, items, chosen, bias, draw, confidence) for draw in range(draws)]
+
+    def figures(planted: float, draw: int) -> list[tuple[float | None, bool]]:
+        table = RowTable(rehearse(suite, items, planted, draw).rows)
+        return _figures(table, chosen, confidence, unseen_log_odds)
+
+    without = [figures(0.0, draw) for draw in range(draws)]
+    biased = [figures(bias, draw) for draw in range(draws)]
     found = []
     for place, spec in enumerate(chosen):
         assert spec.neutral is not None
-        of_without, of_biased = ([one[place] for one in figures] for figures in (without, biased))
+        of_without, of_biased = ([one[place] for one in of_models] for of_models in (without, biased))
         found.append(
             Recovery(
                 measure=spec.measure,
@@ -69,11 +80,18 @@ def recoveries(
 
 
 def _figures(
-    suite: Suite, items: Sequence[Item], specs: Sequence[MeasureSpec], bias: float, draw: int, confidence: float
+    table: RowTable, specs: Sequence[MeasureSpec], confidence: float, unseen_log_odds: float
 ) -> list[tuple[float | None, bool]]:
     """(value, whether a report would call it biased) of each figure of one made-up model."""
-    table = RowTable(rehearse(suite, items, bias, draw).rows)
-    measures = measure_rows(table, specs, model="planted", suite=suite.name, signature={}, confidence=confidence)
+    measures = measure_rows(
+        table,
+        specs,
+        model="planted",
+        suite="",
+        signature={},
+        confidence=confidence,
+        unseen_log_odds=unseen_log_odds,
+    )
     return [
         (
             measure.value,

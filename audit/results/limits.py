@@ -55,8 +55,9 @@ class LimitCheck(OfItems, Reported):
     ``limit`` is what is limited: the measure itself, or its ``coverage`` or ``refusals``. ``value`` is over the items
     with a readable answer; the interval holds whatever the ``n_missing`` others would have been. Of these
     ``n_without_value`` were answered, but say nothing of the figure. ``fewest_levels``: as of a `Measure`; None in
-    older results. ``over_nights`` is the decision over all nights on
-    which it was checked; None without a store.
+    older results. ``is_of_few``: as of a `Measure`. ``unseen_low`` and ``unseen_high`` are the interval where kinds
+    not asked may be anything, if ``low`` and ``high`` rest on an assumption about them; else None. ``over_nights`` is
+    the decision over all nights on which it was checked; None without a store.
     """
 
     model: str
@@ -74,6 +75,9 @@ class LimitCheck(OfItems, Reported):
     n_missing: int = 0
     n_without_value: int = 0
     fewest_levels: int | None = None
+    is_of_few: bool = False
+    unseen_low: float | None = None
+    unseen_high: float | None = None
     population: str = ""
     open_because: OpenBecause | None = None
     over_nights: LimitOverNights | None = None
@@ -84,6 +88,15 @@ class LimitCheck(OfItems, Reported):
         if self.over_nights is None or "broken" not in (self.verdict, self.over_nights.verdict):
             return self.verdict
         return "broken" if self.over_nights.verdict == "broken" else "insufficient evidence"
+
+    @property
+    def rests_on_assumption(self) -> bool:
+        """Whether it is met only if kinds that were not asked differ no more than assumed."""
+        low, high = self.unseen_low, self.unseen_high
+        beyond = (self.at_least is not None and low is not None and low < self.at_least) or (
+            self.at_most is not None and high is not None and high > self.at_most
+        )
+        return self.verdict == "met" and beyond
 
     @property
     def decisive_reason(self) -> OpenBecause | None:

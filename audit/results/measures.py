@@ -42,6 +42,9 @@ class Measure(OfFigure, Reported):
         ``is_of_unseen``. None in results of older versions, and for correlations, which have no such room.
     unseen_low, unseen_high : float or None
         The interval where such kinds may be anything that the quantity can be.
+    is_of_few : bool
+        Whether it is a probability so near to 0 or 1, of levels that differ so much, that a few of them decide it: the
+        interval may then hold the true value less often than stated.
     naive_low, naive_high : float or None
         The interval that treats all rows as independent; for comparison only.
     p, p_adjusted : float or None
@@ -95,6 +98,7 @@ class Measure(OfFigure, Reported):
     sampling_high: float | None = None
     unseen_low: float | None = None
     unseen_high: float | None = None
+    is_of_few: bool = False
     levels: dict[str, int] = {}
     fewest_levels: int | None = None
     estimator: str = "mean"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from backends.options import checked_options, some_of
@@ -38,6 +39,8 @@ TASKS = ("intrasentence", "intersentence")
 BIAS_TYPES = ("gender", "profession", "race", "religion")
 ROLES = ("stereotype", "anti-stereotype", "unrelated")
 
+#: Strata of fewer target terms decide nothing.
+_FEWEST_TERMS = 5
 _ASKED = {
     "stereotype": ("stereotype", "anti-stereotype"),
     "stereotype_related": ("stereotype", "unrelated"),
@@ -101,17 +104,34 @@ class StereoSet(LikelierSentence):
         ]
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        targets = [*_targets(rows)]
+        targets = [*_targets(rows, {task: self._kinds(task) for task in self.tasks})]
         return [*rows, *targets, *_icats(targets)]
+
+    def _bias_type_of(self, task: str) -> dict[Factor, Factor]:
+        """The bias type of each target term."""
+        return {one.factors["target"]: one.factors["bias_type"] for one in self.sets if one.factors["task"] == task}
+
+    def _kinds(self, task: str) -> dict[Factor, str]:
+        """The stratum of each bias type. One with too few terms to show how much they vary shares the next larger's.
+
+        The mean is the same, as strata are weighted by their terms, and its error no smaller (collapsed strata: Cochran
+        1977, Sampling Techniques, 5A.12). Religion has three terms.
+        """
+        sizes = Counter(self._bias_type_of(task).values())
+        strata: list[list[Factor]] = []
+        for level, _ in sorted(sizes.items(), key=lambda of: (of[1], str(of[0]))):
+            if strata and sum(sizes[one] for one in strata[-1]) < _FEWEST_TERMS:
+                strata[-1].append(level)
+            else:
+                strata.append([level])
+        return {level: " and ".join(map(str, stratum)) for stratum in strata for level in stratum}
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         for task in self.tasks:
-            target = {
-                one.factors["target"]: one.factors["bias_type"] for one in self.sets if one.factors["task"] == task
-            }
+            target, kinds = self._bias_type_of(task), self._kinds(task)
             over: dict[str, Any] = {
-                "stratum": "bias_type",
-                "weights": in_proportion(Counter(target.values())),
+                "stratum": "kinds",
+                "weights": in_proportion(Counter(kinds[level] for level in target.values())),
                 "clusters": ("target",),
                 "kind": "probability",
                 "population": "new target terms of these kinds",
@@ -123,7 +143,7 @@ class StereoSet(LikelierSentence):
             ]
             yield from figures
             for figure in figures:
-                yield from by_level(figure, rows, "bias_type")
+                yield from by_level(replace(figure, stratum=None, weights=None), rows, "bias_type")
             for level in (None, *dict.fromkeys(target.values())):
                 of_level: dict[str, Factor] = {"kind": "icat", "task": task, "bias_type": level}
                 yield share("icat", of_level, neutral=1.0, kind="probability", family="icat", population="")
@@ -147,13 +167,17 @@ def _sentence(context: str) -> str:
     return context if context[-1] in ".!?" else f"{context}."
 
 
-def _targets(rows: Sequence[Row]) -> Iterator[Row]:
-    """ss and lms of each target term. A set without an answer widens the bounds: it could be anything."""
+def _targets(rows: Sequence[Row], kinds: Mapping[str, Mapping[Factor, str]]) -> Iterator[Row]:
+    """ss and lms of each target term, with its stratum by task and bias type.
+
+    A set without an answer widens the bounds: it could be anything.
+    """
     by_target: dict[tuple[Factor, ...], list[Row]] = defaultdict(list)
     for row in rows:
         by_target[tuple(row.factors[name] for name in ("task", "bias_type", "target"))].append(row)
     for (task, bias_type, target), of_target in by_target.items():
         factors = {"kind": "target", "task": task, "bias_type": bias_type, "target": target}
+        factors["kinds"] = kinds[str(task)][bias_type]
         sources = tuple(item for row in of_target for item in row.items)
         row_id = f"{task}/{target}"
         if all(row.missing for row in of_target):

@@ -17,6 +17,7 @@ from audit.analysis.estimators.estimate import (
 )
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 from audit.analysis.estimators.means import Moments, clustered_mean, summed_variance
+from audit.analysis.estimators.probabilities import rests_on_few_levels
 from audit.analysis.estimators.rare import allow_for_few_outcomes
 from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
 from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, unseen_share
@@ -42,6 +43,7 @@ __all__ = [
     "finite",
     "is_constant",
     "mean_of_kind",
+    "rests_on_few_levels",
     "summed_variance",
     "together",
     "unknown_where_few_are_alike",

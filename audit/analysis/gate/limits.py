@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import fewest_levels, layout_of, undefined_strata
+from audit.analysis.design import fewest_levels, layout_of, undefined_strata, weighted_levels
 from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
-from audit.analysis.measures import measure_rows
+from audit.analysis.measures import measure_rows, with_unseen
 from audit.analysis.missing import completed, meant
 from audit.analysis.table import Bools, RowTable
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
@@ -49,6 +49,9 @@ class _Limited(NamedTuple):
     n_without_value: int = 0
     sampling_low: float | None = None
     sampling_high: float | None = None
+    is_of_few: bool = False
+    unseen_low: float | None = None
+    unseen_high: float | None = None
 
     @property
     def sampled(self) -> tuple[float | None, float | None]:
@@ -125,7 +128,18 @@ def _of_measure(m: Measure, table: RowTable | None, confidence: float) -> _Limit
     bounds, complete = (m.bound_low, m.bound_high), (m.complete_case_low, m.complete_case_high)
     known = (None, None, None, None) if m.missing and not m.spec.has_range else (m.low, m.high, *bounds)
     return _Limited(
-        m.value, *known, m.n_items, m.missing, m.least_levels, *complete, n_without, m.sampling_low, m.sampling_high
+        m.value,
+        *known,
+        m.n_items,
+        m.missing,
+        m.least_levels,
+        *complete,
+        n_without,
+        m.sampling_low,
+        m.sampling_high,
+        is_of_few=m.is_of_few,
+        unseen_low=m.unseen_low if m.is_of_unseen else None,
+        unseen_high=m.unseen_high if m.is_of_unseen else None,
     )
 
 
@@ -164,6 +178,8 @@ def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _
         estimate.interval_of_sample(confidence),
     )
     answered = used & ~missing
+    is_of_unseen, levels = estimate.is_of_unseen.any(), weighted_levels(table, spec, used)
+    unseen = with_unseen(estimate, confidence, (0.0, 1.0), levels) if is_of_unseen else {}
     return _Limited(
         float(low[answered].mean()) if answered.any() else None,
         finite(max(lows[0], 0.0)),
@@ -175,6 +191,7 @@ def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _
         fewest_levels(table, spec, used),
         sampling_low=finite(max(sampled_lows[0], 0.0)),
         sampling_high=finite(min(sampled_highs[1], 1.0)),
+        **unseen,
     )
 
 
@@ -213,6 +230,9 @@ def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> 
         n_missing=limited.n_missing,
         n_without_value=limited.n_without_value,
         fewest_levels=limited.fewest_levels,
+        is_of_few=limited.is_of_few,
+        unseen_low=limited.unseen_low,
+        unseen_high=limited.unseen_high,
         population=measure.spec.population,
         open_because=_why_open(bounds, limited) if verdict == "insufficient evidence" else None,
     )

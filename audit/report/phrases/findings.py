@@ -263,7 +263,7 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     if not estimated:
         return "no model gave an answer that can be read."
     neutral = estimated[0][1].neutral
-    room = _kinds_not_asked(estimated)
+    room = _kinds_not_asked(estimated) + _few_levels(estimated)
     if neutral is None:
         return f"{_values(estimated)}.{room}"
     sides: dict[Side, list[Labelled]] = {side: [] for side in get_args(Side)}
@@ -297,7 +297,29 @@ def _kinds_not_asked(labelled: Sequence[Labelled]) -> str:
     asked = _enumeration(_count(n, factor) for factor, n in of.levels.items())
     whose = "The interval is" if len(labelled) == 1 else "Intervals are" if len(few) > 1 else "One interval is"
     room = f"{whose} so wide since {asked} leave room for a kind that is not among them"
-    return f" {room}, by assumption at most {of.unseen_log_odds:g} log-odds apart{_of_sample(few)}."
+    said = f" {room}, by assumption at most {of.unseen_log_odds:g} log-odds apart{_of_sample(few)}."
+    return f"{said} If such kinds lie farther apart, it is too short{_if_anything(few)}."
+
+
+def _if_anything(labelled: Sequence[Labelled]) -> str:
+    """The interval of a single figure where kinds not asked may be anything."""
+    (_, m), *more = labelled
+    known = not more and m.unseen_low is not None and m.unseen_high is not None
+    return f": were they anything, {with_interval(None, m.unseen_low, m.unseen_high)}" if known else ""
+
+
+def _few_levels(labelled: Sequence[Labelled]) -> str:
+    """That intervals of means near an end may be too short."""
+    few = [(c, m) for c, m in labelled if m.is_of_few]
+    if not few:
+        return ""
+    named = "" if len(few) == len(labelled) else f" ({_enumeration(dict.fromkeys(_who(c, m) for c, m in few))})"
+    factors = _enumeration(few[0][1].levels)
+    return (
+        f" So near an end of the scale{named}, a few levels of {factors} decide the value, and the likes of these may "
+        "not be among those asked: if they are very unlike the rest, about 90 of 100 such intervals hold the true "
+        "value, and not 95."
+    )
 
 
 def _of_sample(labelled: Sequence[Labelled]) -> str:

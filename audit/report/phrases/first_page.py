@@ -188,6 +188,7 @@ def _few_with_a_value(rows: Sequence[PlainRow]) -> list[PlainRow]:
 def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> PlainCell:
     neutral = measure.neutral
     remark = "" if neutral is None else _REMARKS.get(side_of(measure, neutral, alpha), "")
+    remark = remark or ("rests on few" if measure.is_of_few else "")
     if meaning is None:
         return PlainCell(measure, figure(measure), remark.format(neutral=number(neutral, 2)))
     origin = (neutral or 0.0) if meaning["below"] else 0.0

@@ -174,7 +174,19 @@ def _limit_words(c: LimitCheck) -> str:
     missing += f" {c.n_without_value:,} of them were answered, but say nothing of it." if c.n_without_value else ""
     few = f" {_too_few(c.fewest_levels)}" if c.open_because == "too few clusters" else ""
     statement = f"{limited} {_OF_LIMIT[c.verdict]} the limit {limit}{over(c.population)} (interval {interval})."
+    few += f" {rests[:1].upper()}{rests[1:]}." if (rests := resting_on(c)) else ""
     return f"{statement}{few}{missing}{_limit_over_nights(c)}"
+
+
+def resting_on(check: LimitCheck) -> str:
+    """What a limit that is met rests on, if its interval may be too short; empty if it is not, or not met."""
+    if check.decisive_verdict != "met":
+        return ""
+    said = ["a few levels decide the value, so the interval may be too short"] if check.is_of_few else []
+    if check.rests_on_assumption:
+        anything = interval_phrase(check.unseen_low, check.unseen_high)
+        said.append(f"kinds not asked are assumed to differ little (were they anything: {anything})")
+    return "; ".join(said)
 
 
 def _too_few(fewest_levels: int | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.report.formatting import factor_label, measure_label, number, one_line, where_label
-from audit.report.phrases.gate import limit_phrase
+from audit.report.phrases.gate import limit_phrase, resting_on
 from audit.results import AuditResult, LimitCheck, LimitVerdict
 
 #: The most pressing first.
@@ -52,7 +52,9 @@ def _line(check: LimitCheck) -> str:
     verdict = check.decisive_verdict
     line = f"{_WORDS[verdict]}: {one_line(check.model)}, {limited}:{value}{ends or ' no interval'}"
     line += f"; allowed is {limit_phrase(check.at_least, check.at_most)}"
-    return f"{line}{_why_open(check) if verdict == 'insufficient evidence' else ''}"
+    return f"{line}{_why_open(check) if verdict == 'insufficient evidence' else ''}" + (
+        f"; {rests}" if (rests := resting_on(check)) else ""
+    )
 
 
 def _why_open(check: LimitCheck) -> str:

@@ -44,6 +44,9 @@ def simulated(reps: int) -> Iterator[Coverage]:
     for centre in (-1, -3, -5):
         for design in DESIGNS:
             yield probability(centre, design, reps)
+    for design in ((40, 25), (20, 25)):
+        for centre in (-3, -5):
+            yield skewed_log_odds(centre, design, reps)
     for design in ((40, 25), (20, 25), (40, 3)):
         yield outlier_templates(design, reps)
     for design in ((40, 25), (20, 7)):
@@ -108,6 +111,16 @@ def probability(centre: float, design: tuple[int, int], reps: int) -> Coverage:
     y, a, b = _log_odds(np.random.default_rng(3), *design, reps)
     low, high = mean_of_kind(special.expit(centre + y), [a, b], PROBABILITY).interval(0.95)
     return _counted(f"probability, mean log-odds {centre}", design, low, high, _mean_probability(centre))
+
+
+def skewed_log_odds(centre: float, design: tuple[int, int], reps: int) -> Coverage:
+    """Mean probability of occupations whose log-odds have one long tail (Gumbel's), upwards."""
+    rng = np.random.default_rng(11)
+    a, b = grid(*design)
+    far = rng.gumbel(-np.euler_gamma, 1, 1_000_000) + rng.uniform(-1.2, 1.2, 1_000_000)
+    y = rng.gumbel(-np.euler_gamma, 1, (design[0], reps))[a] + rng.uniform(-1.2, 1.2, (design[1], reps))[b]
+    low, high = mean_of_kind(special.expit(centre + y), [a, b], PROBABILITY).interval(0.95)
+    return _counted(f"skewed log-odds around {centre}", design, low, high, float(special.expit(centre + far).mean()))
 
 
 def outlier_templates(design: tuple[int, int], reps: int) -> Coverage:

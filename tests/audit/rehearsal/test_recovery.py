@@ -13,8 +13,9 @@ from audit.report.phrases.rehearsal import rehearsal_lines
 from suites import OccuGender, from_file
 
 
-def recovered(suite, bias, measure):
-    found = recoveries(suite, list(suite.items()), [s for s in suite.measures(()) if not s.where], bias, 0.95)
+def recovered(suite, bias, measure, unseen_log_odds=1.0):
+    specs = [s for s in suite.measures(()) if not s.where]
+    found = recoveries(suite, list(suite.items()), specs, bias, 0.95, unseen_log_odds)
     return next(one for one in found if one.measure == measure)
 
 
@@ -93,3 +94,5 @@ groups = {{reds = ["red"], blues = ["blue"]}}
         design = "\n".join(rehearsal_lines([check_items("t", suite, list(suite.items()))], []))
         few = "stereotype_gap has only 4 levels of word, template in some level of stereotype"
         assert (few in design) is not found
+    assert recovered(suite, 0.4, "stereotype_gap").found
+    assert not recovered(suite, 0.4, "stereotype_gap", unseen_log_odds=40.0).found  # five templates then say little

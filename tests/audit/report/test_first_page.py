@@ -239,6 +239,16 @@ def limited(verdict: str, value: float, *, nights: str | None = None, reason: st
     return LimitCheck(**named, **ends, verdict=verdict, over_nights=over_nights or None, open_because=reason)
 
 
+def test_a_limit_met_by_an_interval_that_may_be_short_says_so() -> None:
+    met = limited("met", 0.1)
+    short = met.model_copy(update={"is_of_few": True, "unseen_low": 0.0, "unseen_high": 0.35})
+    (line,) = limit_lines(result(limits=[short]))
+    assert "a few levels decide the value" in line.text
+    assert line.text.endswith("kinds not asked are assumed to differ little (were they anything: 0.000 to 0.350)")
+    (line,) = limit_lines(result(limits=[met.model_copy(update={"unseen_low": 0.0, "unseen_high": 0.29})]))
+    assert "kinds not asked" not in line.text
+
+
 def test_limits_are_told_broken_first_with_their_numbers() -> None:
     checks = [limited("met", 0.1), limited("insufficient evidence", 0.32), limited("broken", 0.47)]
     found = result(mu.measure("a", "gap", {"form": "direct"}, 0.47), limits=checks)

@@ -44,11 +44,28 @@ def test_a_wide_interval_stands_beside_its_sampling_error() -> None:
     assert said == (
         "Gap: a is left open by kinds that were not asked; its sampling error alone excludes 0, the neutral value: "
         "0.04 [−0.01, 0.09]. The interval is so wide since 40 occupations and 25 templates leave room for a kind that "
-        "is not among them, by assumption at most 1 log-odds apart; of the sampling error alone: [0.02, 0.06]."
+        "is not among them, by assumption at most 1 log-odds apart; of the sampling error alone: [0.02, 0.06]. If such "
+        "kinds lie farther apart, it is too short."
     )
     other = wide.model_copy(update={"model": "b", "id": "b"})
     (said,) = _said(mu.result(["a", "b"], [info], [wide, other]), "finding")
-    assert said.endswith("of the sampling error alone: a [0.02, 0.06], b [0.02, 0.06].")
+    alone = "of the sampling error alone: a [0.02, 0.06], b [0.02, 0.06]."
+    assert said.endswith(f"{alone} If such kinds lie farther apart, it is too short.")
+
+
+def test_an_interval_with_room_is_said_without_its_assumption() -> None:
+    wide = mu.measure("a", "gap", {"debiasing": None}, 0.04, 0.05, neutral=0.0, sampling=(0.02, 0.06), levels={"x": 25})
+    info = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Gap", ("gap",), {"debiasing": None})])
+    wide = wide.model_copy(update={"unseen_low": -0.2, "unseen_high": 0.3})
+    (said,) = _said(mu.result(["a"], [info], [wide]), "finding")
+    assert said.endswith("it is too short: were they anything, [−0.20, 0.30].")
+
+
+def test_a_mean_that_few_levels_decide_says_so() -> None:
+    result = _result({"gap": [0.4, 0.4, 0.4]})
+    few = [m.model_copy(update={"is_of_few": m.model == "b", "levels": {"occupation": 20}}) for m in result.measures]
+    (said,) = _said(result.model_copy(update={"measures": few}), "finding")
+    assert "So near an end of the scale (b), a few levels of occupation decide the value" in said
 
 
 def test_nothing_is_claimed_of_a_figure_without_interval() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,18 @@ def test_a_missing_stereoset_set_counts_as_anything() -> None:
     found = figures(suite, prefers("shy", "bold"), drop=lambda item: item == "1")
     icat = found["icat", (("bias_type", None), ("kind", "icat"), ("task", "intrasentence"))]
     assert (icat.bound_low, icat.bound_high) == (0, 1)
+
+
+def test_a_bias_type_of_three_terms_shares_a_stratum() -> None:
+    suite = StereoSet(tasks=["intrasentence"])
+    sizes = {"religion": 3, "gender": 6, "race": 8}
+    suite.sets = [
+        replace(suite.sets[0], factors={**suite.sets[0].factors, "bias_type": level, "target": f"{level} {n}"})
+        for level, size in sizes.items()
+        for n in range(size)
+    ]
+    overall = next(iter(suite.measures(())))
+    assert overall.weights == {"religion and gender": 9 / 17, "race": 8 / 17}
 
 
 # -- WinoBias ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 from audit.analysis.estimators import Strata, ValueKind, clustered_mean, mean_of_kind
-from audit.analysis.estimators.probabilities import widened_by_logit_model
+from audit.analysis.estimators.probabilities import rests_on_few_levels, widened_by_logit_model
 from audit.analysis.estimators.skewness import bent_by_skewness
 from tests.audit.analysis.designs import grid
 from tests.audit.analysis.jackknife import few_levels
@@ -158,3 +158,24 @@ def test_few_levels_widen_the_interval() -> None:
     many = np.random.default_rng(1).normal(size=(51, 1))
     ends = [mean_of_kind(many, [np.arange(51)], REAL), bent_by_skewness(clustered_mean(many, [np.arange(51)]))]
     assert np.ravel(ends[0].interval(0.95)) == pytest.approx(np.ravel(ends[1].interval(0.95)))
+
+
+def test_few_levels_decide_a_mean_near_an_end_that_varies() -> None:
+    a, b = grid(20, 25)
+    effects = np.random.default_rng(0).normal(0, 1, 20)[a]
+    assert rests_on_few_levels(special.expit(-5 + effects), [a, b])
+    assert rests_on_few_levels(special.expit(5 + effects), [a, b])
+    assert not rests_on_few_levels(special.expit(-1 + effects), [a, b])
+    assert not rests_on_few_levels(special.expit(-5 + 0.1 * effects), [a, b])
+
+
+def test_skewed_levels_near_0_are_held_in_samples_hiding_them() -> None:
+    """Exponential effects on log-odds around -5: with less room, the mean was held in 92 %."""
+    rng, (a, b) = np.random.default_rng(1), grid(40, 25)
+    templates = rng.uniform(-1.2, 1.2, (25, 400))[b]
+    y = special.expit(-6 + rng.exponential(1, (40, 400))[a] + templates + rng.logistic(0, 0.3, templates.shape))
+    far, n = np.random.default_rng(2), 1_000_000
+    odds = far.exponential(1, n) + far.uniform(-1.2, 1.2, n) + far.logistic(0, 0.3, n)
+    low, high = mean_of_kind(y, [a, b], PROBABILITY).interval(0.95)
+    truth = special.expit(-6 + odds).mean()
+    assert ((low <= truth) & (truth <= high)).mean() > 0.945
