@@ -191,7 +191,8 @@ def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _
         fewest_levels(table, spec, used),
         sampling_low=finite(max(sampled_lows[0], 0.0)),
         sampling_high=finite(min(sampled_highs[1], 1.0)),
-        **unseen,
+        unseen_low=unseen.get("unseen_low"),
+        unseen_high=unseen.get("unseen_high"),
     )
 
 
