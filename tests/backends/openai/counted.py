@@ -42,15 +42,15 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2", help=f"{', '.join(_MODELS)}, or a .gguf file")
     parser.add_argument("--cells", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=10.0, help="the most that are asked for")
     parser.add_argument("--results", type=Path, help="a file of JSON lines to append to")
     options = parser.parse_args()
     weights = _MODELS[options.model]() if options.model in _MODELS else Path(options.model)
     with xllamacpp_server(weights, slots=8, n_ctx=4096) as server:
-        cells = asyncio.run(_cells(server, options.cells, options.samples))
-    for cell in cells:
-        if options.results:
-            with options.results.open("a") as file:
-                file.write(json.dumps({"model": options.model, **cell}) + "\n")
+        cells = asyncio.run(_cells(server, options.cells, options.samples, options.minutes))
+    if options.results:
+        with options.results.open("a") as file:
+            file.writelines(json.dumps({"model": options.model, **cell}) + "\n" for cell in cells)
     held = sum(cell["low"] <= cell["truth"] <= cell["high"] for cell in cells) / len(cells)
     width = sum(cell["high"] - cell["low"] for cell in cells)
     plain = sum(2 * 1.959964 * math.sqrt(cell["truth"] * (1 - cell["truth"]) / options.samples) for cell in cells)
@@ -58,7 +58,7 @@ def main() -> None:
     print(f"{held:.1%} of the 95 % intervals hold the truth; width {width / plain:.3f} of the plain binomial's")
 
 
-async def _cells(server: RunningServer, wanted: int, samples: int) -> list[dict[str, Any]]:
+async def _cells(server: RunningServer, wanted: int, samples: int, minutes: float) -> list[dict[str, Any]]:
     prompts = list(dict.fromkeys(item.request.prompt for item in OccuGender(("implicit",)).items()))  # type: ignore[union-attr]
     random.Random(0).shuffle(prompts)
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +77,7 @@ async def _cells(server: RunningServer, wanted: int, samples: int) -> list[dict[
             for found in await asyncio.gather(*(_of_prompt(prompt, known, counted) for prompt in asked)):
                 cells += found
             print(f"{len(cells)} cells, {time.monotonic() - start:.0f} s", end="\r", flush=True)
-            if len(cells) >= wanted:
+            if len(cells) >= wanted or time.monotonic() - start > 60 * minutes:
                 break
     return cells[:wanted]
 
