@@ -20,7 +20,7 @@ from backends.embedded import smollm2_path
 from suites import OccuGender
 from tests.backends.openai.float32_weights import write_transformers_folder
 
-PROMPTS = 24
+PROMPTS = 12
 
 pytestmark = [pytest.mark.models, pytest.mark.battery, pytest.mark.timeout(900)]
 
