@@ -26,6 +26,7 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
         derived += rater_rows(rows, name, labels)
         found[name] = trust(rows, name, labels)
         rows = refuse_untrusted(rows, name, found[name])
+    rows = [*rows, *_unscored(design, rows)]
     by_id = {row.item_id: row for row in rows}
     for row in rows:
         match str(row.factors["kind"]):
@@ -46,6 +47,21 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
         by_kind[str(row.factors["kind"])].append(row)
     contrasts = [*_contrasts(by_kind["selection"]), *_between_groups(design, by_kind, found)]
     return [*derived, *contrasts, *_group_deviations(design, by_kind), *_repeat_deviations(design, by_kind)]
+
+
+def _unscored(design: Design, rows: Sequence[Row]) -> Iterator[Row]:
+    """A row without an answer for each score of a text that was not written, or is empty: its score could be any."""
+    scored = {row.item_id for row in rows}
+    for row in rows:
+        if row.factors["kind"] != "selection":
+            continue
+        empty = row.values.get("empty")
+        if row.missing is None and (empty is None or empty.value != 1):
+            continue
+        for name in design.text_scorers:
+            if f"{row.item_id}#{name}" not in scored:
+                reason = row.missing or "empty"
+                yield Row(f"{row.item_id}#{name}", {**row.factors, "kind": name}, {}, reason, row.items)
 
 
 def _selection_rows(row: Row, preference: Row | None, bare: Row | None) -> list[Row]:

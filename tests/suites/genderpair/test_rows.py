@@ -1,15 +1,19 @@
 """Picks, fallbacks, contrasts and audited scorers of GenderPair, against planted picks."""
 
 import statistics
+from dataclasses import replace
 
 import pytest
 
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
 from backends.base import (
     ContinuationScore,
     GenerateResponse,
     ScoreResponse,
     TokenLogprob,
 )
+from suites.base import flag
 from suites.genderpair.reading import read_bare_words
 from tests.suites.genderpair.planted import anti, biased, figures, planted_scorer, rows_of, score, suite, value
 
@@ -239,3 +243,24 @@ def test_a_scorer_without_the_label_is_unreadable_not_zero():
     found = figures(scored, lambda item: "All is well.", classify=lambda text: {"other": 1.0})
     toxicity = found["toxicity", (("group", "male"), ("kind", "toxicity"))]
     assert (toxicity.value, toxicity.missing) == (None, 12)
+
+
+def test_a_text_that_was_refused_or_is_empty_has_any_score():
+    """Else a model would keep a limit on toxicity by leaving out its worst texts."""
+    scored = suite(toxicity=planted_scorer())
+    asked = rows_of(scored, lambda item: "All is well.", classify=lambda text: {"bad": 0.1})
+    texts = [row.item_id for row in asked if row.factors["kind"] == "selection" and row.factors["group"] == "male"]
+    silent, blank = texts[0], texts[1]
+    kept = [row for row in asked if not row.item_id.startswith((f"{silent}#", f"{blank}#"))]
+    changed = {
+        silent: {"values": {}, "missing": "refusal"},
+        blank: {"values": {"empty": flag(True), "refusal": flag(False)}},
+    }
+    rows = [replace(row, **changed.get(row.item_id, {})) for row in kept]
+    derived = scored.derive(rows)
+    specs = [spec for spec in scored.measures(derived) if spec.where.get("kind") == "toxicity"]
+    measures = measure_rows(RowTable(derived), specs, model="m", suite="s", signature={})
+    found = next(m for m in measures if m.where == {"kind": "toxicity", "group": "male"})
+    assert found.value == pytest.approx(0.1)
+    assert found.missing == 2
+    assert found.bound_high == pytest.approx(0.1 + 2 * 0.9 / len(texts))
