@@ -35,7 +35,7 @@ from suites.base import MeasureSpec, Suite
 #: The numbers of draws of a question that are considered, and the steps in the number of items.
 DRAWS = (1, 2, 3, 4, 6, 8, 12, 20)
 _STEPS = 10
-#: The share of the items that a plan uses, and how many times the fewest draws it may take.
+#: The share of the items that a plan uses, and how many times the fewest draws or the narrowest interval it may take.
 _USED, _NEARLY = 0.75, 1.1
 
 
@@ -213,7 +213,10 @@ def _allocation(
         best = _fewest_draws([one for one in tried if one.half_width <= within], len(items))
     else:
         affordable = [one for one in tried if one.items * one.draws <= (budget or 0) and math.isfinite(one.half_width)]
-        best = min(affordable, key=lambda one: (one.half_width, one.items * one.draws), default=None)
+        narrowest = min((one.half_width for one in affordable), default=0.0)
+        # As for the fewest draws: how items vary is what a small pilot sees least of.
+        nearly = (one for one in affordable if one.half_width <= _NEARLY * narrowest)
+        best = min(nearly, key=lambda one: (one.draws, one.half_width), default=None)
     return Allocation(
         suite=name,
         model=model,

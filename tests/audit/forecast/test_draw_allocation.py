@@ -148,6 +148,7 @@ def test_a_budget_is_kept_and_more_of_it_is_better(pilot):
     (little,), (much,) = (allocate_draws(pilot, budget=budget).allocations for budget in (300, 1500))
     assert little.items * little.draws <= 300
     assert much.items * much.draws <= 1500
+    assert much.items > 300, "not few items drawn often, which would be as narrow if items were alike"
     assert little.half_width > 1.4 * much.half_width
     (again,) = allocate_draws(pilot, within=much.half_width).allocations
     assert again.items * again.draws == pytest.approx(1500, rel=0.25)
