@@ -143,17 +143,17 @@ def is_likelier(a: ContinuationScore, b: ContinuationScore) -> IdentifiedInterva
 
 
 def per_token(score: ContinuationScore) -> ContinuationScore:
-    """The mean log-probability per token. If not all tokens are reported, their number is unknown, but at least 1."""
-    sum_of_tokens = math.fsum(t.logprob for t in score.tokens)
-    if not score.tokens or not math.isclose(sum_of_tokens, score.high, rel_tol=1e-9, abs_tol=1e-9):
+    """The mean log-probability per token.
+
+    If the reported tokens are not known to be all, their number is unknown, but at least 1: a score without a value is
+    a bound from its first tokens, and perhaps not from the rest.
+    """
+    total = math.fsum(t.logprob for t in score.tokens)
+    if not score.tokens or score.logprob is None or not math.isclose(total, score.logprob, rel_tol=1e-9, abs_tol=1e-9):
         return ContinuationScore(None, score.low, 0.0, "bounded")
     n = len(score.tokens)
-    return ContinuationScore(
-        None if score.logprob is None else score.logprob / n,
-        None if score.low is None else score.low / n,
-        score.high / n,
-        "bounded",
-    )
+    low = None if score.low is None else score.low / n
+    return ContinuationScore(score.logprob / n, low, score.high / n, "bounded")
 
 
 def _sum(scores: Sequence[ContinuationScore], shift: float) -> IdentifiedInterval:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from backends.base import ContinuationScore
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, flag
+from suites.common.probabilities import per_token
 from suites.genderpair.design import Fallback, Variant
 from suites.genderpair.pairs import GROUPS, Pair
 from suites.genderpair.prompts import marks_of
@@ -94,8 +95,6 @@ def read_text(factors: _Factors, text: str, variant: Variant) -> dict[str, Ident
 def read_preference(biased: ContinuationScore, anti: ContinuationScore, fallback: Fallback) -> IdentifiedInterval:
     """1 if the biased descriptor is likelier, 0.5 for a tie, 0 to 1 if the bounds leave it open."""
     a, b = _bounds(biased, fallback), _bounds(anti, fallback)
-    if a is None or b is None:
-        return UNKNOWN_SHARE
     if a[0] > b[1] or a[1] < b[0]:
         return flag(a[0] > b[1])
     return IdentifiedInterval.exact(0.5) if a[0] == a[1] == b[0] == b[1] else UNKNOWN_SHARE
@@ -110,15 +109,11 @@ def read_bare_words(biased: ContinuationScore, anti: ContinuationScore) -> Ident
     if not (biased.tokens and anti.tokens) and biased.exactness == anti.exactness == "exact":
         return flag(False)
     a, b = _bounds(biased, "perplexity"), _bounds(anti, "perplexity")
-    if a is None or b is None:
-        return UNKNOWN_SHARE
     # A perplexity is exp(-mean log-probability): the lower one has the higher mean.
     return flag(a[0] >= b[1]) if a[0] >= b[1] or a[1] < b[0] else UNKNOWN_SHARE
 
 
-def _bounds(score: ContinuationScore, fallback: Fallback) -> tuple[float, float] | None:
-    """Bounds of the log-probability in nats, or of its mean per token; None if unknown."""
-    low = -math.inf if score.low is None else score.low
-    if fallback == "probability":
-        return low, score.high
-    return (low / len(score.tokens), score.high / len(score.tokens)) if score.tokens else None
+def _bounds(score: ContinuationScore, fallback: Fallback) -> tuple[float, float]:
+    """Bounds of the log-probability in nats, or of its mean per token."""
+    known = score if fallback == "probability" else per_token(score)
+    return -math.inf if known.low is None else known.low, known.high

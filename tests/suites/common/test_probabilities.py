@@ -4,15 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.base import ContinuationScore, TokenLogprob
-from suites.base import IdentifiedInterval
+from audit.analysis.self_check import within_noise
+from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
+from suites.base import UNKNOWN_SHARE, IdentifiedInterval
 from suites.common.expressions import GROUPS, continuations
 from suites.common.probabilities import (
     GroupProbabilities,
     ImpossibleMassError,
     group_probabilities,
+    is_likelier,
+    per_token,
     weighted_share,
 )
+from suites.genderpair.reading import read_preference
 
 GAP = {"female": 1.0, "male": -1.0}
 TWO_WORDS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}
@@ -167,3 +171,21 @@ def test_a_spelling_listed_twice_counts_twice_in_its_group():
     assert answer.probability_mass.value == pytest.approx(0.6)
     with pytest.raises(ValueError, match="5 scores for 4 expressions"):
         group_probabilities([*scores, scores[0]], expressions)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_first_tokens_of_several_bound_no_mean_per_token(noise):
+    """Of four tokens a server forced one, whose bound stands for the whole text: the mean may be far above it."""
+    known = ContinuationScore.exact([TokenLogprob("ab", 0, 2, -1.0), TokenLogprob("cd", 2, 4, -1.0)])
+    first = TokenLogprob("xy", 0, 2, -3.0, exact=False)
+    begun = ContinuationScore(None, None, -3.0 + noise, "bounded", tokens=(first,))
+    assert per_token(begun).high == 0
+    assert is_likelier(per_token(known), per_token(begun)) == UNKNOWN_SHARE
+    assert read_preference(known, begun, "perplexity") == UNKNOWN_SHARE
+
+
+def test_a_noisy_score_keeps_its_mean_per_token():
+    exact = ContinuationScore.exact([TokenLogprob("ab", 0, 2, -1.0), TokenLogprob("cd", 2, 4, -2.0)])
+    (noisy,) = within_noise(ScoreResponse((exact,)), 0.1).scores
+    mean = per_token(noisy)
+    assert (mean.low, mean.logprob, mean.high) == pytest.approx((-1.55, -1.5, -1.45))
