@@ -417,7 +417,7 @@ class DrawsCompared(NamedTuple):
 
 @runtime_checkable
 class SupportsDraws(Protocol):
-    """A backend that compares a run's scores with draws, in `Backend.verify_identity`."""
+    """A backend that compares a run's scores with draws, in `SupportsIdentityCheck.verify_identity`."""
 
     draws_compared: DrawsCompared | None
 

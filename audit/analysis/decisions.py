@@ -192,6 +192,11 @@ def _may_be_alike(difference: PairedDifference) -> bool:
     return difference.spec.has_range or not difference.n_missing or difference.is_identical
 
 
+def is_within(interval: tuple[float, float], margin: float) -> bool:
+    """Whether the interval lies between minus and plus ``margin``."""
+    return -margin < interval[0] and interval[1] < margin
+
+
 def highest_confidence(holds: Callable[[float], bool], least: float = 0.0) -> float:
     """The highest confidence, from ``least`` up, at which ``holds``; 0 if it does not hold even there."""
     if not holds(least):

@@ -365,15 +365,15 @@ class _Run:
         """The arguments of `evaluate_suite` for one suite."""
         audit, suite = self._audit, self._audit.suites[name]
         options = EvaluationOptions(
-            suite_signature(audit, suite),
-            audit.margins,
-            audit.largest_change,
-            audit.unseen_log_odds,
-            self._engines,
-            self._ladder.lineage,
-            self._confidence,
-            audit.seed,
-            foreign,
+            signature=suite_signature(audit, suite),
+            margins=audit.margins,
+            largest_change=audit.largest_change,
+            unseen_log_odds=audit.unseen_log_odds,
+            engines=self._engines,
+            lineage=self._ladder.lineage,
+            confidence=self._confidence,
+            seed=audit.seed,
+            foreign=foreign,
         )
         return SuiteResponses(name, suite, by_model), options
 

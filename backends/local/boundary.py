@@ -182,7 +182,7 @@ def locate_continuation(
             hint="write the continuation as the tokenizer keeps it",
         )
     remainder = tail[: length - len(wanted)] if prompt and not spaced else b""
-    spans = _spans(wanted, pieces[first:], length - len(wanted))
+    spans = _spans(pieces[first:], length - len(wanted))
     if first == 0 and first_given:
         first, spans = 1, spans[1:]
     if first == 0:
@@ -215,7 +215,7 @@ def _begins_with_added_space(prompt: str, continuation: bytes, pieces: Sequence[
     return before != b"" and prompt.encode("utf-8", "surrogatepass").endswith(before)
 
 
-def _spans(continuation: bytes, pieces: Sequence[bytes], before: int) -> tuple[Span, ...]:
+def _spans(pieces: Sequence[bytes], before: int) -> tuple[Span, ...]:
     """Character spans of pieces that begin ``before`` bytes ahead of the continuation."""
     text = b"".join(pieces)
     # Which character each byte belongs to: a byte 0b10xxxxxx continues the one before it.

@@ -281,14 +281,14 @@ class OpenAIBackend(Backend):
             absent={"score": report.without_scores} if report.without_scores and "score" not in capabilities else {},
         )
 
-    async def probe(self, *, anew: bool = False) -> ProbeReport:
-        """What the server can do and whether its numbers are true; ``anew`` ignores the recorded probe.
+    async def probe(self) -> ProbeReport:
+        """What the server can do and whether its numbers are true, as recorded if that still holds.
 
         Raises `BackendError` if the server cannot be reached or refuses the key.
         """
         async with self._probing:
-            if self._report is None or anew:
-                self._report = await self._report_of_all(anew)
+            if self._report is None:
+                self._report = await self._report_of_all()
                 self._first_verified = self._last_verified = time.time()
                 self._since_canary = 0
             return self._report
@@ -500,13 +500,13 @@ class OpenAIBackend(Backend):
         if self._changed is None:
             self._changed, self.unverified_since = error, self._last_verified
 
-    async def _report_of_all(self, anew: bool) -> ProbeReport:
+    async def _report_of_all(self) -> ProbeReport:
         """The probe of the first server. Raises `BackendError` if another server does not serve the same model."""
         if not isinstance(self._client, ReplicaClient):
-            return await self._recorded_or_new_report(anew)
+            return await self._recorded_or_new_report()
         first, *others = self._client.replicas
         with self._client.pinned(first):
-            report = await self._recorded_or_new_report(anew)
+            report = await self._recorded_or_new_report()
         for replica in others:
             with self._client.pinned(replica):
                 if not await self._still_holds(report):
@@ -519,12 +519,12 @@ class OpenAIBackend(Backend):
         self._api.configure(capabilities)
         return dataclasses.replace(report, capabilities=capabilities)
 
-    async def _recorded_or_new_report(self, anew: bool) -> ProbeReport:
+    async def _recorded_or_new_report(self) -> ProbeReport:
         record = ProbeRecord(
             self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples, self._extras.identity()
         )
         last = await asyncio.to_thread(record.read)
-        if last is not None and last.version == VERSION and not anew and await self._still_holds(last):
+        if last is not None and last.version == VERSION and await self._still_holds(last):
             return last
         report = await self._new_report(last)
         await asyncio.to_thread(record.write, report)

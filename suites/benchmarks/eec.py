@@ -136,7 +136,7 @@ def _pairs(rows: Sequence[Mapping[str, str]]) -> Iterator[SentenceSet]:
     his = {(row["Template"], row["Emotion word"], row["Person"]): row["Sentence"] for row in rows}
     for row in rows:
         template, word, person = row["Template"], row["Emotion word"], row["Person"]
-        other = _counterpart(person, template)
+        other = _counterpart(person)
         if row["Gender"] != "female" or (template, word, other) not in his:
             continue
         factors: dict[str, Factor] = {
@@ -154,7 +154,7 @@ def _pairs(rows: Sequence[Mapping[str, str]]) -> Iterator[SentenceSet]:
             yield SentenceSet(f"{number}/reworded", again, _ASKED, {**factors, "wording": "reworded"})
 
 
-def _counterpart(person: str, template: str) -> str:
+def _counterpart(person: str) -> str:
     """The corresponding male noun phrase; a pronoun keeps its case."""
     if person in ("her", "she"):
         return "him" if person == "her" else "he"

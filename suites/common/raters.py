@@ -103,7 +103,7 @@ class Trust:
 
 def trust(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Mapping[str, Trust]:
     """Quantity → its `Trust`, from the labelled texts that were read about every identity."""
-    return {quantity: _trust(_texts(rows, name, quantity), quantity) for quantity in labels}
+    return {quantity: _trust(_texts(rows, name, quantity)) for quantity in labels}
 
 
 def refuse_untrusted(rows: Sequence[Row], name: str, found: Mapping[str, Trust]) -> list[Row]:
@@ -216,7 +216,7 @@ def _pairs() -> dict[str, tuple[str, str]]:
     return {f"{one} minus {other}": (one, other) for one, other in itertools.combinations(identities, 2)}
 
 
-def _trust(texts: Mapping[str, _Text], quantity: str) -> Trust:
+def _trust(texts: Mapping[str, _Text]) -> Trust:
     means = {says: [statistics.fmean(t.scores.values()) for t in texts.values() if t.says == says] for says in (1, 0)}
     if min(map(len, means.values())) < 2:
         return Trust(-math.inf, math.inf)

@@ -24,6 +24,7 @@ from audit.analysis.decisions import (
     decide,
     decided_facts,
     highest_confidence,
+    is_within,
     margin_of,
     why_open,
 )
@@ -101,17 +102,15 @@ def _claims(difference: PairedDifference, alpha: float) -> list[Claim]:
     p = math.nan
     if math.isfinite(low) and math.isfinite(high):
         # The p of two one-sided tests is half of that of the two-sided interval. Above alpha its value is irrelevant.
-        shown = highest_confidence(lambda level: _within(difference.interval_with_unseen(level), margin), 1 - 2 * alpha)
+        shown = highest_confidence(
+            lambda level: is_within(difference.interval_with_unseen(level), margin), 1 - 2 * alpha
+        )
         # The t test is unreliable with few discordant items, the score test with clusters: use the larger p.
         p = float(np.fmax((1 - shown) / 2 if shown else 1.0, difference.p_of_counts_outside))
     return [
         Claim("equivalent", p, needs_pairs=True),
         Claim("larger" if difference.low.value > 0 else "smaller", difference.p),
     ]
-
-
-def _within(interval: tuple[float, float], margin: float) -> bool:
-    return -margin < interval[0] and interval[1] < margin
 
 
 def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: float, tests: int) -> Comparison:
@@ -126,7 +125,7 @@ def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: fl
         _claims(answered, alpha),
         _claims(difference.of_pairs, alpha) if difference.n_unpaired else (),
         may_hide=_hides_a_difference(difference),
-        is_seen_alike=_within(difference.interval(1 - 2 * alike), difference.margin),
+        is_seen_alike=is_within(difference.interval(1 - 2 * alike), difference.margin),
     )
     return Comparison(
         suite=suite,

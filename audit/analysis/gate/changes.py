@@ -10,7 +10,7 @@ from scipy import special
 
 from audit.analysis.comparing.differences import paired_sums
 from audit.analysis.comparing.paired import End, PairedDifference
-from audit.analysis.decisions import Claim, Decision, decided_facts, highest_confidence, why_open
+from audit.analysis.decisions import Claim, Decision, decided_facts, highest_confidence, is_within, why_open
 from audit.analysis.estimators import finite
 from audit.analysis.gate.results import GatedFigure, GateVerdict
 from audit.analysis.table import RowTable
@@ -111,7 +111,7 @@ class Change:
         if self.neutral is not None:
             better = 1 - highest_confidence(lambda level: self.harm_with_unpaired(level)[1] < -margin)
         # The p of two one-sided tests is half of that of the two-sided interval.
-        shown = highest_confidence(lambda level: _within(self.change_with_unseen(level), margin), 1 - 2 * alpha)
+        shown = highest_confidence(lambda level: is_within(self.change_with_unseen(level), margin), 1 - 2 * alpha)
         outside = (1 - shown) / 2 if shown else 1.0
         if self.difference.discordant is not None:  # yes/no answers: as in a comparison, use the more conservative test
             outside = max(outside, self.difference.p_of_counts_outside)
@@ -144,7 +144,7 @@ class Change:
                 if_answered,
                 if_paired,
                 may_hide=self._may_hide_harm(decision, alpha),
-                is_seen_alike=_within(difference.interval(1 - 2 * decision.levels[2]), difference.margin),
+                is_seen_alike=is_within(difference.interval(1 - 2 * decision.levels[2]), difference.margin),
             )
             or self._side_unknown(decision),
             margin=difference.margin,
@@ -221,10 +221,6 @@ def _smaller(change: float, total: float) -> float:
 
 def _bounds(difference: PairedDifference) -> Interval:
     return difference.low.value, difference.high.value
-
-
-def _within(harm: Interval, margin: float) -> bool:
-    return -margin < harm[0] and harm[1] < margin
 
 
 def change_of_intervals(

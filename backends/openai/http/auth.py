@@ -60,7 +60,7 @@ def _forms(key: str) -> tuple[str, ...]:
 
 
 def _without_parts(text: str, key: str) -> str:
-    """The text without any stretch of the key that is long enough to tell something, such as its end after dots."""
+    """The text without any part of the key that is long enough to reveal something, such as its end after dots."""
     inside, low, of_key = [False] * len(text), text.lower(), key.lower()
     for at in range(len(text) - _SHORTEST_PART + 1):
         part = low[at : at + _SHORTEST_PART]
