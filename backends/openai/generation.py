@@ -157,6 +157,10 @@ def _checked(text: Any, reason: Any) -> tuple[str, str]:
 
 
 def seed_of(request: GenerateRequest) -> int:
-    """A seed per seed and repeat, of 31 bits, which every server accepts."""
-    digest = hashlib.sha256(f"{request.seed} {request.repeat}".encode()).digest()
+    """A seed per seed, repeat and prompt, of 31 bits, which every server accepts.
+
+    If all prompts had the same seeds, their draws would share their chance, and not be independent between items.
+    """
+    own = f"{request.seed} {request.repeat} {request.prompt!r}"
+    digest = hashlib.sha256(own.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") >> 1
