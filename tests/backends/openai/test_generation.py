@@ -85,7 +85,8 @@ async def test_an_answer_without_text_or_refusal_is_malformed() -> None:
     assert (caught.value.kind, caught.value.retryable) == ("malformed", True)
 
 
-def test_each_seed_and_repeat_draws_with_a_seed_of_its_own() -> None:
-    seeds = {seed_of(GenerateRequest("x", seed=s, repeat=r)) for s in range(30) for r in range(30)}
-    assert len(seeds) == 900
+def test_each_prompt_seed_and_repeat_draws_with_its_own_seed() -> None:
+    seeds = {seed_of(GenerateRequest(p, seed=s, repeat=r)) for p in "xyz" for s in range(30) for r in range(30)}
+    assert len(seeds) == 2700
+    assert seed_of(GenerateRequest("x", seed=1, repeat=2)) == seed_of(GenerateRequest("x", seed=1, repeat=2))
     assert all(0 <= seed < 2**31 for seed in seeds)
