@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from audit.collect.jobs import Progress as JobProgress
 
 _LINE_SECONDS = 10.0  # between two lines; the first ones come sooner
+_FEW = 10  # first answers that say nothing of the speed
 
 
 def duration(seconds: float) -> str:
@@ -54,6 +55,7 @@ class Display:
         self._tasks: dict[tuple[str, int | None], TaskID] = {}
         self._printed: dict[str, float] = {}
         self._began: dict[tuple[str, int | None], float] = {}
+        self._first: dict[tuple[str, int | None], tuple[float, int, float]] = {}
         self._last: dict[str, str] = {}
 
     def __enter__(self) -> Display:
@@ -109,20 +111,31 @@ class Display:
             self._last[event.job] = line
             print(line, file=sys.stderr, flush=True)
 
+    def _since(self, event: JobProgress, now: float) -> tuple[float, int, float]:
+        """Seconds, items asked and their work, from which the speed is told.
+
+        If few answers come first they waited for a model to load: time then counts from there.
+        """
+        job, asked = (event.job, event.total), event.done - event.cached
+        if job not in self._first and asked > 0:
+            few = asked < _FEW
+            self._first[job] = (now, asked, event.work_asked) if few else (self._began[job], 0, 0)
+        began, before, work = self._first.get(job, (now, 0, 0))
+        return now - began, asked - before, event.work_asked - work
+
     def _rate(self, event: JobProgress, now: float) -> str:
-        """Items a second, those from the store apart; nothing before the first answer."""
-        seconds, asked = now - self._began[event.job, event.total], event.done - event.cached
+        """Items a second, those from the store apart; nothing before the first answers."""
+        seconds, asked, _ = self._since(event, now)
         return f"{asked / seconds:.3g} a second, " if asked > 0 and seconds > 0 else ""
 
     def _eta(self, event: JobProgress, now: float) -> str:
-        began = self._began[event.job, event.total]
-        asked = event.done - event.cached
-        if event.total is None or asked <= 0 or now <= began:
+        seconds, asked, work = self._since(event, now)
+        if event.total is None or asked <= 0 or seconds <= 0:
             return ""
-        left = event.total - event.done
-        if event.work_asked:
-            asked, left = event.work_asked, event.work_left
-        return f", {duration(left * (now - began) / asked)} left"
+        left: float = event.total - event.done
+        if event.work_asked and work > 0:
+            return f", {duration(event.work_left * seconds / work)} left"
+        return f", {duration(left * seconds / asked)} left"
 
     def _pause(self, event: JobProgress, now: float) -> float:
         """Seconds between two lines: a job's first ones follow at 1, 2, 4 and 8 seconds."""

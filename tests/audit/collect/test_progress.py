@@ -43,6 +43,19 @@ def test_the_first_lines_come_at_once_with_rate_and_time_left(clock, capsys):
     assert [progress.duration(seconds) for seconds in (0.2, 45, 420, 20_878)] == ["0 s", "45 s", "7 min", "5 h 48 min"]
 
 
+def test_the_time_that_a_model_loads_is_no_speed(clock, capsys):
+    display = progress.Display()
+    display(Progress("m", 99, 800, 99, 0, 0))
+    clock[0] += 30
+    display(Progress("m", 100, 800, 99, 0, 0))
+    clock[0] += 10
+    display(Progress("m", 200, 800, 99, 0, 0))
+    assert lines(capsys)[1:] == [
+        "m: 100/800, 99 cached, 0 retried, 0 failed",
+        "m: 200/800, 60 s left, 10 a second, 99 cached, 0 retried, 0 failed",
+    ]
+
+
 def test_the_time_left_follows_the_work_of_unlike_items(clock, capsys):
     display = progress.Display()
     display(Progress("m", 10, 100, 10, 0, 0, "", 0, 1000))
