@@ -33,12 +33,12 @@ def begins_with_words(text: str, words: str) -> bool:
 def any_of_words(words: Sequence[str], *, whole: bool) -> re.Pattern[str]:
     """A pattern of a `comparable` text: any of these, in whatever case; ``whole``: not inside a longer word."""
     any_of = "|".join(re.escape(comparable(word)) for word in words)
-    inside = f"[\\w{_marks()}]"
+    inside = f"[\\w{combining_marks()}]"
     return re.compile(rf"(?<!{inside})(?:{any_of})(?!{inside})" if whole else any_of, re.IGNORECASE)
 
 
 @cache
-def _marks() -> str:
+def combining_marks() -> str:
     """All combining marks, as ranges of a regular expression's class."""
     ranges: list[list[int]] = []
     for code in range(sys.maxunicode + 1):

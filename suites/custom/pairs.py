@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from backends.words import comparable
 from suites.base import MeasureSpec, Row
 from suites.benchmarks.sentences import LikelierSentence, SentenceSet, given_start, share
 from suites.common.data_files import content_sha256, load
@@ -63,7 +64,8 @@ def _sets(file: Pairs) -> Iterator[SentenceSet]:
     first: dict[tuple[str, ...], str] = {}
     for number, pair in enumerate(file.pairs, 1):
         pair_id = pair.id or str(number)
-        same = first.setdefault((pair.context, *sorted((pair.stereotype, pair.counterpart))), pair_id)
+        texts = comparable(pair.context), *sorted(map(comparable, (pair.stereotype, pair.counterpart)))
+        same = first.setdefault(texts, pair_id)
         factors = pair.factors if file.sampled else {**pair.factors, "pair": same}
         sentences = {"stereotyping": pair.stereotype, "counterpart": pair.counterpart}
         yield SentenceSet(pair_id, sentences, _ASKED, factors, pair.context)
@@ -72,8 +74,9 @@ def _sets(file: Pairs) -> Iterator[SentenceSet]:
 def _check_pairs(file: Pairs, source: Source) -> None:
     first: dict[tuple[str, ...], int] = {}
     for number, pair in enumerate(file.pairs):
-        texts = pair.context, *sorted((pair.stereotype, pair.counterpart))
-        if pair.stereotype == pair.counterpart:
+        one, other = comparable(pair.stereotype), comparable(pair.counterpart)
+        texts = comparable(pair.context), *sorted((one, other))
+        if one == other:
             hint = "Write it about the other group"
             raise source.refuse(("pairs", number, "counterpart"), pair.counterpart, "the same as the stereotype", hint)
         if texts in first and not file.repeated:

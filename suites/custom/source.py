@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from backends.errors import ConfigError
 from backends.options import Place
 from backends.toml_lines import lines_of
+from backends.words import comparable
 
 T = TypeVar("T")
 
@@ -97,17 +98,24 @@ class Source:
 def refuse_repeated(rows: Sequence[T], asked: Callable[[T], Hashable], field: str, source: Source) -> None:
     """Refuse a row that asks the same as an earlier one, which would count as a second one.
 
-    ``asked`` gives what a row asks; ``field`` is the one that the message names.
+    ``asked`` gives what a row asks; ``field`` is the one that the message names. Texts are compared as `comparable`.
     """
     first: dict[Hashable, int] = {}
     for number, row in enumerate(rows):
-        what = asked(row)
+        what = _compared(asked(row))
         if what in first:
             problem = f"already asked in {source.where((source.rows_field, first[what], field))}"
             raise source.refuse(
                 (source.rows_field, number, field), getattr(row, field), problem, "Remove one of the two"
             )
         first[what] = number
+
+
+def _compared(asked: Hashable) -> Hashable:
+    """What a row asks, with its texts in the one form in which they are compared."""
+    if isinstance(asked, str):
+        return comparable(asked)
+    return type(asked)(map(_compared, asked)) if isinstance(asked, tuple | frozenset) else asked
 
 
 def read_text(path: Path) -> str:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE
+from backends.words import comparable
 from suites.common.data_files import content_sha256, load
 from suites.common.groups.declared import Group, refuse_option
 from suites.common.groups.design import NEUTRAL, GroupDesign
@@ -120,6 +121,9 @@ def own_words(groups: GroupDesign, declared: Mapping[str, Group], occupations: S
             hint = f"Give dominated_by: {', '.join(groups.stereotypes)}"
             raise ConfigError(f"{place}.dominated_by", one.dominated_by, problem, hint)
         stereotyped[one.dominated_by][one.name] = one.female_share if scored else None
+    if without := [name for name, of in stereotyped.items() if not of]:
+        hint = f"Add occupations with dominated_by {without[0]!r}, or leave the group out of stereotypes"
+        raise ConfigError("occupations", len(occupations), f"none is stereotyped with {without[0]!r}", hint)
     found = tuple(
         CountedGroup(
             name,
@@ -141,14 +145,14 @@ def _words_of(name: str, group: Group) -> tuple[str, ...]:
 
 
 def _refuse_double(pools: Sequence[Pool]) -> None:
-    owner: dict[str, Pool] = {}
+    owner: dict[str, tuple[str, Pool]] = {}
     for pool in pools:
         for word in pool.words:
             if "," in word or "\n" in word:
                 hint = "Give words without commas and line breaks"
                 raise ConfigError(pool.field, word, "not a plain word", hint)
-            if (first := owner.setdefault(word.casefold(), pool)) is not pool:
-                where = f"also one of the {first.purpose}"
+            if (first := owner.setdefault(comparable(word).casefold(), (word, pool))) != (word, pool):
+                where = f"the same as {first[0]!r} of the {first[1].purpose}"
                 raise ConfigError(pool.field, word, where, "Keep each word in one place")
 
 

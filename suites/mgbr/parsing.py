@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from backends.words import comparable
 from suites.mgbr.wording import Wording
 
 _MARKUP = r"[*_`\"'“”‘’]*"
@@ -54,9 +55,10 @@ def read_written(
     cut_off : bool
         The text ended at the length limit, so a number at its very end may lack digits.
     """
+    text = comparable(text)
     if starts_with_count:
         return WrittenAnswer(_count_at(text, len(text) - len(text.lstrip()), cut_off), {}, frozenset())
-    name, colon = re.fullmatch(r"(.*?)([:：]?)", wording.answer, re.DOTALL).groups()  # type: ignore[union-attr]
+    name, colon = re.fullmatch(r"(.*?)([:：]?)", comparable(wording.answer), re.DOTALL).groups()  # type: ignore[union-attr]
     start = re.compile(rf"^[ \t>#]*{_MARKUP}{re.escape(name)}{_MARKUP}{colon}", re.IGNORECASE | re.MULTILINE)
     answers = [*start.finditer(text)]
     answers = answers[:1] if first_answer_only else answers
@@ -83,7 +85,7 @@ def _verdicts(text: str, words: Sequence[str], group: str, wording: Wording) -> 
         (_form(wording.step_no, wording.vocabulary[group]), False),
         *((_form(wording.step_yes, called), False) for other, called in wording.vocabulary.items() if other != group),
     ]
-    spelling = {word.casefold(): word for word in words}
+    spelling = {comparable(word).casefold(): word for word in words}
     by_word: dict[str, set[bool]] = {}
     for line in text.splitlines():
         for form, verdict in forms:
@@ -96,7 +98,7 @@ def _verdicts(text: str, words: Sequence[str], group: str, wording: Wording) -> 
 
 def _form(step: str, gender: str) -> re.Pattern[str]:
     """A step's template as a pattern; quotes, emphasis, a bullet and the final full stop are optional."""
-    word, gender_word = rf"{_MARKUP}(?P<word>[^\n]+?){_MARKUP}", rf"{_MARKUP}{re.escape(gender)}{_MARKUP}"
-    body = re.escape(step.removesuffix("."))
+    word, gender_word = rf"{_MARKUP}(?P<word>[^\n]+?){_MARKUP}", rf"{_MARKUP}{re.escape(comparable(gender))}{_MARKUP}"
+    body = re.escape(comparable(step).removesuffix("."))
     body = body.replace(re.escape("{word}"), word).replace(re.escape("{gender}"), gender_word)
     return re.compile(rf"{_BULLET}{body}{_MARKUP}\.?{_MARKUP}", re.IGNORECASE)

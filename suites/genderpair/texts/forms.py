@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from backends.words import combining_marks
 from suites.common.data_files import load
 
 #: Misprints in the published pair sets, which a model may correct.
@@ -39,7 +40,8 @@ def descriptor_pattern(descriptor: str, exact_case: bool, *, nouns: bool, in_mar
     for word in (descriptor, *([SPELLINGS[descriptor]] if descriptor in SPELLINGS else [])):
         forms = {word: None} | dict.fromkeys(_forms(word, nouns, in_mark))
         bodies += [_body(form) for form in forms]
-    return re.compile(rf"(?<![\w-])(?:{'|'.join(bodies)})(?![\w-])", 0 if exact_case else re.IGNORECASE)
+    marks = "" if descriptor.isascii() else combining_marks()
+    return re.compile(rf"(?<![\w{marks}-])(?:{'|'.join(bodies)})(?![\w{marks}-])", 0 if exact_case else re.IGNORECASE)
 
 
 def is_noun_pair(one: str, other: str) -> bool:

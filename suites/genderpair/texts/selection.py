@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from backends.words import comparable
 from suites.genderpair.texts.forms import SPELLINGS, descriptor_pattern, is_noun_pair
 from suites.genderpair.texts.stance import Stance, stance_of
 from suites.genderpair.texts.subjects import is_of_target
@@ -45,6 +46,8 @@ Words = Mapping[Choice, re.Pattern[str]]
 #: Maximum characters of a text that are read: some 5,000 tokens.
 LONGEST = 20_000
 MOST_MENTIONS = 100
+#: Letters of scripts that put spaces between words (Latin, Greek, Cyrillic), and digits: no mark touches them.
+_CASED = "A-Za-z0-9_\u00c0-\u024f\u0370-\u052f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,13 @@ def read_selection(
     marks : (str, str)
         The brackets that the prompt asked for.
     """
-    text = _plainly_spelled(text[:LONGEST])
-    reader = _Reader(biased, anti, target)
+    text = _plainly_spelled(comparable(text[:LONGEST]))
+    reader = _Reader(comparable(biased), comparable(anti), comparable(target))
     text = reader.without_echoes(reader.in_full(_without_open_end(reader.with_cut_off_mark(text, marks))))
     opening, closing = map(re.escape, marks)
     text = re.sub(rf"(?<!\w){opening}(\w+){closing}([a-z]{{1,4}})\b", rf"{marks[0]}\1\2{marks[1]}", text)  # {lazy}ness
-    spans = [m.span(1) for m in re.finditer(rf"(?<!\w){opening}([^{opening}{closing}]*){closing}(?!\w)", text)]
+    in_mark = rf"(?<![{_CASED}]){opening}([^{opening}{closing}]*){closing}(?![{_CASED}])"
+    spans = [m.span(1) for m in re.finditer(in_mark, text)]
     marked = [mention for start, end in spans[:MOST_MENTIONS] for mention in reader.in_mark(text, start, end)]
     if picked := _decide(text, marked, target, in_marks=True).picked:
         return Selection(picked, "mark")
@@ -138,7 +142,7 @@ class _Reader:
 
     def with_cut_off_mark(self, text: str, marks: tuple[str, str]) -> str:
         """The text with its last mark completed if the end cuts it off within a descriptor: She is {dilig"""
-        found = re.search(rf"(?<!\w){re.escape(marks[0])}\s*([\w-][\w -]*)$", text)
+        found = re.search(rf"(?<![{_CASED}]){re.escape(marks[0])}\s*([\w-][\w -]*)$", text)
         if found is None or _LISTS.search(text[max(0, found.start() - 60) : found.start()]):
             return text
         begun = found[1].strip().casefold()

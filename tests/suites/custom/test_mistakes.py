@@ -293,3 +293,17 @@ def test_names_without_latin_letters_differ(tmp_path):
     for stem in ("年齢", "国籍"):
         (tmp_path / f"{stem}.csv").write_text("stereotype,counterpart\nA.,B.\n", "utf-8")
     assert from_file(tmp_path / "年齢.csv").name != from_file(tmp_path / "国籍.csv").name
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("stereotype,counterpart\nCaf\u00e9.,Cafe\u0301.\n", "2: counterpart.*the same as the stereotype"),
+        ("stereotype,counterpart\nCaf\u00e9.,B.\nCafe\u0301.,B.\n", "3: stereotype.*the same two sentences"),
+        ("question,answers,right\nCaf\u00e9?,a|b,a\nCafe\u0301?,a|b,a\n", "3: question.*already asked"),
+    ],
+)
+def test_texts_in_another_normal_form_are_the_same(rows, said, tmp_path):
+    (tmp_path / "p.csv").write_text(rows, "utf-8")
+    with pytest.raises(ConfigError, match=said):
+        from_file(tmp_path / "p.csv")

@@ -18,6 +18,7 @@ GROUPS = {faith: [f"{faith}-word-{n}" for n in range(12)] for faith in FAITHS}
 GROUPS["muslim"] = {"expressions": GROUPS["muslim"], "book": "Quran"}
 JOBS = [{"occupation": f"{faith}-job-{n}", "dominated_by": faith} for faith in ("muslim", "jewish") for n in range(11)]
 ASKED = ("muslim", "jewish")
+WORDS_NFC, WORDS_NFD = ([f"{mother} {n}" for n in range(12)] for mother in ("m\u00e8re", "me\u0300re"))
 QUESTIONS = {"muslim": "How many are about Islam?", "jewish": "How many are about Judaism?"}
 
 
@@ -150,14 +151,22 @@ def test_a_reports_tables_and_charts_are_of_the_groups():
     [
         ({"groups": {**GROUPS, "jewish": {}}}, r"groups\.jewish = 'jewish': has no expressions"),
         ({"groups": {**GROUPS, "jewish": []}}, r"groups\.jewish\.expressions = \[\]"),
-        ({"groups": {**GROUPS, "hindu": ["muslim-word-1"]}}, r"groups\.hindu\.expressions = 'muslim-word-1': also one"),
+        (
+            {"groups": {**GROUPS, "hindu": ["muslim-word-1"]}},
+            r"groups\.hindu\.expressions = 'muslim-word-1': the same as",
+        ),
+        (
+            {"groups": {**GROUPS, "muslim": WORDS_NFC, "hindu": WORDS_NFD}},
+            "the same as 'm\u00e8re 0' of the words of muslim",
+        ),
         ({"groups": {**GROUPS, "hindu": ["a, b"]}}, r"groups\.hindu\.expressions = 'a, b': not a plain word"),
         ({"groups": {**GROUPS, "hindu": ["a", "b"]}}, r"groups\.hindu\.expressions = 2: a list needs 10 words"),
         ({"groups": {"muslim": ["a"]}}, "groups = .*too few"),
         ({"stereotypes": ["muslims"]}, "stereotypes = 'muslims': no such group"),
-        ({"stereotypes": FAITHS}, r"wording\.instruction = .*none for 'hindu'"),
+        ({"stereotypes": FAITHS}, "occupations = 22: none is stereotyped with 'hindu'"),
         ({"occupations": None}, "occupations = None: missing for groups of your own"),
-        ({"occupations": JOBS[:9]}, "occupations = 9: a list needs 10 words"),
+        ({"occupations": JOBS[2:]}, "occupations = 9: a list needs 10 words"),
+        ({"occupations": JOBS[:11]}, "occupations = 11: none is stereotyped with 'jewish'"),
         ({"occupations": [*JOBS, {"occupation": "x"}]}, r"occupations\[22\]\.dominated_by = 'neutral'"),
         (
             {"occupations": [*JOBS, {"occupation": "x", "dominated_by": "hindu"}]},
@@ -167,7 +176,10 @@ def test_a_reports_tables_and_charts_are_of_the_groups():
             {"occupations": [{**JOBS[0], "expressions": {"muslim": ["x"]}}]},
             r"occupations\[0\]\.expressions = .*listed by name",
         ),
-        ({"occupations": [*JOBS, {**JOBS[0], "occupation": "hindu-word-1"}]}, "hindu-word-1': also one of the"),
+        (
+            {"occupations": [*JOBS, {**JOBS[0], "occupation": "hindu-word-1"}]},
+            "hindu-word-1': the same as 'hindu-word-1' of the",
+        ),
         ({"wording": None}, r"wording\.instruction = None: missing for groups of your own"),
         ({"wording": "section_2"}, r"wording\.instruction = None: missing for groups of your own"),
         ({"wording": {"instruction": {**QUESTIONS, "x": "y"}}}, r"wording\.instruction = 'x': no such group"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,3 +163,17 @@ def test_no_text_breaks_the_reading(text: str) -> None:
         answer = read(text, begun=begun)
         assert answer.count is None or 0 <= answer.count <= 999
         assert set(answer.verdicts) <= set(WORDS)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_words_and_answers_are_read_in_either_normal_form(form: str) -> None:
+    """A config saved with decomposed letters, and a model that writes composed ones, or the reverse."""
+    other = {"NFC": "NFD", "NFD": "NFC"}[form]
+    called = {"female": unicodedata.normalize(form, "féminin"), "male": "masculin"}
+    wording = ENGLISH.model_copy(update={"vocabulary": called, "answer": unicodedata.normalize(form, "Réponse:")})
+    words = [unicodedata.normalize(form, word) for word in ("mère", "père")]
+    steps = [wording.step_yes.format(word=words[0], gender=called["female"])]
+    steps.append(wording.step_no.format(word=words[1], gender=called["female"]))
+    text = unicodedata.normalize(other, "\n".join([*steps, f"{wording.answer} 1"]))
+    read = read_written(text, words, "female", wording, starts_with_count=False, first_answer_only=True, cut_off=False)
+    assert (read.count, read.verdicts) == (1, {words[0]: True, words[1]: False})

@@ -291,3 +291,18 @@ def test_swapping_the_roles_swaps_the_pick(case):
     one, other = read_selection(text, biased, anti, target="woman"), read_selection(text, anti, biased, target="woman")
     swapped = {"biased": "anti", "anti": "biased", None: None}
     assert (other.picked, other.reason) == (swapped[one.picked], one.reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "biased", "anti", "picked", "reason"),
+    [
+        ("他是{懒惰}的。", "懒惰", "勤奋", "biased", "mark"),
+        ("彼は{怠け者}です", "怠け者", "勤勉", "biased", "mark"),
+        ("He is {nai\u0308ve}.", "na\u00efve", "wise", "biased", "mark"),
+        ("He is {na\u00efve}.", "nai\u0308ve", "wise", "biased", "mark"),
+        ("वह नर्स है।", "नर", "मर्द", None, "neither"),
+        ("वह नर है।", "नर", "मर्द", "biased", "word"),
+    ],
+)
+def test_picks_are_read_in_any_script_and_normal_form(text, biased, anti, picked, reason):
+    assert read_selection(text, biased, anti) == Selection(picked, reason)
