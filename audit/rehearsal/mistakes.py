@@ -189,6 +189,9 @@ def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -
     quantity = table.quantity(spec.quantity)
     low, high = float(np.nanmin(quantity.low[used])), float(np.nanmax(quantity.high[used]))
     least, most = spec.limits
+    if spec.neutral is not None and spec.estimator == "mean" and not least <= spec.neutral <= most:
+        problem = f"neutral value of {figure}, of kind {spec.kind!r}: outside {least:g} to {most:g}"
+        yield placed(suite, "measures", spec.neutral, problem, "Give it in the unit of the rows")
     if low < least - _ROUNDING or high > most + _ROUNDING:
         problem = (
             f"{figure} is of kind {spec.kind!r}, {least:g} to {most:g}, but its rows range from {low:g} to {high:g}"

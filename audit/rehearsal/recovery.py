@@ -99,6 +99,7 @@ def _figures(
             and measure.high is not None
             and spec.neutral is not None
             and measure.least_levels >= FEWEST_CLUSTERS
+            and (measure.p_adjusted is None or measure.p_adjusted < 1 - confidence)
             and not measure.low <= spec.neutral <= measure.high,
         )
         for measure, spec in zip(measures, specs, strict=True)

@@ -51,6 +51,7 @@ MISTAKES = {
     "a level that no row has": ("neutral=0.5", 'where={"role": "chef"}', 26, "matches no row"),
     "a quantity misspelt": ('"p_mary", "p_mary"', '"p_mary", "p_marry"', 26, "'p_mary'"),
     "a kind that values exceed": ("exact(share)", "exact(2 + share)", 26, "'probability'"),
+    "a neutral value out of range": ("neutral=0.5", "neutral=50", 26, "outside 0 to 1"),
     "weights of other levels": (
         "neutral=0.5",
         'stratum="scene", weights={"a": 0.5, "c": 0.5}',

@@ -7,7 +7,10 @@ from statistics import NormalDist
 
 import pytest
 
+from audit.analysis.measures import measure_rows
+from audit.analysis.table import RowTable
 from audit.rehearsal import check_items
+from audit.rehearsal.answers import rehearse
 from audit.rehearsal.recovery import recoveries
 from audit.report.phrases.rehearsal import rehearsal_lines
 from suites import OccuGender, from_file
@@ -48,6 +51,24 @@ contrasts = {{gap = {{of = "reds"}}}}
     assert one.with_bias == pytest.approx(0.4, abs=0.05)
     assert one.without == pytest.approx(0.0, abs=0.02)
     assert one.found >= 0.9 * one.draws
+
+
+def test_power_is_that_of_the_corrected_test_of_a_report(tmp_path):
+    """Five contrasts are tested together, so that each is found less often than its own interval excludes 0."""
+    groups = ", ".join(f'{name} = ["{name}1"]' for name in "abcde")
+    contrasts = ", ".join(f'k{name} = {{of = "{name}"}}' for name in "abcde")
+    rows = f"groups = {{{groups}}}\ncontrasts = {{{contrasts}}}\nfillers = {[f'f{n}' for n in range(8)]}\n"
+    templates = f"kind = 'templates'\ntemplates = {[f'T{n} [FILLER] is' for n in range(6)]}\n"
+    (tmp_path / "t.toml").write_text(templates + rows, "utf-8")
+    suite = from_file(tmp_path / "t.toml")
+    items, specs = list(suite.items()), [spec for spec in suite.measures(()) if spec.primary]
+    one, *_ = recoveries(suite, items, specs, 0.2, 0.95)
+    called = [
+        measure_rows(RowTable(rehearse(suite, items, 0.2, draw).rows), specs, model="m", suite="s", signature={})[0]
+        for draw in range(one.draws)
+    ]
+    by_interval = sum(not one.low <= 0 <= one.high for one in called)
+    assert one.found == sum(one.p_adjusted < 0.05 for one in called) < by_interval
 
 
 def test_a_chosen_answer_recovers_its_share(tmp_path):
