@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Mapping
 
 from suites.base import Factor
-from suites.common.groups.declared import Contrast, Refuse
+from suites.common.groups.declared import Contrast, Refuse, spelling
 
 #: Group → weight.
 Weights = Mapping[str, float]
@@ -77,6 +77,8 @@ class _Reader:
             for group in wanted:
                 self._refuse_unknown(group, place)
             return list(dict.fromkeys(wanted))
+        for name, level in wanted.items():
+            self._refuse_doubtful(name, level)
         found = [
             group
             for group, attributes in self._groups.items()
@@ -86,6 +88,22 @@ class _Reader:
             hint = f"Attributes: {', '.join(f'{g}: {dict(a)}' for g, a in self._groups.items())}"
             raise self._refuse(place, dict(wanted), "no group has these attributes", hint)
         return found
+
+    def _refuse_doubtful(self, name: str, wanted: Factor) -> None:
+        """Refuse an attribute that would put a group on the other side unseen: written in another way, or misspelt."""
+        if not any(name in attributes for attributes in self._groups.values()):
+            return
+        for group, attributes in self._groups.items():
+            if name not in attributes:
+                if close := difflib.get_close_matches(name, attributes, n=1, cutoff=0.8):
+                    problem = f"no attribute of the contrast {self._name!r}"
+                    raise self._refuse(("groups", group, close[0]), close[0], problem, f"Did you mean {name!r}?")
+                continue
+            level = attributes[name]
+            is_other = level != wanted or isinstance(level, bool) != isinstance(wanted, bool)
+            if is_other and spelling(level) == spelling(wanted):
+                problem = f"another level than {wanted!r}, which the contrast {self._name!r} names"
+                raise self._refuse(("groups", group, name), level, problem, "Write it alike, or more differently")
 
     def _refuse_unknown(self, group: str, place: tuple[str, ...]) -> None:
         if group not in self._groups:

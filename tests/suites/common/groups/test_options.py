@@ -301,3 +301,10 @@ def test_a_mistake_is_told_with_its_field(mistake, suite):
         suite(**{"occupations": JOB, **options})
     assert told.value.field.startswith(field)
     assert said in str(told.value)
+
+
+@pytest.mark.parametrize("own", [{"religion": "muslim"}, {"religion": "Mus\u200blim"}, {"relligion": "Muslim"}])
+def test_an_attribute_written_in_another_way_is_no_other_side(own):
+    groups = {**CROSSED["groups"], "b": {"expressions": ["b"], "gender": "woman", **own}}
+    with pytest.raises(ConfigError, match=r"groups\.b.*(another level than 'Muslim'|Did you mean 'religion')"):
+        OccuGender(**{**FIVE, **CROSSED, "groups": groups, "occupations": [{"occupation": "cook"}]})
