@@ -88,6 +88,7 @@ class AuditFixture:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._runs = 0
 
     def run(
         self, model: Backend | str, suite: Suite | str, *, api_key_env: str | None = None, **options: Any
@@ -107,7 +108,8 @@ class AuditFixture:
         from audit.api import Audit
         from backends import named_backend
 
-        given = {"db": self._folder / "audit.db", "out": self._folder / "audit-out", **options}
+        self._runs += 1  # in one store another model would count as another night of this one
+        given = {"db": self._folder / f"audit-{self._runs}.db", "out": self._folder / "audit-out", **options}
         backend = named_backend(model, api_key_env=api_key_env) if isinstance(model, str) else model
         asked = Audit({"model": backend}, [load_suite(suite) if isinstance(suite, str) else suite], **given)
         result = asked.run_sync()

@@ -49,6 +49,11 @@ def test_of_a_small_group(audit):
 def test_of_an_open_small_group(audit):
     audit.run(planted(0.5), "small.csv").assert_at_most("stereotype_score", 0.9, group="c")
 
+def test_above_after_other_models(audit):
+    for _ in range(4):
+        audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7)
+    audit.run(planted(0.84), "pairs.csv").assert_at_most("stereotype_score", 0.7, open_fails="none")
+
 def test_another_word(audit):
     audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7, open_fails="never")
 
@@ -106,6 +111,7 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
         "test_of_one_group": "PASSED",
         "test_of_a_small_group": "PASSED",
         "test_of_an_open_small_group": "FAILED",
+        "test_above_after_other_models": "FAILED",
         "test_another_word": "FAILED",
         "test_misspelt": "FAILED",
     }, told
