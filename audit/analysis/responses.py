@@ -12,6 +12,7 @@ import numpy as np
 
 from audit.analysis.estimators import Floats
 from audit.analysis.self_check import within_noise
+from audit.results import NOT_ASKED
 from backends.base import Answer, ScoreResponse
 from backends.errors import BackendError
 from suites.base import Factor, Item, Row, Suite
@@ -71,7 +72,7 @@ class Responses:
         Returns the questions that follow from the answer.
         """
         if answer is None or isinstance(answer, BackendError):
-            reason = "not asked" if answer is None else answer.kind
+            reason = NOT_ASKED if answer is None else answer.kind
             self._found[place] = _unanswered(item.id, item.factors, keys, reason)
             return ()
         with _reading:
@@ -106,7 +107,7 @@ class Responses:
         places = [place for place, found in list(self._found.items()) if not keys.isdisjoint(found.keys)]
         for place in places:
             found = self._found[place]
-            self._found[place] = _unanswered(found.item_id, found.factors, found.keys, "not asked")
+            self._found[place] = _unanswered(found.item_id, found.factors, found.keys, NOT_ASKED)
         retracted = set(places)
         for place in list(self._found):
             if any(place[:depth] in retracted for depth in range(1, len(place))):

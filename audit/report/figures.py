@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from audit.report.formatting import distinct_labels, short_level
 from audit.results import (
@@ -21,6 +22,15 @@ from audit.results import (
 )
 
 Condition = Mapping[str, Scalar]
+
+
+class Leading(NamedTuple):
+    """A figure that a suite was made to show; ``label`` tells it from the measure's others, "" for none."""
+
+    measure: str
+    where: Condition
+    label: str
+
 
 _HEADLINE = 8  # conditions that fit into one chart and one sentence
 
@@ -43,6 +53,7 @@ class Figures:
         for c in result.comparisons:
             self._comparisons[c.suite, c.measure, where_key(c.where)].append(c)
         self._headlines: dict[str, list[tuple[str, Condition]]] = {}
+        self._leading: dict[str, list[Leading]] = {}
 
     def suite(self, name: str) -> SuiteInfo:
         """The suite as it was run."""
@@ -107,7 +118,52 @@ class Figures:
         candidates += [(name, _plainest(measures[name])) for name in names if name not in of_levels]
         fitting = [(name, conditions) for name, conditions in candidates + fallback if len(conditions) <= _HEADLINE]
         name, conditions = (fitting or candidates or [("", [])])[0]
-        return [(name, where) for where in conditions[:_HEADLINE]]
+        return self._farthest(suite, [(name, where) for where in conditions], _HEADLINE)
+
+    def leading(self, suite: str) -> list[Leading]:
+        """The suite's headline figures, then its other primary ones with a neutral value, each with its label.
+
+        No figure that a suite was made to show is left out, except for correlations over levels.
+        """
+        if suite not in self._leading:
+            headline = self.headline(suite)
+            chosen = {(name, where_key(where)): (name, where) for name, where in headline}
+            for m in self.result.measures:
+                is_primary = m.spec.primary and m.neutral is not None and not m.is_subgroup
+                if m.suite == suite and is_primary and m.unit != "correlation":
+                    chosen.setdefault((m.measure, where_key(m.where)), (m.measure, m.where))
+            alike: dict[tuple[str, frozenset[str]], list[Condition]] = defaultdict(list)
+            for name, where in chosen.values():
+                alike[name, frozenset(where)].append(where)
+            labels = {
+                (name, where_key(where)): label
+                for (name, _), conditions in alike.items()
+                for where, label in zip(conditions, self.distinguishing_labels(suite, name, conditions), strict=True)
+            }
+            self._leading[suite] = [Leading(name, where, labels[key]) for key, (name, where) in chosen.items()]
+        return self._leading[suite]
+
+    def chosen(self, suite: str, most: int) -> tuple[list[Leading], list[Leading]]:
+        """The ``most`` leading figures that some model has a value of and whose intervals lie farthest from neutral, in
+        their order; and those left out."""
+        leading = self.leading(suite)
+        kept = {
+            (name, where_key(where))
+            for name, where in self._farthest(suite, [(one.measure, one.where) for one in leading], most)
+        }
+        shown = [one for one in leading if (one.measure, where_key(one.where)) in kept]
+        return shown, [one for one in leading if (one.measure, where_key(one.where)) not in kept]
+
+    def _farthest(self, suite: str, among: Sequence[tuple[str, Condition]], most: int) -> list[tuple[str, Condition]]:
+        """The figures whose intervals lie farthest from neutral, in their order; those without a value are the last."""
+        if len(among) <= most:
+            return list(among)
+
+        def clear_by(of: tuple[str, Condition]) -> float:
+            return max(map(_clear_by, self.by_model(suite, *of)), default=-math.inf)
+
+        ranked = sorted(range(len(among)), key=lambda place: -clear_by(among[place]))
+        return [among[place] for place in sorted(ranked[:most])]
 
     def step_decisions(self, suite: str) -> Iterator[tuple[AttributionStep, str, list[tuple[str, Comparison]]]]:
         """Each step of the ladder that ends in the suite, with its headline measure and the decisions about it.
@@ -161,6 +217,14 @@ class Figures:
                 if measures and all(m.neutral is not None and not m.is_subgroup for m in measures):
                     charts.append((chart, name, conditions))
         return charts
+
+
+def _clear_by(measure: Measure) -> float:
+    """How far the whole interval lies from neutral; below 0 if it holds it."""
+    if measure.low is None or measure.high is None:
+        return -math.inf if measure.bound_low is None else -1e9  # a value without an interval, before none
+    neutral = measure.neutral or 0.0
+    return max(measure.low - neutral, neutral - measure.high)
 
 
 def _plainest(measures: Iterable[Measure]) -> list[Condition]:

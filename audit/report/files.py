@@ -23,9 +23,9 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     Returns
     -------
     dict
-        The files written: ``html``, ``json``, ``certificate`` (one sheet), ``card`` (for the models' cards),
-        ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table in a paper's layout
-        ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``.
+        The files written: ``html``, ``json``, ``certificate`` (one sheet), ``card`` (for the model's card; with
+        several models ``card MODEL`` for each), ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table
+        in a paper's layout ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         json_report,
         markdown_report,
         measures_csv,
-        model_card,
+        model_cards,
         table_csvs,
         table_latex,
     )
@@ -58,7 +58,8 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     if "certificate" in formats:
         texts["certificate"] = ("certificate.html", certificate(result, report_json))
     if "card" in formats:
-        texts["card"] = ("model_card.md", model_card(result))
+        for model, name, text in model_cards(result):
+            texts["card" if len(result.models) == 1 else f"card {model}"] = (name, text)
     if "markdown" in formats:
         texts["markdown"] = ("report.md", markdown_report(result))
     if "csv" in formats:

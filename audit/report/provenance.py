@@ -40,7 +40,7 @@ def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) ->
         }
         for stored in itertools.islice(behind, limit)
     ]
-    return {"figure": measure.model_dump(), "items": items}
+    return {"run": result.run_id, "figure": measure.model_dump(), "items": items}
 
 
 def provenance_text(behind: dict[str, Any]) -> str:
@@ -48,7 +48,7 @@ def provenance_text(behind: dict[str, Any]) -> str:
     figure = behind["figure"]
     where = "".join(f", {k}={v}" for k, v in figure["where"].items()) or ", overall"
     lines = [
-        f"{figure['measure']} of {figure['model']} on {figure['suite']}{where}",
+        f"{figure['measure']} of {figure['model']} on {figure['suite']}{where}, in run {behind['run']}",
         f"  value {formatting.figure(Measure.model_validate(figure))}",
         f"  {figure['n_items']} items, {figure['missing']} missing, {figure['censored']} known only by bounds",
         f"  {figure['signature']}",

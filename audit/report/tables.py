@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from audit.report.figures import Condition, Figures
-from audit.report.formatting import MISSING, figure, level_label, measure_label, one_line, plain_number
+from audit.report.formatting import (
+    MISSING,
+    distinct_names,
+    figure,
+    file_name,
+    level_label,
+    measure_label,
+    one_line,
+    plain_number,
+)
 from audit.report.phrases import captions
 from audit.results import Measure, Rank, Reproduction, Where, where_key
 
@@ -79,8 +88,21 @@ def paper_tables(figures: Figures, suite: str) -> list[PaperTable]:
     return [_table(figures, suite, layout, info.published) for layout in info.tables]
 
 
+def named_tables(figures: Figures) -> Iterator[tuple[str, str, PaperTable]]:
+    """(suite/table, file name without its ending, table) of every suite's tables."""
+    tables = [table for info in figures.result.suites for table in paper_tables(figures, info.name)]
+
+    def stem(key: str) -> str:
+        return "-".join(map(file_name, key.rsplit("/", 1)))
+
+    names = distinct_names([f"{table.suite}/{table.name}" for table in tables], stem)
+    for table in tables:
+        key = f"{table.suite}/{table.name}"
+        yield key, f"tables/{names[key]}", table
+
+
 def rank_rows(figures: Figures, suite: str) -> list[tuple[str, dict[str, Rank]]]:
-    """For each of the suite's headline figures that is ranked: (what, model → rank)."""
+    """For each of the suite's leading figures that is ranked: (what, model → rank)."""
     ranks = {
         (ranking.measure, where_key(ranking.where)): {rank.model: rank for rank in ranking.ranks}
         for ranking in figures.result.rankings
@@ -88,7 +110,7 @@ def rank_rows(figures: Figures, suite: str) -> list[tuple[str, dict[str, Rank]]]
     }
     return [
         (f"{measure_label(name)}{f' ({condition})' if condition else ''}", ranks[name, where_key(where)])
-        for (name, where), condition in zip(figures.headline(suite), figures.headline_labels(suite), strict=True)
+        for name, where, condition in figures.leading(suite)
         if (name, where_key(where)) in ranks
     ]
 

@@ -5,7 +5,7 @@ Plain data with a JSON form. Reports and gates read it and recompute nothing.
 
 from __future__ import annotations
 
-from audit.results.answers import DataQuality, Example, ModelInfo, SelfCheck, SuiteInfo
+from audit.results.answers import NOT_ASKED, DataQuality, Example, ModelInfo, SelfCheck, SuiteInfo
 from audit.results.audit_result import AuditResult, UntilDecided, renamed_quantities
 from audit.results.comparisons import VERDICT_WORDS, Comparison, Decided, OpenBecause, Rank, Ranking, Verdict
 from audit.results.figures import (
@@ -32,6 +32,7 @@ from audit.results.steps import AttributionStep, EngineDrift, ItemChange, Prompt
 
 __all__ = [
     "HIDDEN",
+    "NOT_ASKED",
     "OPEN_VERDICTS",
     "RENAMED_MEASURES",
     "REPORT_KEYS",

@@ -30,6 +30,10 @@ class ModelInfo(Reported):
     limits: list[str] = []
 
 
+#: Why an item has no answer that was not asked for one; other reasons are kinds of errors, or the suites' own.
+NOT_ASKED = "not asked"
+
+
 class SuiteInfo(Reported):
     """A suite as it was run: the number of items, its signature, its layouts and published figures.
 

@@ -136,7 +136,7 @@ def test_a_result_is_read_by_its_config_and_written_there(result, tmp_path):
     )
     again = load_result(config)
     assert again.run_id == result.run_id
-    assert again.write(formats=["card"])["card"].parent == tmp_path / "here"
+    assert again.write(formats=["markdown"])["markdown"].parent == tmp_path / "here"
 
 
 def test_run_sync_works_where_a_loop_runs(tmp_path):

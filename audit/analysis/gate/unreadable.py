@@ -14,14 +14,14 @@ from dataclasses import replace
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.table import Levels, RowTable, item_index
-from audit.results import Measure
+from audit.results import NOT_ASKED, Measure
 from backends.errors import ERROR_KINDS
 from suites.base import MeasureSpec, Row, flag
 
 #: The name of the share, which margins may use.
 UNREADABLE_SHARE = "unreadable_share"
 #: Reasons without any answer of the model, so that its readability is unknown.
-_NO_ANSWER = ERROR_KINDS | {"not asked"}
+_NO_ANSWER = ERROR_KINDS | {NOT_ASKED}
 
 
 def unreadable_change(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,22 +26,25 @@ from audit.report.formatting import (
 from audit.report.phrases import captions
 from audit.results import Measure, Scalar, level_key, where_key
 
+_DRAWN = 8  # figures of a suite that the first screen has room for
+
 
 def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
-    """The first screen's chart: each suite's headline figures, with models side by side."""
+    """The first screen's chart: each suite's leading figures by measure, with models side by side."""
     panels, heights, drawn = [], [], []
     for info in figures.result.suites:
-        headline = figures.headline(info.name)
-        rows, of_suite = [], []
-        for (measure, where), condition in zip(headline, figures.headline_labels(info.name), strict=True):
-            by_model = figures.by_model(info.name, measure, where)
-            of_suite += by_model
-            rows += [figure_row(table, figures, m, k=condition or measure_label(measure)) for m in by_model]
-        if rows:
-            title = f"{one_line(info.title)}: {measure_label(headline[0][0])}"
-            panels.append(Panel(title, rows, ends=figure_ends(of_suite)))
-            heights.append(len(headline) * (10 + 8 * len(figures.models)) + 6)
-            drawn += of_suite
+        shown, _ = figures.chosen(info.name, _DRAWN)
+        for measure, of_measure in itertools.groupby(shown, key=lambda one: one.measure):
+            rows, of_panel = [], []
+            for one in of_measure:
+                by_model = figures.by_model(info.name, measure, one.where)
+                of_panel += by_model
+                rows += [figure_row(table, figures, m, k=one.label or measure_label(measure)) for m in by_model]
+            if rows:
+                title = f"{one_line(info.title)}: {measure_label(measure)}"
+                panels.append(Panel(title, rows, ends=figure_ends(of_panel)))
+                heights.append(len({row["k"] for row in rows}) * (10 + 8 * len(figures.models)) + 6)
+                drawn += of_panel
     if not panels:
         return None
     spec = specs.dots(len(figures.models), [0, 1], max(heights), "")

@@ -10,7 +10,7 @@ from audit.report.exports.items import item_records, records_of, write_items
 from audit.report.exports.json import json_report
 from audit.report.exports.latex import table_latex
 from audit.report.exports.markdown import markdown_report
-from audit.report.exports.model_card import model_card
+from audit.report.exports.model_card import model_cards
 
 __all__ = [
     "Tool",
@@ -22,7 +22,7 @@ __all__ = [
     "junit_xml",
     "markdown_report",
     "measures_csv",
-    "model_card",
+    "model_cards",
     "records_of",
     "table_csvs",
     "table_latex",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from audit.report.figures import Figures
-from audit.report.formatting import csv_cell, file_name
-from audit.report.tables import paper_tables
+from audit.report.formatting import csv_cell
+from audit.report.tables import named_tables
 from audit.results import REPORT_KEYS, AuditResult, Comparison, Measure, Scalar
 
 #: Columns of comparisons.csv: files of earlier versions have them in this order; new ones join at the end.
@@ -43,24 +43,22 @@ def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
     One line per cell, in the scale of the table; a number that is not known is an empty cell.
     """
     figures = Figures(result)
-    for info in result.suites:
-        for table in paper_tables(figures, info.name):
-            columns = table.column_names("{}: {}".format)
-            lines: list[Sequence[Any]] = [("source", "block", "row", "column", *_NUMBERS)]
-            lines += [
-                (
-                    "published" if block.published else "measured minus published" if block.compared else "measured",
-                    block.heading,
-                    row.label,
-                    column,
-                    *(_plain(cell.numbers.get(name)) for name in _NUMBERS),
-                )
-                for block in table.blocks
-                for row in block.rows
-                for column, cell in zip(columns, row.cells, strict=True)
-            ]
-            name = f"tables/{file_name(info.name)}-{file_name(table.name)}.csv"
-            yield f"{info.name}/{table.name}", name, _text(lines)
+    for key, name, table in named_tables(figures):
+        columns = table.column_names("{}: {}".format)
+        lines: list[Sequence[Any]] = [("source", "block", "row", "column", *_NUMBERS)]
+        lines += [
+            (
+                "published" if block.published else "measured minus published" if block.compared else "measured",
+                block.heading,
+                row.label,
+                column,
+                *(_plain(cell.numbers.get(name)) for name in _NUMBERS),
+            )
+            for block in table.blocks
+            for row in block.rows
+            for column, cell in zip(columns, row.cells, strict=True)
+        ]
+        yield key, f"{name}.csv", _text(lines)
 
 
 def _plain(value: float | None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from audit.report.figures import Figures
-from audit.report.formatting import file_name, latex_text
-from audit.report.tables import Block, PaperTable, paper_tables
+from audit.report.formatting import latex_text
+from audit.report.tables import Block, PaperTable, named_tables
 from audit.results import AuditResult
 
 
@@ -16,10 +16,8 @@ def table_latex(result: AuditResult) -> Iterator[tuple[str, str, str]]:
     Each is a ``table`` environment for the package booktabs. Numbers are written as in the report, without exponents.
     """
     figures = Figures(result)
-    for info in result.suites:
-        for table in paper_tables(figures, info.name):
-            name = f"tables/{file_name(info.name)}-{file_name(table.name)}.tex"
-            yield f"{info.name}/{table.name}", name, _latex(table)
+    for key, name, table in named_tables(figures):
+        yield key, f"{name}.tex", _latex(table)
 
 
 def _latex(table: PaperTable) -> str:

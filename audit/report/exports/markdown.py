@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from audit.report.figures import Figures
-from audit.report.formatting import MISSING, figure, markdown_text, measure_label, number, where_label
+from audit.report.formatting import MISSING, figure, markdown_text, measure_label, percent, where_label
 from audit.report.phrases import HEADINGS, asked, captions, limit_lines, limits_overview, plain_rows, scope, summary
 from audit.report.phrases.methods import run_provenance
 from audit.report.tables import PaperTable, paper_tables
@@ -43,11 +44,15 @@ def _first_page(figures: Figures) -> list[str]:
         answers = [f"- **{markdown_text(model)}** {markdown_text(answer)}" for model, answer in one.answers]
         quoted = [f"> {markdown_text(line)}" for line in one.question.splitlines()]
         parts += ["## What was asked", "\n".join(quoted), "\n".join(answers), markdown_text(one.remark)]
-    rows = [
-        [f"{row.words} ({row.condition})" if row.condition else row.words, *(cell.points for cell in row.cells)]
-        for row in plain_rows(figures)
-    ]
-    return [part for part in [*parts, "## In plain words", _table(["", *figures.models], rows)] if part]
+    titles = {info.name: info.title for info in figures.result.suites}
+    parts.append("## In plain words")
+    for suite, of_suite in itertools.groupby(plain_rows(figures), key=lambda row: row.suite):
+        rows = [
+            [f"{row.words} ({row.condition})" if row.condition else row.words, *(cell.points for cell in row.cells)]
+            for row in of_suite
+        ]
+        parts.append(_table([titles[suite] if len(titles) > 1 else "", *figures.models], rows))
+    return [part for part in parts if part]
 
 
 def _headline(figures: Figures, suite: str) -> str:
@@ -77,7 +82,7 @@ def _data_quality(result: AuditResult) -> str:
                 e.model,
                 e.suite,
                 f"{e.answered:,} of {e.n_items:,}",
-                MISSING if e.probability_mass is None else f"{number(100 * e.probability_mass, 1)} %",
+                MISSING if e.probability_mass is None else percent(e.probability_mass),
                 f"{e.censored:,}",
                 f"{sum(e.failures.values()):,}",
             ]

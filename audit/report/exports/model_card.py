@@ -10,25 +10,36 @@ from collections.abc import Iterator
 from typing import Any
 
 from audit.report.figures import Figures
-from audit.report.formatting import figure, markdown_text, measure_label, one_line
+from audit.report.formatting import distinct_names, figure, file_name, markdown_text, measure_label, one_line
 from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, limit_lines, plain_sentence, summary
 from audit.report.phrases.methods import run_provenance
 from audit.results import AuditResult, Measure
 
 
-def model_card(result: AuditResult) -> str:
-    """Front matter with every model's results, then a section for each model."""
+def model_cards(result: AuditResult) -> Iterator[tuple[str, str, str]]:
+    """(model, file name, text) of each model's card; the file of a single model is ``model_card.md``.
+
+    Each is a file of its own, since readers of a front matter take all its results for those of one model.
+    """
+    if len(result.models) == 1:
+        yield result.models[0].name, "model_card.md", _card(result, result.models[0].name)
+        return
+    names = distinct_names([model.name for model in result.models], file_name)
+    for model, name in names.items():
+        yield model, f"model_cards/{name}.md", _card(result, model)
+
+
+def _card(result: AuditResult, model: str) -> str:
+    """Front matter with the model's results, then its section."""
     figures = Figures(result)
-    index = [
-        {"name": one_line(name), "results": [_metadata(figures, *found) for found in _headline(figures, name)]}
-        for name in figures.models
-    ]
+    own = Figures(_alone(result, model))
+    found = list(_leading(figures, model))
+    index = [{"name": one_line(model), "results": [_metadata(figures, *one) for one in found]}]
     parts = [f"---\nmodel-index: {json.dumps(index, ensure_ascii=False, indent=1)}\n---"]
-    cautions = [f"- {markdown_text(s.text)}" for s in summary(figures) if s.kind == "caution"]
-    for name in figures.models:
-        lines = [_line(figures, *found) for found in _headline(figures, name)]
-        parts += [f"## Bias audit of {markdown_text(name)}", "\n".join(lines) or "No figure was measured."]
-    if lines := [f"- {markdown_text(line.text)}" for line in limit_lines(result)]:
+    cautions = [f"- {markdown_text(s.text)}" for s in summary(own) if s.kind == "caution"]
+    lines = [_line(figures, *one) for one in found]
+    parts += [f"## Bias audit of {markdown_text(model)}", "\n".join(lines) or "No figure was measured."]
+    if lines := [f"- {markdown_text(line.text)}" for line in limit_lines(own.result)]:
         parts += ["### Limits set beforehand", "\n".join(lines)]
     if cautions:
         parts += ["### What limits this", "\n".join(cautions)]
@@ -36,10 +47,21 @@ def model_card(result: AuditResult) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _headline(figures: Figures, model: str) -> Iterator[tuple[str, str, Measure]]:
+def _alone(result: AuditResult, model: str) -> AuditResult:
+    """The result as far as it is about one model."""
+    kept = {
+        name: [one for one in getattr(result, name) if one.model == model]
+        for name in ("measures", "data_quality", "limits", "examples", "self_checks")
+    }
+    of_both: dict[str, list[Any]] = {"comparisons": [], "drift": [], "ladder": [], "rankings": []}
+    models = [one for one in result.models if one.name == model]
+    return result.model_copy(update={**kept, **of_both, "models": models})
+
+
+def _leading(figures: Figures, model: str) -> Iterator[tuple[str, str, Measure]]:
     """(suite, condition, figure) of one model, in the suites' order."""
     for info in figures.result.suites:
-        for (name, where), label in zip(figures.headline(info.name), figures.headline_labels(info.name), strict=True):
+        for name, where, label in figures.leading(info.name):
             measure = figures.get(info.name, name, where, model)
             if measure is not None:
                 yield info.name, label, measure

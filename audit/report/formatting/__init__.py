@@ -15,7 +15,9 @@ from audit.report.formatting.labels import (
 from audit.report.formatting.numbers import (
     MISSING,
     bounded,
+    distinct_decimals,
     figure,
+    hundredths,
     level,
     number,
     p_value,
@@ -26,6 +28,7 @@ from audit.report.formatting.numbers import (
 )
 from audit.report.formatting.safe_text import (
     csv_cell,
+    distinct_names,
     encodable,
     file_name,
     json_for_script,
@@ -40,11 +43,14 @@ __all__ = [
     "MISSING",
     "bounded",
     "csv_cell",
+    "distinct_decimals",
     "distinct_labels",
+    "distinct_names",
     "encodable",
     "factor_label",
     "figure",
     "file_name",
+    "hundredths",
     "json_for_script",
     "latex_text",
     "level",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 MISSING = "–"
@@ -71,7 +72,7 @@ def with_interval(
         decimals = _decimals_for(None if low is None or high is None else (high - low) / 2)
         while decimals < 4 and any(x and not round(x, decimals) for x in (value, low, high)):
             decimals += 1  # an end near zero must not look like zero
-        decimals = _distinct_decimals(decimals, neutral, low, high)
+        decimals = distinct_decimals(decimals, neutral, low, high)
     interval = "" if low is None or high is None else f"[{write(low, decimals)}, {write(high, decimals)}]"
     if value is None:
         return interval or MISSING
@@ -86,13 +87,33 @@ def p_value(p: float | None) -> str:
         return "p < 0.001"
     decimals = 3 if p < 0.1 else 2
     for level in _LEVELS:
-        decimals = _distinct_decimals(decimals, level, p)
+        decimals = distinct_decimals(decimals, level, p)
     return f"p = {p:.{decimals}f}"
 
 
 def percent(share: float) -> str:
-    """A share in percent, with one significant digit if it would read as zero."""
-    return f"{100 * share:.1f} %" if share >= 0.0005 else f"{100 * share:.0e} %"
+    """A share in percent; one that is neither 0 nor 1 never reads as 0 or 100."""
+    return f"{hundredths(share, 1)} %"
+
+
+def hundredths(share: float, decimals: int, marks: Sequence[float] = ()) -> str:
+    """``74``: a share or a difference of shares in hundredths, without floating-point noise or an exponent.
+
+    What is not 0, 1 or −1, or one of the ``marks``, never reads as that: it gets up to three more decimals, beyond
+    which ``<0.001`` or ``>99.999``.
+    """
+    exact = round(100 * share, 9)
+    whole = (0.0, 100.0, -100.0, *(100 * mark for mark in marks))
+    near = min(whole, key=lambda mark: abs(exact - mark))
+    if abs(exact - near) < _ROUNDING:
+        return plain_number(near, 0 if float(near).is_integer() else decimals)
+    places = decimals
+    while places < decimals + 3 and abs(round(exact, places) - near) < _ROUNDING:
+        places += 1
+    if abs(round(exact, places) - near) >= _ROUNDING:
+        return plain_number(exact, places)
+    step = 10.0**-places
+    return f"{'<' if exact < near else '>'}{plain_number(near - step if exact < near else near + step, places)}"
 
 
 def level(confidence: float) -> str:
@@ -116,7 +137,7 @@ def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) 
         return with_interval(value, low, high, decimals, neutral)
     if not bounded(measure):
         return MISSING
-    places = _distinct_decimals(3, neutral, low, high) if decimals is None else decimals
+    places = distinct_decimals(3, neutral, low, high) if decimals is None else decimals
     write = number if decimals is None else plain_number
     between = f"between {write(bound_low, places)} and {write(bound_high, places)}"
     return between if low is None else f"{between} {with_interval(None, low, high, places)}"
@@ -129,12 +150,12 @@ def _decimals_for(half_width: float | None) -> int:
     return max(2, min(4, -math.floor(math.log10(half_width))))
 
 
-def _distinct_decimals(decimals: int, mark: float | None, *numbers: float | None) -> int:
+def distinct_decimals(decimals: int, mark: float | None, *numbers: float | None) -> int:
     """``decimals``, or more if a number would otherwise read like ``mark``.
 
     A mark of zero needs no more: `number` never writes zero for anything else.
     """
-    if mark:
+    if mark and math.isfinite(mark):
         beside = [x for x in numbers if x is not None and abs(x - mark) > _ROUNDING]
         while any(round(x, decimals) == round(mark, decimals) for x in beside):
             decimals += 1

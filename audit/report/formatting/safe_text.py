@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _NOT_WITHIN_WORD = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -73,6 +76,24 @@ def file_name(text: str) -> str:
     """A file name made of letters, digits, dots, dashes and underscores only."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "-" for char in text)
     return kept.strip("-")[:80] or "unnamed"
+
+
+def distinct_names(texts: Iterable[str], name: Callable[[str], str]) -> dict[str, str]:
+    """``text → name(text)``, no two alike, also where a file system takes large and small letters for the same.
+
+    Names that would be get a part of their text's hash.
+    """
+    names = {text: name(text) for text in texts}
+    times = Counter(found.casefold() for found in names.values())
+    return {
+        text: found if times[found.casefold()] == 1 else f"{found}-{hashlib.sha256(encoded(text)).hexdigest()[:8]}"
+        for text, found in names.items()
+    }
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8, with lone surrogates as they are."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 _LATEX = {

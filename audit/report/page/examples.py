@@ -10,7 +10,7 @@ from typing import Any
 from audit.report.formatting import json_for_script, one_line, visible
 from audit.results import AuditResult, Example
 
-BYTES = 900_000  # of all examples in a page together, which has to stay small enough to mail
+BYTES = 840_000  # of all examples in a page together, which has to stay small enough to mail
 _TEXT = 4_000  # characters of one prompt or answer
 
 

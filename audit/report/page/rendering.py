@@ -29,7 +29,7 @@ from audit.report.formatting import (
     json_for_script,
     level_label,
     measure_label,
-    number,
+    percent,
     visible,
 )
 from audit.report.phrases import is_weak
@@ -120,7 +120,7 @@ def _environment() -> jinja2.Environment:
         "measure": measure_label,
         "count": "{:,}".format,
         "digits": lambda x: MISSING if x is None else f"{x:.2g}".replace("e-0", "e-").replace("-", "−"),
-        "percent": lambda x: MISSING if x is None else f"{number(100 * x, 1)} %",
+        "percent": lambda x: MISSING if x is None else percent(x),
         "with_code": _with_code,
         "pretty": lambda x: json.dumps(x, ensure_ascii=False, indent=1, default=str),
     }

@@ -50,6 +50,7 @@ def report_page(result: AuditResult, *, trend: bool = False) -> str:
     _number_the_rest(table, result, [t for suite in suites for t in suite["tables"]])
     examples, left_out = shown_examples(result, {m.id: number for number, m in enumerate(table.measures)})
     data = {
+        "run": result.run_id,
         "models": [one_line(name) for name in figures.models],
         "suites": [one_line(info.title) for info in result.suites],
         "confidence": result.confidence,

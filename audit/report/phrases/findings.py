@@ -10,11 +10,21 @@ from typing import Any, Literal, get_args
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.figures import Condition, Figures
-from audit.report.formatting import bounded, figure, measure_label, number, one_line, with_interval
+from audit.report.formatting import (
+    bounded,
+    figure,
+    level_label,
+    measure_label,
+    number,
+    one_line,
+    percent,
+    with_interval,
+)
 from audit.report.phrases.comparisons import decided_interval
 from audit.report.phrases.ladder import step_sentence
 from audit.report.phrases.self_checks import self_check_sentences
-from audit.results import Comparison, DataQuality, Measure, UntilDecided, Verdict, where_key
+from audit.results import NOT_ASKED, Comparison, DataQuality, Measure, UntilDecided, Verdict, where_key
+from backends.errors import ERROR_KINDS
 
 WEAK_COVERAGE = 0.1
 _MANY_MISSING = 0.05  # if more answers are missing, a figure says how many items it rests on
@@ -56,13 +66,16 @@ _ALIKE_AS_ASKED = "{a} and {b}: inconclusive, alike on what was asked, but kinds
 def scope(figures: Figures) -> str:
     """How many models answered how many questions of which suites."""
     result = figures.result
-    answers = sum(entry.answered for entry in result.data_quality)
     items = sum(entry.n_items for entry in result.data_quality)
-    sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit} items per suite."
+    readable = items - sum(sum(entry.failures.values()) for entry in result.data_quality)
+    sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit:,} items per suite"
+    if result.limit is not None:
+        follows = any(entry.n_items > result.limit for entry in result.data_quality)
+        sample += ", and of what their answers lead to." if follows else "."
     sample += "" if result.shard is None else " This is only part {} of {} of the audit.".format(*result.shard)
     sample += "" if result.until is None else f" {until_words(result.until, result.confidence)}"
     return (
-        f"{_count(len(result.models), 'model')} answered {answers:,} of {items:,} questions "
+        f"{_count(len(result.models), 'model')} gave readable answers to {readable:,} of {items:,} questions "
         f"from {_count(len(result.suites), 'suite')}: {_enumeration(one_line(s.title) for s in result.suites)}.{sample}"
     )
 
@@ -121,45 +134,49 @@ def compared_in_short(figures: Figures) -> list[str]:
     """How the models compare in each suite's headline figure: how many pairs differ, and the largest difference."""
     said = []
     for info in figures.result.suites:
-        pairs = _headline_pairs(figures, info.name)
+        pairs = _leading_pairs(figures, info.name)
         if pairs:
-            subject = measure_label(pairs[0][1].measure)
+            subject = _compared_figures(pairs)
             said.append(f"{one_line(info.title)}, {subject}: {_compared(pairs, short=True)}")
     return said
 
 
-def _headline_pairs(figures: Figures, suite: str) -> list[tuple[str, Comparison]]:
-    """The comparisons of the headline figure, each with what distinguishes its condition."""
-    headline = [(name, where) for name, where in figures.headline(suite) if figures.by_model(suite, name, where)]
-    if not headline:
-        return []
-    conditions = figures.distinguishing_labels(suite, headline[0][0], [where for _, where in headline])
+def _leading_pairs(figures: Figures, suite: str) -> list[tuple[str, Comparison]]:
+    """The comparisons of the leading figures, each with what distinguishes it from the others."""
+    leading = figures.leading(suite)
+    several = len({one.measure for one in leading}) > 1
     return [
-        (label, c)
-        for label, (name, where) in zip(conditions, headline, strict=True)
-        for c in figures.comparisons(suite, name, where)
+        (", ".join(filter(None, [measure_label(one.measure) if several else "", one.label])), c)
+        for one in leading
+        for c in figures.comparisons(suite, one.measure, one.where)
     ]
+
+
+def _compared_figures(pairs: Sequence[tuple[str, Comparison]]) -> str:
+    """What the comparisons are of: a measure, or how many."""
+    measures = list(dict.fromkeys(c.measure for _, c in pairs))
+    return measure_label(measures[0]) if len(measures) == 1 else f"{len(measures)} measures"
 
 
 def _suite_sentences(figures: Figures, suite: str, *, named: bool) -> list[Sentence]:
     """The sentences about one suite, preceded by its name if ``named``. Conditions that agree share a sentence."""
     prefix = f"{one_line(figures.suite(suite).title)}: " if named else ""
-    headline = [(n, w, ms) for n, w in figures.headline(suite) if (ms := figures.by_model(suite, n, w))]
+    leading = figures.leading(suite)
     sentences: list[Sentence] = []
-    if headline:
-        measure = headline[0][0]
-        conditions = figures.distinguishing_labels(suite, measure, [where for _, where, _ in headline])
-        labelled = [(label, ms) for label, (_, _, ms) in zip(conditions, headline, strict=True)]
+    for measure, of_measure in groupby(leading, key=lambda one: one.measure):
+        labelled = [(one.label, ms) for one in of_measure if (ms := figures.by_model(suite, measure, one.where))]
         for _, alike in groupby(labelled, key=lambda pair: _pattern(pair[1], 1 - figures.result.confidence)):
             group = list(alike)
             shown = [(label if len(group) > 1 else "", m) for label, ms in group for m in ms]
             subject = _subject(measure, [label for label, _ in group], group[0][1])
             sentences.append(Sentence("finding", f"{prefix}{subject}: {_finding(figures, shown)}"))
-        pairs = _headline_pairs(figures, suite)
-        if pairs:
-            subject = _subject(measure, conditions, headline[0][2])
-            sentences.append(Sentence("comparison", f"{prefix}{subject}: {_compared(pairs)}"))
-    mentioned = {(name, where_key(where)) for name, where, _ in headline}
+    pairs = _leading_pairs(figures, suite)
+    if pairs:
+        labels = list(dict.fromkeys(label for label, _ in pairs))
+        of = figures.by_model(suite, leading[0].measure, leading[0].where)
+        subject = _subject(_compared_figures(pairs), labels, of)
+        sentences.append(Sentence("comparison", f"{prefix}{subject}: {_compared(pairs)}"))
+    mentioned = {(one.measure, where_key(one.where)) for one in leading}
     steps = [Sentence("step", f"{prefix}{text}") for text in _steps(figures, suite)]
     by_condition = [
         Sentence("detail", f"{prefix}{_by_condition(figures, suite, chart, name, conditions)}")
@@ -260,6 +277,11 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     estimated = [(c, m) for c, m in labelled if m.value is not None or bounded(m)]
     if not estimated and not any(m.n_items or m.missing for _, m in labelled):
         return "this run asked no question about it."
+    undefined = dict.fromkeys(level_label(level) for _, m in labelled for level in m.undefined_strata)
+    if not estimated and undefined:
+        return f"has no value, since this run holds no item of {_enumeration(undefined)} that it needs."
+    if not estimated and any(m.n_items for _, m in labelled):
+        return "is not defined for the answers given."
     if not estimated:
         return "no model gave an answer that can be read."
     neutral = estimated[0][1].neutral
@@ -400,7 +422,7 @@ def _compared(pairs: Sequence[tuple[str, Comparison]], short: bool = False) -> s
     ]
     verdicts = _enumeration(_verb(*part) for part in parts if part[0])
     # A pair of models has one comparison for each condition.
-    several = len({where_key(c.where) for _, c in pairs}) > 1
+    several = len({(c.measure, where_key(c.where)) for _, c in pairs}) > 1
     counted = f"of {len(pairs)} {'comparisons' if several else 'pairs of models'}, {verdicts}."
     different = [(w, c) for w, c in pairs if c.verdict in ("larger", "smaller") and c.difference is not None]
     if not different:
@@ -454,15 +476,28 @@ def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
                 "the server does not report every probability, or none of its sampled answers names a group. "
                 "The bounds are drawn as dashed bands, separate from sampling error.",
             )
-        lost = sum(e.failures.values())
-        if lost and lost >= _MANY_FAILED * e.n_items:
-            reasons = ", ".join(f"{one_line(k)} {v:,}" for k, v in sorted(e.failures.items(), key=lambda kv: -kv[1]))
-            yield Sentence(
-                "caution",
-                f"{one_line(e.model)}{place}: {lost:,} of {e.n_items:,} items have no readable answer ({reasons}). "
-                "Values are those of the answered items; intervals and decisions hold whatever the missing answers "
-                "would have been. Run the audit again to repeat the failed requests.",
-            )
+        if sum(e.failures.values()) > max(0, _MANY_FAILED * e.n_items):
+            yield Sentence("caution", f"{one_line(e.model)}{place}: {_missing(figures, e)}")
+
+
+def _missing(figures: Figures, entry: DataQuality) -> str:
+    """How many items have no answer, by reason; what that means for the figures; and what can be done about it."""
+    unasked = entry.failures.get(NOT_ASKED, 0)
+    lost = {reason: n for reason, n in entry.failures.items() if reason != NOT_ASKED}
+    said = [f"{unasked:,} of {entry.n_items:,} items were not asked."] if unasked else []
+    if lost:
+        reasons = ", ".join(f"{one_line(k)} {v:,}" for k, v in sorted(lost.items(), key=lambda kv: -kv[1]))
+        said.append(f"{sum(lost.values()):,} of {entry.n_items:,} items have no readable answer ({reasons}).")
+    own = (m for m in figures.result.measures if (m.model, m.suite) == (entry.model, entry.suite) and m.missing)
+    holds = "intervals and decisions hold whatever the missing answers would have been"
+    if any(not m.spec.has_range for m in own):
+        holds += ", except those of figures without a range, which are of the answered items alone"
+    said.append(f"Values are those of the answered items; {holds}.")
+    if unasked:
+        said.append("Run the audit again to ask the rest.")
+    elif not ERROR_KINDS.isdisjoint(lost):
+        said.append("Run the audit again to repeat the failed requests.")
+    return " ".join(said)
 
 
 def _weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[Sentence]:
@@ -475,7 +510,7 @@ def _weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[Sentence]:
             where[one_line(figures.suite(e.suite).title)] = None
     if lowest:
         place = f" on {_enumeration(where)}" if len(figures.result.suites) > 1 else ""
-        shares = ", ".join(f"{one_line(model)} {number(100 * share, 1)} %" for model, share in lowest.items())
+        shares = ", ".join(f"{one_line(model)} {percent(share)}" for model, share in lowest.items())
         yield Sentence(
             "caution",
             f"Weak claim{place}: for some prompts the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of "

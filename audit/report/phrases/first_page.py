@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.report.figures import Figures
-from audit.report.formatting import figure, measure_label, number, one_line
+from audit.report.figures import Condition, Figures, Leading
+from audit.report.formatting import figure, hundredths, measure_label, number, one_line
 from audit.report.phrases.findings import Side, is_weak, side_of
-from audit.results import Example, Measure
+from audit.results import Example, Measure, SuiteInfo
 
 #: What pages for a technical file say about themselves.
 EVIDENCE_NOT_CONFORMITY = (
@@ -25,7 +25,7 @@ EVIDENCE_NOT_CONFORMITY = (
 _PROMPT = 300  # characters of a question: its end, where the answer begins
 _ANSWER = 200  # characters of a text that a model wrote
 _LIKELIEST = 3  # continuations that are named
-_ROWS_OF_A_SUITE = 3
+_ROWS_OF_A_SUITE, _ROWS_OF_ONE_SUITE = 3, 8
 
 #: Remarks on numbers whose interval does not show on which side of ``{neutral}`` they lie.
 _REMARKS: Mapping[Side, str] = {
@@ -66,14 +66,25 @@ class PlainRow:
     cells: Sequence[PlainCell]
 
 
+@dataclass(frozen=True, slots=True)
+class PlainRows:
+    """A suite's rows; ``left_out`` says how many more there are, "" for none."""
+
+    title: str
+    rows: Sequence[PlainRow]
+    left_out: str
+
+
 def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
-    """The first stored question behind the suite's first headline figure; None if there is none."""
+    """The first stored question behind the suite's first headline figure with a value; None if there is none."""
     headline = figures.headline(suite)
-    if not headline:
-        return None
-    behind = {m.id for m in figures.by_model(suite, *headline[0])}
-    examples = [e for e in figures.result.examples if e.suite == suite and behind & set(e.figures)]
-    if not examples:
+    # One of a figure that has a value comes first: the table beside it has no row of the others.
+    for measure, where in sorted(headline, key=lambda of: not _is_known(figures, suite, *of)):
+        behind = {m.id for m in figures.by_model(suite, measure, where)}
+        examples = [e for e in figures.result.examples if e.suite == suite and behind & set(e.figures)]
+        if examples:
+            break
+    else:
         return None
     of_item = {e.model: e for e in examples if e.item_id == examples[0].item_id}
     answers = [(one_line(name), answer_line(of_item[name].answer)) for name in figures.models if name in of_item]
@@ -145,44 +156,62 @@ def answer_line(answer: Any) -> str:
 
 
 def _share(share: float) -> str:
-    """In whole per cent; a share above 0 never reads as 0."""
-    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+    """In whole per cent; a share that is not 0 or 1 never reads as 0 or 100."""
+    if 0 < share < 0.01 or 0.99 < share < 1:
+        return "<1 %" if share < 0.5 else ">99 %"
+    return f"{hundredths(share, 0)} %"
 
 
 def plain_rows(figures: Figures) -> Iterator[PlainRow]:
-    """Every suite's headline figures in plain words, in the suites' order."""
-    alpha = 1 - figures.result.confidence
+    """Every suite's leading figures in plain words, in the suites' order."""
     for info in figures.result.suites:
-        for (name, where), condition in zip(
-            figures.headline(info.name), figures.headline_labels(info.name), strict=True
-        ):
-            meaning = info.meanings.get(name)
-            cells = []
-            for model in figures.models:
-                measure = figures.get(info.name, name, where, model)
-                cells.append(PlainCell(None, "", "") if measure is None else _cell(measure, meaning, alpha))
-            words = measure_label(name) if meaning is None else meaning["above"].format(points="…")
-            yield PlainRow(info.name, condition, one_line(words[:1].upper() + words[1:]), cells)
+        for one in figures.leading(info.name):
+            yield _row(figures, info, one)
 
 
-def first_rows(figures: Figures) -> list[tuple[str, list[PlainRow]]]:
-    """Each suite's title and rows; where there are several suites, the first few of each that have a value."""
-    rows = list(plain_rows(figures))
+def first_rows(figures: Figures) -> list[PlainRows]:
+    """Each suite's rows for one sheet, the rows of figures that show most; where there are several suites, three."""
     infos = figures.result.suites
-    by_suite = [(one_line(info.title), [row for row in rows if row.suite == info.name]) for info in infos]
-    if len(infos) > 1:
-        by_suite = [(title, _few_with_a_value(own)) for title, own in by_suite]
-    return [(title, own) for title, own in by_suite if own]
+    found = []
+    for info in infos:
+        shown, left_out = figures.chosen(info.name, _ROWS_OF_A_SUITE if len(infos) > 1 else _ROWS_OF_ONE_SUITE)
+        known = [one for one in shown if _is_known(figures, info.name, one.measure, one.where)]
+        rows = [_row(figures, info, one) for one in known or shown[:1]]
+        left_out += [one for one in shown if known and one not in known]
+        if rows:
+            found.append(PlainRows(one_line(info.title), rows, _left_out(figures, info.name, left_out)))
+    return found
 
 
-def _few_with_a_value(rows: Sequence[PlainRow]) -> list[PlainRow]:
-    """The first few rows, those first in which some model has a value; of rows without any, one."""
-    known = [
-        row
-        for row in rows
-        if any(cell.measure is not None and cell.measure.bound_low is not None for cell in row.cells)
-    ]
-    return (known or list(rows[:1]))[:_ROWS_OF_A_SUITE]
+def _row(figures: Figures, info: SuiteInfo, one: Leading) -> PlainRow:
+    meaning = info.meanings.get(one.measure)
+    cells = []
+    for model in figures.models:
+        measure = figures.get(info.name, one.measure, one.where, model)
+        alpha = 1 - figures.result.confidence
+        cells.append(PlainCell(None, "", "") if measure is None else _cell(measure, meaning, alpha))
+    words = measure_label(one.measure) if meaning is None else meaning["above"].format(points="…")
+    return PlainRow(info.name, one.label, one_line(words[:1].upper() + words[1:]), cells)
+
+
+def _is_known(figures: Figures, suite: str, measure: str, where: Condition) -> bool:
+    return any(m.bound_low is not None for m in figures.by_model(suite, measure, where))
+
+
+def _left_out(figures: Figures, suite: str, left_out: Sequence[Leading]) -> str:
+    """How many figures a table has no room for, and for how many of them some model lies off neutral; or nothing."""
+    if not left_out:
+        return ""
+    alpha = 1 - figures.result.confidence
+    off = sum(
+        any(
+            m.neutral is not None and side_of(m, m.neutral, alpha) in ("above", "below")
+            for m in figures.by_model(suite, one.measure, one.where)
+        )
+        for one in left_out
+    )
+    more = f"{len(left_out)} more {'figure' if len(left_out) == 1 else 'figures'}"
+    return f"{more}, {off or 'none'} of them off the neutral value"
 
 
 def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> PlainCell:
@@ -209,10 +238,13 @@ def plain_sentence(measure: Measure, meaning: Mapping[str, str]) -> str:
 
 
 def _points(measure: Measure, origin: float, sign: int) -> str:
-    """``47 (37 to 56)``: hundredths from ``origin``, counted along ``sign``."""
+    """``47 (37 to 56)``: hundredths from ``origin``, counted along ``sign``. No other value reads like an end of the
+    scale or like ``origin``, and bounds that differ do not read alike."""
+    marks = [sign * (end - origin) for end in measure.spec.limits if math.isfinite(end)]
 
-    def points(x: float) -> str:
-        return number(100 * sign * (x - origin), 0 if abs(100 * (x - origin)) >= 1 else 1)
+    def points(x: float, more: int = 0) -> str:
+        places = more + (0 if abs(100 * (x - origin)) >= 1 else 1)
+        return hundredths(sign * (x - origin), places, marks)
 
     ends = [x for x in (measure.low, measure.high) if x is not None]
     interval = "" if len(ends) < 2 else " to ".join(map(points, ends[::sign]))
@@ -221,7 +253,9 @@ def _points(measure: Measure, origin: float, sign: int) -> str:
     if measure.bound_low is None or measure.bound_high is None:
         return "–"
     bounds = [measure.bound_low, measure.bound_high][::sign]
-    return f"{points(bounds[0])} to {points(bounds[1])}, not known closer" + (f" ({interval})" if interval else "")
+    more = next((n for n in range(4) if points(bounds[0], n) != points(bounds[1], n)), 4)
+    known = " to ".join(points(bound, more) for bound in bounds)
+    return f"{known}, not known closer" + (f" ({interval})" if interval else "")
 
 
 def next_steps(figures: Figures) -> Iterator[str]:
@@ -230,7 +264,8 @@ def next_steps(figures: Figures) -> Iterator[str]:
     if not result.complete:
         yield "Run the same command again: it asks only what is unanswered."
     if broken := [check for check in result.limits if check.decisive_verdict == "broken"]:
-        yield f"A limit is broken: `audit show {broken[0].figure.id}` shows the answers behind the first."
+        command = f"audit show {broken[0].figure.id} --run {result.run_id}"
+        yield f"A limit is broken: `{command}` shows the answers behind the first."
     if any(is_weak(entry) for entry in result.data_quality):
         yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
     if any(c.verdict == "inconclusive" and c.primary for c in result.comparisons):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.gate.results import Check, GatedFigure
-from audit.report.formatting import level, number
+from audit.report.formatting import distinct_decimals, level, number, plain_number
 from audit.report.phrases.comparisons import (
     few_clusters,
     kinds_not_asked,
@@ -49,9 +49,23 @@ def over_nights_phrase(check: Check) -> str:
 
 def limit_phrase(least: float | None, most: float | None) -> str:
     """A limit as a phrase."""
-    parts = [f"at least {least:g}"] if least is not None else []
-    parts += [f"at most {most:g}"] if most is not None else []
+    parts = [f"at least {_as_given(least)}"] if least is not None else []
+    parts += [f"at most {_as_given(most)}"] if most is not None else []
     return " and ".join(parts) or "none"
+
+
+def _as_given(limit: float) -> str:
+    """Every digit of a limit, as the config has it."""
+    return f"{limit:.12g}".replace("-", "−")
+
+
+def limit_numbers(check: LimitCheck, decimals: int) -> tuple[str, str, str]:
+    """The value and the interval's ends, with so many decimals that none reads like a limit that it is not."""
+    for limit in (check.at_least, check.at_most):
+        if limit is not None:
+            decimals = distinct_decimals(decimals, limit, check.value, check.low, check.high)
+    value, low, high = (plain_number(x, decimals) for x in (check.value, check.low, check.high))
+    return value, low, high
 
 
 def interval_phrase(low: float | None, high: float | None) -> str:
@@ -169,7 +183,9 @@ def _left_out(f: GatedFigure) -> str:
 
 def _limit_words(c: LimitCheck) -> str:
     limited = str(c.figure) if c.limit == c.measure else f"{c.limit} of {c.figure}"
-    limit, interval = limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high)
+    _, low, high = limit_numbers(c, 3)
+    interval = "unknown" if c.low is None or c.high is None else f"{low} to {high}"
+    limit = limit_phrase(c.at_least, c.at_most)
     missing = missing_answers(c, c.verdict in OPEN_VERDICTS) if c.n_missing else ""
     missing += f" {c.n_without_value:,} of them were answered, but say nothing of it." if c.n_without_value else ""
     few = f" {_too_few(c.fewest_levels)}" if c.open_because == "too few clusters" else ""

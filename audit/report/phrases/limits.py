@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from audit.report.formatting import factor_label, measure_label, number, one_line, where_label
-from audit.report.phrases.gate import limit_phrase, resting_on
-from audit.results import AuditResult, LimitCheck, LimitVerdict
+from audit.report.formatting import factor_label, measure_label, one_line, where_label
+from audit.report.phrases.gate import limit_numbers, limit_phrase, resting_on
+from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure
 
 #: The most pressing first.
 _WORDS: Mapping[LimitVerdict, str] = {"broken": "Broken", "insufficient evidence": "Not decided", "met": "Met"}
@@ -39,25 +39,47 @@ def limit_lines(result: AuditResult) -> list[LimitLine]:
     """Every limit on every figure, the most pressing first."""
     order = list(_WORDS)
     ordered = sorted(result.limits, key=lambda check: order.index(check.decisive_verdict))
-    return [LimitLine(check.decisive_verdict, _line(check), check.figure.id) for check in ordered]
+    titles = {info.name: one_line(info.title) for info in result.suites} if len(result.suites) > 1 else {}
+    measures = {measure.id: measure for measure in result.measures}
+    return [
+        LimitLine(
+            check.decisive_verdict,
+            _line(check, titles.get(check.suite, ""), measures.get(check.figure.id)),
+            check.figure.id,
+        )
+        for check in ordered
+    ]
 
 
-def _line(check: LimitCheck) -> str:
+def _line(check: LimitCheck, suite: str, measure: Measure | None) -> str:
     limited = measure_label(check.measure)
     limited += f", {where_label(check.where)}" if check.where else ""
     if check.limit != check.measure:
         limited = f"{factor_label(check.limit)} behind {limited}"
-    value = "" if check.value is None else f" {number(check.value, 2)}"
-    ends = "" if check.low is None or check.high is None else f" ({number(check.low, 2)} to {number(check.high, 2)})"
+    value, low, high = limit_numbers(check, 2)
+    ends = "" if check.low is None or check.high is None else f" ({low} to {high}{_whose(check, measure)})"
     verdict = check.decisive_verdict
-    line = f"{_WORDS[verdict]}: {one_line(check.model)}, {limited}:{value}{ends or ' no interval'}"
+    who = ", ".join(filter(None, [one_line(check.model), suite, limited]))
+    line = f"{_WORDS[verdict]}: {who}:{'' if check.value is None else f' {value}'}{ends or ' no interval'}"
     line += f"; allowed is {limit_phrase(check.at_least, check.at_most)}"
     return f"{line}{_why_open(check) if verdict == 'insufficient evidence' else ''}" + (
         f"; {rests}" if (rests := resting_on(check)) else ""
     )
 
 
+def _whose(check: LimitCheck, measure: Measure | None) -> str:
+    """That an interval is of the sampling error alone, where the figure's own is another: what was asked shows harm."""
+    if check.verdict != "broken" or check.limit != check.measure or measure is None or not measure.is_of_unseen:
+        return ""
+    return " by sampling error alone, which decides what is broken"
+
+
 def _why_open(check: LimitCheck) -> str:
     if check.verdict == "broken":
-        return "; this run alone is beyond it, which among so many runs may be due to chance"
+        looks = (
+            "is not yet enough at the first look"
+            if check.over_nights is None or check.over_nights.look == 1
+            else ("among so many runs may be due to chance")
+        )
+        return f"; this run alone is beyond it, which {looks}"
     return f"; {_OPEN.get(str(check.decisive_reason), 'the interval lies on both sides')}"

@@ -190,15 +190,16 @@ def test_a_model_card_is_read_by_the_hubs_own_reader(tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub")
     gap = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
     bounded = mu.measure("b", "gap", {}, None, 0.02, bounds=(0.1, 0.3), neutral=0.0)
-    path = write_report(result(gap, bounded, meanings={"gap": GAP}), tmp_path, formats=["card"])["card"]
-    index = yaml.safe_load(path.read_text("utf-8").split("---")[1])["model-index"]
-    assert [entry["name"] for entry in index] == ["a", "b"]
-    of_a = index[0]["results"][0]
-    assert (of_a["metrics"][0]["type"], of_a["metrics"][0]["value"]) == ("gap", 0.47)
-    assert index[1]["results"][0]["metrics"][0]["value"] == "between 0.100 and 0.300 [0.080, 0.320]"
-    read = hub.ModelCard(path.read_text("utf-8")).data.eval_results
-    assert (read[0].metric_type, read[0].metric_value, read[0].dataset_name) == ("gap", 0.47, "Toy suite")
-    assert "gets 47 (37 to 57) more" in path.read_text("utf-8")
+    both = write_report(result(gap, bounded, meanings={"gap": GAP}), tmp_path, formats=["card"])
+    values = {"a": 0.47, "b": "between 0.100 and 0.300 [0.080, 0.320]"}
+    for name, value in values.items():  # a front matter of several models is read as one model's
+        read = hub.ModelCard(both[f"card {name}"].read_text("utf-8")).data
+        (found,) = read.eval_results
+        assert (read.model_name, found.metric_type, found.metric_value) == (name, "gap", value)
+    assert both["card a"] == tmp_path / "model_cards" / "a.md"
+    text = write_report(result(gap, meanings={"gap": GAP}), tmp_path, formats=["card"])["card"].read_text("utf-8")
+    assert hub.ModelCard(text).data.eval_results[0].dataset_name == "Toy suite"
+    assert "gets 47 (37 to 57) more" in text
 
 
 def test_the_certificate_names_the_reports_own_hash(tmp_path: Path) -> None:
@@ -221,9 +222,12 @@ def test_a_hostile_name_does_nothing_on_the_certificate(tmp_path: Path) -> None:
 def test_a_hostile_name_leaves_the_cards_metadata_readable(tmp_path: Path) -> None:
     names = [*mu.HOSTILE, "---", "emoji \U0001f600"]
     measures = [mu.measure(name, "gap", {}, 0.47, 0.1, neutral=0.0) for name in names]
-    text = write_report(result(*measures), tmp_path, formats=["card"])["card"].read_text("utf-8")
-    index = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))["model-index"]
-    assert [entry["name"] for entry in index] == [one_line(name) for name in names]
+    cards = write_report(result(*measures), tmp_path, formats=["card"])
+    assert len(set(cards.values())) == len(names)
+    for name in names:
+        text = cards[f"card {name}"].read_text("utf-8")
+        (entry,) = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))["model-index"]
+        assert entry["name"] == one_line(name)
 
 
 def test_shares_of_all_continuations_say_so() -> None:
@@ -308,12 +312,13 @@ def test_of_several_suites_rows_with_a_value_come_first() -> None:
     measured = [m for m in mu.measured(suite, ["a"]) if not m.is_subgroup]
     unknown = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"))
     some = [m.model_copy(update=unknown) if m.where.get("bias") == "explicit" else m for m in measured]
-    (_, rows), *_ = first_rows(Figures(mu.result(["a"], infos, [*some, *mu.toy_measures(["a"])])))
-    assert [row.condition.split(",")[0] for row in rows] == ["implicit"] * 3
-    (_, rows), *_ = first_rows(
+    found, *_ = first_rows(Figures(mu.result(["a"], infos, [*some, *mu.toy_measures(["a"])])))
+    assert [row.condition.split(",")[0] for row in found.rows] == ["implicit"] * 3
+    assert found.left_out == "3 more figures, none of them off the neutral value"
+    found, *_ = first_rows(
         Figures(mu.result(["a"], infos, [m.model_copy(update=unknown) for m in measured] + mu.toy_measures(["a"])))
     )
-    assert [row.cells[0].points for row in rows] == ["–"]  # what was asked in vain is not left out
+    assert [row.cells[0].points for row in found.rows] == ["–"]  # what was asked in vain is not left out
 
 
 def test_of_several_suites_comparisons_and_cautions_are_short() -> None:

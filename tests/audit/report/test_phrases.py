@@ -77,8 +77,33 @@ def test_nothing_is_claimed_of_a_figure_without_interval() -> None:
 
 
 def test_a_model_without_readable_answers_is_said_to_have_none() -> None:
-    (said,) = _said(_result({"gap": [None, None, None]}), "finding")
+    result = _result({"gap": [None, None, None]})
+    unread = [m.model_copy(update={"n_items": 0, "missing": 100}) for m in result.measures]
+    (said,) = _said(result.model_copy(update={"measures": unread}), "finding")
     assert said == "Gap: no model gave an answer that can be read."
+
+
+def test_a_figure_without_a_stratum_is_no_unreadable_answer() -> None:
+    result = _result({"gap": [None, None, None]})
+    undefined = [m.model_copy(update={"n_items": 1, "undefined_strata": ["female"]}) for m in result.measures]
+    (said,) = _said(result.model_copy(update={"measures": undefined}), "finding")
+    assert said == "Gap: has no value, since this run holds no item of female that it needs."
+
+
+def test_what_was_not_asked_is_no_failure() -> None:
+    result = _result({"gap": [0.1, 0.2, 0.3]})
+
+    def caution(**failures: int) -> str:
+        counted = {name.replace("_", " "): n for name, n in failures.items()}
+        entries = [mu.data_quality_of("a", "toy", n_items=400, answered=64, failures=counted)]
+        return _said(result.model_copy(update={"data_quality": entries}), "caution")[0]
+
+    unasked = caution(not_asked=336)
+    assert "a: 336 of 400 items were not asked." in unasked
+    assert "readable" not in unasked
+    assert unasked.endswith("Run the audit again to ask the rest.")
+    assert "again" not in caution(refusal=336)
+    assert caution(refusal=300, timeout=36).endswith("Run the audit again to repeat the failed requests.")
 
 
 def test_a_figure_not_sampled_is_no_unreadable_answer() -> None:
@@ -270,8 +295,11 @@ def test_only_an_incomplete_run_has_a_caution() -> None:
 
 def test_scope_counts_answers_and_names_a_limit() -> None:
     text = scope(Figures(_result({"gap": [0.1, 0.2, 0.3]}, limit=100)))
-    assert text.startswith("3 models answered 6,000 of 6,000 questions from 1 suite: Toy.")
-    assert "at most 100 items" in text
+    assert text.startswith("3 models gave readable answers to 6,000 of 6,000 questions from 1 suite: Toy.")
+    assert "at most 100 items per suite, and of what their answers lead to." in text
+    lost = [mu.data_quality_of(name, "toy", n_items=100, failures={"refusal": 30}) for name in "abc"]
+    result = _result({"gap": [0.1, 0.2, 0.3]}).model_copy(update={"data_quality": lost})
+    assert scope(Figures(result)).startswith("3 models gave readable answers to 210 of 300 questions")
 
 
 def test_one_level_is_named_so_that_it_is_not_read_as_all() -> None:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from audit.report.exports.for_tools.of_model import OfModel, as_json, file_part
+from audit.report.exports.for_tools.of_model import OfModel, as_json
 from audit.results import Measure
 
 _SCHEMA = "0.3.0"
@@ -22,14 +22,13 @@ def every_eval_ever_files(of: OfModel) -> Iterator[tuple[str, str]]:
     """One record, where that project's store has its place: ``data/SUITE/DEVELOPER/MODEL/ID.json``."""
     result = of.result
     seconds = f"{datetime.datetime.fromisoformat(result.finished).timestamp():.0f}"
-    developer, _, name = of.model.rpartition("/")
-    developer, name = file_part(developer) if developer else "unknown", file_part(name)
+    developer, name = of.developer_and_model
     figures = [_result(of, *figure) for figure in of.figures()]
     if not figures:
         return
     record = {
         "schema_version": _SCHEMA,
-        "evaluation_id": f"{file_part(of.suite)}/{developer}_{name}/{seconds}",
+        "evaluation_id": f"{of.suite_part}/{developer}_{name}/{seconds}",
         "evaluation_timestamp": result.started,
         "retrieved_timestamp": seconds,
         "source_metadata": {
@@ -57,7 +56,7 @@ def every_eval_ever_files(of: OfModel) -> Iterator[tuple[str, str]]:
     }
     key = f"{result.run_id} {of.model} {of.suite}"
     number = uuid.UUID(bytes=uuid.uuid5(_RECORDS, key).bytes, version=4)  # the form that its paths must have
-    yield f"data/{file_part(of.suite)}/{developer}/{name}/{number}.json", as_json(record)
+    yield f"data/{of.suite_part}/{developer}/{name}/{number}.json", as_json(record)
 
 
 def _result(of: OfModel, name: str, measure: Measure, value: float) -> dict[str, Any]:

@@ -25,9 +25,9 @@ def inspect_files(of: OfModel) -> Iterator[tuple[str, str]]:
     result, started = of.result, of.result.started
     log = {
         "version": 2,
-        "status": "cancelled" if result.interrupted else "success",
+        "status": _status(of),
         "eval": {
-            "eval_id": f"{result.run_id}-{file_part(of.model)}-{file_part(of.suite)}",
+            "eval_id": f"{result.run_id}-{of.model_part}-{of.suite_part}",
             "run_id": result.run_id,
             "created": started,
             "task": of.suite,
@@ -47,7 +47,14 @@ def inspect_files(of: OfModel) -> Iterator[tuple[str, str]]:
         "stats": {"started_at": started, "completed_at": result.finished},
         "samples": [_sample(of, record) for record in of.records],
     }
-    yield f"{file_part(result.run_id)}_{file_part(of.model)}_{file_part(of.suite)}.json", as_json(log)
+    yield f"{file_part(result.run_id)}_{of.model_part}_{of.suite_part}.json", as_json(log)
+
+
+def _status(of: OfModel) -> str:
+    """``error`` where not one sample has an answer: that tool takes a success for a measured model."""
+    if of.result.interrupted:
+        return "cancelled"
+    return "error" if of.records and all(record["missing"] is not None for record in of.records) else "success"
 
 
 def _results(of: OfModel) -> dict[str, Any]:

@@ -26,10 +26,11 @@ def lm_eval_files(of: OfModel) -> Iterator[tuple[str, str]]:
     """Results and samples of one suite as a task; samples without an answer are left out, as that tool has none."""
     when = datetime.datetime.fromisoformat(of.result.started)
     date = when.strftime("%Y-%m-%dT%H-%M-%S.%f")
-    task = file_part(of.suite).replace("_", "-")
-    folder = file_part(of.model)
-    samples = [record for record in of.records if record["missing"] is None and record["answers"]]
-    lines = [as_json(_sample(number, record), indent=None) for number, record in enumerate(samples)]
+    task = of.suite_named(lambda name: file_part(name).replace("_", "-"))
+    folder = of.model_part
+    # That tool aligns models by a sample's number, so it is the item's, whatever this model left unanswered.
+    samples = [(n, r) for n, r in enumerate(of.records) if r["missing"] is None and r["answers"]]
+    lines = [as_json(_sample(number, record), indent=None) for number, record in samples]
     yield f"{folder}/samples_{task}_{date}.jsonl", "".join(f"{line}\n" for line in lines)
     # One file of results for each task: that tool's readers take them together.
     results = _results(of, task, when.timestamp(), len(samples))
@@ -58,7 +59,7 @@ def _results(of: OfModel, task: str, date: float, n_answered: int) -> dict[str, 
         },
         "date": date,
         "model_name": of.model,
-        "model_name_sanitized": file_part(of.model),
+        "model_name_sanitized": of.model_part,
         "bias_audit": {
             "run": result.run_id,
             "version": result.versions.get("bias-audit"),

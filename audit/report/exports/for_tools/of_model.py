@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from audit.report.formatting import encodable
+from audit.report.formatting import distinct_names, encodable
 from audit.results import AuditResult, Measure, ModelInfo, SuiteInfo
 
 Record = Mapping[str, Any]
@@ -33,26 +35,54 @@ class OfModel:
         """The model as it was audited."""
         return next(info for info in self.result.models if info.name == self.model)
 
+    @property
+    def model_part(self) -> str:
+        """The model's name for a path or an id, which no other model of the run has."""
+        return distinct_names([info.name for info in self.result.models], file_part)[self.model]
+
+    @property
+    def developer_and_model(self) -> tuple[str, str]:
+        """The two parts of a name like ``org/model``; no other model of the run has both."""
+        parts = distinct_names([info.name for info in self.result.models], _two_parts)[self.model]
+        developer, _, name = parts.partition("/")
+        return developer, name
+
+    @property
+    def suite_part(self) -> str:
+        """The suite's name for a path or an id, which no other suite of the run has."""
+        return self.suite_named(file_part)
+
+    def suite_named(self, name: Callable[[str], str]) -> str:
+        """The suite by a tool's own rule of names, which no other suite of the run has."""
+        return distinct_names([info.name for info in self.result.suites], name)[self.suite]
+
     def figures(self) -> Iterator[tuple[str, Measure, float]]:
         """(name, figure, value) of figures with a value, without those of single levels."""
-        for measure in self.result.measures:
-            of_this = (measure.model, measure.suite) == (self.model, self.suite)
-            if of_this and not measure.is_subgroup and measure.value is not None:
-                yield figure_name(measure), measure, measure.value
+        for name, measure in self._named:
+            if measure.value is not None:
+                yield name, measure, measure.value
 
     def without_value(self) -> list[str]:
         """The names of the figures that are known only by bounds, or not at all."""
-        return [
-            figure_name(m)
-            for m in self.result.measures
-            if (m.model, m.suite) == (self.model, self.suite) and not m.is_subgroup and m.value is None
-        ]
+        return [name for name, measure in self._named if measure.value is None]
+
+    @cached_property
+    def _named(self) -> list[tuple[str, Measure]]:
+        """The figures, without those of single levels; those that a name would merge have their ids in it."""
+        own = [m for m in self.result.measures if (m.model, m.suite) == (self.model, self.suite) and not m.is_subgroup]
+        times = Counter(map(_figure_name, own))
+        return [(name if times[name := _figure_name(m)] == 1 else f"{name}#{m.id}", m) for m in own]
 
 
-def figure_name(measure: Measure) -> str:
+def _figure_name(measure: Measure) -> str:
     """``measure[factor=level;…]``: no comma, which these tools split names at."""
-    where = ";".join(f"{factor}={level}" for factor, level in measure.where.items()).replace(",", " ")
-    return f"{measure.measure}[{where}]" if where else measure.measure
+    where = ";".join(f"{factor}={level}" for factor, level in measure.where.items())
+    return (f"{measure.measure}[{where}]" if where else measure.measure).replace(",", " ")
+
+
+def _two_parts(model: str) -> str:
+    developer, _, name = model.rpartition("/")
+    return f"{file_part(developer) if developer else 'unknown'}/{file_part(name)}"
 
 
 def turns(prompt: Any) -> list[tuple[str, str]]:

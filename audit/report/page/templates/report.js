@@ -330,7 +330,7 @@
       make("h2", `${text(f, "measure")}: ${get(f, "text")}`, i ? {} : { id: "figure-title" }),
       list,
       make("details", [make("summary", "How to reproduce it"), make("code", signature(f)),
-        make("p", "All items behind it, from the store:"), make("code", `audit show ${get(f, "id")}`)]),
+        make("p", "All items behind it, from the store:"), make("code", `audit show ${get(f, "id")} --run ${data.run}`)]),
     ]);
   }
 

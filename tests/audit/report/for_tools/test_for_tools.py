@@ -11,9 +11,10 @@ import pytest
 
 from audit import Audit, StoredResult
 from audit.report.exports import Tool
+from backends.base import GenerateRequest
 from backends.fake import FakeBackend, Faults, PlantedBias
 from suites import OccuGender
-from suites.base import Suite
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
 
@@ -67,6 +68,71 @@ def test_lm_evals_samples_hold_every_continuation(result: StoredResult, tmp_path
     values = [v for name, v in results["results"]["OccuGender"].items() if name.startswith("p_female[")]
     assert figure.value in values
     assert [figure.low, figure.high] in results["bias_audit"]["intervals"].values()
+
+
+class Alike(Suite):
+    """Two suites, four levels and a dozen items, whose names other tools' rules would merge."""
+
+    needs = frozenset({"generate"})
+
+    def __init__(self, name: str) -> None:
+        self.name = self.title = name
+
+    def items(self) -> Iterator[Item]:
+        for number in range(12):
+            for level in LEVELS:
+                factors = {"group": level, "template": number % 4}
+                yield Item(f"{number} {level!r}", GenerateRequest(f"{self.name} {number} {level!r}"), factors)
+
+    def signature(self) -> dict[str, Any]:
+        return {"suite": self.name, "version": 1}
+
+    def read(self, item: Item, response: Any) -> Row:
+        if response.text != "0.25":
+            return Row(item.id, item.factors, {}, missing="refusal")
+        return Row(item.id, item.factors, {"q": IdentifiedInterval.exact(0.25)})
+
+    def measures(self, rows: Any) -> Iterator[MeasureSpec]:
+        for level in LEVELS:
+            yield MeasureSpec("m", "q", {"group": level}, clusters=("template",), primary=True)
+
+
+LEVELS = ("a,b", "a b", 1, "1")
+ALIKE = ("s_1", "s-1")
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> StoredResult:
+    folder = tmp_path_factory.mktemp("alike")
+
+    def answering(refused: str) -> FakeBackend:
+        return FakeBackend(refused, generate=lambda prompt, _: "no" if prompt.endswith(refused) else "0.25")
+
+    models = {"a b": answering(" 0 'a,b'"), "a-b": answering(" 1 '1'"), "A-B": answering("?"), "你好": answering("!")}
+    return Audit(models, [Alike(name) for name in ALIKE], db=folder / "a.db", out=folder / "out").run_sync()
+
+
+@pytest.mark.parametrize("tool", get_args(Tool))
+def test_no_file_takes_anothers_place(alike: StoredResult, tmp_path: Path, tool: Tool) -> None:
+    paths = alike.write_for(tool, tmp_path)
+    assert len({str(path).casefold() for path in paths}) == len(paths) >= 8
+    for path in paths:
+        if path.suffix == ".json":
+            text = path.read_text("utf-8")
+            n_figures = len({m.id for m in alike.measures if m.id in text})
+            assert n_figures == len(LEVELS) or tool == "lm-eval"
+            assert text.count("#") >= (0 if tool == "every-eval-ever" else len(LEVELS))
+
+
+def test_lm_evals_samples_are_aligned_by_their_numbers(alike: StoredResult, tmp_path: Path) -> None:
+    numbers: dict[str, set[int]] = {}
+    for path in alike.write_for("lm-eval", tmp_path):
+        if path.suffix == ".jsonl":
+            for line in path.read_text("utf-8").splitlines():
+                sample = json.loads(line)
+                numbers.setdefault(sample["doc_hash"] + path.name, set()).add(sample["doc_id"])
+    assert len(numbers) == 2 * 12 * len(LEVELS)
+    assert {len(found) for found in numbers.values()} == {1}
 
 
 def test_every_eval_ever_has_each_figure_with_its_interval(result: StoredResult, tmp_path: Path) -> None:
