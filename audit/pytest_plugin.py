@@ -6,7 +6,10 @@ def test_bias(audit):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,9 +19,35 @@ from backends.errors import ConfigError
 
 if TYPE_CHECKING:
     from audit.analysis.gate.results import OpenFails
-    from audit.results import AuditResult
+    from audit.results import AuditResult, Measure
     from backends.base import Backend
     from suites.base import Suite
+
+
+@contextmanager
+def _mistakes_fail() -> Iterator[None]:
+    """A mistake of the test's author fails the test with its message alone, not with this package's source."""
+    try:
+        yield
+    except ConfigError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _checked(bound: float) -> float:
+    if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
+        pytest.fail(f"bound = {bound!r}: not a finite number. Give one, e.g. 0.6.", pytrace=False)
+    return bound
+
+
+def _close(where: Mapping[str, Any], figures: Iterable[Measure]) -> str:
+    """What to write for levels that no figure has."""
+    known = list(dict.fromkeys(level for one in figures for level in one.where.items()))
+    for name, level in where.items():
+        shown = {str(other).casefold(): other for of, other in known if of == name}
+        if level not in shown.values() and (close := difflib.get_close_matches(str(level).casefold(), shown, n=1)):
+            return f"Did you mean {name}={shown[close[0]]!r}?"
+    levels = ", ".join(f"{name}={level!r}" for name, level in known[:20])
+    return f"There are: {levels}" if known else "It has no levels: leave them out"
 
 
 class TestedAudit:
@@ -41,12 +70,13 @@ class TestedAudit:
         undecided checks fail the test too, as in a gate: ``"all"``, ``"missing"`` (only those that missing answers
         leave open) or ``"none"``.
         """
-        self._assert(measure, (None, bound), open_fails, where)
+        self._assert(measure, (None, _checked(bound)), open_fails, where)
 
     def assert_at_least(self, measure: str, bound: float, *, open_fails: OpenFails = "all", **where: Any) -> None:
         """Fail unless the interval of ``measure`` shows that it is at least ``bound``; else as `assert_at_most`."""
-        self._assert(measure, (bound, None), open_fails, where)
+        self._assert(measure, (_checked(bound), None), open_fails, where)
 
+    @_mistakes_fail()
     def _assert(
         self, measure: str, bounds: tuple[float | None, float | None], open_fails: OpenFails, where: Mapping[str, Any]
     ) -> None:
@@ -66,12 +96,13 @@ class TestedAudit:
 
         if open_fails not in get_args(Known):
             raise ConfigError("open_fails", open_fails, "unknown", f"Use one of: {', '.join(get_args(Known))}")
+        figures = [one for one in self.result.measures if one.measure == measure]
+        if figures and not any(where.items() <= one.where.items() for one in figures):
+            raise ConfigError(measure, dict(where), "no figure has these levels", _close(where, figures))
         rules = GateRules(limits={measure: bounds}, open_fails=open_fails)
         with Store.open(self._db) as store:
             report = check_run(store, self.result, stored_rows(store, self.result), None, rules, record=True)
         meant = [check for check in report.limits if where.items() <= check.where.items()]
-        if not meant:
-            raise ConfigError(measure, dict(where), "no figure has these levels", "Leave some out")
         meant = [check for check in meant if not any(other.where.items() < check.where.items() for other in meant)]
         report = report.model_copy(update={"limits": meant})
         if report.failures:
@@ -110,9 +141,10 @@ class AuditFixture:
 
         self._runs += 1  # in one store another model would count as another night of this one
         given = {"db": self._folder / f"audit-{self._runs}.db", "out": self._folder / "audit-out", **options}
-        backend = named_backend(model, api_key_env=api_key_env) if isinstance(model, str) else model
-        asked = Audit({"model": backend}, [load_suite(suite) if isinstance(suite, str) else suite], **given)
-        result = asked.run_sync()
+        with _mistakes_fail():
+            backend = named_backend(model, api_key_env=api_key_env) if isinstance(model, str) else model
+            asked = Audit({"model": backend}, [load_suite(suite) if isinstance(suite, str) else suite], **given)
+            result = asked.run_sync()
         if not result.complete:
             pytest.fail("\n".join(result.problems), pytrace=False)
         return TestedAudit(result, Path(given["db"]))

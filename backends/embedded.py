@@ -8,12 +8,30 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
 
-from backends.errors import MissingExtra
+from backends.errors import ConfigError, MissingExtra
 from backends.local.backend import need_package
+
+
+def resolve_embedded(model: str | Path) -> str | Path:
+    """The path of an embedded model named ``embedded:NAME``; any other model as it is.
+
+    Raises
+    ------
+    ConfigError
+        If there is no embedded model of that name, or its package is not installed.
+    """
+    name = str(model).removeprefix("embedded:")
+    if name == str(model):
+        return model
+    if name not in EMBEDDED:
+        known = ", ".join(f"embedded:{one}" for one in EMBEDDED)
+        raise ConfigError("model", str(model), "no embedded model", f"Use one of: {known}")
+    return EMBEDDED[name]()
 
 
 def smollm2_path() -> Path:
@@ -41,3 +59,6 @@ def gemma3_path() -> Path:
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             os.replace(package.assemble(Path(scratch) / package.MODEL_NAME), whole)
     return whole
+
+
+EMBEDDED: dict[str, Callable[[], Path]] = {"smollm2": smollm2_path, "gemma3": gemma3_path}

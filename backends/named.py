@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import backends
 from backends.base import Backend
-from backends.embedded import gemma3_path, smollm2_path
+from backends.embedded import EMBEDDED, resolve_embedded
 from backends.errors import ConfigError
 from backends.plugins import plugins
 
-EMBEDDED: dict[str, Callable[[], Path]] = {"smollm2": smollm2_path, "gemma3": gemma3_path}
 _KNOWN = (
     "Give a Hugging Face id (org/name), a folder, a .gguf file, a .jsonl file of completions, URL#model, "
     f"{', '.join(f'embedded:{name}' for name in EMBEDDED)} or fake"
@@ -37,10 +35,7 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
     if name == "fake":
         return backends.FakeBackend()
     if name.startswith("embedded:"):
-        embedded = EMBEDDED.get(name.removeprefix("embedded:"))
-        if embedded is None:
-            raise ConfigError("--model", name, "no embedded model", _KNOWN)
-        return _of_gguf(embedded())
+        return _of_gguf(Path(resolve_embedded(name)))
     if name.startswith(("http://", "https://")):
         return _of_server(name, api_key_env)
     if name.casefold().endswith(".gguf"):

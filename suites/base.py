@@ -241,6 +241,11 @@ class MeasureSpec:
         return _RANGES[self.kind] if self.range is None else self.range
 
     @property
+    def value_range(self) -> tuple[float, float]:
+        """The possible values of the figure itself."""
+        return (-1.0, 1.0) if self.estimator == "correlation" else self.limits
+
+    @property
     def has_range(self) -> bool:
         """Whether the quantity has a finite range, so that a missing answer has bounds."""
         return all(map(math.isfinite, self.limits))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from audit.analysis.design import fewest_levels
-from audit.analysis.gate.rules import check_names
+from audit.analysis.gate.rules import check_rules
 from audit.analysis.table import RowTable
 from audit.collect import levels_behind
 from audit.config import AuditConfig
@@ -100,9 +100,9 @@ def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[Conf
 def _of_config(audit: AuditConfig, found: Sequence[SuiteCheck]) -> Iterator[ConfigError]:
     if not any(one.mistakes for one in found):
         try:
-            check_names({spec.measure for one in found for spec in one.specs}, audit.margins, audit.limits)
+            check_rules([spec for one in found for spec in one.specs], audit.margins, audit.limits)
         except ConfigError as error:
-            yield error
+            yield audit.located(error)
 
 
 def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], others: Collection[str] = ()) -> None:
@@ -119,7 +119,7 @@ def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], o
         The first mistake found.
     """
     samples = {name: _sample(suite, items[name]) for name, suite in audit.suites.items()}
-    measures = set(others)
+    specs: list[MeasureSpec] = []
     for name, suite in audit.suites.items():
         checked = check_items(name, suite, samples[name], all_items=items[name])
         if checked.mistakes:  # a limited run may lack levels that the whole suite has
@@ -127,13 +127,16 @@ def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], o
         first, again = (list(islice(items_of(suite), _AGAIN)) for _ in range(2))
         for mistake in (*checked.mistakes, *mistakes.of_repetition(suite, first, again)):
             raise mistake
-        measures |= {spec.measure for spec in checked.specs}
+        specs += checked.specs
     try:
-        check_names(measures, audit.margins, audit.limits)
+        check_rules(specs, audit.margins, audit.limits, others=others)
     except ConfigError:  # some figures may exist only for items outside the sample
         for name, suite in audit.suites.items():
-            measures |= {spec.measure for spec in _check_whole(name, suite).specs}
-        check_names(measures, audit.margins, audit.limits)
+            specs += _check_whole(name, suite).specs
+        try:
+            check_rules(specs, audit.margins, audit.limits, others=others)
+        except ConfigError as error:
+            raise audit.located(error) from None
 
 
 def _check_whole(name: str, suite: Suite) -> SuiteCheck:

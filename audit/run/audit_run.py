@@ -25,7 +25,7 @@ from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
 from audit.analysis.examples import read_examples
 from audit.analysis.gate.rows import stored_rows
-from audit.analysis.gate.rules import GateRules, check_names
+from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
@@ -409,9 +409,9 @@ def _problems(
     elif unanswered:
         yield f"{unanswered} questions have no answer; asking them again unchanged would fail the same way"
     try:
-        check_names((measure.measure for measure in measures), audit.margins, audit.limits)
+        check_rules([measure.spec for measure in measures], audit.margins, audit.limits)
     except ConfigError as error:
-        yield str(error)
+        yield str(audit.located(error))
 
 
 def _now() -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from backends.base import Description, ModelPart, Scalar
+from backends.embedded import resolve_embedded
 from backends.errors import ConfigError
 from backends.local.backend import OptionalCount, need_package
 from backends.local.causal import CausalBackend, LoadedModel
@@ -70,7 +71,7 @@ class LlamaCppBackend(CausalBackend):
         reasoning_tokens: OptionalCount = None,
     ) -> None:
         super().__init__(threads, enable_thinking, reasoning_tokens)
-        self.model = Path(model).expanduser()
+        self.model = Path(resolve_embedded(model)).expanduser()
         self.n_gpu_layers, self.context = n_gpu_layers, context
         self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"
 

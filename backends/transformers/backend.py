@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from backends.base import Description, ModelPart, Scalar
+from backends.embedded import resolve_embedded
 from backends.errors import BackendError, ConfigError
 from backends.local.backend import OptionalCount, need_package
 from backends.local.causal import CausalBackend, LoadedModel
@@ -73,7 +74,9 @@ class HFBackend(CausalBackend):
         reasoning_tokens: OptionalCount = None,
     ) -> None:
         super().__init__(threads, enable_thinking, reasoning_tokens)
-        self.source = ModelSource(str(model), revision, None if adapter is None else str(adapter), trust_remote_code)
+        self.source = ModelSource(
+            str(resolve_embedded(model)), revision, None if adapter is None else str(adapter), trust_remote_code
+        )
         self._dtype_option, self._device_option = dtype, device
         self._device: str | None = None
         self._tokenizer: Any = None

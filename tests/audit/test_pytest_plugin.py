@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 TESTS = '''
 import math
+import pytest
 from backends import FakeBackend
 
 def planted(share):
@@ -56,6 +57,19 @@ def test_above_after_other_models(audit):
 
 def test_another_word(audit):
     audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7, open_fails="never")
+
+def test_of_a_misspelt_group(audit):
+    audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7, group="B")
+
+def test_percent(audit):
+    audit.run(planted(0.9), "pairs.csv").assert_at_most("stereotype_score", 70, open_fails="none")
+
+def test_of_a_file_that_is_not_there(audit):
+    audit.run(planted(0.9), "pears.csv")
+
+@pytest.mark.parametrize("bound", [True, "0.7", math.nan, math.inf, None])
+def test_no_number(audit, bound):
+    audit.run(planted(0.9), "pairs.csv").assert_at_least("stereotype_score", bound)
 
 def test_misspelt(audit):
     audit.run(planted(0.5), "pairs.csv").assert_at_most("sterotype_score", 0.7)
@@ -113,9 +127,18 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
         "test_of_an_open_small_group": "FAILED",
         "test_above_after_other_models": "FAILED",
         "test_another_word": "FAILED",
+        "test_of_a_misspelt_group": "FAILED",
+        "test_percent": "FAILED",
+        "test_of_a_file_that_is_not_there": "FAILED",
+        **{f"test_no_number[{bound}]": "FAILED" for bound in ("True", "0.7", "nan", "inf", "None")},
         "test_misspelt": "FAILED",
     }, told
     assert "stereotype_score of model on pairs breaks the limit at most 0.7" in told
     assert "stereotype_score of model on pairs neither clearly meets nor breaks" in told
     assert "limits.sterotype_score = (None, 0.7): no figure has this name" in told
+    assert "stereotype_score = {'group': 'B'}: no figure has these levels. Did you mean group='b'?" in told
+    assert "limits.stereotype_score = (None, 70): the figure lies between 0 and 1. Write 70 % as 0.7." in told
+    assert "bound = True: not a finite number" in told
+    assert "pears.csv" in told
+    assert "pytest_plugin.py" not in told  # no source of the plugin
     assert "open_fails = 'never': unknown. Use one of: none, missing, all" in told

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.analysis.gate.rules import check_names
+from audit.analysis.gate.rules import check_rules
 from audit.analysis.gate.stored import with_current_names
 from audit.analysis.measures import measure_rows
 from audit.analysis.table import RowTable
@@ -109,7 +109,7 @@ def test_file_that_is_no_result_is_refused() -> None:
 
 def test_older_name_of_a_margin_gets_the_new_one() -> None:
     with pytest.raises(ConfigError, match="It is now called effect_attenuation"):
-        check_names([m.measure for m in result().measures], {"forgotten": 0.1}, {})
+        check_rules([m.spec for m in result().measures], {"forgotten": 0.1}, {})
 
 
 def test_stored_margins_follow_renamed_measures() -> None:

@@ -33,7 +33,7 @@ from audit.analysis.decisions import decide, margin_of
 from audit.analysis.gate.changes import Change, change_of_intervals, sums_of
 from audit.analysis.gate.limits import check_limits
 from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle
-from audit.analysis.gate.rules import GateRules, Margins, check_names
+from audit.analysis.gate.rules import GateRules, Margins, check_rules
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_change
 from audit.analysis.table import Levels, RowTable, item_index
 from audit.results import AuditResult, FigureName, Measure
@@ -76,7 +76,7 @@ def gate(
     """
     old = [] if baseline is None else baseline.measures
     margins = rules.margins
-    check_names((measure.measure for measure in (*current.measures, *old)), margins, rules.limits)
+    check_rules([measure.spec for measure in (*current.measures, *old)], margins, rules.limits)
     tables = _Tables(rows, baseline_rows)
     compared: list[Change | GatedFigure] = []
     if baseline is not None:

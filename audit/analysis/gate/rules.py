@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from audit.analysis.decisions import DEFAULT_MARGIN
@@ -11,8 +13,11 @@ from audit.analysis.gate.results import OpenFails
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE
 from audit.results import RENAMED_MEASURES
 from backends.errors import ConfigError
+from suites.base import MeasureSpec
 
 Margins = Mapping[str, float] | float
+
+_SHARE, _ANY = (0.0, 1.0), (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -38,18 +43,61 @@ class GateRules:
     open_fails: OpenFails = "missing"
 
 
-def check_names(measures: Iterable[str], margins: Margins, limits: Mapping[str, Bounds]) -> None:
-    """Raise `ConfigError` for a margin or limit that names no measure, and so would have no effect."""
-    names = set(measures)
-    named = {
-        "margins": (margins if isinstance(margins, Mapping) else {}, names | {"default", UNREADABLE_SHARE}),
-        "limits": (limits, names | {COVERAGE, REFUSALS}),
-    }
+def check_rules(
+    specs: Iterable[MeasureSpec], margins: Margins, limits: Mapping[str, Bounds], *, others: Collection[str] = ()
+) -> None:
+    """Raise `ConfigError` for a margin or limit without effect: no figure has its name, or no value breaks it.
+
+    ``others``: measures that margins and limits may name, too, of which only the names are known.
+    """
+    ranges: dict[str, tuple[float, float]] = {}
+    for spec in specs:
+        low, high = spec.value_range
+        least, most = ranges.get(spec.measure, (low, high))
+        ranges[spec.measure] = min(low, least), max(high, most)
+    names = {*ranges, *others}
+    of_margins = margins if isinstance(margins, Mapping) else {}
+    _check_names("margins", of_margins, names | {"default", UNREADABLE_SHARE})
+    _check_names("limits", limits, names | {COVERAGE, REFUSALS})
+    for name, bounds in limits.items():
+        _check_limit(name, bounds, {COVERAGE: _SHARE, REFUSALS: _SHARE, **ranges}.get(name, _ANY))
+    widths = {name: high - low for name, (low, high) in ranges.items()}
+    for name, margin in of_margins.items():
+        _check_margin(f"margins.{name}", margin, {UNREADABLE_SHARE: 1.0, **widths}.get(name, math.inf))
+    default = margins.get("default", 0.0) if isinstance(margins, Mapping) else margins
+    field = "margins.default" if isinstance(margins, Mapping) else "margins"
+    _check_margin(field, default, max(widths.values(), default=math.inf))
+
+
+def _check_names(field: str, given: Mapping[str, object], allowed: Collection[str]) -> None:
     newer = {old: new for names in RENAMED_MEASURES.values() for old, new in names.items()}
-    for kind, (given, allowed) in named.items():
-        for name, value in given.items():
-            if name not in allowed:
-                hint = f"Use one of: {', '.join(sorted(allowed))}"
-                if newer.get(name) in allowed:
-                    hint = f"It is now called {newer[name]}"
-                raise ConfigError(f"{kind}.{name}", value, "no figure has this name", hint)
+    for name, value in given.items():
+        if name in allowed:
+            continue
+        close = difflib.get_close_matches(name, allowed, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Use one of: {', '.join(sorted(allowed))}"
+        if newer.get(name) in allowed:
+            hint = f"It is now called {newer[name]}"
+        raise ConfigError(f"{field}.{name}", value, "no figure has this name", hint)
+
+
+def _check_limit(name: str, bounds: Bounds, values: tuple[float, float]) -> None:
+    low, high = values
+    beyond = [bound for bound in bounds if bound is not None and not low <= bound <= high]
+    if beyond:
+        problem = f"the figure lies between {low:g} and {high:g}"
+        hint = "Give values that it can have"
+        if high == 1 and 1 < max(map(abs, beyond)) <= 100:
+            hint = f"Write {beyond[0]:g} % as {beyond[0] / 100:g}"
+        raise ConfigError(f"limits.{name}", bounds, problem, hint)
+    least, most = bounds
+    if (least is None or least == low) and (most is None or most == high):
+        problem = f"the figure lies between {low:g} and {high:g} anyway, so this limits nothing"
+        raise ConfigError(f"limits.{name}", bounds, problem, "Give a value between the two")
+
+
+def _check_margin(field: str, margin: float, width: float) -> None:
+    if math.isfinite(width) and margin >= width:
+        problem = f"no figure can change by more than {width:g}, so every change would be within it"
+        hint = f"Write {margin:g} % as {margin / 100:g}" if width <= 2 and 1 <= margin <= 100 else "Give less"
+        raise ConfigError(field, margin, problem, hint)

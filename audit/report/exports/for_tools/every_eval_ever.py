@@ -60,7 +60,7 @@ def every_eval_ever_files(of: OfModel) -> Iterator[tuple[str, str]]:
 
 
 def _result(of: OfModel, name: str, measure: Measure, value: float) -> dict[str, Any]:
-    low, high = (-1.0, 1.0) if measure.spec.estimator == "correlation" else measure.spec.limits
+    low, high = measure.spec.value_range
     uncertainty: dict[str, Any] = {"num_samples": measure.n_items}
     if measure.low is not None and measure.high is not None:
         uncertainty["confidence_interval"] = {

@@ -1,0 +1,10 @@
+"""What to audit: models, suites and the rules of the comparison; from Python or from a TOML file.
+
+Every error that can be detected without a model is reported here, before one is loaded.
+"""
+
+from audit.config.files import load_audit
+from audit.config.kinds import BACKENDS, SUITE_FILES, class_by_name, kinds, own_kinds
+from audit.config.options import AuditConfig
+
+__all__ = ["BACKENDS", "SUITE_FILES", "AuditConfig", "class_by_name", "kinds", "load_audit", "own_kinds"]

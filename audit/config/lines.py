@@ -1,0 +1,46 @@
+"""The line of a config on which an option is written, for error messages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from backends.errors import ConfigError
+from backends.toml_lines import lines_of
+
+
+def with_line(error: ConfigError, path: Path) -> ConfigError:
+    """The error with the file and line of its field, or of what the field is missing from, if they can be told."""
+    if re.search(r":\d+(: |$)", error.field):  # of another file, named with its own line
+        return error
+    try:
+        text = path.read_text("utf-8")
+        line = _toml_line(text, error.field) if path.suffix == ".toml" else _python_line(text, error.field)
+    except (OSError, ValueError, SyntaxError):  # the file has changed since it was read
+        return error
+    if line is None:
+        return error
+    return ConfigError(f"{path.name}:{line}: {error.field}", error.value, error.problem, error.hint)
+
+
+def _toml_line(text: str, field: str) -> int | None:
+    """The line of a field, or of the table that it is missing from."""
+    shown: Mapping[str, int] = {
+        "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix("."): line
+        for place, line in lines_of(text).items()
+    }
+    above = [name for name in shown if field == name or field.startswith((f"{name}.", f"{name}["))]
+    return shown[max(above, key=len)] if above else None
+
+
+def _python_line(text: str, field: str) -> int | None:
+    """The line of a field's last name in a call's arguments, or of the keyword above it: ``limits.gap``."""
+    keyword, _, key = field.partition(".")
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.keyword) or node.arg != keyword:
+            continue
+        keys = (one for one in ast.walk(node.value) if isinstance(one, ast.Constant) and one.value == key)
+        return next((one.lineno for one in keys), node.value.lineno)
+    return None
