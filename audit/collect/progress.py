@@ -126,7 +126,10 @@ class Display:
     def _rate(self, event: JobProgress, now: float) -> str:
         """Items a second, those from the store apart; nothing before the first answers."""
         seconds, asked, _ = self._since(event, now)
-        return f"{asked / seconds:.3g} a second, " if asked > 0 and seconds > 0 else ""
+        if asked <= 0 or seconds <= 0:
+            return ""
+        rate = asked / seconds
+        return f"{f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} a second, "
 
     def _eta(self, event: JobProgress, now: float) -> str:
         seconds, asked, work = self._since(event, now)

@@ -83,11 +83,12 @@ def figure_row(table: FigureTable, figures: Figures, measure: Measure, **more: A
 def estimate_fields(estimate: Estimated, neutral: float | None) -> Row:
     """The numbers to draw for a value: itself, its interval and that of the sampling error alone if it is shorter, its
     bounds if only these are known, and neutral."""
-    row = {"v": shortened(estimate.value), "l": shortened(estimate.low), "h": shortened(estimate.high)}
+    ends = estimate.low, estimate.high
+    row = {"v": shortened(estimate.value, *ends), "l": shortened(ends[0], *ends), "h": shortened(ends[1], *ends)}
     if isinstance(estimate, Measure) and estimate.is_of_unseen:
-        row |= {"sl": shortened(estimate.sampling_low), "sh": shortened(estimate.sampling_high)}
+        row |= {"sl": shortened(estimate.sampling_low, *ends), "sh": shortened(estimate.sampling_high, *ends)}
     if bounded(estimate):
-        row |= {"bl": shortened(estimate.bound_low), "bh": shortened(estimate.bound_high)}
+        row |= {"bl": shortened(estimate.bound_low, *ends), "bh": shortened(estimate.bound_high, *ends)}
     return row if neutral is None else {**row, "n": neutral}
 
 
@@ -109,8 +110,8 @@ def figure_ends(measures: Sequence[Measure], beside: Iterable[float] = ()) -> li
     A mark beyond its axis makes Vega shrink the whole plot until the mark fits, down to no width at all.
     """
     ends = [*drawn_values(*measures), *(m.neutral for m in measures if m.neutral is not None), *beside]
-    if all(m.unit in ("probability", "share") for m in measures):
-        top = max(ends, default=1.0)
+    if all(m.unit in ("probability", "share") for m in measures) and all(0 <= end <= 1 for end in ends):
+        top = max(ends, default=1.0)  # a difference of probabilities has their unit, and may be negative
         return [0.0, 1.0 if top > 0.6 else _round_above(top)]
     return value_ends(ends)
 

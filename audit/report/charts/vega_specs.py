@@ -61,6 +61,7 @@ def dots(models: int, domain: Sequence[float], height: int, title: str, *, dodge
             x=_quantitative(alt.X, "v", domain, title), color=_colour(models), shape=_shape(models), **lane
         ),
         _neutral("x"),
+        _neutral_of_each(rows),
         _where("u")
         .mark_tick(thickness=1.5, height=16, color="var(--published)", opacity=0.55, **_TOOLTIP)
         .encode(x=alt.X("u:Q"), y=rows),
@@ -327,13 +328,25 @@ def _span(along: str, low: str, high: str) -> dict[str, Any]:
 
 
 def _neutral(axis: str) -> alt.Chart:
-    """A dashed line at the value of a model without bias."""
+    """A dashed line at the value of a model without bias, where all rows have the same."""
     channel = alt.X if axis == "x" else alt.Y
     return (
-        _where("n")
+        _neutrals("datum.n0 === datum.n1")
         .mark_rule(strokeDash=[5, 4], strokeWidth=1.2, color="var(--neutral)")
         .encode(**{axis: channel("n:Q", aggregate="min")})
     )
+
+
+def _neutral_of_each(rows: alt.Y) -> alt.Chart:
+    """A tick in each row at its own neutral value, where they differ."""
+    each = _neutrals("datum.n0 !== datum.n1")
+    return each.mark_tick(thickness=1.5, height=20, color="var(--neutral)").encode(x=alt.X("n:Q"), y=rows)
+
+
+def _neutrals(condition: str) -> alt.Chart:
+    """Rows with a neutral value, if their least ``n0`` and largest ``n1`` fulfil the condition."""
+    ends = [alt.JoinAggregateFieldDef(op=op, field="n", **{"as": name}) for op, name in (("min", "n0"), ("max", "n1"))]
+    return _where("n").transform_joinaggregate(joinaggregate=ends).transform_filter(condition)
 
 
 def _difference(base: alt.Chart, verdict: dict[str, Any]) -> alt.Chart:

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from audit.report.figures import Figures
-from audit.report.formatting import distinct_names, figure, file_name, markdown_text, measure_label, one_line
-from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, limit_lines, plain_sentence, summary
+from audit.report.formatting import bounded, distinct_names, figure, file_name, markdown_text, measure_label, one_line
+from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, limit_lines, limits_overview, plain_sentence, summary
 from audit.report.phrases.methods import run_provenance
 from audit.results import AuditResult, Measure
+
+_LIMITS = 8  # more would drown the figures that a card is for
 
 
 def model_cards(result: AuditResult) -> Iterator[tuple[str, str, str]]:
@@ -39,12 +41,24 @@ def _card(result: AuditResult, model: str) -> str:
     cautions = [f"- {markdown_text(s.text)}" for s in summary(own) if s.kind == "caution"]
     lines = [_line(figures, *one) for one in found]
     parts += [f"## Bias audit of {markdown_text(model)}", "\n".join(lines) or "No figure was measured."]
-    if lines := [f"- {markdown_text(line.text)}" for line in limit_lines(own.result)]:
+    if lines := [f"- {markdown_text(line)}" for line in _limits(own.result)]:
         parts += ["### Limits set beforehand", "\n".join(lines)]
     if cautions:
         parts += ["### What limits this", "\n".join(cautions)]
     parts += ["### Provenance", markdown_text(run_provenance(result)), markdown_text(EVIDENCE_NOT_CONFORMITY)]
     return "\n\n".join(parts) + "\n"
+
+
+def _limits(result: AuditResult) -> Iterator[str]:
+    """The limits that are broken or met, and the first of those that are open; a count of the rest."""
+    lines = limit_lines(result)
+    shown = [line for line in lines if line.verdict != "insufficient evidence"][:_LIMITS]
+    shown += [line for line in lines if line.verdict == "insufficient evidence"][: max(0, _LIMITS - len(shown))]
+    if lines:
+        yield limits_overview(result)
+    yield from (line.text for line in lines if line in shown)
+    if len(lines) > len(shown):
+        yield f"{len(lines) - len(shown):,} more in report.md."
 
 
 def _alone(result: AuditResult, model: str) -> AuditResult:
@@ -63,7 +77,7 @@ def _leading(figures: Figures, model: str) -> Iterator[tuple[str, str, Measure]]
     for info in figures.result.suites:
         for name, where, label in figures.leading(info.name):
             measure = figures.get(info.name, name, where, model)
-            if measure is not None:
+            if measure is not None and (measure.value is not None or bounded(measure)):
                 yield info.name, label, measure
 
 
@@ -88,7 +102,7 @@ def _metadata(figures: Figures, suite: str, condition: str, measure: Measure) ->
             {
                 "type": one_line(measure.measure),
                 "name": f"{label} ({condition})" if condition else label,
-                "value": figure(measure) if measure.value is None else measure.value,
+                "value": figure(measure) if measure.value is None else float(f"{measure.value:.12g}"),
                 "verified": False,
             }
         ],

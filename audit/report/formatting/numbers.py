@@ -9,6 +9,7 @@ from typing import Protocol
 MISSING = "–"
 _LEVELS = (0.1, 0.05, 0.01)  # usual levels of significance
 _ROUNDING = 1e-9  # differences below it are floating-point noise
+_NOTHING = 1e-12  # and so is a number below it
 
 
 class Estimated(Protocol):
@@ -51,9 +52,20 @@ def plain_number(value: float | None, decimals: int) -> str:
     return f"<{smallest}" if value > 0 else f">−{smallest}"
 
 
-def shortened(x: float | None) -> float | None:
-    """Rounded to five significant digits, more than a plot, hover text or dialog shows."""
-    return None if x is None else float(f"{x:.5g}")
+def shortened(x: float | None, *beside: float | None) -> float | None:
+    """Rounded to five significant digits, more than a plot, hover text or dialog shows.
+
+    To more where it would otherwise not stand apart from the numbers ``beside`` it, or read differently when it is
+    rounded again to four.
+    """
+    if x is None or not math.isfinite(x):
+        return x
+    known = [number for number in (x, *beside) if number is not None]
+    span = max(known) - min(known)
+    digits = 5 if not span or not x else min(17, max(5, 3 + math.ceil(math.log10(abs(x) / span))))
+    while digits < 17 and f"{float(f'{x:.{digits}g}'):.4g}" != f"{x:.4g}":
+        digits += 1
+    return float(f"{x:.{digits}g}")
 
 
 def with_interval(
@@ -63,20 +75,17 @@ def with_interval(
     decimals: int | None = None,
     neutral: float | None = None,
 ) -> str:
-    """``0.41 [0.37, 0.45]``; the interval alone if there is no value; a dash if there is neither.
-
-    With a fixed number of ``decimals``, as in a table, no number has an exponent.
-    """
-    write = number if decimals is None else plain_number
+    """``0.41 [0.37, 0.45]``; the interval alone if there is no value; a dash if there is neither. No exponents."""
+    value, low, high = (0.0 if x is not None and abs(x) < _NOTHING else x for x in (value, low, high))
     if decimals is None:
         decimals = _decimals_for(None if low is None or high is None else (high - low) / 2)
         while decimals < 4 and any(x and not round(x, decimals) for x in (value, low, high)):
             decimals += 1  # an end near zero must not look like zero
         decimals = distinct_decimals(decimals, neutral, low, high)
-    interval = "" if low is None or high is None else f"[{write(low, decimals)}, {write(high, decimals)}]"
+    interval = "" if low is None or high is None else f"[{plain_number(low, decimals)}, {plain_number(high, decimals)}]"
     if value is None:
         return interval or MISSING
-    return f"{write(value, decimals)} {interval}".strip()
+    return f"{plain_number(value, decimals)} {interval}".strip()
 
 
 def p_value(p: float | None) -> str:
@@ -113,12 +122,12 @@ def hundredths(share: float, decimals: int, marks: Sequence[float] = ()) -> str:
     if abs(round(exact, places) - near) >= _ROUNDING:
         return plain_number(exact, places)
     step = 10.0**-places
-    return f"{'<' if exact < near else '>'}{plain_number(near - step if exact < near else near + step, places)}"
+    return f"{'>' if exact < near else '<'}{plain_number(near - step if exact < near else near + step, places)}"
 
 
 def level(confidence: float) -> str:
     """A confidence level: ``95 %``, ``99.17 %``; with enough digits not to read as 100 %."""
-    return f"{100 * confidence:.{max(3, 2 - math.floor(math.log10(1 - confidence)))}g}%" if confidence < 1 else "100%"
+    return f"{100 * confidence:.{max(3, 2 - math.floor(math.log10(1 - confidence)))}g} %" if confidence < 1 else "100 %"
 
 
 def bounded(measure: Estimated) -> bool:
@@ -138,8 +147,7 @@ def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) 
     if not bounded(measure):
         return MISSING
     places = distinct_decimals(3, neutral, low, high) if decimals is None else decimals
-    write = number if decimals is None else plain_number
-    between = f"between {write(bound_low, places)} and {write(bound_high, places)}"
+    between = f"between {plain_number(bound_low, places)} and {plain_number(bound_high, places)}"
     return between if low is None else f"{between} {with_interval(None, low, high, places)}"
 
 

@@ -18,7 +18,7 @@ from audit.report.charts import (
 )
 from audit.report.charts.vega_specs import CONFIG, VERDICTS
 from audit.report.figures import Figures
-from audit.report.formatting import one_line
+from audit.report.formatting import level, one_line
 from audit.report.page.examples import shown_examples
 from audit.report.page.payload import figure_data, plot_data
 from audit.report.page.rendering import render_page
@@ -53,7 +53,7 @@ def report_page(result: AuditResult, *, trend: bool = False) -> str:
         "run": result.run_id,
         "models": [one_line(name) for name in figures.models],
         "suites": [one_line(info.title) for info in result.suites],
-        "confidence": result.confidence,
+        "confidence": level(result.confidence),
         "verdicts": [{"name": VERDICT_WORDS[verdict], "sentence": PAIR_SENTENCES[verdict]} for verdict in VERDICTS],
         "config": CONFIG,
         "plots": [plot_data(plot) for plot in plots.plots],

@@ -119,7 +119,11 @@ def decided_interval(c: Comparison) -> str:
     low, high, confidence = c.decided_low, c.decided_high, c.decided_confidence
     if low is None or high is None or confidence is None:  # of a result of an older version
         low, high, confidence = c.low, c.high, c.confidence
-    span = f"{level(confidence)} interval {_signed(low)} to {_signed(high)}"
+    alone = 2 * c.confidence - 1 if c.verdict == "equivalent" else c.confidence
+    corrected = (
+        ", corrected for several figures," if c.decided_low is not None and confidence > alone + ROUNDING else ""
+    )
+    span = f"{level(confidence)} interval{corrected} {_signed(low)} to {_signed(high)}"
     if c.verdict == "equivalent" and c.decided_low is not None:
         span = f"two one-sided tests, {span}{room_for_unseen(c.largest_change)}"
     if c.difference is None:

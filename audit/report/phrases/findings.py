@@ -223,8 +223,9 @@ def _by_condition(
     correction = "corrected for many figures" if any(corrected) else "each without correction"
     if any(corrected) and not all(corrected):
         correction += " where a p-value is known"
+    title = one_line(chart["title"]) + (f", {measure_label(measure)}" if len(chart["measures"]) > 1 else "")
     return (
-        f"{one_line(chart['title'])} ({_count(len(conditions), 'condition')} against the neutral {_mark(neutral)}, "
+        f"{title} ({_count(len(conditions), 'condition')} against the neutral {_mark(neutral)}, "
         f"{correction}): {'; '.join(parts)}."
     )
 

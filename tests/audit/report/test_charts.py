@@ -21,6 +21,7 @@ from audit.report.charts import (
 )
 from audit.report.figures import Figures
 from audit.report.page import report_page
+from audit.report.phrases import suite_summary
 from audit.results import AuditResult, Scalar, VarianceComponents, where_key
 from suites.presentation import Chart, PublishedFigure
 from tests.audit.report import made_up as mu
@@ -281,3 +282,29 @@ def test_shares_have_an_axis_from_0_to_1() -> None:
     (plot,) = suite_plots(Figures(mu.result(MODELS, [suite], made, comparisons=[])), FigureTable(), "toy", suite.charts)
     scales = [layer["encoding"]["y"].get("scale") for layer in plot.spec["layer"] if "y" in layer["encoding"]]
     assert [scale["domain"] for scale in scales if scale] == [[0.0, 1.0]]
+
+
+def test_a_negative_difference_lies_on_its_axis() -> None:
+    made = [mu.measure(m, "gap", {}, -0.23, 0.1, neutral=0.0) for m in MODELS]  # in the default unit
+    suite = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Gap", ("gap",))])
+    (plot,) = suite_plots(Figures(mu.result(MODELS, [suite], made, comparisons=[])), FigureTable(), "toy", suite.charts)
+    scales = [layer["encoding"].get("x", {}).get("scale") for layer in plot.spec["layer"]]
+    ((low, high),) = {tuple(scale["domain"]) for scale in scales if scale}
+    assert low < -0.33
+    assert high > 0
+
+
+@pytest.mark.parametrize(("neutrals", "rules", "ticks"), [((0.5, 0.5), 1, 0), ((0.5, 0.0), 0, 2)])
+def test_measures_with_different_neutral_values_share_no_line(
+    neutrals: tuple[float, float], rules: int, ticks: int
+) -> None:
+    named = zip(("plain", "weighted"), neutrals, strict=True)
+    made = [mu.measure("m", name, {}, 0.5, 0.1, neutral=neutral) for name, neutral in named]
+    suite = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Two", ("plain", "weighted"))])
+    (plot,) = suite_plots(Figures(mu.result(["m"], [suite], made, comparisons=[])), FigureTable(), "toy", suite.charts)
+    shown = plot.spec | {"datasets": {"rows": plot.panels[0].rows}, "width": 300}
+    svg = vl_convert.vegalite_to_svg(json.dumps(shown).replace("var(--neutral)", "#123456"))
+    assert len(re.findall(r'<line[^>]*stroke="#123456"', svg)) == rules
+    assert len(re.findall(r'<path[^>]*fill="#123456"', svg)) == ticks
+    said = suite_summary(Figures(mu.result(["m"], [suite], made)), "toy")
+    assert not [s for s in said if s.text.startswith("Two (")]  # which of the two is not said

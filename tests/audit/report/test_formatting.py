@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.report.formatting.labels import measure_label, where_label
-from audit.report.formatting.numbers import figure, number, p_value, with_interval
+from audit.report.formatting.numbers import figure, hundredths, number, p_value, percent, shortened, with_interval
 from audit.report.formatting.safe_text import csv_cell, file_name, json_for_script, markdown_text, one_line, visible
 from audit.report.phrases.captions import missing_reason
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
@@ -105,6 +105,47 @@ def test_what_is_not_zero_never_reads_as_zero() -> None:
     assert number(3e-6, 3) == "3e−6"
     assert number(-0.0, 2) == "0.00"
     assert number(None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("share", "decimals", "text"),
+    [
+        (0.0, 0, "0"),
+        (-2e-18, 1, "0"),
+        (0.0004, 1, "0.04"),
+        (-0.0004, 1, "−0.04"),
+        (1e-9, 1, "<0.0001"),
+        (0.735, 0, "74"),
+        (0.7349999999999999, 0, "74"),
+        (0.9996, 0, "99.96"),
+        (0.9951, 0, "99.5"),
+        (1 - 1e-9, 0, ">99.999"),
+        (1.0, 1, "100"),
+        (0.4996, 0, "49.96"),
+        (-0.5, 0, "−50"),
+    ],
+)
+def test_hundredths_never_read_as_an_end_they_are_not(share: float, decimals: int, text: str) -> None:
+    assert hundredths(share, decimals, [0.5, -0.5]) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(3599 / 3600, "99.97 %"), (1.0, "100 %"), (0.0004, "0.04 %"), (0.5, "50.0 %")]
+)
+def test_a_percentage_is_100_only_of_all(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_floating_point_noise_reads_as_nothing() -> None:
+    assert with_interval(-2e-18, -0.0811, 0.0811) == "0.00 [−0.08, 0.08]"
+    assert with_interval(0.00004, -0.08, 0.08) == "0.00004 [−0.0800, 0.0800]"
+
+
+def test_short_numbers_stand_apart_and_read_the_same_when_rounded_again() -> None:
+    low, value, high = 1_000_000.55, 1_000_000.678, 1_000_000.78
+    assert shortened(low, low, high) < shortened(value, low, high) < shortened(high, low, high)
+    assert f"{shortened(0.70044988):.4g}" == f"{0.70044988:.4g}"
+    assert shortened(0.123456789, 0.0, 0.3) == 0.12346
 
 
 @given(st.floats(-1, 1), st.integers(0, 4))

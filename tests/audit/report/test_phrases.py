@@ -125,17 +125,17 @@ def test_conditions_that_agree_share_a_sentence() -> None:
     assert _said(result, "finding")[0].startswith("Gap (explicit; implicit; other): both models lie above 0")
     assert _said(result, "comparison") == [
         "Gap (explicit; implicit; other): explicit; implicit: a and b: inconclusive, neither a difference nor "
-        "equivalence is shown (95% interval -0.010 to +0.050). "
-        "other: b is higher than a by 0.200 (95% interval +0.170 to +0.230)."
+        "equivalence is shown (95 % interval -0.010 to +0.050). "
+        "other: b is higher than a by 0.200 (95 % interval +0.170 to +0.230)."
     ]
 
 
 def test_ties_are_named_and_inconclusive_is_not_equal() -> None:
     (said,) = _said(_result({"gap": [0.4, 0.401, 0.42]}), "comparison")
     assert said == (
-        "Gap: a and b are tied: equivalent within ±0.02 (95% interval -0.009 to +0.011). "
-        "a and c: inconclusive, neither a difference nor equivalence is shown (95% interval -0.010 to +0.050). "
-        "b and c: inconclusive, neither a difference nor equivalence is shown (95% interval -0.011 to +0.049)."
+        "Gap: a and b are tied: equivalent within ±0.02 (95 % interval -0.009 to +0.011). "
+        "a and c: inconclusive, neither a difference nor equivalence is shown (95 % interval -0.010 to +0.050). "
+        "b and c: inconclusive, neither a difference nor equivalence is shown (95 % interval -0.011 to +0.049)."
     )
 
 
@@ -145,7 +145,7 @@ def test_alike_on_what_was_asked_is_not_said_to_be_unclear() -> None:
     comparisons = [c.model_copy(update=same) for c in result.comparisons]
     (said,) = _said(result.model_copy(update={"comparisons": comparisons}), "comparison")
     assert said == (
-        "Gap: a and b: inconclusive, alike on what was asked, but kinds not asked may differ (95% interval 0 to 0)."
+        "Gap: a and b: inconclusive, alike on what was asked, but kinds not asked may differ (95 % interval 0 to 0)."
     )
 
 
@@ -154,7 +154,7 @@ def test_a_margin_is_written_as_it_was_given(margin: float, told: str) -> None:
     measures = _result({"gap": [0.4, 0.401]}, ("a", "b")).measures
     tied = mu.comparison(*measures, margin=margin, verdict="equivalent")
     (said,) = _said(_result({"gap": [0.4, 0.401]}, ("a", "b"), comparisons=[tied]), "comparison")
-    assert said == f"Gap: a and b are tied: equivalent within {told} (95% interval -0.009 to +0.011)."
+    assert said == f"Gap: a and b are tied: equivalent within {told} (95 % interval -0.009 to +0.011)."
 
 
 def test_many_pairs_are_counted_and_the_largest_is_named() -> None:
@@ -162,7 +162,7 @@ def test_many_pairs_are_counted_and_the_largest_is_named() -> None:
     (said,) = _said(_result({"gap": [0.1, 0.1, 0.3, 0.6]}, models), "comparison")
     assert said == (
         "Gap: of 6 pairs of models, 5 differ and 1 is tied (equivalent within the margin). "
-        "Furthest apart: d is higher than a by 0.500 (95% interval +0.470 to +0.530)."
+        "Furthest apart: d is higher than a by 0.500 (95 % interval +0.470 to +0.530)."
     )
 
 
@@ -185,7 +185,7 @@ def test_a_difference_within_the_engines_noise_is_said_to_be_so() -> None:
     noisy = [c.model_copy(update={"engine_noise": 0.15}) for c in result.comparisons]
     (said,) = _said(result.model_copy(update={"comparisons": noisy}), "comparison")
     assert said == (
-        "Gap: b is higher than a by 0.100 (95% interval +0.070 to +0.130); "
+        "Gap: b is higher than a by 0.100 (95 % interval +0.070 to +0.130); "
         "the difference is smaller than the engines' noise."
     )
 
@@ -194,7 +194,7 @@ def test_a_step_says_what_changed_and_what_that_does() -> None:
     result = _result({"gap": [0.1, 0.2]}, ("base", "tuned"))
     step = mu.step(result.comparisons, "toy", "base", "tuned")
     (said,) = _said(result.model_copy(update={"ladder": [step]}), "step")
-    assert said == "base → tuned (adapter), Gap: raises it by 0.100 (95% interval +0.070 to +0.130)."
+    assert said == "base → tuned (adapter), Gap: raises it by 0.100 (95 % interval +0.070 to +0.130)."
     mixed = step.model_copy(update={"engine": ["backend", "dtype"]})
     (said,) = _said(result.model_copy(update={"ladder": [mixed]}), "step")
     assert said.startswith("base → tuned (adapter, and the engine), Gap: raises it by 0.100")
@@ -203,7 +203,7 @@ def test_a_step_says_what_changed_and_what_that_does() -> None:
 
 def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
     (said,) = _said(_result({"gap": [-0.1, -0.4]}, ("a", "b")), "comparison")
-    assert said == "Gap: b is lower than a by 0.300 (95% interval -0.330 to -0.270)."
+    assert said == "Gap: b is lower than a by 0.300 (95 % interval -0.330 to -0.270)."
 
 
 def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:

@@ -18,8 +18,14 @@ const page = (() => {
   }
 
   const isKnown = (x) => x !== null && x !== undefined;
-  const digits = (x) => (!isKnown(x) ? MISSING : String(Number(x.toPrecision(4))).replace("-", "−"));
-  const range = (low, high) => (!isKnown(low) ? MISSING : `${digits(low)} to ${digits(high)}`);
+  const digits = (x, precision = 4) => (!isKnown(x) ? MISSING : String(Number(x.toPrecision(precision))).replace("-", "−"));
+  /** An interval; its ends have as many digits as it takes to tell them apart. */
+  const range = (low, high) => {
+    if (!isKnown(low) || !isKnown(high)) return MISSING;
+    const relative = Math.max(Math.abs(low), Math.abs(high)) / (high - low);
+    const precision = Number.isFinite(relative) && relative > 0 ? Math.min(15, Math.max(4, Math.ceil(Math.log10(relative)) + 2)) : 4;
+    return `${digits(low, precision)} to ${digits(high, precision)}`;
+  };
 
   // --- theme ---------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
   const views = new Set();
   const hidden = hideModels(views);
 
+  const chance = (p) => (isKnown(p) && p < 0.001 ? "below 0.001" : digits(p));
   const get = (f, name) => figures[f][columns[name]];
   const text = (f, name) => texts[get(f, name)];
   const signature = (f) => data.figures.signatures[get(f, "signature")].map((part) => texts[part]).join("|");
@@ -27,7 +28,7 @@
     if (row.x !== undefined && !row.fs) lines.push(`at ${digits(row.x)}`);
     if (get(f, "sampleLow") !== null) lines.push(`sampling error alone ${range(get(f, "sampleLow"), get(f, "sampleHigh"))}`);
     lines.push(`${get(f, "items")} items, ${get(f, "clusters")} clusters`);
-    if (get(f, "pHolm") !== null) lines.push(`p after the correction: ${digits(get(f, "pHolm"))}`);
+    if (get(f, "pHolm") !== null) lines.push(`p after the correction: ${chance(get(f, "pHolm"))}`);
     if (get(f, "coverage") !== null) lines.push(`coverage ${digits(get(f, "coverage"))}`);
     return lines;
   }
@@ -40,7 +41,7 @@
 
   function notes(row) {
     const lines = [];
-    if (isKnown(row.p)) lines.push(`p after the correction: ${digits(row.p)}`);
+    if (isKnown(row.p)) lines.push(`p after the correction: ${chance(row.p)}`);
     if (isKnown(row.bl)) lines.push(`bounds, not sampling error: ${range(row.bl, row.bh)}`);
     if (isKnown(row.e)) lines.push(`noise between engines: ±${digits(row.e)}${row.v !== null && Math.abs(row.v) <= row.e ? ", more than this difference" : ""}`);
     return lines;
@@ -312,13 +313,13 @@
       ["Model", data.models[get(f, "model")]],
       ["Suite", data.suites[get(f, "suite")]],
       ["Where", condition(f)],
-      [`${data.confidence * 100} % interval, clustered`, range(get(f, "low"), get(f, "high"))],
+      [`${data.confidence} interval, clustered`, range(get(f, "low"), get(f, "high"))],
       ...(get(f, "sampleLow") === null ? [] : [["Interval of the sampling error alone, without room for kinds not asked", range(get(f, "sampleLow"), get(f, "sampleHigh"))]]),
       ...(get(f, "completeLow") === null ? [] : [["Complete case: the answered items alone", `${digits(get(f, "value"))} ${range(get(f, "completeLow"), get(f, "completeHigh"))}`]]),
       ["Interval if every answer were independent", range(get(f, "naiveLow"), get(f, "naiveHigh"))],
       ...(bounded ? [["Bounds (not sampling error)", range(get(f, "boundLow"), get(f, "boundHigh"))]] : []),
       ["Neutral value", get(f, "neutral") === null ? "not defined" : digits(get(f, "neutral"))],
-      ...(get(f, "p") === null ? [] : [["p against the neutral value", `${digits(get(f, "p"))}; after the correction for many figures ${digits(get(f, "pHolm"))}`]]),
+      ...(get(f, "p") === null ? [] : [["p against the neutral value", `${chance(get(f, "p"))}; after the correction for many figures ${chance(get(f, "pHolm"))}`]]),
       ["Items, clusters", `${get(f, "items")}, ${get(f, "clusters")}`],
       ["Missing; only bounds known", `${get(f, "missing")}; ${get(f, "censored")}`],
       ...(text(f, "reason") ? [["Why there is no value", text(f, "reason")]] : []),

@@ -1,0 +1,140 @@
+"""No serious violation of WCAG on any page that people see: `python -m tests.audit.report.walk`.
+
+Three fake models answer four suites; axe-core then reads the run's report (all unfolded) and its other pages, every
+kind of page of `audit view`, and with ``--site FOLDER`` each page of the built documentation: in light, dark, and on a
+telephone. It prints a line for each page, and fails if there is any violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+from playwright.sync_api import Browser, Error, Page, sync_playwright
+
+from audit import Audit, StoredResult
+from backends.fake import FakeBackend
+from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
+from tests.audit.report.accessible import violations
+from tests.audit.report.length import PHONE, WIDE, unfold_all
+from tests.audit.report.opened import CHROMIUM
+
+MODES = {
+    "light": {"viewport": WIDE},
+    "dark": {"viewport": WIDE, "color_scheme": "dark"},
+    "phone": {"viewport": PHONE},
+}
+EACH = 2  # pages of one kind that are read
+
+
+def audited(folder: Path, limit: int) -> StoredResult:
+    """Four suites on three fake models, one of which writes what cannot be read."""
+    models = {
+        "even": FakeBackend("even"),
+        "org/other": FakeBackend("other"),
+        "قالت": FakeBackend("mute", generate=lambda *_: "<b>hm?</b>"),
+    }
+    suites = [OccuGender(), DebiasingPositions(), MGBR(), GenderPair()]
+    config = Audit(models, suites, title="Four", db=folder / "a.db", out=folder / "out", limit=limit, small_sample=True)
+    found: list[StoredResult] = []
+    thread = threading.Thread(target=lambda: found.append(asyncio.run(config.run())))  # Playwright has a loop here
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def served_pages(page: Page, address: str) -> Iterator[str]:
+    """The pages that links lead to from ``address``, a few of each kind, and one that does not exist."""
+    left, seen, times = [address], {address}, dict[str, int]()
+    while left:
+        url = left.pop(0)
+        kind = re.sub(r"[^/]*\d[^/]*", "#", urlsplit(url).path)
+        times[kind] = times.get(kind, 0) + 1
+        if times[kind] > EACH:
+            continue
+        yield url
+        page.goto(url)
+        for link in page.locator("a[href]").evaluate_all("links => links.map((a) => a.getAttribute('href'))"):
+            target = urljoin(url, link).split("#")[0]
+            if target.startswith(address) and target not in seen:
+                seen.add(target)
+                left.append(target)
+    yield urljoin(address, "run/none")
+
+
+def read(browser: Browser, url: str) -> list[str]:
+    """The violations of a page in every mode; a report is unfolded first."""
+    found = []
+    for mode, options in MODES.items():
+        page = browser.new_page(reduced_motion="reduce", bypass_csp=True, **options)  # type: ignore[arg-type]
+        page.goto(url)
+        if page.locator("script#data").count():
+            page.wait_for_selector("html[data-plots=drawn]", timeout=120_000)
+            unfold_all(page)
+        found += [f"{mode}: {violation}" for violation in violations(page)]
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"):
+            found.append(f"{mode}: wider than the screen")
+        page.close()
+    print(f"{len(found):3} {url}", flush=True)
+    return [f"{url} {one}" for one in found]
+
+
+def serve(result: StoredResult) -> tuple[subprocess.Popen[str], str]:
+    """`audit view` on a free port, and its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "audit.cli", "view", "--db", str(result._db), "--port", str(port), "--no-open"]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert served.stdout is not None
+    return served, served.stdout.readline().split(" is shown at ")[1].split()[0]
+
+
+def walk(browser: Browser, folder: Path, site: Path | None, limit: int) -> list[str]:
+    """Every violation found."""
+    result = audited(folder, limit)
+    files = result.write()
+    found = [one for key in ("html", "certificate") for one in read(browser, files[key].as_uri())]
+    served, address = serve(result)
+    try:
+        page = browser.new_page()
+        for _ in range(50):  # it listens soon after it says so
+            try:
+                page.goto(address)
+                break
+            except Error:
+                page.wait_for_timeout(200)
+        for url in list(served_pages(page, address)):
+            found += read(browser, url)
+    finally:
+        served.terminate()
+        served.wait(20)
+    for file in sorted(site.rglob("*.html")) if site is not None else ():
+        found += read(browser, file.resolve().as_uri())
+    return found
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--site", type=Path, help="the built documentation")
+    arguments.add_argument("--limit", type=int, default=60)
+    given = arguments.parse_args()
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = walk(browser, Path(folder), given.site, given.limit)
+        browser.close()
+    print("\n".join(found) or "No serious violation.")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
