@@ -141,7 +141,7 @@ def test_floating_point_noise_reads_as_nothing() -> None:
     assert with_interval(0.00004, -0.08, 0.08) == "0.00004 [−0.0800, 0.0800]"
 
 
-def test_short_numbers_stand_apart_and_read_the_same_when_rounded_again() -> None:
+def test_short_numbers_stand_apart_and_read_the_same_again() -> None:
     low, value, high = 1_000_000.55, 1_000_000.678, 1_000_000.78
     assert shortened(low, low, high) < shortened(value, low, high) < shortened(high, low, high)
     assert f"{shortened(0.70044988):.4g}" == f"{0.70044988:.4g}"
