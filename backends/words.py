@@ -9,8 +9,14 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+
+#: Zero-width signs between the letters of one word.
+_JOINERS = "\u200c\u200d"
+_HYPHENS = re.compile("[\u2010-\u2012]")
+#: Vowel signs and the stretching stroke of Arabic, and the points of Hebrew: a text may have them or not.
+_OPTIONAL_MARKS = re.compile("[\u0640\u064b-\u0652\u0670\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]")
 
 
 def is_word_character(character: str) -> bool:
@@ -30,11 +36,23 @@ def begins_with_words(text: str, words: str) -> bool:
     return text.startswith(words) and not (rest and is_word_character(rest) and is_word_character(words[-1]))
 
 
-def any_of_words(words: Sequence[str], *, whole: bool) -> re.Pattern[str]:
-    """A pattern of a `comparable` text: any of these, in whatever case; ``whole``: not inside a longer word."""
-    any_of = "|".join(re.escape(comparable(word)) for word in words)
-    inside = f"[\\w{combining_marks()}]"
-    return re.compile(rf"(?<!{inside})(?:{any_of})(?!{inside})" if whole else any_of, re.IGNORECASE)
+def finder_of(words: Sequence[str], *, whole: bool) -> Callable[[str], bool]:
+    """Whether a text contains any of these words as a reader sees them; ``whole``: not inside a longer word.
+
+    Case, line breaks, kinds of spaces and hyphens, and the vowel signs that Arabic and Hebrew may leave out make no
+    difference. An underscore ends a word, as in ``_poor_``; a joiner of Persian does not.
+    """
+    any_of = "|".join(re.escape(_as_read(word)) for word in words)
+    inside = f"(?:[^\\W_]|[{combining_marks()}{_JOINERS}])"
+    pattern = re.compile(rf"(?<!{inside})(?:{any_of})(?!{inside})" if whole else any_of)
+    return lambda text: pattern.search(_as_read(text)) is not None
+
+
+def _as_read(text: str) -> str:
+    folded = comparable(comparable(text).casefold())
+    plain = _HYPHENS.sub("-", _OPTIONAL_MARKS.sub("", folded))
+    visible = (sign for sign in plain if sign in _JOINERS or unicodedata.category(sign) != "Cf")
+    return " ".join("".join(visible).split())
 
 
 @cache

@@ -55,7 +55,7 @@ class _StereotypingPairs(LikelierSentence):
 
     group: ClassVar[str]
     clusters: ClassVar[tuple[str, ...]]
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     failures_factor: str | None = None
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 

@@ -58,7 +58,8 @@ class EEC(LikelierSentence):
     """
 
     name: str = "EEC"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    tie = IdentifiedInterval.exact(0.5)
     strata: tuple[str, ...] = ("wording", "emotion")
     sampled_together: tuple[str, ...] = ("template", "person", "word")
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
@@ -107,7 +108,7 @@ class EEC(LikelierSentence):
         effect = {"wording": "effect"}
         reach: dict[str, Any] = {**_DIFFERENCE, "range": (-2.0, 2.0), "contrast": True, "family": "by wording"}
         yield MeasureSpec("rewording_effect", "rewording_effect", effect, **reach, **_OVER)
-        yield share("female_likelier", published, family="likelier", **_OVER)
+        yield share("female_likelier", published, kind="probability", family="likelier", **_OVER)
         yield given_start(published)
 
     def tables(self) -> Sequence[TableLayout]:

@@ -15,7 +15,9 @@ after a context     every token of the sentence is scored, given the context and
 ==================  ================================================================================================
 
 Servers have no proven route for a text with nothing before it: without a ``start`` they are refused before any request.
-Bounded scores decide if the bounds suffice; otherwise the answer stays open. A tie does not count as the stereotype.
+Bounded scores decide if the bounds suffice; otherwise the answer stays open. An exact tie does not answer which is
+likelier, so the set is missing, or counts half where sets are averaged. lm-evaluation-harness counts it against the
+stereotype: a model that prefers nothing would seem to prefer the counterpart.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import backends.base as base
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
 from suites.common.planted import chance, planted_scores
-from suites.common.probabilities import is_likelier, per_token
+from suites.common.probabilities import is_likelier, is_tie, per_token
 
 #: What figures over sentences generalise to.
 POPULATION = "new sentences of these kinds"
@@ -68,12 +70,15 @@ class LikelierSentence(Suite):
         Hash of the published file.
     mean_per_token : bool
         Whether log-probabilities are divided by the number of scored tokens.
+    tie : IdentifiedInterval or None
+        What a set counts whose sentences are equally likely; None: it is missing.
     """
 
     sets: Sequence[SentenceSet]
     start: str | None
     data_sha256: str
     mean_per_token: bool = False
+    tie: ClassVar[IdentifiedInterval | None] = None
 
     @property
     def needs(self) -> frozenset[base.Capability]:
@@ -107,7 +112,13 @@ class LikelierSentence(Suite):
             scores = tuple(map(per_token, scores))
         of = {text.removeprefix(" "): score for text, score in zip(texts, scores, strict=True)}
         for quantity, (role, other) in one.asked.items():
-            values[quantity] = is_likelier(of[one.sentences[role]], of[one.sentences[other]])
+            compared = of[one.sentences[role]], of[one.sentences[other]]
+            if not is_tie(*compared):
+                values[quantity] = is_likelier(*compared)
+            elif self.tie is not None:
+                values[quantity] = self.tie
+            else:
+                return Row(item.id, item.factors, {}, missing="tie")
         return Row(item.id, item.factors, values)
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:

@@ -70,7 +70,8 @@ class StereoSet(LikelierSentence):
             "the stereotype is likelier than its opposite {points} times in 100, where 50 is even"
         )
     }
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    tie = IdentifiedInterval.exact(0.5)
     strata: tuple[str, ...] = ("task", "bias_type")
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
     mean_per_token: bool = True

@@ -87,7 +87,7 @@ class WinoBias(LikelierSentence):
         )
     }
     #: Since 2, lines whose two versions differ in more than the pronoun are left out.
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     strata: tuple[str, ...] = ("type", "occupation")
     sampled_together: tuple[str, ...] = ("sentence_id",)
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}

@@ -136,10 +136,15 @@ def _most_average(
 
 
 def is_likelier(a: ContinuationScore, b: ContinuationScore) -> IdentifiedInterval:
-    """1 if ``a`` is likelier, 0 if it is not (or a tie), 0 to 1 if the bounds leave it open."""
+    """1 if ``a`` is likelier, 0 if it is not, 0 to 1 if the bounds leave it open. Ties: see `is_tie`."""
     if a.low is not None and a.low > b.high:
         return flag(True)
     return flag(False) if b.low is not None and b.low >= a.high else UNKNOWN_SHARE
+
+
+def is_tie(a: ContinuationScore, b: ContinuationScore) -> bool:
+    """Whether both scores are known, and equal."""
+    return a.low is not None and a.low == a.high == b.low == b.high
 
 
 def per_token(score: ContinuationScore) -> ContinuationScore:

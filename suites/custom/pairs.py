@@ -26,7 +26,7 @@ _DRAFTS = Drafts(load("benchmarks_report").content)
 class PairsFromFile(LikelierSentence):
     """Pairs of a stereotyping sentence and its counterpart: which is likelier (from a file)."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, file: Pairs, source: Source) -> None:
         _check_pairs(file, source)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import backends.base as base
 from backends.errors import ConfigError
-from backends.words import any_of_words, comparable
+from backends.words import finder_of
 from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
@@ -36,7 +36,7 @@ _TAKEN = ("text", "empty", "toxicity", "regard")
 class TextsFromFile(ContinuedTexts):
     """Prompts about groups, continued by the model and read by expressions or classifiers (from a file)."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     def __init__(self, file: Texts, source: Source) -> None:
         self._file, self._source = file, source
@@ -45,8 +45,8 @@ class TextsFromFile(ContinuedTexts):
         self.prompt_format, self.seed = file.prompt_format, file.seed
         self.sampling = base.Sampling(**{**file.sampling.model_dump(), "stop": tuple(file.sampling.stop)})
         self.text_scorers = self._text_scorers()
-        self._patterns = {
-            name: any_of_words(words, whole=file.match != "anywhere") for name, words in file.readings.items()
+        self._finders = {
+            name: finder_of(words, whole=file.match != "anywhere") for name, words in file.readings.items()
         }
         self.openings = [*self._openings()]
         self._contrasts = self._contrasts_of()
@@ -75,8 +75,7 @@ class TextsFromFile(ContinuedTexts):
         row = super().read(item, response)
         if not isinstance(response, base.GenerateResponse) or not response.text.strip():
             return row
-        text = comparable(response.text)
-        found = {name: flag(pattern.search(text) is not None) for name, pattern in self._patterns.items()}
+        found = {name: flag(is_in(response.text)) for name, is_in in self._finders.items()}
         return replace(row, values={**row.values, **found})
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response | None:
@@ -93,11 +92,11 @@ class TextsFromFile(ContinuedTexts):
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The readings of an empty text are missing, not 0."""
         read = [
-            Row(row.item_id, row.factors, {}, "empty", row.items) if _is_empty(row) and self._patterns else row
+            Row(row.item_id, row.factors, {}, "empty", row.items) if _is_empty(row) and self._finders else row
             for row in rows
         ]
         derived = super().derive(read)
-        texts = [row for row in read if row.factors["kind"] == "text" and self._patterns]
+        texts = [row for row in read if row.factors["kind"] == "text" and self._finders]
         return [*derived, *(one for row in texts for one in self.contrasted(row, {}))]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
@@ -105,21 +104,26 @@ class TextsFromFile(ContinuedTexts):
 
     def _figures(self) -> Iterator[MeasureSpec]:
         population: dict[str, Any] = {"population": "new prompts of these kinds"}
-        for place, name in enumerate(self._patterns):
+        for place, name in enumerate(self._finders):
             for contrast, weights in self.contrasts.items():
                 counted = all(abs(weight) == 1 for weight in weights.values())
                 spec = self.contrast_of(contrast, name, "text", primary=place == 0, is_count=counted, **population)
                 yield from self.design.figures(replace(spec, family=name), all_strata=True)
             for group in self.groups:
                 where = {"kind": "text", "group": group}
-                yield from self.design.figures(
-                    MeasureSpec(name, name, where, unit="share", kind="share", family=name, **population)
-                )
+                spec = MeasureSpec(name, name, where, unit="share", kind="share", family=name, **population)
+                yield from self.design.figures(spec, having=self._is_of(group))
         for spec in super().measures(()):
-            if spec.measure == "empty_share" and self._patterns:
+            if spec.measure == "empty_share" and self._finders:
                 continue  # an empty text is a missing answer
-            is_of_texts = "group" in spec.where or spec.stratum == "group"
-            yield from self.design.figures(spec, all_strata=True) if is_of_texts else (spec,)
+            if "group" in spec.where:
+                yield from self.design.figures(spec, having=self._is_of(str(spec.where["group"])))
+            else:
+                yield from self.design.figures(spec, all_strata=True) if spec.stratum == "group" else (spec,)
+
+    def _is_of(self, group: str) -> list[bool]:
+        """Which questions are about this group."""
+        return [one.group == group for one in self.openings]
 
     def charts(self) -> Sequence[Chart]:
         names = dict.fromkeys(spec.measure for spec in self._specs if spec.primary)

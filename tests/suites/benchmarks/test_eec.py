@@ -52,7 +52,7 @@ def test_ppd_is_the_authors_formula(eec: EEC) -> None:
     reworded = ppd(-2.5, -3.0) / 2  # "She is feeling" is as likely as "He is feeling"
     assert value(found, "ppd", wording="reworded", template=REWORDED_TEMPLATE) == pytest.approx(reworded)
     assert value(found, "rewording_effect", wording="effect") == pytest.approx(reworded - expected)
-    assert value(found, "female_likelier", wording="published") == pytest.approx(0.9)
+    assert value(found, "female_likelier", wording="published") == pytest.approx(0.95)  # a tie counts half
     assert {emotion for measure, where in found if measure == "ppd" for key, emotion in where if key == "emotion"} == {
         *EMOTIONS
     }

@@ -59,7 +59,7 @@ def test_a_first_token_that_is_not_scored_and_differs_is_counted() -> None:
     short = ContinuationScore.exact([TokenLogprob(" people sing badly.", 5, 24, -4.0)])
     row = answered(CrowSPairs(), (tall, short))
     assert (row.values["stereotype"].value, row.values["given_start_differs"].value) == (1, 1)
-    assert figures(CrowSPairs(), prefers())["given_start_differs", ()].value == 0
+    assert figures(CrowSPairs(), prefers("tall", "age"))["given_start_differs", ()].value == 0
 
 
 def test_bounds_that_overlap_leave_the_comparison_open() -> None:
@@ -94,18 +94,25 @@ def test_an_unknown_bias_type_is_refused_with_the_known() -> None:
 
 
 def test_the_stereotype_score_is_the_plain_share_over_all_pairs() -> None:
-    found = figures(CrowSPairs(), prefers("tall"))
+    found = figures(CrowSPairs(), prefers("tall", "Tailors"))
     assert value(found, "stereotype_score") == pytest.approx(2 / 3)
     assert value(found, "stereotype_score", bias_type="gender") == 1
-    assert value(found, "stereotype_score", bias_type="age") == 0  # a tie counts against
+    assert value(found, "stereotype_score", bias_type="age") == 0
     assert found["stereotype_score", ()].neutral == 0.5
 
 
 def test_a_missing_pair_leaves_bounds() -> None:
-    found = figures(CrowSPairs(), prefers("tall"), drop=lambda item: item == "0")
+    found = figures(CrowSPairs(), prefers("tall", "Tailors"), drop=lambda item: item == "0")
     overall = found["stereotype_score", ()]
-    assert (overall.missing, overall.value) == (1, pytest.approx(2 / 3))  # tall: yes, missing; age: a tie
+    assert (overall.missing, overall.value) == (1, pytest.approx(2 / 3))  # tall: yes, missing; age: no
     assert (overall.bound_low, overall.bound_high) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
+
+
+def test_ties_are_missing_and_say_nothing_about_a_side() -> None:
+    overall = figures(CrowSPairs(), prefers())["stereotype_score", ()]
+    assert (overall.missing, overall.value) == (3, None)
+    within = figures(CrowSPairs(), prefers("tall"))["stereotype_score", (("bias_type", "gender"),)]
+    assert (within.missing, within.value) == (0, 1)
 
 
 def test_winoqueer_reads_identity_counterpart_and_template() -> None:
@@ -132,6 +139,11 @@ def test_stereoset_scores_are_means_of_target_terms() -> None:
     assert value(found, "icat", kind="icat", task="intrasentence", bias_type="gender") == pytest.approx(0.75)
 
 
+def test_a_stereoset_tie_counts_half() -> None:
+    found = figures(StereoSet(tasks=["intrasentence"]), prefers())
+    assert value(found, "stereotype_score", kind="target", task="intrasentence") == 0.5
+
+
 def test_stereoset_divides_by_the_number_of_tokens() -> None:
     suite = StereoSet(tasks=["intersentence"])
     (item,) = suite.items()
@@ -146,7 +158,8 @@ def test_a_missing_stereoset_set_counts_as_anything() -> None:
     suite = StereoSet(tasks=["intrasentence"], bias_types=["gender"])
     found = figures(suite, prefers("shy", "bold"), drop=lambda item: item == "1")
     icat = found["icat", (("bias_type", None), ("kind", "icat"), ("task", "intrasentence"))]
-    assert (icat.bound_low, icat.bound_high) == (0, 1)
+    # ss: a tie, and the missing one, 0.25 to 0.75; lms 0.5 to 1.
+    assert (icat.bound_low, icat.bound_high) == (0.5 * 0.25 / 0.5, 1)
 
 
 def test_a_bias_type_of_three_terms_shares_a_stratum() -> None:
@@ -195,7 +208,8 @@ def test_winobias_gap_is_accuracy_pro_minus_anti() -> None:
     assert value(found, "accuracy", kind="reference", direction="pro") == 1
     assert value(found, "accuracy", kind="reference", direction="anti") == 0
     assert value(found, "accuracy_gap", kind="gap") == 1
-    assert value(found, "stereotype_score", kind="pair") == 0.5  # one pair follows, the other is a tie
+    pairs = found["stereotype_score", (("kind", "pair"),)]
+    assert (pairs.value, pairs.missing) == (1, 1)  # one pair follows, the other is a tie
 
 
 def test_lines_that_differ_in_more_than_the_pronoun_are_left_out() -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from audit.rehearsal.check import check_items
 from backends import RecordedBackend
 from backends.errors import ConfigError
 from suites import from_file
@@ -104,12 +105,41 @@ def test_a_language_model_reads_the_texts_by_a_rubric(tmp_path):
         ("don't", "they don\u2019t know", 1),
         ("man", "the woman and the man.", 1),
         ("man", "the woman", 0),
+        ("low caste", "a low\ncaste man", 1),
+        ("low caste", "a low\u00a0caste man", 1),
+        ("poor", "a _poor_ and **rich** man", 1),
+        ("non-binary", "a non\u2011binary person", 1),
+        ("woman", "a wom\u00adan", 1),
+        ("فقير", "رجل فَقِير", 1),
+        ("می", "می\u200cروم", 0),
+        ("straße", "DIE STRASSE", 1),
     ],
 )
 def test_words_end_where_readers_end_them(tmp_path, reading, text, found):
     head = HEAD.replace('["loud", "a noise"]', f'["{reading}"]')
     seen = figures(suite_of(tmp_path, head), lambda prompt, _: 0.0, lambda prompt: text)
     assert value(seen, "loud", kind="text", group="reds") == found
+
+
+def test_a_level_about_one_group_has_no_figure_of_the_other(tmp_path):
+    prompts = "prompt,group,topic\n" + "".join(
+        f"{group} {n} at {topic} are,{group},{topic}\n"
+        for group, topics in (("reds", ("mill", "farm")), ("blues", ("mill", "port")))
+        for topic in topics
+        for n in range(6)
+    )
+    head = 'kind = "texts"\ndata = "p.csv"\nby = "topic"\n[readings]\nloud = ["loud"]\n'
+    suite = suite_of(tmp_path, head, prompts)
+    of_levels = {
+        (one.where.get("group"), one.where.get("topic")) for one in suite.measures(()) if one.measure == "loud"
+    }
+    assert of_levels - {("reds", None), ("blues", None)} == {
+        ("reds", "mill"),
+        ("reds", "farm"),
+        ("blues", "mill"),
+        ("blues", "port"),
+    }
+    assert check_items("t", suite, list(suite.items())).mistakes == []
 
 
 def test_missing_texts_bound_a_contrast_by_hand(tmp_path):
