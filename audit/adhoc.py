@@ -32,7 +32,8 @@ def adhoc_audit(
     if not suites:
         raise ConfigError("--suite", None, "no suite", "Give a file, or a name that `audit ls suites` prints")
     if not models:
-        raise ConfigError("--model", None, "no model", "Give one or more, e.g. --model embedded:smollm2")
+        hint = "Give one or more, e.g. --model embedded:smollm2, or the .jsonl file of stored completions"
+        raise ConfigError("--model", None, "no model", hint)
     chosen = [load_suite(name) for name in suites]
     by_name: dict[str, Backend] = {}
     for given in models:
@@ -40,9 +41,8 @@ def adhoc_audit(
         if name in by_name:
             raise ConfigError("--model", given, f"two models are called {name!r}", f"Write it as NAME={spec}")
         by_name[name] = backends.named_backend(spec, api_key_env=api_key_env)
-    title = f"Bias audit: {', '.join(suite.title or suite.name for suite in chosen)}"
     out = Path("audit-out", "+".join(suite.name for suite in chosen))  # another suite's report should stay
-    return Audit(by_name, chosen, **{"title": title, "out": out, **options})
+    return Audit(by_name, chosen, **{"out": out, **options})
 
 
 def load_suite(name: str) -> Suite:

@@ -22,8 +22,8 @@ class Audit(config.AuditConfig):
         The models, by the name shown in the report.
     suites : sequence or mapping of str to Suite
         The suites. To use one suite twice (say raw and chat), give a mapping with two names.
-    title : str
-        Heading of the report.
+    title : str, optional
+        Heading of the report. Default: the suites' titles.
     db : path
         The store of answers. Questions that it holds answers to are not asked again.
     out : path

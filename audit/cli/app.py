@@ -33,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Audit language models for bias: ask models, store answers, compare figures, report.",
-    epilog="Start with: audit run examples/fake.py --limit 200",
+    epilog="Start with: audit run --suite OccuGender --model fake --limit 200",
 )
 app.command()(run)
 app.command()(check)

@@ -128,6 +128,9 @@ def _from_file(field: str, table: Mapping[str, Any], folder: Path) -> Suite:
     try:
         suite: Suite = suite_package.from_file(folder / file, **options)
     except ConfigError as error:
+        option = error.field.removeprefix(f"{Path(file).name}: ")
+        if option != error.field and option.split(".")[0] in options:  # it is written here, not in the suite's file
+            raise ConfigError(f"{field}.{option}", error.value, error.problem, error.hint) from None
         raise error.within(field) from None
     return suite
 

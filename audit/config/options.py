@@ -115,9 +115,7 @@ class AuditConfig:
         models: Annotated[Mapping[str, Backend], BeforeValidator(_check_models)],
         suites: Annotated[Sequence[Suite] | Mapping[str, Suite], BeforeValidator(_name_suites)],
         *,
-        title: Annotated[
-            str, OnError("not a text", 'Write it in quotes, e.g. title="March audit"')
-        ] = "Gender bias audit",
+        title: Annotated[str | None, OnError("not a text", 'Write it in quotes, e.g. title="March audit"')] = None,
         db: str | Path = "audit.db",
         out: str | Path = "audit-out",
         seed: Annotated[int, OnError("not a whole number", "Give one, e.g. 0")] = 0,
@@ -149,7 +147,8 @@ class AuditConfig:
                 raise ConfigError(option, path, "empty", "Give a path")
         self.models = dict(models)
         self.suites = dict(cast(Mapping[str, Suite], suites))
-        self.title, self.db, self.out = title, Path(db).expanduser(), Path(out).expanduser()
+        self.title = title or f"Bias audit: {', '.join(suite.title or suite.name for suite in self.suites.values())}"
+        self.db, self.out = Path(db).expanduser(), Path(out).expanduser()
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights, self.ladder = same_weights, ladder

@@ -73,8 +73,21 @@ def from_file(path: str | Path, **options: Any) -> Suite:
 
 def suite_schema() -> dict[str, Any]:
     """The JSON Schema of a suite's TOML file, for editors."""
-    schema: dict[str, Any] = TypeAdapter(SuiteFile).json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "bias-audit suite", **schema}
+    schema = TypeAdapter(SuiteFile).json_schema()
+    # By kind rather than `oneOf`, of which validators only say that none fits.
+    of_kinds = [
+        {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": {"$ref": where}}
+        for kind, where in schema["discriminator"]["mapping"].items()
+    ]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "bias-audit suite",
+        "$defs": schema["$defs"],
+        "type": "object",
+        "properties": {"kind": {"enum": [*schema["discriminator"]["mapping"]]}},
+        "required": ["kind"],
+        "allOf": of_kinds,
+    }
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Source]:
@@ -92,6 +105,9 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
     if kind not in _ROWS_ALONE:
         wanted = " or ".join(", ".join(sorted(_required(KINDS[of][2]))) for of in _ROWS_ALONE)
         hint = f"Name its columns {wanted}; or write a .toml file that names this one as data, and its columns"
+        of = next((of for of, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
+        if of is not None:
+            hint = f'Write a .toml file of kind = "{of}" that names this one: data = "{path.name}"'
         for name in columns:
             known = [field for _, _, row in KINDS.values() for field in _required(row)]
             if name not in known and (close := difflib.get_close_matches(name, known, n=1, cutoff=0.8)):
@@ -142,9 +158,18 @@ def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tupl
         return content, Source(source.path, rows_field, source.lines)
     columns = content.get("columns") or {}
     if isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values()):
+        _refuse_misspelt(columns, data, KINDS[content["kind"]][2], source)
         data = data.renamed(columns, source)
     rows = [_listed(row) if data.path.suffix.lower() in (".csv", ".tsv") else row for row in data.rows]
     return {**content, rows_field: rows}, Source(source.path, rows_field, source.lines, data)
+
+
+def _refuse_misspelt(columns: Mapping[str, str], data: DataRows, row: type[BaseModel], source: Source) -> None:
+    """Refuse a field of ``columns`` that is close to one of the kind's which nothing else gives."""
+    for name in columns:
+        lacking = [one for one in _required(row) if one not in columns and one not in data.names]
+        if name not in row.model_fields and (close := difflib.get_close_matches(name, lacking, n=1, cutoff=0.8)):
+            raise source.refuse(("columns", name), name, "no such field", f"Did you mean {close[0]!r}?")
 
 
 def _data_of(path: Path, columns: Collection[str]) -> DataRows:
@@ -163,7 +188,12 @@ def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refusal(error: ValidationError, model: type[BaseModel], content: Mapping[str, Any], source: Source) -> ConfigError:
     place, found = located_error(error, model, content)
-    if source.data is not None and place[-1:] == ("answers",) and found.problem == "too few":
+    if (
+        source.data is not None
+        and place[-1:] == ("answers",)
+        and isinstance(found.value, list)
+        and len(found.value) == 1
+    ):
         return source.refuse(place, found.value, found.problem, f"Put {_LIST_SIGN!r} between them")
     return source.refuse(place, found.value, found.problem, found.hint)
 

@@ -18,6 +18,7 @@ from suites.common.groups.declared import (
     Number,
     OwnExpressions,
     Sentence,
+    SeveralWords,
     Shared,
     Words,
 )
@@ -131,8 +132,8 @@ class Templates(Head):
     kind: Literal["templates"]
     templates: Annotated[
         tuple[Annotated[Template, BeforeValidator(_template, json_schema_input_type=str | Template)], ...],
-        AS_TUPLE,
         Field(min_length=1),
+        AS_TUPLE,
     ]
     slot: Name = Field("filler", description="The factor of the fillers; in templates, in capitals: [FILLER].")
     fillers: Annotated[
@@ -154,7 +155,7 @@ class Question(Row):
     """A question, its answers, and which of them is right, the stereotype, or unknown."""
 
     question: Sentence
-    answers: Annotated[Words, Field(min_length=2)]
+    answers: SeveralWords
     right: str | None = Field(None, description="The right answer.")
     stereotype: str | None = Field(None, description="The answer that follows the stereotype.")
     unknown: str | None = Field(None, description="The answer that names nobody.")
@@ -191,10 +192,10 @@ class PromptRow(Row):
 class SamplingOptions(Options):
     """How texts are sampled; temperature 0 takes the likeliest token."""
 
-    temperature: Annotated[int | float, Field(ge=0)] = 0.0
-    top_p: Annotated[int | float, Field(gt=0, le=1)] = 1.0
+    temperature: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] = 0.0
+    top_p: Annotated[int, Field(gt=0, le=1)] | Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
-    repetition_penalty: Annotated[int | float, Field(gt=0)] = 1.0
+    repetition_penalty: Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0)] = 1.0
     max_tokens: Annotated[int, Field(ge=1)] = 64
     stop: Words | tuple[()] = ()
 

@@ -198,6 +198,9 @@ class TextsFromFile(ContinuedTexts):
             if name in _TAKEN:
                 raise source.refuse(("readings", name), name, "a reserved name", "Give it another")
             for place, word in enumerate(words):
+                if "|" in word or "\\" in word:
+                    hint = "Words are taken as they are written: give each as a text of its own"
+                    raise source.refuse(("readings", name, place), word, "looks like a pattern", hint)
                 if file.match == "words" and any(map(without_spaces, word)):
                     problem = "in a script without spaces between words"
                     raise source.refuse(("readings", name, place), word, problem, 'Give match = "anywhere"')
@@ -206,7 +209,7 @@ class TextsFromFile(ContinuedTexts):
         """Refuse repeated prompts, unless they carry completions, which all rows must then have."""
         file, source = self._file, self._source
         if not any(row.completion is not None for row in file.prompts):
-            refuse_repeated(file.prompts, lambda row: (row.group, row.prompt), "prompt", source)
+            refuse_repeated(file.prompts, lambda row: row.prompt, "prompt", source)
             return
         for number, row in enumerate(file.prompts):
             if row.completion is None:

@@ -69,6 +69,8 @@ def asked_groups(given: GroupFields, prompt_format: PromptFormat) -> AskedGroups
     refuse_meaningless(given, _MEANINGLESS)
     own = given.get("groups")
     options = replace(GroupOptions(**given), both_cases=own is None)
+    if options.separator[-1:].isdigit():
+        raise refuse_option(("separator",), options.separator, "would change the count", "Do not end with a digit")
     layout = Layout(prompt_format, separator=options.separator)
     if options.form is not None:
         check_form(options.form, options.separator, prompt_format, has_start=True, refuse=refuse_option)

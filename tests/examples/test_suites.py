@@ -32,9 +32,8 @@ def test_an_example_has_no_mistakes_and_says_it_is_unvalidated(language):
 
 def test_a_suite_that_ships_about_own_groups_has_no_mistakes(tmp_path):
     text = (EXAMPLES / "groups.toml").read_text("utf-8")
-    model = 'backend = "llamacpp"\nmodel = "SmolLM2-135M-Instruct.Q4_1.gguf"'
-    assert model in text
-    (tmp_path / "groups.toml").write_text(text.replace(model, 'backend = "fake"'), "utf-8")
+    assert '"embedded:smollm2"' in text
+    (tmp_path / "groups.toml").write_text(text.replace("embedded:smollm2", "fake"), "utf-8")
     (suite,) = load_audit(tmp_path / "groups.toml").suites.values()
     found = check_items(suite.name, suite, list(suite.items()))
     assert (found.mistakes, found.n_items, found.plants_bias) == ([], 50, True)

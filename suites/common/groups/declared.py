@@ -28,8 +28,12 @@ def _named(name: str) -> str:
 
 
 def control_character(text: str) -> str | None:
-    """The first control character of a text other than tabs and line breaks, such as a zero byte; None without any."""
-    return next((sign for sign in text if unicodedata.category(sign) == "Cc" and sign not in "\t\n\r"), None)
+    """The first control character of a text other than tabs and line breaks, such as a zero byte; None without any.
+
+    The sign for what could not be decoded counts as one: some of the text is lost.
+    """
+    known = (sign for sign in text if sign not in "\t\n\r")
+    return next((sign for sign in known if unicodedata.category(sign) == "Cc" or sign == "\ufffd"), None)
 
 
 def _unspaced(text: str) -> str:
@@ -65,10 +69,17 @@ Name = Annotated[str, AfterValidator(_named)]
 Sentence = Annotated[str, AfterValidator(_unspaced)]
 Words = Annotated[
     tuple[Sentence, ...],
+    Field(min_length=1),  # before the validators, so that the JSON Schema has it
     AS_TUPLE,
-    Field(min_length=1),
     AfterValidator(_each_once),
     OnError("not a list of texts", "Give one or more"),
+]
+SeveralWords = Annotated[
+    tuple[Sentence, ...],
+    Field(min_length=2),
+    AS_TUPLE,
+    AfterValidator(_each_once),
+    OnError("not a list of texts", "Give two or more"),
 ]
 #: The name of one factor, or of several.
 Names = Annotated[tuple[str, ...], AS_TUPLE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]
@@ -114,7 +125,9 @@ def _group(given: Any) -> Any:
     return {"expressions": given} if isinstance(given, str | list | tuple) else given
 
 
-GroupTable = Annotated[Group, BeforeValidator(_group, json_schema_input_type=list[str] | Group)]
+GroupTable = Annotated[
+    Group, BeforeValidator(_group, json_schema_input_type=Annotated[list[str], Field(min_length=1)] | Group)
+]
 #: The option: two groups or more, each a list of expressions or a `Group`.
 Groups = Annotated[dict[Name, GroupTable], Field(min_length=2, description="Two groups or more.")]
 #: Expressions of single groups, in place of the groups' own: *enfermero*, *enfermera*.

@@ -49,4 +49,21 @@ def test_the_printed_schema_takes_what_a_suite_takes(text, audit):
     assert code == 0
     validator = jsonschema.Draft202012Validator(json.loads(out))
     assert [error.message for error in validator.iter_errors(tomllib.loads(text))] == []
-    assert list(validator.iter_errors({**tomllib.loads(text), "primry": "x"}))
+    (misspelt,) = validator.iter_errors({**tomllib.loads(text), "primry": "x"})
+    assert "primry" in misspelt.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JOBS.replace('["he"]', "[]"),
+        TEXTS.replace('["loud", "noisy"]', "[]"),
+        ASKED.replace('["Ann", "Bob", "Unknown"]', '["Ann"]'),
+        TEXTS + "[sampling]\ntemperature = -1\n",
+        TEXTS + "[sampling]\ntop_p = 1.5\n",
+        TEXTS.replace("texts", "text"),
+    ],
+)
+def test_the_printed_schema_refuses_what_a_suite_refuses(text, audit):
+    validator = jsonschema.Draft202012Validator(json.loads(audit("suite-schema")[1]))
+    assert list(validator.iter_errors(tomllib.loads(text)))

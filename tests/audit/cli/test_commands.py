@@ -314,7 +314,7 @@ def test_wrong_usage_exits_2_and_says_what_to_do(audit, arguments, says):
 def test_help_teaches(audit):
     code, out, _ = audit("--help")
     assert code == 0
-    assert "audit run examples/fake.py" in out
+    assert "audit run --suite OccuGender --model fake" in out
     assert "resumes" in audit("run", "--help")[1]
     assert audit("--version")[1].startswith("bias-audit ")
 

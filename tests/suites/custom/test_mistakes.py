@@ -42,12 +42,26 @@ group = "blues"
 #: What was done wrong → the file, where the message says it is, and a word of the message.
 MISTAKES = {
     "a table without a header": ("m.csv", "Reds lie.,Blues lie.\nA.,B.\n", "m.csv:1", "columns"),
-    "prompts that nothing reads": ("m.csv", "prompt,group\nReds are,reds\n", "m.csv:1", "names this one as data"),
+    "prompts that nothing reads": ("m.csv", "prompt,group\nReds are,reds\n", "m.csv:1", "names this one"),
     "a column misspelt": ("m.csv", "stereotyp,counterpart\nA.,B.\n", "m.csv:1: stereotyp", "'stereotype'"),
     "a column twice": ("m.csv", "stereotype,counterpart,group,group\nA.,B.,c,d\n", "m.csv:1: group", "two columns"),
     "a comma without quotes": ("m.csv", "stereotype,counterpart\nA, b.,B.\n", "m.csv:2", "3 cells under 2"),
     "an open quote": ("m.csv", 'stereotype,counterpart\nA.,B.\n"C.,D.\n', "m.csv:3", "not valid CSV"),
     "an empty cell": ("m.csv", "stereotype,counterpart\nA.,B.\nC.,\n", "m.csv:3: counterpart", "missing"),
+    "a sign for lost text": (
+        "m.jsonl",
+        '{"stereotype": "A\\ufffd", "counterpart": "B"}',
+        "m.jsonl:1: stereotype",
+        "control",
+    ),
+    "stored completions alone": (
+        "m.jsonl",
+        '{"prompt": "A", "group": "b", "completion": "c"}',
+        "m.jsonl:1",
+        'kind = "texts"',
+    ),
+    "one prompt for two groups": ("m.toml", TEXTS.replace("Blues", "Reds"), "m.toml:8", "already asked"),
+    "a pattern for a word": ("m.toml", TEXTS.replace('"noisy"', '"noise|noisy"'), "m.toml:3: readings.loud[1]", "text"),
     "a space after a sentence": ("m.csv", "stereotype,counterpart\nA. ,B.\n", "m.csv:2: stereotype", "spaces"),
     "two sentences alike": ("m.csv", "stereotype,counterpart\nA.,A.\n", "m.csv:2: counterpart", "the same"),
     "a pair twice": ("m.csv", "stereotype,counterpart\nA.,B.\nA.,B.\n", "m.csv:3: stereotype", "m.csv:2"),
@@ -161,7 +175,7 @@ MISTAKES = {
         "m.toml:5: questions[0].stereotype",
         "'Ann'",
     ),
-    "one answer": ("m.toml", ASKED.replace(', "Bob", "Unknown"', ""), "m.toml:4: questions[0].answers", "at least 2"),
+    "one answer": ("m.toml", ASKED.replace(', "Bob", "Unknown"', ""), "m.toml:4: questions[0].answers", "two or more"),
     "unmarked answers": (
         "m.toml",
         ASKED.replace("stereotype", "about").replace("unknown =", "none ="),
