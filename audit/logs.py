@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from backends.files import private
+from backends.files import private, private_folder
 
 MAX_BYTES = 5 * 2**20
 KEPT_FILES = 3
@@ -61,8 +61,7 @@ def run_log(folder: Path, run_id: str, *, verbose: bool = False) -> Iterator[Pat
 
     The file is rotated at 5 MiB, and three older ones are kept. ``verbose`` also logs to stderr, in a readable form.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{run_id}.jsonl"
+    path = private_folder(folder) / f"{run_id}.jsonl"
     file = _PrivateFile(path, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8", errors="backslashreplace")
     file.setFormatter(_Redacted(structlog.processors.JSONRenderer(sort_keys=True)))
     handlers: list[logging.Handler] = [file]

@@ -14,6 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from backends.errors import ConfigError, MissingExtra
+from backends.files import private_folder
 from backends.local.backend import need_package
 
 
@@ -55,8 +56,7 @@ def gemma3_path() -> Path:
     whole: Path = folder / package.MODEL_NAME
     # Only a verified file gets this name, so it needs no second check.
     if not whole.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        with tempfile.TemporaryDirectory(dir=private_folder(folder)) as scratch:
             os.replace(package.assemble(Path(scratch) / package.MODEL_NAME), whole)
     return whole
 

@@ -14,10 +14,18 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def private_folder(path: Path) -> Path:
+    """Create a folder, and those above it, for their owner alone (0700). One that exists keeps its mode."""
+    if not path.is_dir():
+        private_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
 def atomic_write(path: Path, text: str) -> Path:
     """Write a whole file, creating its folder if missing: a reader sees the old text or the new one.
 
-    A new file is readable by its owner alone (0600): it may hold prompts and answers. An existing one keeps its mode.
+    A new file, or folder, is open to its owner alone: it may hold prompts and answers. An existing one keeps its mode.
 
     Raises
     ------
@@ -38,7 +46,7 @@ def atomic_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> Path:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """An empty file to fill within this block; it then replaces ``path``, as in `atomic_write`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         part.touch(mode=0o600)

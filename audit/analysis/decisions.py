@@ -184,6 +184,7 @@ def decided_facts(
         "primary": difference.spec.primary,
         "population": difference.spec.population,
         "levels": difference.levels,
+        "fewest_levels": difference.fewest_levels,
     }
 
 

@@ -48,6 +48,8 @@ class Decided(OfItems, Reported):
         has a value by design.
     levels : mapping of str to int
         The number of levels of each sampled factor.
+    fewest_levels : int or None
+        The smallest number of levels of any such factor in any stratum; None in results of older versions.
     population : str
         What the verdict generalises to.
     undefined_for : list of str
@@ -69,6 +71,7 @@ class Decided(OfItems, Reported):
     primary: bool = False
     population: str = ""
     levels: dict[str, int] = {}
+    fewest_levels: int | None = None
     n_missing: int = 0
     complete_case_low: float | None = None
     complete_case_high: float | None = None

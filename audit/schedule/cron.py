@@ -18,7 +18,7 @@ from apscheduler.schedulers import SchedulerNotRunningError
 from apscheduler.schedulers.blocking import BlockingScheduler
 from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from audit.schedule.journal import now
 from audit.schedule.slots import Slots
@@ -120,7 +120,7 @@ class Schedule:
             raise ConfigError("--missed", missed, "unknown", "Use run or skip")
         self.trigger = cron_trigger(cron)
         self._slots, self._missed = slots, missed
-        self._serving = FileLock(slots.journal.path.with_suffix(".serving"))
+        self._serving = slots.journal.lock(".serving")
         # One worker: a slot that comes during a run waits in its queue, and is then late.
         self._scheduler = BlockingScheduler(executors={"default": ThreadPoolExecutor(1)}, timezone=UTC)
         self._scheduler.add_listener(self._on_missed, EVENT_JOB_MISSED)

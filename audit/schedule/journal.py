@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from audit.report.phrases import gate_outcome
-from backends.files import private
+from backends.files import private, private_folder
 
 
 class Journal:
@@ -29,10 +31,15 @@ class Journal:
         """The path of the journal of a store's schedule. A store has one schedule."""
         return db.with_name(f"{db.stem}-schedule.jsonl")
 
+    def lock(self, suffix: str) -> FileLock:
+        """A lock on a file beside the journal, with this suffix in place of its own. Creates the folder."""
+        private_folder(self.path.parent)  # the lock itself would create it for all to read
+        return FileLock(self.path.with_suffix(suffix), mode=0o600)
+
     def write(self, event: str, slot: datetime, **details: Any) -> dict[str, Any]:
         """Append an entry, and return it."""
         entry = {"at": now().isoformat(), "slot": slot.isoformat(), "event": event, **details}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self.path.parent)
         with open(self.path, "ab+", opener=private) as file:
             # A kill may have truncated the last line: start a new one.
             if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import httpx
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from audit.analysis.gate.results import GateReport
 from audit.report.exports import gate_json
@@ -55,7 +55,7 @@ class Slots:
         self._run, self.journal = run, journal
         self._command = shlex.split(command) if command else None
         self._webhook = webhook
-        self._lock = FileLock(journal.path.with_suffix(".lock"))
+        self._lock = journal.lock(".lock")
 
     def run_slot(self, slot: datetime) -> dict[str, Any]:
         """Run the audit for one slot, unless another process does. Returns the journal's entry of its outcome."""

@@ -39,6 +39,7 @@ from audit.store.second_answers import SecondAnswers
 from audit.store.sqlite.database import Database, StoreError, connect, store_error
 from audit.store.sqlite.schema import check_version, prepare, refuse_foreign_file
 from backends.errors import ConfigError
+from backends.files import private_folder
 
 
 class Store:
@@ -76,7 +77,7 @@ class Store:
         refuse_foreign_file(path, read_only=read_only)
         try:
             if not read_only:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(path.parent)
                 prepare(path)
             with contextlib.closing(connect(path, read_only=True)) as db:
                 check_version(path, db)

@@ -9,8 +9,8 @@ from typing import Protocol
 from audit.analysis.components import POWER
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.estimators import ROUNDING
-from audit.report.formatting import level, percent
-from audit.results import VERDICT_WORDS, Comparison, OpenBecause
+from audit.report.formatting import factor_label, level, percent
+from audit.results import VERDICT_WORDS, Comparison, Decided, OpenBecause
 
 
 def with_words(comparisons: Iterable[Comparison]) -> list[Comparison]:
@@ -28,10 +28,15 @@ def over(population: str) -> str:
     return f" over {population}" if population else ""
 
 
-def few_clusters(levels: Mapping[str, int]) -> str:
-    """Which sampled factor has too few levels for a decision."""
-    factor, n = min(levels.items(), key=lambda entry: entry[1], default=("cluster", 0))
-    return f"{n} {factor}{_s(n)} say too little about others, at least {FEWEST_CLUSTERS} are needed"
+def few_clusters(d: Decided) -> str:
+    """Which number is too small for a decision: the levels of a sampled factor, or those of them in one stratum."""
+    factor, n = min(d.levels.items(), key=lambda entry: entry[1], default=("cluster", 0))
+    needed = f"fewer than {FEWEST_CLUSTERS} say too little about others"
+    if n < FEWEST_CLUSTERS:
+        return f"it rests on {n} {factor_label(factor)}{_s(n)}, and {needed}"
+    fewest = f"fewer than {FEWEST_CLUSTERS}" if d.fewest_levels is None else f"only {d.fewest_levels}"
+    among = " or ".join(f"{n} {factor_label(factor)}s" for factor, n in d.levels.items())
+    return f"one of the strata that it averages over holds {fewest} of its {among}, and {needed}"
 
 
 class _WithMissing(Protocol):
@@ -87,7 +92,7 @@ def _decision(c: Comparison) -> str:
     if c.low is None or c.high is None:
         return f"Too few data to compare {c.b} with {c.a} in {figure}: {_too_little(c)}."
     if c.open_because == "too few clusters":
-        return f"{c.b} and {c.a} are not compared in {figure}: {few_clusters(c.levels)}."
+        return f"{c.b} and {c.a} are not compared in {figure}: {few_clusters(c)}."
     span, noise = decided_interval(c), _noise(c)
     if c.verdict == "equivalent":
         within = " There is a difference, but it is within the margin." if _is_significant(c.p_adjusted, c) else ""

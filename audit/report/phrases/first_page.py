@@ -25,6 +25,8 @@ EVIDENCE_NOT_CONFORMITY = (
 _PROMPT = 300  # characters of a question: its end, where the answer begins
 _ANSWER = 200  # characters of a text that a model wrote
 _LIKELIEST = 3  # continuations that are named
+_MOST_NAMED = 4  # where some are equally likely; of more it is said how many
+_ROUNDING = 1e-9  # relative: sums of a word's spellings in another order
 _ROWS_OF_A_SUITE, _ROWS_OF_ONE_SUITE = 3, 8
 
 #: Remarks on numbers whose interval does not show on which side of ``{neutral}`` they lie.
@@ -151,8 +153,33 @@ def answer_line(answer: Any) -> str:
     for text, p in known:
         spelt, so_far = words.get(text.strip().casefold(), (one_line(text.strip()), 0.0))
         words[text.strip().casefold()] = spelt, so_far + p
-    likeliest = sorted(words.values(), key=lambda of: -of[1])[:_LIKELIEST]
-    return ", ".join(f"{spelt} {_share(p / total)}" for spelt, p in likeliest)
+    return ", ".join(_likeliest([(spelt, p / total) for spelt, p in words.values()]))
+
+
+def _likeliest(shares: Sequence[tuple[str, float]]) -> Iterator[str]:
+    """The likeliest words with their shares. No order of asking chooses between words that are equally likely."""
+    named = 0
+    for share, tied in _by_share(shares):
+        if named >= _LIKELIEST:
+            return
+        if len(tied) == 1:
+            yield f"{tied[0]} {_share(share)}"
+        elif named + len(tied) <= _MOST_NAMED:
+            yield f"{', '.join(tied[:-1])} and {tied[-1]} equally likely, {_share(share)} each"
+        else:
+            yield f"{len(tied)} {'others ' if named else ''}equally likely, {_share(share)} each"
+        named += len(tied)
+
+
+def _by_share(shares: Sequence[tuple[str, float]]) -> Iterator[tuple[float, list[str]]]:
+    """Each share with the words that have it, the largest first; sums that differ by rounding alone are equal."""
+    found: list[tuple[float, list[str]]] = []
+    for word, share in sorted(shares, key=lambda of: -of[1]):
+        if found and math.isclose(share, found[-1][0], rel_tol=_ROUNDING):
+            found[-1][1].append(word)
+        else:
+            found.append((share, [word]))
+    yield from found
 
 
 def _share(share: float) -> str:

@@ -79,7 +79,7 @@ def _figure_words(f: GatedFigure) -> str:
     if f.low is None or f.high is None:
         return f"{_without_interval(f)}{_missing(f)}"
     if f.open_because == "too few clusters":
-        return f"{f.figure} is not decided: {few_clusters(f.levels)}."
+        return f"{f.figure} is not decided: {few_clusters(f)}."
     goal = "from the baseline" if f.neutral is None else f"from its neutral value {f.neutral:.3g}"
     statement = {
         "regressed": f"moved away {goal} by more than the margin",

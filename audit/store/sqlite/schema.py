@@ -52,10 +52,8 @@ def prepare(path: Path) -> None:
     if not path.exists():
         path.touch(mode=0o600)  # answers may be confidential
     with contextlib.closing(connect(path)) as db:
-        application = db.execute("PRAGMA application_id").fetchone()[0]
-        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if application != APPLICATION_ID and tables:
-            raise ConfigError("db", str(path), "is an SQLite database of another program", _ANOTHER)
+        if _has_tables(db):
+            _refuse_another(path, db)
         db.execute(f"PRAGMA mmap_size={1 << 40}")  # the check reads every page, ten times faster without copying
         problems = db.execute("PRAGMA quick_check(1)").fetchone()[0]
         db.execute("PRAGMA mmap_size=0")
@@ -72,7 +70,8 @@ def prepare(path: Path) -> None:
 
 
 def check_version(path: Path, db: sqlite3.Connection) -> None:
-    """Raise `ConfigError` for a schema that this version cannot read."""
+    """Raise `ConfigError` for a file that is no store, or has a schema that this version cannot read."""
+    _refuse_another(path, db)
     if db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA:
         return
     sqlite_utils, migrations = _migration_tools()
@@ -84,6 +83,20 @@ def check_version(path: Path, db: sqlite3.Connection) -> None:
         )
     if steps - applied - _NOT_NEEDED_FOR_READING:  # only possible when opened read-only
         raise ConfigError("db", str(path), "has an older schema", "Open it once for writing to bring it up to date")
+
+
+def _refuse_another(path: Path, db: sqlite3.Connection) -> None:
+    """Raise `ConfigError` for a database that no audit has written."""
+    if db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
+        return
+    if _has_tables(db):
+        problem = "is an SQLite database of another program, not a store of answers"
+        raise ConfigError("db", str(path), problem, _ANOTHER)
+    raise ConfigError("db", str(path), "is empty: no audit has stored an answer in it", "Run one, or give another --db")
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 def _migration_tools() -> tuple[Any, Any]:

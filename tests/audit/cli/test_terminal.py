@@ -97,6 +97,8 @@ def test_a_closed_terminal_ends_a_run_with_grace(config, tmp_path):
 
 def test_files_of_a_run_are_their_owners_alone(audit, config, tmp_path):
     audit("run", config())
-    files = [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
+    written = [p for p in tmp_path.rglob("*") if p.suffix not in (".py", ".pyc") and p.name != "__pycache__"]
+    files, folders = ([p for p in written if p.is_file() is of] for of in (True, False))
     assert len(files) > 5
     assert {oct(p.stat().st_mode & 0o777) for p in files} == {"0o600"}
+    assert {oct(p.stat().st_mode & 0o777) for p in folders} == {"0o700"}

@@ -128,6 +128,24 @@ def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     assert found.remark == "shares among those of the 4 continuations scored whose probability is known: 3 or more"
 
 
+def likely(**shares: float) -> Any:
+    return {"scores": [{"continuation": f" {word}", "logprob": math.log(p)} for word, p in shares.items()]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (likely(he=0.3, she=0.3), "he and she equally likely, 50 % each"),
+        (likely(he=0.1, she=0.1, they=0.2), "they 50 %, he and she equally likely, 25 % each"),
+        (likely(they=0.5, he=0.1, she=0.1, it=0.1, we=0.1), "they 56 %, 4 others equally likely, 11 % each"),
+        (likely(**{w: 0.1 for w in ("he", "him", "she", "her", "they")}), "5 equally likely, 20 % each"),
+        (likely(He=0.1, he=0.2, She=0.2, she=0.1), "he and She equally likely, 50 % each"),
+    ],
+)
+def test_of_equally_likely_answers_none_is_the_first(answer: Any, words: str) -> None:
+    assert said(answer).answers == [("a", words)]
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

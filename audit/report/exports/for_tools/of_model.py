@@ -114,12 +114,14 @@ def bounds(record: Record) -> dict[str, list[float]]:
 
 
 def answer_text(record: Record) -> str:
-    """The model's text, or the likeliest scored continuation with a known log-probability, or else nothing."""
+    """The model's text; or its likeliest scored continuations, all that are equally likely; or else nothing."""
     written = [str(answer["text"]) for answer in record["answers"] if "text" in answer]
     if written:
         return "\n\n".join(written)
     known = [a for a in record["answers"] if "continuation" in a and a["logprob"] is not None]
-    return continuation(max(known, key=lambda a: a["logprob"])) if known else ""
+    likeliest = max((a["logprob"] for a in known), default=None)
+    tied = [continuation(a) for a in known if a["logprob"] == likeliest]
+    return tied[0] if len(tied) == 1 else " / ".join(text.strip() for text in tied)
 
 
 def file_part(name: str) -> str:

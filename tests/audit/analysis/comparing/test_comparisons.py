@@ -119,7 +119,16 @@ def test_fewer_than_five_clusters_decide_nothing() -> None:
         assert (found.verdict, found.levels) == (verdict, {"occupation": 20, "template": templates})
     few = compare(np.zeros((20, 1)) + 0.2, 0.6 + noise[:, :1], CLUSTERED)
     assert (few.verdict, few.open_because) == ("inconclusive", "too few clusters")
-    assert describe(few).endswith("1 template say too little about others, at least 5 are needed.")
+    assert describe(few).endswith("it rests on 1 template, and fewer than 5 say too little about others.")
+
+
+def test_too_few_clusters_in_a_stratum_are_counted_there() -> None:
+    few = compare(np.zeros((20, 5)) + 0.2, np.zeros((20, 5)) + 0.6, CLUSTERED)
+    few = few.model_copy(update={"open_because": "too few clusters", "levels": {"item": 8}, "fewest_levels": 4})
+    of_stratum = "one of the strata that it averages over holds {} of its 8 items, and fewer than 5 say too little"
+    assert of_stratum.format("only 4") in describe(few)
+    older = few.model_copy(update={"fewest_levels": None})
+    assert of_stratum.format("fewer than 5") in describe(older)
 
 
 def test_the_interval_that_decided_is_the_one_printed() -> None:

@@ -376,6 +376,7 @@ def test_levels_of_an_older_result_are_those_of_its_groups() -> None:
             result, result, GateRules(), rows=lambda model, suite: (), baseline_rows=lambda model, suite: ()
         ).figures
         assert (figure.verdict, figure.open_because) == ("inconclusive", "too few clusters")
+        assert "only 2 of its 20 occupations or 7 templates, and fewer than 5" in check_words(figure)
 
 
 def test_one_cluster_is_insufficient_evidence() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from audit import Audit, StoredResult
 from audit.report.exports import Tool
+from audit.report.exports.for_tools.of_model import answer_text
 from backends.base import GenerateRequest
 from backends.fake import FakeBackend, Faults, PlantedBias
 from suites import OccuGender
@@ -54,6 +55,15 @@ def test_inspects_log_holds_the_runs_items_and_figures(result: StoredResult, tmp
     metrics = next(s["metrics"] for s in log["results"]["scores"] if s["name"] == "p_female")
     (found,) = [m for m in metrics.values() if m["metadata"]["id"] == figure.id]
     assert (found["value"], found["metadata"]["low"]) == (figure.value, figure.low)
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [({" he": -1.0, " she": -2.0}, " he"), ({" he": -1.0, " she": -1.0, " it": -2.0}, "he / she"), ({" he": None}, "")],
+)
+def test_equally_likely_answers_are_all_named(scores: dict[str, float | None], said: str) -> None:
+    answers = [{"continuation": text, "logprob": logprob} for text, logprob in scores.items()]
+    assert answer_text({"answers": answers}) == said
 
 
 def test_lm_evals_samples_hold_every_continuation(result: StoredResult, tmp_path: Path) -> None:

@@ -67,6 +67,22 @@ def test_a_foreign_database_is_refused_and_unchanged(path):
     assert path.read_bytes() == before
 
 
+def test_what_is_no_store_is_not_called_an_older_one(path):
+    sql(path, "CREATE TABLE mine (x)")
+    with pytest.raises(ConfigError, match="of another program, not a store of answers"):
+        Store.open(path, read_only=True)
+    sql(path, "PRAGMA user_version = 8")  # another program counts its versions too
+    with pytest.raises(ConfigError, match="of another program, not a store of answers"):
+        Store.open(path, read_only=True)
+    path.unlink()
+    path.touch()
+    with pytest.raises(ConfigError, match="is empty: no audit has stored an answer in it"):
+        Store.open(path, read_only=True)
+    sql(path, "VACUUM")  # a database with a header, and nothing else
+    with pytest.raises(ConfigError, match="is empty"):
+        Store.open(path, read_only=True)
+
+
 def test_a_folder_and_a_missing_file_are_refused(tmp_path, path):
     with pytest.raises(ConfigError, match="folder"):
         Store.open(tmp_path)
