@@ -123,7 +123,7 @@ def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
     if audit.shard is None:
         return items
     number, of = audit.shard
-    part = PackedItems(item for item in items if _shard_of(item, of) == number)
+    part = PackedItems((item for item in items if _shard_of(item, of) == number), items.of)
     if not part:
         shown = f"{number}/{of}"
         raise ConfigError("shard", shown, f"suites.{name} has no items in this part", "Use fewer parts")
@@ -151,7 +151,7 @@ def _sampled_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
     taken = sample.take(audit.limit)
     if not audit.small_sample and len(taken) < len(items):
         _check_useful(name, audit.limit, sample, taken, requirement)
-    return PackedItems(taken)
+    return PackedItems(taken, len(items))
 
 
 def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], requirement: Requirement) -> None:

@@ -28,16 +28,19 @@ class PackedItems(Sequence[Item]):
     ----------
     items : iterable of Item
         Iterated over once.
+    of : int, optional
+        How many items these were chosen from; as many as there are, if none was left out.
 
     Attributes
     ----------
+    of : int
     work : array of int
         The result of `estimate_work` for each item.
     scored : bytearray
         1 for each item whose continuations are scored, else 0.
     """
 
-    def __init__(self, items: Iterable[Item]) -> None:
+    def __init__(self, items: Iterable[Item], of: int | None = None) -> None:
         self._packs: list[bytes] = []
         self._last: tuple[int, list[Item]] = -1, []  # the pack used last: the next item is mostly in it, too
         self.work, self.scored = array("L"), bytearray()
@@ -48,6 +51,7 @@ class PackedItems(Sequence[Item]):
             self.scored.extend(isinstance(item.request, ScoreRequest) for item in pack)
             previous = prompt_text(pack[-1].request)
             self._packs.append(zlib.compress(pickle.dumps(pack, pickle.HIGHEST_PROTOCOL), 1))
+        self.of = len(self) if of is None else of
 
     def __len__(self) -> int:
         return len(self.work)

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field
@@ -105,9 +106,12 @@ class AuditConfig:
     ----------
     origin : Path or None
         The file that it was read from, for the lines in error messages.
+    changed : mapping
+        The options in which it differs from that file, among them ``models`` and ``suites`` if some were left out.
     """
 
     origin: Path | None = None
+    changed: Mapping[str, Any] = MappingProxyType({})
 
     @checked_options
     def __init__(
@@ -188,6 +192,8 @@ class AuditConfig:
         }
         found = type(self)(kept, _pick("--suites", self.suites, suites), **groups, **options)
         found.origin = self.origin
+        narrowed = {option: tuple(names) for option, names in (("models", models), ("suites", suites)) if names}
+        found.changed = {**self.changed, **changes, **narrowed}
         return found
 
     def located(self, error: ConfigError) -> ConfigError:

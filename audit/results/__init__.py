@@ -6,7 +6,7 @@ Plain data with a JSON form. Reports and gates read it and recompute nothing.
 from __future__ import annotations
 
 from audit.results.answers import NOT_ASKED, DataQuality, Example, ModelInfo, SelfCheck, SuiteInfo
-from audit.results.audit_result import AuditResult, UntilDecided, renamed_quantities
+from audit.results.audit_result import AuditResult, AuditSource, UntilDecided, renamed_quantities
 from audit.results.comparisons import VERDICT_WORDS, Comparison, Decided, OpenBecause, Rank, Ranking, Verdict
 from audit.results.figures import (
     REPORT_KEYS,
@@ -40,6 +40,7 @@ __all__ = [
     "Agreement",
     "AttributionStep",
     "AuditResult",
+    "AuditSource",
     "Comparison",
     "DataQuality",
     "Decided",

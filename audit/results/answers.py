@@ -37,6 +37,7 @@ NOT_ASKED = "not asked"
 class SuiteInfo(Reported):
     """A suite as it was run: the number of items, its signature, its layouts and published figures.
 
+    ``n_items`` were asked, of the ``of_items`` that the suite has; None in results of older versions.
     ``text_tokens``: length in tokens of the suite's named texts, ``{text name: {model: tokens}}``.
     ``cautions``: how its options affect the figures. ``meanings``: a `suites.presentation.Meaning` by measure.
     """
@@ -44,6 +45,7 @@ class SuiteInfo(Reported):
     name: str
     title: str
     n_items: int
+    of_items: int | None = None
     signature: dict[str, Any]
     tables: list[dict[str, Any]] = []
     charts: list[dict[str, Any]] = []

@@ -48,8 +48,26 @@ class UntilDecided(Reported):
     within: float | None = None
 
 
+class AuditSource(Reported):
+    """Where an audit comes from, as it was given.
+
+    Attributes
+    ----------
+    config : str or None
+        The path of its config; None for an audit made in Python or on the command line.
+    db : str
+        The path of its store.
+    changed : mapping
+        The config's options that the run replaced (`audit run --limit 200`).
+    """
+
+    config: str | None
+    db: str
+    changed: dict[str, Any] = {}
+
+
 class AuditResult(Reported):
-    """The complete result of a run."""
+    """The complete result of a run. ``source`` is None in results of older versions."""
 
     run_id: str
     title: str
@@ -77,6 +95,7 @@ class AuditResult(Reported):
     until: UntilDecided | None = None
     limits: list[LimitCheck] = []
     shard: tuple[int, int] | None = None
+    source: AuditSource | None = None
 
     def __repr__(self) -> str:
         """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""

@@ -44,7 +44,7 @@ from audit.results import (
     VarianceComponents,
 )
 from audit.run.answer_collector import AnswerCollector, SuiteQuestions
-from audit.run.facts import config_json, model_info, suite_info, suite_signature, versions
+from audit.run.facts import audit_source, config_json, model_info, suite_info, suite_signature, versions
 from audit.run.stopping_rule import (
     StoppingAnswer,
     StoppingQuestion,
@@ -344,6 +344,7 @@ class _Run:
             seed=audit.seed,
             limit=audit.limit,
             shard=audit.shard,
+            source=audit_source(audit),
             confidence=self._confidence,
             versions=versions(),
             models=[model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()],

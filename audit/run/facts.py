@@ -7,12 +7,13 @@ import dataclasses
 import importlib.metadata
 import platform
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from audit.collect import SAMPLE_VERSION, Outcome
 from audit.config import AuditConfig
 from audit.resolve import DescribedBackend, ResolvedAudit
-from audit.results import ModelInfo, SuiteInfo
+from audit.results import AuditSource, ModelInfo, SuiteInfo
 from backends.base import SupportsPrices, SupportsRunNotes, count_tokens
 from suites.base import Suite
 
@@ -46,6 +47,16 @@ def config_json(audit: AuditConfig) -> dict[str, Any]:
         "largest_change": audit.largest_change,
         "unseen_log_odds": audit.unseen_log_odds,
     }
+
+
+def audit_source(audit: AuditConfig) -> AuditSource:
+    """Where the audit and its store lie, for commands that name them."""
+    changed = {name: list(value) if isinstance(value, tuple) else value for name, value in audit.changed.items()}
+    return AuditSource(
+        config=None if audit.origin is None else str(audit.origin),
+        db=str(audit.db),
+        changed={name: str(value) if isinstance(value, Path) else value for name, value in changed.items()},
+    )
 
 
 def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelInfo:
@@ -87,6 +98,7 @@ def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAu
         name=name,
         title=kind if is_only_one else f"{kind} ({name})",
         n_items=len(resolved.items[name]),
+        of_items=resolved.items[name].of,
         signature=suite_signature(audit, suite),
         tables=[dataclasses.asdict(table) for table in suite.tables()],
         charts=[dataclasses.asdict(chart) for chart in suite.charts()],

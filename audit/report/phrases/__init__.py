@@ -3,28 +3,22 @@
 Takes values of `audit.results` and `audit.analysis`, gives text; computes no figure.
 """
 
+from audit.report.phrases.cautions import is_weak
 from audit.report.phrases.comparisons import with_words
-from audit.report.phrases.findings import (
-    HEADINGS,
-    PAIR_SENTENCES,
-    compared_in_short,
-    is_weak,
-    scope,
-    suite_summary,
-    summary,
-)
+from audit.report.phrases.findings import HEADINGS, scope, suite_summary, summary
 from audit.report.phrases.first_page import (
     EVIDENCE_NOT_CONFORMITY,
     answer_line,
     asked,
     first_rows,
-    next_steps,
     plain_rows,
     plain_sentence,
 )
 from audit.report.phrases.gate import gate_outcome
 from audit.report.phrases.limits import limit_lines, limits_overview
 from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms
+from audit.report.phrases.next_steps import next_steps
+from audit.report.phrases.pairs import PAIR_SENTENCES, compared_in_short
 from audit.report.phrases.self_checks import contradictions
 from audit.report.phrases.trend import absence_line, changed_notes, trend_scope
 

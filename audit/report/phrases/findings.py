@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, get_args
@@ -17,22 +16,20 @@ from audit.report.formatting import (
     measure_label,
     number,
     one_line,
-    percent,
     with_interval,
 )
-from audit.report.phrases.comparisons import decided_interval
+from audit.report.phrases.cautions import cautions, weak_claims
+from audit.report.phrases.counted import count, enumeration
 from audit.report.phrases.ladder import step_sentence
+from audit.report.phrases.pairs import compared, compared_figures, leading_pairs
 from audit.report.phrases.self_checks import self_check_sentences
-from audit.results import NOT_ASKED, Comparison, DataQuality, Measure, UntilDecided, Verdict, where_key
-from backends.errors import ERROR_KINDS
+from audit.report.phrases.sides import Side, side_of
+from audit.results import Measure, UntilDecided, where_key
 
-WEAK_COVERAGE = 0.1
 _MANY_MISSING = 0.05  # if more answers are missing, a figure says how many items it rests on
-_MANY_FAILED = 0.01  # with a smaller share of failures, there is no caution
-_LISTED = 4  # more models or pairs than this are counted, not listed
+_LISTED = 4  # more models than this are counted, not listed
 
 Labelled = tuple[str, Measure]  # a figure with the condition to name beside it, "" for none
-Side = Literal["above", "below", "open", "unseen", "missing", "few", "no interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +49,6 @@ HEADINGS: Mapping[str, str] = {
     "caution": "What limits this",
 }
 
-#: The verdict on a pair of models, b against a.
-PAIR_SENTENCES: Mapping[Verdict, str] = {
-    "larger": "{b} is higher than {a}{by}",
-    "smaller": "{b} is lower than {a}{by}",
-    "equivalent": "{a} and {b} are tied: equivalent within ±{margin}",
-    "inconclusive": "{a} and {b}: inconclusive, neither a difference nor equivalence is shown",
-    "not comparable": "{a} and {b} cannot be compared",
-}
-_ALIKE_AS_ASKED = "{a} and {b}: inconclusive, alike on what was asked, but kinds not asked may differ"
-
 
 def scope(figures: Figures) -> str:
     """How many models answered how many questions of which suites."""
@@ -75,8 +62,8 @@ def scope(figures: Figures) -> str:
     sample += "" if result.shard is None else " This is only part {} of {} of the audit.".format(*result.shard)
     sample += "" if result.until is None else f" {until_words(result.until, result.confidence)}"
     return (
-        f"{_count(len(result.models), 'model')} gave readable answers to {readable:,} of {items:,} questions "
-        f"from {_count(len(result.suites), 'suite')}: {_enumeration(one_line(s.title) for s in result.suites)}.{sample}"
+        f"{count(len(result.models), 'model')} gave readable answers to {readable:,} of {items:,} questions "
+        f"from {count(len(result.suites), 'suite')}: {enumeration(one_line(s.title) for s in result.suites)}.{sample}"
     )
 
 
@@ -130,34 +117,6 @@ def suite_summary(figures: Figures, suite: str) -> list[Sentence]:
     return [*_suite_sentences(figures, suite, named=False), *_weak_claims(figures, [suite])]
 
 
-def compared_in_short(figures: Figures) -> list[str]:
-    """How the models compare in each suite's headline figure: how many pairs differ, and the largest difference."""
-    said = []
-    for info in figures.result.suites:
-        pairs = _leading_pairs(figures, info.name)
-        if pairs:
-            subject = _compared_figures(pairs)
-            said.append(f"{one_line(info.title)}, {subject}: {_compared(pairs, short=True)}")
-    return said
-
-
-def _leading_pairs(figures: Figures, suite: str) -> list[tuple[str, Comparison]]:
-    """The comparisons of the leading figures, each with what distinguishes it from the others."""
-    leading = figures.leading(suite)
-    several = len({one.measure for one in leading}) > 1
-    return [
-        (", ".join(filter(None, [measure_label(one.measure) if several else "", one.label])), c)
-        for one in leading
-        for c in figures.comparisons(suite, one.measure, one.where)
-    ]
-
-
-def _compared_figures(pairs: Sequence[tuple[str, Comparison]]) -> str:
-    """What the comparisons are of: a measure, or how many."""
-    measures = list(dict.fromkeys(c.measure for _, c in pairs))
-    return measure_label(measures[0]) if len(measures) == 1 else f"{len(measures)} measures"
-
-
 def _suite_sentences(figures: Figures, suite: str, *, named: bool) -> list[Sentence]:
     """The sentences about one suite, preceded by its name if ``named``. Conditions that agree share a sentence."""
     prefix = f"{one_line(figures.suite(suite).title)}: " if named else ""
@@ -170,12 +129,12 @@ def _suite_sentences(figures: Figures, suite: str, *, named: bool) -> list[Sente
             shown = [(label if len(group) > 1 else "", m) for label, ms in group for m in ms]
             subject = _subject(measure, [label for label, _ in group], group[0][1])
             sentences.append(Sentence("finding", f"{prefix}{subject}: {_finding(figures, shown)}"))
-    pairs = _leading_pairs(figures, suite)
+    pairs = leading_pairs(figures, suite)
     if pairs:
         labels = list(dict.fromkeys(label for label, _ in pairs))
         of = figures.by_model(suite, leading[0].measure, leading[0].where)
-        subject = _subject(_compared_figures(pairs), labels, of)
-        sentences.append(Sentence("comparison", f"{prefix}{subject}: {_compared(pairs)}"))
+        subject = _subject(compared_figures(pairs), labels, of)
+        sentences.append(Sentence("comparison", f"{prefix}{subject}: {compared(pairs)}"))
     mentioned = {(one.measure, where_key(one.where)) for one in leading}
     steps = [Sentence("step", f"{prefix}{text}") for text in _steps(figures, suite)]
     by_condition = [
@@ -183,7 +142,12 @@ def _suite_sentences(figures: Figures, suite: str, *, named: bool) -> list[Sente
         for chart, name, conditions in figures.charts_with_neutral(suite)
         if not all((name, where_key(where)) in mentioned for where in conditions)
     ]
-    return sentences + steps + (by_condition[:2] if named else by_condition) + list(_cautions(figures, suite))
+    return (
+        sentences
+        + steps
+        + (by_condition[:2] if named else by_condition)
+        + [Sentence("caution", text) for text in cautions(figures, suite)]
+    )
 
 
 def _steps(figures: Figures, suite: str) -> Iterator[str]:
@@ -225,7 +189,7 @@ def _by_condition(
         correction += " where a p-value is known"
     title = one_line(chart["title"]) + (f", {measure_label(measure)}" if len(chart["measures"]) > 1 else "")
     return (
-        f"{title} ({_count(len(conditions), 'condition')} against the neutral {_mark(neutral)}, "
+        f"{title} ({count(len(conditions), 'condition')} against the neutral {_mark(neutral)}, "
         f"{correction}): {'; '.join(parts)}."
     )
 
@@ -280,7 +244,7 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
         return "this run asked no question about it."
     undefined = dict.fromkeys(level_label(level) for _, m in labelled for level in m.undefined_strata)
     if not estimated and undefined:
-        return f"has no value, since this run holds no item of {_enumeration(undefined)} that it needs."
+        return f"has no value, since this run holds no item of {enumeration(undefined)} that it needs."
     if not estimated and any(m.n_items for _, m in labelled):
         return "is not defined for the answers given."
     if not estimated:
@@ -317,7 +281,7 @@ def _kinds_not_asked(labelled: Sequence[Labelled]) -> str:
     if not few:
         return ""
     of = few[0][1]
-    asked = _enumeration(_count(n, factor) for factor, n in of.levels.items())
+    asked = enumeration(count(n, factor) for factor, n in of.levels.items())
     whose = "The interval is" if len(labelled) == 1 else "Intervals are" if len(few) > 1 else "One interval is"
     room = f"{whose} so wide since {asked} leave room for a kind that is not among them"
     said = f" {room}, by assumption at most {of.unseen_log_odds:g} log-odds apart{_of_sample(few)}."
@@ -336,8 +300,8 @@ def _few_levels(labelled: Sequence[Labelled]) -> str:
     few = [(c, m) for c, m in labelled if m.is_of_few]
     if not few:
         return ""
-    named = "" if len(few) == len(labelled) else f" ({_enumeration(dict.fromkeys(_who(c, m) for c, m in few))})"
-    factors = _enumeration(few[0][1].levels)
+    named = "" if len(few) == len(labelled) else f" ({enumeration(dict.fromkeys(_who(c, m) for c, m in few))})"
+    factors = enumeration(few[0][1].levels)
     return (
         f" So near an end of the scale{named}, a few levels of {factors} decide the value, and the likes of these may "
         "not be among those asked: if they are very unlike the rest, about 90 of 100 such intervals hold the true "
@@ -361,29 +325,7 @@ def _models(names: Sequence[str], of: int) -> str:
     """The models that a sentence is about: all, a few by their names, or a number."""
     if len(names) == of > 1:
         return "both models" if of == 2 else f"all {of} models"
-    return _enumeration(names) if len(names) <= _LISTED else f"{len(names)} models"
-
-
-def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
-    """On which side of neutral the whole interval lies, also after correction; or why on neither.
-
-    Without a p-value the interval alone decides.
-    """
-    if measure.low is None or measure.high is None:
-        return "no interval"
-    if measure.levels and measure.least_levels < FEWEST_CLUSTERS:
-        return "few"
-    is_sure = measure.p_adjusted is None or measure.p_adjusted < alpha
-    if is_sure and not measure.low <= neutral <= measure.high:
-        return "above" if measure.low > neutral else "below"
-    if _excludes(measure.complete_case_low, measure.complete_case_high, neutral):
-        return "missing"
-    is_of_unseen = measure.is_of_unseen and _excludes(measure.sampling_low, measure.sampling_high, neutral)
-    return "unseen" if is_of_unseen else "open"
-
-
-def _excludes(low: float | None, high: float | None, neutral: float) -> bool:
-    return low is not None and high is not None and not low <= neutral <= high
+    return enumeration(names) if len(names) <= _LISTED else f"{len(names)} models"
 
 
 def _values(labelled: Sequence[Labelled]) -> str:
@@ -405,134 +347,5 @@ def _who(condition: str, measure: Measure) -> str:
     return f"{one_line(measure.model)} ({condition})" if condition else one_line(measure.model)
 
 
-def _compared(pairs: Sequence[tuple[str, Comparison]], short: bool = False) -> str:
-    """Each pair's verdict; the counts when there are many, or in ``short``."""
-    if len(pairs) <= (1 if short else _LISTED):
-        said: dict[str, list[str]] = {}
-        for condition, c in pairs:
-            said.setdefault(_pair(c), []).append(condition)
-        if len(said) == 1:
-            return next(iter(said))  # of all the conditions that stand before it
-        return " ".join(f"{'; '.join(c)}: {text}" if any(c) else text for text, c in said.items())
-    counts = Counter(c.verdict for _, c in pairs)
-    parts = [
-        (counts["larger"] + counts["smaller"], "differs", "differ"),
-        (counts["equivalent"], "is tied (equivalent within the margin)", "are tied (equivalent within the margin)"),
-        (counts["inconclusive"], "is inconclusive", "are inconclusive"),
-        (counts["not comparable"], "cannot be compared", "cannot be compared"),
-    ]
-    verdicts = _enumeration(_verb(*part) for part in parts if part[0])
-    # A pair of models has one comparison for each condition.
-    several = len({(c.measure, where_key(c.where)) for _, c in pairs}) > 1
-    counted = f"of {len(pairs)} {'comparisons' if several else 'pairs of models'}, {verdicts}."
-    different = [(w, c) for w, c in pairs if c.verdict in ("larger", "smaller") and c.difference is not None]
-    if not different:
-        return counted
-    condition, largest = max(different, key=lambda wc: abs(wc[1].difference or 0.0))
-    noisy = sum(c.within_noise for _, c in different)
-    tail = (
-        f" {_verb(noisy, 'of these differences is', 'of these differences are')} smaller than the engines' noise."
-        if noisy
-        else ""
-    )
-    place = f" ({condition})" if condition else ""
-    furthest = f"{_verdict_words(largest)}." if short else _pair(largest)
-    return f"{counted} Furthest apart{place}: {furthest}{tail}"
-
-
-def _verdict_words(c: Comparison) -> str:
-    """The verdict on one pair, as a clause."""
-    as_asked = c.verdict == "inconclusive" and c.open_because == "kinds not asked"
-    return (_ALIKE_AS_ASKED if as_asked else PAIR_SENTENCES[c.verdict]).format(
-        a=one_line(c.a),
-        b=one_line(c.b),
-        by="" if c.difference is None else f" by {number(abs(c.difference), 3)}",
-        margin=f"{c.margin:g}",
-    )
-
-
-def _pair(c: Comparison) -> str:
-    """The verdict on one pair, with the interval that decided."""
-    sentence = _verdict_words(c)
-    if c.verdict != "not comparable" and c.low is not None and c.high is not None:
-        sentence += f" ({decided_interval(c)})"
-    noise = c.within_noise and c.verdict != "not comparable"
-    return sentence + ("; the difference is smaller than the engines' noise." if noise else ".")
-
-
-def _cautions(figures: Figures, suite: str) -> Iterator[Sentence]:
-    """The suite's own cautions; then figures known only by bounds, and missing answers."""
-    many = len(figures.result.suites) > 1
-    info = figures.suite(suite)
-    title = one_line(info.title)
-    for caution in info.cautions:
-        yield Sentence("caution", f"{title}: {one_line(caution)}" if many else one_line(caution))
-    place = f" on {title}" if many else ""
-    entries = [entry for entry in figures.result.data_quality if entry.suite == suite]
-    for e in entries:
-        if e.censored:
-            yield Sentence(
-                "caution",
-                f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "
-                "the server does not report every probability, or none of its sampled answers names a group. "
-                "The bounds are drawn as dashed bands, separate from sampling error.",
-            )
-        if sum(e.failures.values()) > max(0, _MANY_FAILED * e.n_items):
-            yield Sentence("caution", f"{one_line(e.model)}{place}: {_missing(figures, e)}")
-
-
-def _missing(figures: Figures, entry: DataQuality) -> str:
-    """How many items have no answer, by reason; what that means for the figures; and what can be done about it."""
-    unasked = entry.failures.get(NOT_ASKED, 0)
-    lost = {reason: n for reason, n in entry.failures.items() if reason != NOT_ASKED}
-    said = [f"{unasked:,} of {entry.n_items:,} items were not asked."] if unasked else []
-    if lost:
-        reasons = ", ".join(f"{one_line(k)} {v:,}" for k, v in sorted(lost.items(), key=lambda kv: -kv[1]))
-        said.append(f"{sum(lost.values()):,} of {entry.n_items:,} items have no readable answer ({reasons}).")
-    own = (m for m in figures.result.measures if (m.model, m.suite) == (entry.model, entry.suite) and m.missing)
-    holds = "intervals and decisions hold whatever the missing answers would have been"
-    if any(not m.spec.has_range for m in own):
-        holds += ", except those of figures without a range, which are of the answered items alone"
-    said.append(f"Values are those of the answered items; {holds}.")
-    if unasked:
-        said.append("Run the audit again to ask the rest.")
-    elif not ERROR_KINDS.isdisjoint(lost):
-        said.append("Run the audit again to repeat the failed requests.")
-    return " ".join(said)
-
-
-def _weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[Sentence]:
-    """That the models expect something else than the listed answers, in one sentence for all suites."""
-    lowest: dict[str, float] = {}
-    where: dict[str, None] = {}
-    for e in figures.result.data_quality:
-        if e.suite in suites and is_weak(e) and e.probability_mass is not None:
-            lowest[e.model] = min(e.probability_mass, lowest.get(e.model, 1.0))
-            where[one_line(figures.suite(e.suite).title)] = None
-    if lowest:
-        place = f" on {_enumeration(where)}" if len(figures.result.suites) > 1 else ""
-        shares = ", ".join(f"{one_line(model)} {percent(share)}" for model, share in lowest.items())
-        yield Sentence(
-            "caution",
-            f"Weak claim{place}: for some prompts the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of "
-            f"what the model expects to come next (lowest coverage: {shares}). The figures only say how that "
-            "small mass is distributed.",
-        )
-
-
-def is_weak(entry: DataQuality) -> bool:
-    """Whether the suite's expressions have too little probability mass somewhere to say much."""
-    return entry.probability_mass is not None and entry.probability_mass < WEAK_COVERAGE
-
-
-def _verb(n: int, one: str, many: str) -> str:
-    return f"{n} {one if n == 1 else many}"
-
-
-def _count(n: int, thing: str) -> str:
-    return f"{n:,} {thing}" + ("" if n == 1 else "s")
-
-
-def _enumeration(things: Iterable[str]) -> str:
-    items = list(things)
-    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1] if items else ""
+def _weak_claims(figures: Figures, suites: Sequence[str]) -> list[Sentence]:
+    return [Sentence("caution", text) for text in weak_claims(figures, suites)]

@@ -1,4 +1,4 @@
-"""The first page: one question with its answers, the findings in plain words, and what to do next.
+"""The first page: one question with its answers, and the findings in plain words.
 
 It makes no decisions of its own: it uses the same intervals as `audit.report.phrases.findings`.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from audit.report.figures import Condition, Figures, Leading
 from audit.report.formatting import figure, hundredths, measure_label, number, one_line
-from audit.report.phrases.findings import Side, is_weak, side_of
+from audit.report.phrases.sides import Side, side_of
 from audit.results import Example, Measure, SuiteInfo
 
 #: What pages for a technical file say about themselves.
@@ -283,26 +283,3 @@ def _points(measure: Measure, origin: float, sign: int) -> str:
     more = next((n for n in range(4) if points(bounds[0], n) != points(bounds[1], n)), 4)
     known = " to ".join(points(bound, more) for bound in bounds)
     return f"{known}, not known closer" + (f" ({interval})" if interval else "")
-
-
-def next_steps(figures: Figures) -> Iterator[str]:
-    """What the reader can do next, most urgent first. Commands are in backticks."""
-    result = figures.result
-    if not result.complete:
-        yield "Run the same command again: it asks only what is unanswered."
-    if broken := [check for check in result.limits if check.decisive_verdict == "broken"]:
-        command = f"audit show {broken[0].figure.id} --run {result.run_id}"
-        yield f"A limit is broken: `{command}` shows the answers behind the first."
-    if any(is_weak(entry) for entry in result.data_quality):
-        yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
-    if any(c.verdict == "inconclusive" and c.primary for c in result.comparisons):
-        yield "Some comparisons are open: `audit plan CONFIG --detect 0.02` says how many more items they take."
-    if result.shard is not None:
-        yield (
-            f"This was part {result.shard[0]} of {result.shard[1]}: `audit cache merge` joins the parts' stores, and "
-            "the same audit without a shard then gives the figures of all."
-        )
-    elif result.limit is not None:
-        yield "This was a sample: the same audit without a limit asks only the rest."
-    elif result.complete:
-        yield "`audit baseline save NAME` keeps this run; `audit gate --baseline NAME` compares a later one with it."

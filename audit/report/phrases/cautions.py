@@ -1,0 +1,77 @@
+"""What limits a suite's figures: its own cautions, bounds, missing answers, little probability mass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from audit.report.figures import Figures
+from audit.report.formatting import one_line, percent
+from audit.report.phrases.counted import enumeration
+from audit.results import NOT_ASKED, DataQuality
+from backends.errors import ERROR_KINDS
+
+WEAK_COVERAGE = 0.1
+_MANY_FAILED = 0.01  # with a smaller share of failures, there is no caution
+
+
+def cautions(figures: Figures, suite: str) -> Iterator[str]:
+    """The suite's own cautions; then figures known only by bounds, and missing answers."""
+    many = len(figures.result.suites) > 1
+    info = figures.suite(suite)
+    title = one_line(info.title)
+    for caution in info.cautions:
+        yield f"{title}: {one_line(caution)}" if many else one_line(caution)
+    place = f" on {title}" if many else ""
+    entries = [entry for entry in figures.result.data_quality if entry.suite == suite]
+    for e in entries:
+        if e.censored:
+            yield (
+                f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "
+                "the server does not report every probability, or none of its sampled answers names a group. "
+                "The bounds are drawn as dashed bands, separate from sampling error."
+            )
+        if sum(e.failures.values()) > max(0, _MANY_FAILED * e.n_items):
+            yield f"{one_line(e.model)}{place}: {_missing(figures, e)}"
+
+
+def _missing(figures: Figures, entry: DataQuality) -> str:
+    """How many items have no answer, by reason; what that means for the figures; and what can be done about it."""
+    unasked = entry.failures.get(NOT_ASKED, 0)
+    lost = {reason: n for reason, n in entry.failures.items() if reason != NOT_ASKED}
+    said = [f"{unasked:,} of {entry.n_items:,} items were not asked."] if unasked else []
+    if lost:
+        reasons = ", ".join(f"{one_line(k)} {v:,}" for k, v in sorted(lost.items(), key=lambda kv: -kv[1]))
+        said.append(f"{sum(lost.values()):,} of {entry.n_items:,} items have no readable answer ({reasons}).")
+    own = (m for m in figures.result.measures if (m.model, m.suite) == (entry.model, entry.suite) and m.missing)
+    holds = "intervals and decisions hold whatever the missing answers would have been"
+    if any(not m.spec.has_range for m in own):
+        holds += ", except those of figures without a range, which are of the answered items alone"
+    said.append(f"Values are those of the answered items; {holds}.")
+    if unasked:
+        said.append("Run the audit again to ask the rest.")
+    elif not ERROR_KINDS.isdisjoint(lost):
+        said.append("Run the audit again to repeat the failed requests.")
+    return " ".join(said)
+
+
+def weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[str]:
+    """That the models expect something else than the listed answers, in one sentence for all suites."""
+    lowest: dict[str, float] = {}
+    where: dict[str, None] = {}
+    for e in figures.result.data_quality:
+        if e.suite in suites and is_weak(e) and e.probability_mass is not None:
+            lowest[e.model] = min(e.probability_mass, lowest.get(e.model, 1.0))
+            where[one_line(figures.suite(e.suite).title)] = None
+    if lowest:
+        place = f" on {enumeration(where)}" if len(figures.result.suites) > 1 else ""
+        shares = ", ".join(f"{one_line(model)} {percent(share)}" for model, share in lowest.items())
+        yield (
+            f"Weak claim{place}: for some prompts the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of "
+            f"what the model expects to come next (lowest coverage: {shares}). The figures only say how that "
+            "small mass is distributed."
+        )
+
+
+def is_weak(entry: DataQuality) -> bool:
+    """Whether the suite's expressions have too little probability mass somewhere to say much."""
+    return entry.probability_mass is not None and entry.probability_mass < WEAK_COVERAGE

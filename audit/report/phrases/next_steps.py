@@ -1,0 +1,114 @@
+"""What the reader can do next: only what helps, with the exact command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from audit.report.figures import Figures
+from audit.report.phrases.cautions import is_weak
+from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison
+from backends.errors import ERROR_KINDS, ErrorKind
+
+#: The difference that a plan is for where the run's margin is 0, and so no size.
+_DETECT = 0.02
+#: Failures that asking again unchanged would only repeat.
+_FOR_GOOD: frozenset[ErrorKind] = frozenset({"bad_request", "unsupported", "context_length"})
+
+
+def next_steps(figures: Figures) -> Iterator[str]:
+    """What the reader can do next, most urgent first. Commands are in backticks."""
+    result = figures.result
+    if not result.complete and _may_be_answered(result):
+        yield f"Run {_again(result)}: it asks only what is unanswered."
+    if broken := [check for check in result.limits if check.decisive_verdict == "broken"]:
+        command = f"audit show {broken[0].figure.id} --run {result.run_id}{_of_store(result.source)}"
+        yield f"A limit is broken: `{command}` shows the answers behind the first."
+    if any(is_weak(entry) for entry in result.data_quality):
+        yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
+    if open_ := [c for c in result.comparisons if _more_items_help(c, result)]:
+        yield f"Some comparisons are open: {_plan(result, open_[0])}"
+    if result.shard is not None:
+        yield (
+            f"This was part {result.shard[0]} of {result.shard[1]}: `audit cache merge` joins the parts' stores, and "
+            "the same audit without a shard then gives the figures of all."
+        )
+    elif not _asked_everything(result):
+        yield f"This was a sample: {_whole(result)} asks only the rest."
+    elif result.complete:
+        of_store = _of_store(result.source)
+        yield (
+            f"`audit baseline save first{of_store}` keeps this run as `first`; after a later one "
+            f"`audit gate --baseline first{of_store}` says what got worse."
+        )
+
+
+def _may_be_answered(result: AuditResult) -> bool:
+    """Whether some questions were not asked, or failed in a way that may pass."""
+    failures = {reason for entry in result.data_quality for reason in entry.failures}
+    return result.interrupted or not failures.isdisjoint((ERROR_KINDS - _FOR_GOOD) | {NOT_ASKED})
+
+
+def _asked_everything(result: AuditResult) -> bool:
+    """Whether every question of every suite was asked; older results know their limit alone."""
+    if all(info.of_items is None for info in result.suites):
+        return result.limit is None
+    return all(info.n_items == info.of_items for info in result.suites)
+
+
+def _more_items_help(c: Comparison, result: AuditResult) -> bool:
+    """Whether more of the suite's items may decide it: there are some, and it is not open for another reason."""
+    if c.verdict != "inconclusive" or not c.primary or c.open_because not in (None, "too few clusters"):
+        return False
+    return any(info.name == c.suite and (info.of_items or info.n_items) > info.n_items for info in result.suites)
+
+
+def _plan(result: AuditResult, c: Comparison) -> str:
+    """The command that says how many items they take; without a config, or components to plan with, that more may."""
+    source = result.source
+    if source is None or source.config is None or "db" in source.changed:
+        return "more items may decide them."
+    if not any(one.suite == c.suite for one in result.components):
+        return "more items may decide them."
+    detect = f"{c.margin or _DETECT:g}"
+    command = f"audit plan {shlex.quote(source.config)} --detect {detect} --run {result.run_id}"
+    return f"`{command}` says how many more items it takes to see a difference of {detect}."
+
+
+def _again(result: AuditResult) -> str:
+    source = result.source
+    return "the same command again" if source is None or source.config is None else f"`{_run(source)}` again"
+
+
+def _whole(result: AuditResult) -> str:
+    """The command, or in words, that asks every question."""
+    source = result.source
+    if source is None or source.config is None:
+        return "the same audit without a limit"
+    whole = f"`{_run(source, without=('limit', 'small_sample', 'until'))}`"
+    in_file = result.limit is not None and "limit" not in source.changed
+    return f"{whole}, once `limit` is taken out of it," if in_file else whole
+
+
+def _run(source: AuditSource, without: tuple[str, ...] = ()) -> str:
+    """The command that repeats the run, with the options that replaced the config's."""
+    words = ["audit", "run", str(source.config)]
+    for name, value in source.changed.items():
+        option = f"--{name.replace('_', '-')}"
+        if name in without or value is None:
+            continue
+        if name == "small_sample":
+            words.append(option)
+        elif name == "shard":
+            words += [option, "/".join(map(str, value)) if isinstance(value, list) else str(value)]
+        else:
+            words += [word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one))]
+    return shlex.join(words)
+
+
+def _of_store(source: AuditSource | None) -> str:
+    """The option that names the run's store: the config, or the file where the run replaced the config's."""
+    if source is None:
+        return ""
+    store = source.db if source.config is None or "db" in source.changed else source.config
+    return f" --db {shlex.quote(store)}"

@@ -1,0 +1,128 @@
+"""What to do next: only what helps, as a command that can be pasted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import Audit, load_audit
+from audit.report.figures import Figures
+from audit.report.phrases import next_steps
+from audit.results import AuditResult, AuditSource, DataQuality, LimitCheck, VarianceComponents
+from backends.fake import FakeBackend
+from suites import OccuGender
+from tests.audit.report import made_up as mu
+
+CONFIG = AuditSource(config="my audits/mine.py", db="mine.db")
+COMPONENTS = VarianceComponents(
+    suite="toy", measure="gap", where={}, model="a", factors={"item": 0.1}, cross=None, sampling=None, in_figure={},
+    per_item=1.0, levels={"item": 60}, n_items=60, generalisability=None,
+)  # fmt: skip
+
+
+def result(asked: int = 60, of: int | None = 400, open_because: str | None = None, **more: Any) -> AuditResult:
+    """Two models, 0.01 ± 0.03 apart in a primary figure, which is inconclusive."""
+    a, b = (mu.measure(model, "gap", {}, value) for model, value in (("a", 0.4), ("b", 0.41)))
+    compared = mu.comparison(a, b, 0.05, primary=True, verdict="inconclusive", open_because=open_because)
+    info = mu.toy_suite().model_copy(update={"charts": [], "n_items": asked, "of_items": of})
+    fields = {"source": CONFIG, "limit": 60, "components": [COMPONENTS], **more}
+    return mu.result(["a", "b"], [info], [a, b], comparisons=[compared], **fields)
+
+
+def steps(found: AuditResult) -> str:
+    return " ".join(next_steps(Figures(found)))
+
+
+def failed(**failures: int) -> list[DataQuality]:
+    whole = mu.data_quality_of("a", "toy")
+    return [whole.model_copy(update={"failures": failures, "probability_mass": 0.5})]
+
+
+def test_a_sample_is_planned_on_and_completed_by_its_config() -> None:
+    assert "`audit plan 'my audits/mine.py' --detect 0.05 --run run-1` says how many more items" in steps(result())
+    in_file = steps(result())
+    assert "`audit run 'my audits/mine.py'`, once `limit` is taken out of it, asks only the rest" in in_file
+    by_hand = CONFIG.model_copy(update={"changed": {"limit": 60, "seed": 3, "models": ["a", "b"]}})
+    said = steps(result(source=by_hand))
+    assert "`audit run 'my audits/mine.py' --seed 3 --models a --models b` asks only the rest" in said
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"asked": 400},
+        {"open_because": "missing answers"},
+        {"open_because": "unpaired items"},
+        {"open_because": "kinds not asked"},
+    ],
+)
+def test_no_plan_where_more_items_cannot_help(more: dict[str, Any]) -> None:
+    assert "audit plan" not in steps(result(**more))
+    assert "more items" not in steps(result(**more))
+
+
+@pytest.mark.parametrize(
+    "more", [{"components": []}, {"source": None}, {"source": AuditSource(config=None, db="a.db")}]
+)
+def test_a_plan_that_cannot_be_made_is_not_proposed(more: dict[str, Any]) -> None:
+    said = steps(result(**more))
+    assert "audit plan" not in said
+    assert "more items may decide them" in said
+
+
+def test_another_store_than_the_configs_is_named() -> None:
+    moved = CONFIG.model_copy(update={"changed": {"db": "b.db"}, "db": "b.db"})
+    said = steps(result(asked=400, source=moved))
+    assert "`audit baseline save first --db b.db`" in said
+    assert "audit plan" not in steps(result(source=moved)), "it reads the config's own store"
+    assert "--db 'my audits/mine.py'" in steps(result(asked=400))
+    assert "--db" not in steps(result(asked=400, source=None))
+
+
+def test_a_whole_run_is_kept_as_a_baseline() -> None:
+    whole = steps(result(asked=400))
+    assert "`audit gate --baseline first --db 'my audits/mine.py'` says what got worse" in whole
+    assert "sample" not in whole
+    assert "NAME" not in whole
+    assert "CONFIG" not in whole
+
+
+def test_an_older_result_knows_its_limit_alone() -> None:
+    older = {"of": None, "source": None}
+    assert "the same audit without a limit asks only the rest" in steps(result(**older))
+    assert "audit baseline save first" in steps(result(**older, limit=None))
+
+
+@pytest.mark.parametrize(("reason", "helps"), [("timeout", True), ("not asked", True), ("context_length", False)])
+def test_asking_again_is_proposed_where_it_may_help(reason: str, helps: bool) -> None:
+    found = result(complete=False, data_quality=failed(**{reason: 3}))
+    assert ("`audit run 'my audits/mine.py'` again: it asks only what is unanswered" in steps(found)) is helps
+    assert "baseline save" not in steps(found)
+
+
+def test_a_broken_limit_is_shown_from_the_runs_own_store() -> None:
+    gap = mu.measure("a", "gap", {}, 0.4)
+    check = LimitCheck(
+        model="a", suite="toy", measure="gap", where={}, limit="gap", at_least=None, at_most=0.1,
+        value=0.4, low=0.3, high=0.5, verdict="broken",
+    )  # fmt: skip
+    command = f"`audit show {check.figure.id} --run run-1 --db 'my audits/mine.py'`"
+    assert command in steps(result(limits=[check]))
+    assert gap.model == check.model
+
+
+def test_a_run_knows_its_config_and_what_it_replaced(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(
+        f'db = "{tmp_path}/a.db"\nout = "{tmp_path}/out"\n[models.fake]\nbackend = "fake"\n'
+        '[suites.OccuGender]\nsuite = "OccuGender"\nbias = ["implicit"]\n'
+    )
+    found = load_audit(config).only(limit=60, small_sample=True).run_sync()
+    assert found.source == AuditSource(
+        config=str(config), db=f"{tmp_path}/a.db", changed={"limit": 60, "small_sample": True}
+    )
+    assert [(info.n_items, info.of_items) for info in found.suites] == [(60, 1000)]
+    in_python = Audit({"a": FakeBackend()}, [OccuGender(("implicit",))], db=tmp_path / "b.db", out=tmp_path, limit=100)
+    assert in_python.run_sync().source == AuditSource(config=None, db=str(tmp_path / "b.db"))
