@@ -40,7 +40,8 @@ def forest_plot(figures: Figures, suite: str) -> Plot | None:
         if panels and sum(len(p.rows) for p in panels) + len(comparisons) > room:
             break
         rows = [_comparison_row(figures, c) for c in comparisons]
-        panels.append(Panel(_name(comparisons[0]), rows, ends=_comparison_ends(comparisons)))
+        axis = captions.difference_axis(figures.by_model(suite, comparisons[0].measure, comparisons[0].where))
+        panels.append(Panel(_name(comparisons[0]), rows, ends=_comparison_ends(comparisons), axis=axis))
     if not panels:
         return None
     fields = {name for p in panels for r in p.rows for name in r}

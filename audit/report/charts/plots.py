@@ -24,8 +24,8 @@ Row = dict[str, Any]
 class Panel:
     """One small plot: its heading, its rows, and the model it is about, if only one.
 
-    Panels of the same ``group`` are in one row under its heading. ``ends`` are its value axis's
-    ends where panels do not share them.
+    Panels of the same ``group`` are in one row under its heading. ``ends`` and ``axis`` are its value axis's ends and
+    title where panels do not share them.
     """
 
     title: str
@@ -33,6 +33,7 @@ class Panel:
     model: int | None = None
     group: str = ""
     ends: list[float] | None = None
+    axis: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
                 rows += [figure_row(table, figures, m, k=one.label or measure_label(measure)) for m in by_model]
             if rows:
                 title = f"{one_line(info.title)}: {measure_label(measure)}"
-                panels.append(Panel(title, rows, ends=figure_ends(of_panel)))
+                panels.append(Panel(title, rows, ends=figure_ends(of_panel), axis=_unit(of_panel)))
                 heights.append(len({row["k"] for row in rows}) * (10 + 8 * len(figures.models)) + 6)
                 drawn += of_panel
     if not panels:
@@ -177,7 +177,12 @@ def _axis_title(measures: Sequence[Measure]) -> str:
     unit = unit_label(measures[0].unit)
     if len(names) == 1:
         return measure_label(names.pop()) + (f" ({unit})" if unit else "")
-    return unit or "probability"
+    return _unit(measures)
+
+
+def _unit(measures: Sequence[Measure]) -> str:
+    """The unit on an axis whose measure is named elsewhere."""
+    return unit_label(measures[0].unit) or one_line(measures[0].unit)
 
 
 def _dots(chart: _Chart) -> Plot | None:

@@ -24,6 +24,7 @@ from audit.report.formatting.numbers import (
     percent,
     plain_number,
     shortened,
+    significant,
     with_interval,
 )
 from audit.report.formatting.safe_text import (
@@ -68,6 +69,7 @@ __all__ = [
     "say_json",
     "short_level",
     "shortened",
+    "significant",
     "unit_label",
     "visible",
     "where_label",

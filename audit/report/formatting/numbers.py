@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Protocol
 
 MISSING = "–"
@@ -50,6 +51,15 @@ def plain_number(value: float | None, decimals: int) -> str:
         return f"{value:.{places}f}".replace("-", "−")
     smallest = f"{10.0 ** -(decimals + 3):.{decimals + 3}f}"
     return f"<{smallest}" if value > 0 else f">−{smallest}"
+
+
+def significant(x: float | None, digits: int = 4) -> str:
+    """``0.9965``: so many significant digits, without an exponent; more where it would read as a whole number."""
+    if x is None:
+        return MISSING
+    while digits < 15 and not x.is_integer() and float(f"{x:.{digits}g}").is_integer():
+        digits += 1
+    return f"{Decimal(f'{x:.{digits}g}'):f}".replace("-", "−")
 
 
 def shortened(x: float | None, *beside: float | None) -> float | None:

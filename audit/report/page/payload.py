@@ -8,6 +8,7 @@ from typing import Any
 from audit.report.charts import FigureTable, Plot
 from audit.report.formatting import MISSING, bounded, figure, measure_label, one_line, shortened, where_label
 from audit.report.phrases.captions import missing_reason
+from audit.report.phrases.sides import Side, side_of
 from audit.results import AuditResult, Measure, where_key
 
 _LISTED = ("forest", "drift", "noise")  # plots of differences, of which there are most
@@ -29,6 +30,7 @@ def plot_data(plot: Plot) -> dict[str, Any]:
                 "title": panel.title,
                 "rows": [[row.get(key) for key in columns] for row in panel.rows] if listed else panel.rows,
                 "ends": panel.ends,
+                "axis": panel.axis,
             }
             for panel in plot.panels
         ],
@@ -41,6 +43,7 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
     models = {info.name: i for i, info in enumerate(result.models)}
     texts, signatures, conditions = _Numbered(), _Numbered(), _Numbered()
     labels: dict[int, str] = {}
+    sides: dict[Side, int] = {"above": 1, "below": -1}
 
     def condition(m: Measure) -> int:
         number = conditions(where_key(m.where))
@@ -72,6 +75,7 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "coverage": lambda m: shortened(m.probability_mass),
         "signature": lambda m: signatures(one_line(m.signature)),
         "neutral": lambda m: m.neutral,
+        "side": lambda m: 0 if m.neutral is None else sides.get(side_of(m, m.neutral, 1 - result.confidence), 0),
         "unit": lambda m: texts(one_line(m.unit)),
         "estimator": lambda m: texts(one_line(m.estimator)),
         "isSubgroup": lambda m: int(m.is_subgroup),

@@ -31,6 +31,7 @@ from audit.report.formatting import (
     level_label,
     measure_label,
     percent,
+    significant,
     visible,
 )
 from audit.report.phrases import is_weak
@@ -121,7 +122,7 @@ def _environment() -> jinja2.Environment:
         "measure": measure_label,
         "count": "{:,}".format,
         "confidence": level,
-        "digits": lambda x: MISSING if x is None else f"{x:.2g}".replace("e-0", "e-").replace("-", "−"),
+        "digits": significant,
         "percent": lambda x: MISSING if x is None else percent(x),
         "with_code": _with_code,
         "pretty": lambda x: json.dumps(x, ensure_ascii=False, indent=1, default=str),

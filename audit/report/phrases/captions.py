@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from audit.report.formatting import factor_label, one_line
+from audit.report.formatting import factor_label, measure_label, one_line, unit_label
 from audit.results import Agreement, Measure
 
 HEADLINE_TITLE = "The answer in one picture"
@@ -58,6 +58,13 @@ def noise_caption(below: int, total: int, drawn: int) -> str:
     )
 
 
+def difference_axis(measures: Sequence[Measure]) -> str:
+    """What a difference is of, and its unit."""
+    unit = unit_label(measures[0].unit) if measures else ""
+    name = f" in {measure_label(measures[0].measure)}" if measures else ""
+    return f"{DIFFERENCE_AXIS}{name}{f' ({unit})' if unit else ''}"
+
+
 def components_caption(coefficients: Sequence[tuple[str, str, float]]) -> str:
     """How to read the components; ``coefficients`` are (model, first factor, Eρ²)."""
     said = "; ".join(f"{one_line(model)} {value:.2f}" for model, _, value in coefficients)
@@ -68,7 +75,10 @@ def components_caption(coefficients: Sequence[tuple[str, str, float]]) -> str:
         if coefficients
         else ""
     )
-    return f"Why single items of the same fixed group differ.{coefficient}"
+    return (
+        "Why single items of the same fixed group differ: each bar is a model, and a long part means that its answers "
+        f"depend much on that.{coefficient}"
+    )
 
 
 def missing_reason(measure: Measure | None) -> str:

@@ -139,9 +139,22 @@ def test_colour_means_surely_away_from_the_neutral_value(opened: Opened) -> None
             continue
         _, low, high = numbers
         sign = "above" if low > 0 else "below" if high < 0 else "unsure"
-        assert re.search({"above": "h[1-4]", "below": "h-[1-4]", "unsure": "h0"}[sign], classes), shown
+        assert re.fullmatch({"above": "n h[1-4]", "below": "n h-[1-4]", "unsure": "n ?"}[sign], classes), shown
         seen.add(sign)
     assert seen == {"above", "below", "unsure"}
+    sizes = page.locator("#heatmap tbody:has(th.block:text-matches('P̃')) td.n:has(button)")
+    assert {name[:-1] for name in sizes.evaluate_all("all => all.map(c => c.className)")} == {"n g"}, "no alarm"
+
+
+def test_value_axes_say_what_they_measure(opened: Opened) -> None:
+    page = opened.page
+    titles = "all => all.map(c => [...c.querySelectorAll('.role-axis-title text')].map(t => t.textContent).join())"
+    hero = page.locator("#plot-0 .canvas").evaluate_all(titles)
+    assert hero
+    assert set(hero) == {"probability", "difference", "difference of probabilities"}
+    forest = page.locator(".forest .canvas").first
+    forest.scroll_into_view_if_needed()
+    assert re.match("difference in .+", forest.locator(".role-axis-title text").inner_text())
 
 
 def test_differences_of_another_figure_can_be_chosen(opened: Opened) -> None:

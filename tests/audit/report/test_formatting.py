@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.report.formatting.labels import measure_label, where_label
-from audit.report.formatting.numbers import figure, hundredths, number, p_value, percent, shortened, with_interval
+from audit.report.formatting.numbers import (
+    figure,
+    hundredths,
+    number,
+    p_value,
+    percent,
+    shortened,
+    significant,
+    with_interval,
+)
 from audit.report.formatting.safe_text import csv_cell, file_name, json_for_script, markdown_text, one_line, visible
 from audit.report.phrases.captions import missing_reason
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
@@ -212,3 +221,20 @@ def test_labels_are_readable() -> None:
 )  # fmt: skip
 def test_a_p_beside_a_level_does_not_read_as_that_level(p: float, text: str) -> None:
     assert p_value(p) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (0.9965, 4, "0.9965"),
+        (0.9965, 2, "0.997"),
+        (0.99999999, 4, "0.99999999"),
+        (1.0, 4, "1"),
+        (0.0, 4, "0"),
+        (-0.00001234, 4, "−0.00001234"),
+        (123456.0, 4, "123500"),
+        (None, 4, "–"),
+    ],
+)
+def test_significant_digits_never_make_a_share_whole(value: float | None, digits: int, text: str) -> None:
+    assert significant(value, digits) == text

@@ -70,8 +70,11 @@
     const large = figure.classList.contains("large");
     if (plot.aspect) spec.height = Math.round(Math.min(width, large ? 900 : 460) * plot.aspect);
     if (plot.heights.length) spec.height = plot.heights[index];
-    const { ends } = plot.panels[index];
-    if (ends) for (const { encoding } of spec.layer) if (encoding.x?.scale) encoding.x.scale.domain = ends;
+    const { ends, axis } = plot.panels[index];
+    for (const { encoding } of spec.layer) {
+      if (ends && encoding.x?.scale) encoding.x.scale.domain = ends;
+      if (axis && encoding.x?.axis) encoding.x.axis.title = axis;
+    }
     if (large && plot.kind === "scatter") spec.layer.push(nameLayer(spec, width));
     const config = structuredClone(data.config);
     config.axisY.labelLimit = width < 420 ? 120 : 240;
@@ -215,19 +218,18 @@
     return [...found.values()].sort((a, b) => a.suite - b.suite || a.measure - b.measure);
   }
 
-  /** What a cell's colour shows: how far its whole interval stays from the neutral value, else the value itself. */
+  /** What a cell's shade shows: how far its whole interval stays from the neutral value; without one, the value. */
   function weight(f) {
-    const neutral = get(f, "neutral"), low = get(f, "low"), high = get(f, "high");
+    const neutral = get(f, "neutral"), side = get(f, "side");
     if (neutral === null) return get(f, "value") ?? 0;
-    if (low === null || high === null) return 0;
-    return low > neutral ? low - neutral : high < neutral ? high - neutral : 0;
+    return side > 0 ? get(f, "low") - neutral : side < 0 ? get(f, "high") - neutral : 0;
   }
 
+  /** Colour is for what lies off neutral; sizes without a neutral value are grey. */
   function shade(f, largest) {
-    if (get(f, "value") === null) return "";
-    const part = weight(f) / largest;
-    const step = Math.min(4, Math.ceil(Math.abs(part) * 4));
-    return `h${get(f, "neutral") !== null && part < 0 ? "-" : ""}${step}`;
+    const step = Math.min(4, Math.ceil(Math.abs(weight(f) / largest) * 4));
+    if (!step) return "";
+    return get(f, "neutral") === null ? `g${step}` : `h${get(f, "side") < 0 ? "-" : ""}${step}`;
   }
 
   function drawHeatmap() {
